@@ -2,15 +2,13 @@
  * The authenticators that the registry's route table names. Each one verifies one kind of caller and lists its error
  * codes.
  */
-import type { Kv } from "../shared/server/kv.ts";
 import { findHuman } from "./accounts/store.ts";
 import { findApiKey, touch } from "./api_keys/store.ts";
 import type { ApiKeyCaller, ProvenAgent, ServiceCaller } from "./callers.ts";
-import type { RegistryConfig } from "./config.ts";
 import { authenticateService } from "./internal_services/store.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import type { Signing } from "./signing_keys.ts";
-import type { Clock } from "../shared/clock.ts";
+import type { RegistryStore } from "./store_deps.ts";
 import { verifyAit } from "../shared/protocol/signed/ait.ts";
 import type { ServiceScope } from "../shared/protocol/api/services.ts";
 import { parseDid } from "../shared/protocol/did.ts";
@@ -27,16 +25,11 @@ import {
   signedHeaders,
 } from "../shared/server/http/signed_request.ts";
 import { type Nonces, nonceUpdate } from "../shared/server/nonces.ts";
-import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { GroupCommit } from "../shared/server/store/group_commit.ts";
 
-export interface AuthDeps {
-  kv: Kv;
-  clock: Clock;
-  config: Pick<RegistryConfig, "bootstrapSecret" | "registryUrl">;
+interface AuthDeps extends RegistryStore {
   origins: readonly string[];
   signing: Signing;
-  reads: BatchedReads;
   commits: GroupCommit;
   nonces: Nonces;
 }

@@ -1,6 +1,6 @@
 /**
  * Builds all dependencies of the registry. Only `app.ts` and `routes.ts` import this file, because one wide type would tie
- * most files together in a cycle of imports; every other file names the members that it uses.
+ * most files together in a cycle of imports; the other files extend `RegistryStore` of store_deps.ts.
  */
 import type { Kv } from "../shared/server/kv.ts";
 import { authorityOf } from "../shared/protocol/did.ts";
@@ -61,15 +61,13 @@ export async function buildRegistry(externals: RegistryExternals, config: Regist
   return {
     ...externals,
     config,
-    /** Authority of the DIDs that this registry issues. */
     authority,
     signing,
     commits,
-    /** The queue of changes that share a record, such as a quota. */
     changes,
     counts,
     looks: new Looks(clock),
-    suspensions: new Suspensions({ ...externals, authority, reads, changes }),
+    suspensions: new Suspensions({ ...externals, config, authority, reads, changes }),
     reads,
     probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
     crl: new CrlPublisher({ ...externals, reads, signing }, config.registryUrl, externals.crlBytes),

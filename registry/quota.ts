@@ -10,7 +10,7 @@ import { DAY_MS, yieldToEventLoop } from "../shared/clock.ts";
 import { ServiceError } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { decide, type WindowRecord } from "../shared/server/rate_limit.ts";
-import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
+import type { RegistryStore } from "./store_deps.ts";
 import type { Draft } from "../shared/server/store/changes.ts";
 
 /** With more, too little room is left for the revocations of humans that have few entries. */
@@ -34,10 +34,7 @@ export async function quotaOf(draft: Draft, humanId: string): Promise<KvEntry<Qu
   return entry;
 }
 
-export function quotasOf(
-  { reads }: { reads: BatchedReads },
-  humanIds: readonly string[],
-): Promise<(QuotaRecord | null)[]> {
+export function quotasOf({ reads }: RegistryStore, humanIds: readonly string[]): Promise<(QuotaRecord | null)[]> {
   return Promise.all(humanIds.map(async (id) => (await reads.get<QuotaRecord>(KEYS.quota(id))).value));
 }
 

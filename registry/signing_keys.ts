@@ -3,12 +3,12 @@
  * restart; each use reads the store, so that a rotation by another instance takes effect at once. No caller
  * gets a seed, because its holder could sign as the registry.
  */
-import type { Kv } from "../shared/server/kv.ts";
 import { calculateJwkThumbprint } from "jose";
 import type { ConfiguredKey } from "./config.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import type { SigningKeySet, StoredKey } from "./schema/records.ts";
-import { type Clock, DAY_MS } from "../shared/clock.ts";
+import type { RegistryStore } from "./store_deps.ts";
+import { DAY_MS } from "../shared/clock.ts";
 import type { RotateKeysAnswer } from "../shared/protocol/api/meta.ts";
 import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../shared/protocol/ed25519.ts";
@@ -17,20 +17,13 @@ import type { SigningKey, VerificationKeys } from "../shared/protocol/signed/jws
 import { type KeyDocument, readKeyDocument } from "../shared/protocol/signed/key_document.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { toIso } from "../shared/protocol/time.ts";
-import type { Random } from "../shared/random.ts";
 import { ConfigError } from "../shared/server/config_reader.ts";
-import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { Draft } from "../shared/server/store/changes.ts";
 
 /** With less, a proxy sees tokens of a key that it may not look up yet, and refuses them. */
 const KEY_LEAD_SECONDS = 60;
 
-interface SigningDeps {
-  kv: Kv;
-  reads: BatchedReads;
-  clock: Clock;
-  random: Random;
-}
+type SigningDeps = Pick<RegistryStore, "kv" | "reads" | "clock" | "random">;
 
 /** How long a retired key is published: the longest lifetime of an AIT. With less, valid AITs would no longer verify. */
 const RETIRED_KEPT_MS = LIMITS.aitTtlDaysMax * DAY_MS;

@@ -6,18 +6,18 @@ import { AccountProfile, type BootstrapAnswer, type BootstrapBody, Human } from 
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
 import type { WithBody } from "../callers.ts";
-import type { RegistryConfig } from "../config.ts";
-import { type AccountDeps, bootstrapAdmin } from "./store.ts";
+import type { RegistryStore } from "../store_deps.ts";
+import { bootstrapAdmin } from "./store.ts";
 
 export const bootstrapEnabled = {
   errors: ["ADMIN_BOOTSTRAP_DISABLED"] as const,
-  check(deps: { config: Pick<RegistryConfig, "bootstrapSecret"> }): void {
+  check(deps: Pick<RegistryStore, "config">): void {
     if (deps.config.bootstrapSecret === null) throw new ServiceError("ADMIN_BOOTSTRAP_DISABLED");
   },
 };
 
 export async function bootstrap(
-  deps: AccountDeps,
+  deps: RegistryStore,
   { body, exchange }: Input<undefined, undefined, BootstrapBody, null>,
 ): Promise<Answer> {
   const { human, key, service } = await bootstrapAdmin(deps, body, exchange.requestId);

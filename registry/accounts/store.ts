@@ -6,6 +6,7 @@ import { type IssuedService, issueService, putService } from "../internal_servic
 import { newQuota, quotaOf } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { BootstrapRecord, HumanRecord, SuspensionRecord } from "../schema/records.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import type { Human } from "../../shared/protocol/api/accounts.ts";
 import { SERVICE_SCOPES } from "../../shared/protocol/api/services.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
@@ -15,12 +16,7 @@ import { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 
-export interface AccountDeps extends StoreDeps {
-  authority: string;
-  changes: Changes;
-}
-
-export function newHuman(deps: Omit<AccountDeps, "changes">, displayName: string, role: Human["role"]): HumanRecord {
+export function newHuman(deps: RegistryStore, displayName: string, role: Human["role"]): HumanRecord {
   const id = deps.newId();
   const did = formatDid({ authority: deps.authority, kind: "human", id });
   return { id, did, displayName, role, status: "active", createdAt: toIso(deps.clock.now()) };
@@ -51,7 +47,7 @@ export async function bootstrapOpen(kv: Kv): Promise<boolean> {
  * @throws {ServiceError} `ADMIN_BOOTSTRAP_ALREADY_COMPLETED`
  */
 export async function bootstrapAdmin(
-  deps: AccountDeps,
+  deps: RegistryStore,
   names: { displayName: string; apiKeyName: string },
   requestId: string,
 ): Promise<{ human: HumanRecord; key: IssuedApiKey; service: IssuedService }> {

@@ -2,9 +2,7 @@
  * HTTP handler of admin tokens: the registry signs, a proxy verifies. An API key never reaches a proxy, whose
  * operator could otherwise administer the registry.
  */
-import type { Kv } from "../../shared/server/kv.ts";
 import type { AdminTokenAnswer } from "../../shared/protocol/api/relay_admin.ts";
-import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ADM, type AdminTokenClaims, signShortToken } from "../../shared/protocol/signed/short_token.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
@@ -12,21 +10,12 @@ import type { Clock } from "../../shared/clock.ts";
 import { type Answer, json } from "../../shared/server/http/route.ts";
 import { audited } from "../audit/record.ts";
 import type { WithBody } from "../callers.ts";
-import type { RegistryConfig } from "../config.ts";
 import type { Signing } from "../signing_keys.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 
-interface AdminTokenDeps {
-  kv: Kv;
-  clock: Clock;
-  newId: NewId;
-  config: Pick<RegistryConfig, "registryUrl" | "proxyUrl">;
-  signing: Signing;
-  looks: Looks;
-}
-
 export async function issueAdminToken(
-  deps: AdminTokenDeps,
+  deps: RegistryStore & { signing: Signing; looks: Looks },
   { caller, exchange }: WithBody<undefined>,
 ): Promise<Answer> {
   const { did } = caller.human;
@@ -40,7 +29,7 @@ export async function issueAdminToken(
 }
 
 export async function newAdminToken(
-  { clock, config, signing }: Pick<AdminTokenDeps, "clock" | "config" | "signing">,
+  { clock, config, signing }: RegistryStore & { signing: Signing },
   humanDid: string,
   jti: string,
 ): Promise<AdminTokenAnswer> {

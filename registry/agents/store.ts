@@ -4,7 +4,6 @@
  */
 import { audit } from "../audit/record.ts";
 import type { Asker } from "../callers.ts";
-import type { RegistryConfig } from "../config.ts";
 import { countChallenge, countDeletion, countRegistration, countReissue, quotaOf } from "../quota.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
 import { addRevocation, type Revoked } from "../revocation/store.ts";
@@ -12,8 +11,9 @@ import { KEYS } from "../schema/kv_keys.ts";
 import { ENDED_KEPT_MS } from "../schema/retention.ts";
 import type { AgentRecord, ChallengeRecord, HumanRecord, SessionRecord } from "../schema/records.ts";
 import { isLive } from "../sessions/session_rules.ts";
-import { issueSession, keptFor, revoked, type SessionDeps } from "../sessions/store.ts";
+import { issueSession, keptFor, revoked } from "../sessions/store.ts";
 import type { Signing } from "../signing_keys.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import { DAY_MS } from "../../shared/clock.ts";
 import { signAit } from "../../shared/protocol/signed/ait.ts";
 import type { RegisterBody } from "../../shared/protocol/api/agents.ts";
@@ -24,25 +24,18 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { parseIso, toIso, unixSeconds } from "../../shared/protocol/time.ts";
-import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
 import { belowCursor, type Page, type PageQuery, readFilteredPage } from "../../shared/server/store/pages.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
 import { readPublicKey, verify } from "../../shared/server/crypto.ts";
 
-export interface AgentDeps extends SessionDeps {
-  config: Pick<
-    RegistryConfig,
-    "registryUrl" | "quotas" | "challengeTtlSeconds" | "accessTokenTtlSeconds" | "refreshTokenTtlSeconds"
-  >;
-  authority: string;
-  reads: BatchedReads;
+export interface AgentDeps extends RegistryStore {
   signing: Signing;
   crl: CrlPublisher;
 }
 
-export async function findAgent(deps: Pick<AgentDeps, "kv">, id: string): Promise<AgentRecord | null> {
-  return (await deps.kv.get<AgentRecord>(KEYS.agent(id))).value;
+export async function findAgent({ kv }: Pick<RegistryStore, "kv">, id: string): Promise<AgentRecord | null> {
+  return (await kv.get<AgentRecord>(KEYS.agent(id))).value;
 }
 
 /**
@@ -56,18 +49,14 @@ async function refuseSuspended(draft: Draft, owner: HumanRecord): Promise<void> 
 }
 
 /** @throws {ServiceError} `AGENT_NOT_FOUND`, also when another human owns the agent */
-export async function findOwnAgent(
-  deps: Pick<AgentDeps, "kv">,
-  owner: HumanRecord,
-  id: string,
-): Promise<AgentRecord> {
+export async function findOwnAgent(deps: RegistryStore, owner: HumanRecord, id: string): Promise<AgentRecord> {
   const agent = await findAgent(deps, id);
   if (agent?.ownerId !== owner.id) throw new ServiceError("AGENT_NOT_FOUND");
   return agent;
 }
 
 export async function createChallenge(
-  deps: AgentDeps,
+  deps: RegistryStore,
   owner: HumanRecord,
   publicKey: string,
 ): Promise<ChallengeRecord> {
@@ -198,7 +187,7 @@ export async function reissueAgent(deps: AgentDeps, by: Asker, id: string) {
  * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REVOKE_INVALID_STATE`
  */
 export async function deleteAgent(
-  deps: AgentDeps,
+  deps: RegistryStore,
   by: Asker,
   { id, ownerId }: Pick<AgentRecord, "id" | "ownerId">,
 ): Promise<void> {
@@ -229,7 +218,7 @@ export async function deleteAgent(
  * agents, so it may hold fewer than its limit, or none, and still return a cursor.
  */
 export async function pageOfAgents(
-  deps: Pick<AgentDeps, "kv" | "reads">,
+  deps: RegistryStore,
   ownerId: string | undefined,
   query: PageQuery,
   fits: (agent: AgentRecord) => boolean,

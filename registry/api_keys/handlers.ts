@@ -3,20 +3,20 @@ import { ApiKey, type CreateApiKeyBody } from "../../shared/protocol/api/account
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { type Answer, json, noContent, pick } from "../../shared/server/http/route.ts";
 import type { WithBody, WithId, WithQuery } from "../callers.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import * as store from "./store.ts";
-import type { ApiKeyDeps } from "./store.ts";
 
-export async function createApiKey(deps: ApiKeyDeps, { body, caller }: WithBody<CreateApiKeyBody>): Promise<Answer> {
+export async function createApiKey(deps: RegistryStore, { body, caller }: WithBody<CreateApiKeyBody>): Promise<Answer> {
   const { record, token } = await store.createApiKey(deps, caller, body.name);
   return json({ apiKey: { ...pick(ApiKey, record), token } }, 201);
 }
 
-export async function listApiKeys(deps: ApiKeyDeps, { query, caller }: WithQuery<PageQuery>): Promise<Answer> {
+export async function listApiKeys(deps: RegistryStore, { query, caller }: WithQuery<PageQuery>): Promise<Answer> {
   const { items, nextCursor } = await store.listApiKeys(deps, caller.human.id, query);
   return json({ apiKeys: items.map((key) => pick(ApiKey, key)), pagination: { limit: query.limit, nextCursor } });
 }
 
-export async function revokeApiKey(deps: ApiKeyDeps, { params, caller }: WithId): Promise<Answer> {
+export async function revokeApiKey(deps: RegistryStore, { params, caller }: WithId): Promise<Answer> {
   await store.revokeApiKey(deps, caller, params.id);
   return noContent();
 }

@@ -5,26 +5,18 @@
 import type { AtomicOperation, KvEntry, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { audit } from "../audit/record.ts";
 import type { Asker } from "../callers.ts";
-import type { Quotas } from "../config.ts";
 import { countApiKey, countApiKeyRevoked, quotaOf } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { ENDED_KEPT_MS } from "../schema/retention.ts";
 import type { ApiKeyRecord } from "../schema/records.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
-import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
-import type { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
-
-export interface ApiKeyDeps extends StoreDeps {
-  config: { quotas: Quotas };
-  reads: BatchedReads;
-  changes: Changes;
-}
 
 /** A new key that is not stored yet, with the token that is shown once. */
 export interface IssuedApiKey {
@@ -59,7 +51,7 @@ export function putApiKey(operation: AtomicOperation, { record }: IssuedApiKey):
 }
 
 /** @throws {ServiceError} `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED` */
-export async function createApiKey(deps: ApiKeyDeps, by: Asker, name: string): Promise<IssuedApiKey> {
+export async function createApiKey(deps: RegistryStore, by: Asker, name: string): Promise<IssuedApiKey> {
   const owner = by.human;
   const key = issueApiKey(deps, owner.id, name);
   return await deps.changes.run(async (draft) => {
@@ -72,7 +64,7 @@ export async function createApiKey(deps: ApiKeyDeps, by: Asker, name: string): P
 }
 
 export async function listApiKeys(
-  deps: Pick<ApiKeyDeps, "kv" | "reads">,
+  deps: RegistryStore,
   humanId: string,
   query: PageQuery,
 ): Promise<Page<ApiKeyRecord>> {
@@ -82,7 +74,7 @@ export async function listApiKeys(
 }
 
 /** Revokes one key of a human. Idempotent. @throws {ServiceError} `API_KEY_NOT_FOUND` */
-export async function revokeApiKey(deps: Omit<ApiKeyDeps, "config">, by: Asker, id: string): Promise<void> {
+export async function revokeApiKey(deps: RegistryStore, by: Asker, id: string): Promise<void> {
   const owner = by.human;
   const digest = (await deps.kv.get<string>(KEYS.apiKeyOf(owner.id, id))).value;
   if (digest === null) throw new ServiceError("API_KEY_NOT_FOUND");

@@ -7,16 +7,12 @@ import { KEYS } from "../schema/kv_keys.ts";
 import { auditKeptMs } from "../schema/retention.ts";
 import type { Asker } from "../callers.ts";
 import type { AuditRecord } from "../schema/records.ts";
-import type { Clock } from "../../shared/clock.ts";
 import type { AuditEvent } from "../../shared/protocol/api/audit.ts";
-import type { NewId } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 
-interface AuditDeps {
-  clock: Clock;
-  newId: NewId;
-}
+type AuditDeps = Pick<StoreDeps, "clock" | "newId">;
 
 /** @param detail the reason that the person gave */
 export function audit(

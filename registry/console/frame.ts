@@ -3,12 +3,9 @@
  * question before a change.
  */
 import type { AgentDeps } from "../agents/store.ts";
-import type { InviteDeps } from "../invites/store.ts";
-import type { ReadDeps } from "../people/all_agents.ts";
 import type { Suspensions } from "../people/suspensions.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, HumanRecord } from "../schema/records.ts";
-import type { RegistryConfig } from "../config.ts";
 import { RelayAway, type RelayView } from "./relay.ts";
 import type { ConsoleSession } from "./sessions.ts";
 import type { PageView } from "../../shared/page/document.ts";
@@ -23,17 +20,14 @@ import { isUlid } from "../../shared/protocol/ids.ts";
 import { type ErrorCode, ERRORS, ServiceError } from "../../shared/protocol/errors.ts";
 import { DAY_MS } from "../../shared/clock.ts";
 import type { SharedCount } from "../../shared/server/store/shared_count.ts";
-import type { CrlPublisher } from "../revocation/crl.ts";
 
 /** Rows of a page of a list. With more, a page takes longer to read from the store and to show. */
 export const PAGE_ROWS = 50;
 
-export type ConsoleDeps = AgentDeps & InviteDeps & ReadDeps & {
-  config: RegistryConfig;
+export interface ConsoleDeps extends AgentDeps {
   counts: SharedCount<AdminCounts>;
   suspensions: Suspensions;
-  crl: CrlPublisher;
-};
+}
 
 export interface ConsolePages {
   deps: ConsoleDeps;

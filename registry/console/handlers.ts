@@ -2,15 +2,14 @@
 import { consoleRefusal } from "./console.ts";
 import { createConsoleCode } from "./sessions.ts";
 import type { ApiKeyCaller } from "../callers.ts";
-import type { RegistryConfig } from "../config.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import type { ConsoleCode } from "../../shared/protocol/api/admin.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
-import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 
 export async function openConsole(
-  deps: StoreDeps & { config: Pick<RegistryConfig, "console" | "registryUrl" | "environment"> },
+  deps: RegistryStore,
   { caller }: Input<undefined, undefined, undefined, ApiKeyCaller>,
 ): Promise<Answer> {
   if (!deps.config.console) throw new ServiceError("CONSOLE_OFF");

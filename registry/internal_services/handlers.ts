@@ -8,21 +8,21 @@ import {
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { type Answer, type Input, json, noContent, pick } from "../../shared/server/http/route.ts";
-import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { findAgent } from "../agents/store.ts";
 import type { ServiceCaller, WithBody, WithId, WithQuery } from "../callers.ts";
 import { findSession } from "../sessions/store.ts";
 import { sessionState } from "../sessions/session_rules.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import * as store from "./store.ts";
 
 export async function createService(
-  deps: store.ServiceStoreDeps,
+  deps: RegistryStore,
   { body, caller }: WithBody<CreateServiceBody>,
 ): Promise<Answer> {
   return shown(await store.createService(deps, caller, body), 201);
 }
 
-export async function listServices(deps: StoreDeps, { query }: WithQuery<PageQuery>): Promise<Answer> {
+export async function listServices(deps: RegistryStore, { query }: WithQuery<PageQuery>): Promise<Answer> {
   const { items, nextCursor } = await store.listServices(deps, query);
   return json({
     internalServices: items.map((record) => pick(InternalService, record)),
@@ -30,17 +30,17 @@ export async function listServices(deps: StoreDeps, { query }: WithQuery<PageQue
   });
 }
 
-export async function rotateService(deps: store.ServiceStoreDeps, { params, caller }: WithId): Promise<Answer> {
+export async function rotateService(deps: RegistryStore, { params, caller }: WithId): Promise<Answer> {
   return shown(await store.rotateService(deps, caller, params.id), 200);
 }
 
-export async function deleteService(deps: store.ServiceStoreDeps, { params, caller }: WithId): Promise<Answer> {
+export async function deleteService(deps: RegistryStore, { params, caller }: WithId): Promise<Answer> {
   await store.deleteService(deps, caller, params.id);
   return noContent();
 }
 
 export async function agentOwnership(
-  deps: StoreDeps,
+  deps: RegistryStore,
   { body }: Input<undefined, undefined, OwnershipBody, ServiceCaller>,
 ): Promise<Answer> {
   const id = parseDid(body.agentDid)?.id ?? "";

@@ -9,6 +9,7 @@ import { touch } from "../api_keys/store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { ENDED_KEPT_MS } from "../schema/retention.ts";
 import type { ServiceRecord } from "../schema/records.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import type { ServiceScope } from "../../shared/protocol/api/services.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
@@ -16,14 +17,9 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { digest, equalDigests } from "../../shared/server/crypto.ts";
-import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
-import type { Changes, Draft } from "../../shared/server/store/changes.ts";
+import type { Draft } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
-
-export interface ServiceStoreDeps extends StoreDeps {
-  changes: Changes;
-}
 
 /** A new or rotated service, with the secret that is shown once. */
 export interface IssuedService {
@@ -62,7 +58,7 @@ export async function putService(draft: Draft, { record }: IssuedService): Promi
 
 /** @throws {ServiceError} `INTERNAL_SERVICE_ALREADY_EXISTS` */
 export async function createService(
-  deps: ServiceStoreDeps,
+  deps: RegistryStore,
   by: Asker,
   { name, scopes }: { name: string; scopes: ServiceScope[] },
 ): Promise<IssuedService> {
@@ -74,7 +70,7 @@ export async function createService(
   });
 }
 
-export async function listServices(deps: Pick<StoreDeps, "kv">, query: PageQuery): Promise<Page<ServiceRecord>> {
+export async function listServices(deps: RegistryStore, query: PageQuery): Promise<Page<ServiceRecord>> {
   return await readPage(deps.kv, KEYS.services(), query);
 }
 
@@ -83,7 +79,7 @@ export async function listServices(deps: Pick<StoreDeps, "kv">, query: PageQuery
  *
  * @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND`
  */
-export async function rotateService(deps: ServiceStoreDeps, by: Asker, id: string): Promise<IssuedService> {
+export async function rotateService(deps: RegistryStore, by: Asker, id: string): Promise<IssuedService> {
   const secret = makeSecret("service", deps.random.bytes);
   const renewed = digest(secret);
   return await deps.changes.run(async (draft) => {
@@ -103,7 +99,7 @@ export async function rotateService(deps: ServiceStoreDeps, by: Asker, id: strin
 }
 
 /** Revokes a service and frees its name. @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND` */
-export async function deleteService(deps: ServiceStoreDeps, by: Asker, id: string): Promise<void> {
+export async function deleteService(deps: RegistryStore, by: Asker, id: string): Promise<void> {
   await deps.changes.run(async (draft) => {
     const entry = await activeService(draft, id);
     const name = await draft.get(KEYS.serviceName(entry.value.name));
@@ -116,7 +112,7 @@ export async function deleteService(deps: ServiceStoreDeps, by: Asker, id: strin
 
 /** Returns the service with these credentials, or `null`. Records the use at most once a minute. */
 export async function authenticateService(
-  deps: Pick<StoreDeps, "kv" | "clock"> & { reads: BatchedReads },
+  deps: RegistryStore,
   id: string,
   secret: string,
 ): Promise<ServiceRecord | null> {

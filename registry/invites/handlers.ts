@@ -13,17 +13,16 @@ import {
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { type Answer, type Input, json, noContent, pick } from "../../shared/server/http/route.ts";
 import type { WithBody, WithId, WithQuery } from "../callers.ts";
-import type { RegistryConfig } from "../config.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import * as store from "./store.ts";
-import type { InviteDeps } from "./store.ts";
 
-export async function createInvite(deps: InviteDeps, { body, caller }: WithBody<CreateInviteBody>): Promise<Answer> {
+export async function createInvite(deps: RegistryStore, { body, caller }: WithBody<CreateInviteBody>): Promise<Answer> {
   const { invite, code } = await store.createInvite(deps, caller, body.expiresAt);
   return json({ invite: pick(CreateInviteAnswer.shape.invite, { ...invite, code }) }, 201);
 }
 
 export async function redeemInvite(
-  deps: InviteDeps & { config: Pick<RegistryConfig, "proxyUrl"> },
+  deps: RegistryStore,
   { body, exchange }: Input<undefined, undefined, RedeemInviteBody, null>,
 ): Promise<Answer> {
   const { human, key } = await store.redeemInvite(deps, body, exchange.requestId);
@@ -34,14 +33,14 @@ export async function redeemInvite(
   }, 201);
 }
 
-export async function listInvites(deps: InviteDeps, { query }: WithQuery<PageQuery>): Promise<Answer> {
+export async function listInvites(deps: RegistryStore, { query }: WithQuery<PageQuery>): Promise<Answer> {
   const now = deps.clock.now();
   const { items, nextCursor } = await store.listInvites(deps, query);
   const invites = items.map((invite) => pick(Invite, { ...invite, status: store.inviteStatus(invite, now) }));
   return json({ invites, pagination: { limit: query.limit, nextCursor } });
 }
 
-export async function deleteInvite(deps: InviteDeps, { params, caller }: WithId): Promise<Answer> {
+export async function deleteInvite(deps: RegistryStore, { params, caller }: WithId): Promise<Answer> {
   await store.deleteInvite(deps, caller, params.id);
   return noContent();
 }

@@ -1,5 +1,5 @@
 /** Invites in the store. A code works once, because one commit changes invite, human and API key. */
-import { type AccountDeps, newHuman, putHuman } from "../accounts/store.ts";
+import { newHuman, putHuman } from "../accounts/store.ts";
 import { issueApiKey, type IssuedApiKey } from "../api_keys/store.ts";
 import { audit } from "../audit/record.ts";
 import type { Asker } from "../callers.ts";
@@ -7,18 +7,14 @@ import { countInvite, countInviteClosed, quotaOf } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { ENDED_KEPT_MS } from "../schema/retention.ts";
 import type { HumanRecord, InviteRecord } from "../schema/records.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { invalidInput } from "../../shared/server/http/app.ts";
-import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
 import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
-
-export interface InviteDeps extends AccountDeps {
-  reads: BatchedReads;
-}
 
 /** `redeemed` takes precedence over `expired`. */
 export function inviteStatus(invite: InviteRecord, now: number): "unused" | "redeemed" | "expired" {
@@ -37,7 +33,7 @@ function checkedExpiry(wanted: string | null, now: number): string | null {
 
 /** @throws {ServiceError} `INVITE_CREATE_INVALID`, `QUOTA_EXCEEDED` */
 export async function createInvite(
-  deps: InviteDeps,
+  deps: RegistryStore,
   by: Asker,
   wantedExpiry: string | null,
 ): Promise<{ invite: InviteRecord; code: string }> {
@@ -72,7 +68,7 @@ export async function createInvite(
  * @throws {ServiceError} `INVITE_REDEEM_CODE_INVALID`, `INVITE_REDEEM_ALREADY_USED`, `INVITE_REDEEM_EXPIRED`
  */
 export async function redeemInvite(
-  deps: InviteDeps,
+  deps: RegistryStore,
   { code, displayName, apiKeyName }: { code: string; displayName: string; apiKeyName: string },
   requestId: string,
 ): Promise<{ human: HumanRecord; key: IssuedApiKey }> {
@@ -98,12 +94,12 @@ export async function redeemInvite(
   });
 }
 
-export async function listInvites(deps: Pick<InviteDeps, "kv">, query: PageQuery): Promise<Page<InviteRecord>> {
+export async function listInvites(deps: RegistryStore, query: PageQuery): Promise<Page<InviteRecord>> {
   return await readPage(deps.kv, KEYS.invites(), query);
 }
 
 /** Deletes an invite. Its code is unknown afterwards. @throws {ServiceError} `INVITE_NOT_FOUND` */
-export async function deleteInvite(deps: InviteDeps, by: Asker, id: string): Promise<void> {
+export async function deleteInvite(deps: RegistryStore, by: Asker, id: string): Promise<void> {
   await deps.changes.run(async (draft) => {
     const entry = await draft.get<InviteRecord>(KEYS.invite(id));
     if (!entry.value) throw new ServiceError("INVITE_NOT_FOUND");

@@ -3,18 +3,15 @@ import type { Metadata, RegistryHealth } from "../../shared/protocol/api/meta.ts
 import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { conditionalAnswer } from "../../shared/server/http/response.ts";
-import type { Changes } from "../../shared/server/store/changes.ts";
-import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import type { StoreProbe } from "../../shared/server/store/store_probe.ts";
 import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
 import { audit } from "../audit/record.ts";
 import type { WithBody } from "../callers.ts";
-import type { RegistryConfig } from "../config.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
 import type { Signing } from "../signing_keys.ts";
+import type { RegistryStore } from "../store_deps.ts";
 
-interface HealthDeps {
-  config: Pick<RegistryConfig, "version" | "environment">;
+interface HealthDeps extends Pick<RegistryStore, "config"> {
   probe: StoreProbe;
   signing: Signing;
   crl: CrlPublisher;
@@ -46,7 +43,7 @@ export async function health(deps: HealthDeps): Promise<Answer> {
   return json(response, response.ready ? 200 : 503);
 }
 
-export function metadata({ config }: { config: RegistryConfig }): Answer {
+export function metadata({ config }: RegistryStore): Answer {
   const { registryUrl, proxyUrl, environment, version } = config;
   return json<Metadata>({ registryUrl, proxyUrl, environment, version });
 }
@@ -62,7 +59,7 @@ export async function keys(
 
 /** Creates a new signing key. Once it signs, the next request for the revocation list signs the list again. */
 export async function rotateKeys(
-  deps: StoreDeps & { signing: Signing; changes: Changes },
+  deps: RegistryStore & { signing: Signing },
   { caller }: WithBody<undefined>,
 ): Promise<Answer> {
   const rotation = await deps.changes.run(async (draft) => {

@@ -18,12 +18,13 @@ import { Agent } from "../../shared/protocol/api/agents.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Answer, json, noContent, pick } from "../../shared/server/http/route.ts";
 import type { SharedCount } from "../../shared/server/store/shared_count.ts";
-import { type AgentDeps, deleteAgent as deleteAnyAgent } from "../agents/store.ts";
+import { deleteAgent as deleteAnyAgent } from "../agents/store.ts";
 import type { WithId, WithQuery } from "../callers.ts";
 import type { HumanRecord, SessionRecord } from "../schema/records.ts";
 import { sessionState } from "../sessions/session_rules.ts";
 import { revokeSession } from "../sessions/store.ts";
-import { listAllAgents, readAgent, type ReadDeps } from "./all_agents.ts";
+import type { RegistryStore } from "../store_deps.ts";
+import { listAllAgents, readAgent } from "./all_agents.ts";
 import * as store from "./store.ts";
 import type { Suspensions } from "./suspensions.ts";
 
@@ -31,12 +32,12 @@ export async function counts({ counts }: { counts: SharedCount<AdminCounts> }): 
   return json(await counts.current());
 }
 
-export async function listPeople(deps: ReadDeps, { query }: WithQuery<PeopleQuery>): Promise<Answer> {
+export async function listPeople(deps: RegistryStore, { query }: WithQuery<PeopleQuery>): Promise<Answer> {
   const { items, nextCursor } = await store.listPeople(deps, query);
   return json<PeopleList>({ people: items.map(personView), pagination: { limit: query.limit, nextCursor } });
 }
 
-export async function getPerson(deps: ReadDeps, { params }: WithId): Promise<Answer> {
+export async function getPerson(deps: RegistryStore, { params }: WithId): Promise<Answer> {
   const { human, apiKeys, agents, lastUsedAt } = await store.readPerson(deps, params.id);
   return json<PersonAnswer>({
     person: personView(human),
@@ -59,7 +60,7 @@ function changeTo(wanted: Person["status"]) {
   };
 }
 
-export async function listAgents(deps: AgentDeps, { query }: WithQuery<AdminAgentQuery>): Promise<Answer> {
+export async function listAgents(deps: RegistryStore, { query }: WithQuery<AdminAgentQuery>): Promise<Answer> {
   const { items, nextCursor } = await listAllAgents(deps, query);
   const now = deps.clock.now();
   return json<AdminAgentList>({
@@ -75,7 +76,7 @@ export async function listAgents(deps: AgentDeps, { query }: WithQuery<AdminAgen
   });
 }
 
-export async function getAgent(deps: AgentDeps, { params }: WithId): Promise<Answer> {
+export async function getAgent(deps: RegistryStore, { params }: WithId): Promise<Answer> {
   const { agent, ownerName, session } = await readAgent(deps, params.id);
   return json<AdminAgentAnswer>({
     agent: pick(Agent, agent),
@@ -84,13 +85,13 @@ export async function getAgent(deps: AgentDeps, { params }: WithId): Promise<Ans
   });
 }
 
-export async function deleteAgent(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
+export async function deleteAgent(deps: RegistryStore, { params, caller }: WithId): Promise<Answer> {
   const { agent } = await readAgent(deps, params.id);
   await deleteAnyAgent(deps, caller, agent);
   return noContent();
 }
 
-export async function revokeAgentAuth(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
+export async function revokeAgentAuth(deps: RegistryStore, { params, caller }: WithId): Promise<Answer> {
   const { agent } = await readAgent(deps, params.id);
   await revokeSession(deps, caller, agent);
   return noContent();

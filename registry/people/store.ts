@@ -5,13 +5,13 @@
 import { listApiKeys } from "../api_keys/store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ApiKeyRecord, HumanRecord } from "../schema/records.ts";
-import type { Clock } from "../../shared/clock.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import { nearest } from "../../shared/did_you_mean.ts";
 import type { PeopleQuery } from "../../shared/protocol/api/admin.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { belowCursor, type Page, readFilteredPage } from "../../shared/server/store/pages.ts";
-import { listAllAgents, type ReadDeps } from "./all_agents.ts";
+import { listAllAgents } from "./all_agents.ts";
 import { beginsWith, isSameName } from "./name_match.ts";
 
 /** With more, an answer about a person would grow with all the API keys that have ended. */
@@ -19,7 +19,7 @@ const API_KEYS_SHOWN_MAX = 100;
 /** With more, a list of people reads many ended keys of each. */
 const KEYS_LOOKED_AT = 20;
 
-export async function listPeople(deps: ReadDeps, query: PeopleQuery): Promise<Page<HumanRecord>> {
+export async function listPeople(deps: RegistryStore, query: PeopleQuery): Promise<Page<HumanRecord>> {
   const begins = beginsWith(query.name);
   const fits = ({ status, role, displayName }: HumanRecord) =>
     (query.status === undefined || status === query.status) && (query.role === undefined || role === query.role) &&
@@ -33,14 +33,14 @@ export async function listPeople(deps: ReadDeps, query: PeopleQuery): Promise<Pa
 }
 
 /** Returns the name that is most like `name` among the newest 1,000 people; `null` when none is like it. */
-export async function nearestPerson({ kv }: ReadDeps, name: string): Promise<string | null> {
+export async function nearestPerson({ kv }: RegistryStore, name: string): Promise<string | null> {
   const options = { reverse: true, limit: LIMITS.filteredPageReads };
   const people = await Array.fromAsync(kv.list<HumanRecord>({ prefix: KEYS.humans() }, options));
   return nearest(name, people.map(({ value }) => value.displayName));
 }
 
 /** @throws {ServiceError} `PERSON_NOT_FOUND` */
-export async function readPerson(deps: ReadDeps, id: string) {
+export async function readPerson(deps: RegistryStore, id: string) {
   const { value: human } = await deps.kv.get<HumanRecord>(KEYS.human(id));
   if (human === null) throw new ServiceError("PERSON_NOT_FOUND");
   const [{ items: apiKeys }, agents] = await Promise.all([
@@ -54,7 +54,7 @@ export async function readPerson(deps: ReadDeps, id: string) {
 
 const isActive = ({ status }: ApiKeyRecord): boolean => status === "active";
 
-async function countAgents({ kv, reads }: ReadDeps, humanId: string) {
+async function countAgents({ kv, reads }: RegistryStore, humanId: string) {
   const limit = LIMITS.filteredPageReads;
   const index = await Array.fromAsync(kv.list({ prefix: KEYS.agentsOf(humanId) }, { reverse: true, limit }));
   const agents = await Promise.all(index.map(({ key }) => reads.get<AgentRecord>(KEYS.agent(String(key.at(-1))))));
@@ -64,7 +64,7 @@ async function countAgents({ kv, reads }: ReadDeps, humanId: string) {
 }
 
 /** Returns when one of a person's newest keys was last used; `null` before the first use. */
-export async function lastUseOf(deps: ReadDeps, id: string): Promise<string | null> {
+export async function lastUseOf(deps: RegistryStore, id: string): Promise<string | null> {
   return lastUse((await listApiKeys(deps, id, { limit: KEYS_LOOKED_AT })).items);
 }
 
@@ -73,7 +73,7 @@ function lastUse(keys: readonly ApiKeyRecord[]): string | null {
 }
 
 /** Returns the DIDs of the people and active agents with a name, among the newest 1,000 of each. */
-export async function findByName(deps: ReadDeps & { clock: Clock }, name: string): Promise<string[]> {
+export async function findByName(deps: RegistryStore, name: string): Promise<string[]> {
   const limit = LIMITS.agentListMax;
   const [people, agents] = await Promise.all([
     listPeople(deps, { name, limit }),

@@ -10,15 +10,13 @@ import { KEYS } from "../schema/kv_keys.ts";
 import type { HumanRecord, SessionRecord, SuspensionRecord } from "../schema/records.ts";
 import { sessionFor } from "../sessions/session_rules.ts";
 import { keptFor } from "../sessions/store.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import { settledWithin, sleep } from "../../shared/clock.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { fraction } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
-import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
-import type { Changes } from "../../shared/server/store/changes.ts";
-import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { afterCursor } from "../../shared/server/store/pages.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
 
@@ -30,13 +28,6 @@ const RETRY_MS = 1_000;
 const SESSIONS_READ = 100;
 /** With more, a commit over KV Connect would need more than its ten checks. */
 const SESSIONS_PER_COMMIT = 4;
-
-interface SuspensionDeps extends StoreDeps {
-  log: Log;
-  authority: string;
-  reads: BatchedReads;
-  changes: Changes;
-}
 
 export interface SuspensionRequest {
   wanted: HumanRecord["status"];
@@ -55,7 +46,7 @@ export class Suspensions {
   /** The last work on each person that is under way. */
   readonly #underWay = new Map<string, Promise<boolean>>();
 
-  constructor(private readonly deps: SuspensionDeps) {}
+  constructor(private readonly deps: RegistryStore & { log: Log }) {}
 
   /**
    * Suspends or restores a person, and waits up to 5 s for the sessions. `complete` is false when they are not all changed

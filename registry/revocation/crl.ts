@@ -3,20 +3,18 @@
  * cannot be built, the request fails, because an older list would undo revocations. Long lists are
  * built in chunks that yield to other requests.
  */
-import type { Kv } from "../../shared/server/kv.ts";
 import { type Bytes, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { isRevocation, type Revocation, signCrl } from "../../shared/protocol/signed/crl.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import { type Clock, sleep, yieldToEventLoop } from "../../shared/clock.ts";
+import { sleep, yieldToEventLoop } from "../../shared/clock.ts";
 import type { Log } from "../../shared/server/log.ts";
-import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { mostRevocations } from "../quota.ts";
 import type { Signing } from "../signing_keys.ts";
 import type { CrlHead, RevocationRecord } from "../schema/records.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import { seqOf } from "./store.ts";
 
 /** With less, a flood of revocations signs a long list at each of them. */
@@ -49,11 +47,7 @@ interface Building {
   list: Promise<PublishedCrl>;
 }
 
-interface CrlDeps {
-  kv: Kv;
-  reads: BatchedReads;
-  clock: Clock;
-  newId: NewId;
+interface CrlDeps extends Pick<RegistryStore, "kv" | "reads" | "clock" | "newId"> {
   signing: Signing;
   log: Log;
 }

@@ -5,18 +5,17 @@
 import { parseDid } from "../../shared/protocol/did.ts";
 import { isSecret } from "../../shared/protocol/secrets.ts";
 import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
-import type { Clock } from "../../shared/clock.ts";
-import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { readPrecondition, type RecordReader, requireUnchanged } from "../../shared/server/store/preconditions.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
 import { digest, equalDigests } from "../../shared/server/crypto.ts";
 import type { AgentRecord, SessionRecord } from "../schema/records.ts";
 import { KEYS } from "../schema/kv_keys.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import { evaluateAccessToken } from "./session_rules.ts";
 
 /** Checks an access token against the stored records. Returns `expired` only for the right token. */
 export async function checkAccessToken(
-  deps: { reads: BatchedReads; clock: Clock },
+  deps: RegistryStore,
   claim: AccessTokenCheck,
 ): Promise<"good" | "wrong" | "expired"> {
   if (!isSecret("access", claim.accessToken)) return "wrong";
@@ -31,7 +30,7 @@ export async function checkAccessToken(
 
 /** `CheckAccessToken` on the registry's records. Returns `null` for a token that is not good. */
 export async function accessTokenPreconditions<R>(
-  deps: { clock: Clock },
+  deps: RegistryStore,
   claim: AccessTokenCheck,
   records: RecordReader,
   refuse: R,

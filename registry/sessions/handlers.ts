@@ -6,9 +6,7 @@ import type {
   VisitAnswer,
   VisitBody,
 } from "../../shared/protocol/api/sessions.ts";
-import type { Clock } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { isForeignOrigin } from "../../shared/protocol/origins.ts";
@@ -17,24 +15,14 @@ import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import { invalidInput } from "../../shared/server/http/app.ts";
 import { type Answer, type Input, json, noContent, type RequestContext } from "../../shared/server/http/route.ts";
 import { type RateLimiter, rateLimitHeaders } from "../../shared/server/rate_limit.ts";
-import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { ProvenAgent, ServiceCaller } from "../callers.ts";
-import type { RegistryConfig } from "../config.ts";
 import type { Signing } from "../signing_keys.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import { checkAccessToken } from "./access_token.ts";
-import { refreshSession, type SessionDeps } from "./store.ts";
-
-interface VisitDeps {
-  reads: BatchedReads;
-  clock: Clock;
-  newId: NewId;
-  limiter: RateLimiter;
-  config: Pick<RegistryConfig, "registryUrl" | "proxyUrl" | "environment">;
-  signing: Signing;
-}
+import { refreshSession } from "./store.ts";
 
 export async function refresh(
-  deps: SessionDeps,
+  deps: RegistryStore,
   { body, caller, exchange }: Input<undefined, undefined, RefreshBody, ProvenAgent>,
 ): Promise<Answer> {
   return json<RefreshAnswer>({ agentAuth: await refreshSession(deps, caller, body, exchange.requestId) });
@@ -45,7 +33,7 @@ export async function refresh(
  * server may see it.
  */
 export async function visit(
-  deps: VisitDeps,
+  deps: RegistryStore & { limiter: RateLimiter; signing: Signing },
   { body, caller, exchange }: Input<undefined, undefined, VisitBody, ProvenAgent>,
 ): Promise<Answer> {
   const { agentDid, aitJti } = caller, { audience } = body, { clock, config, signing } = deps;
@@ -70,7 +58,7 @@ export async function visit(
 
 /** A proxy in another process calls this to check the access token of a request. */
 export async function validate(
-  deps: { reads: BatchedReads; clock: Clock },
+  deps: RegistryStore,
   { body, exchange }: Input<undefined, undefined, ValidateBody, ServiceCaller | null>,
 ): Promise<Answer> {
   await requireAccess(deps, exchange, body);
@@ -79,7 +67,7 @@ export async function validate(
 
 /** @throws {ServiceError} `AGENT_AUTH_VALIDATE_INVALID` without a token, `_UNAUTHORIZED` or `_EXPIRED` for one that is not good */
 async function requireAccess(
-  deps: { reads: BatchedReads; clock: Clock },
+  deps: RegistryStore,
   exchange: RequestContext,
   agent: { agentDid: string; aitJti: string },
 ): Promise<void> {

@@ -7,24 +7,18 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import type { Changes } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import type { AgentRecord, HumanRecord, SessionRecord, SpentRefresh } from "../schema/records.ts";
 import { audit, audited } from "../audit/record.ts";
 import type { Asker, ProvenAgent } from "../callers.ts";
-import type { RegistryConfig } from "../config.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { ENDED_KEPT_MS, sessionEnd } from "../schema/retention.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import { evaluateRefresh, REFRESH_REFUSALS, type RefreshRequest } from "./session_rules.ts";
-
-export interface SessionDeps extends StoreDeps {
-  config: Pick<RegistryConfig, "accessTokenTtlSeconds" | "refreshTokenTtlSeconds">;
-  changes: Changes;
-}
 
 /** Creates a session that is not stored yet, and its tokens, which are shown once. `before` is the session that they continue. */
 export function issueSession(
-  deps: Pick<SessionDeps, "clock" | "random" | "config">,
+  deps: RegistryStore,
   before: Partial<SessionRecord> = {},
 ): { record: SessionRecord; agentAuth: AgentAuth } {
   const now = deps.clock.now();
@@ -77,7 +71,7 @@ export async function findSession(deps: Pick<StoreDeps, "kv">, agentId: string):
  * `ACCOUNT_SUSPENDED`, `AGENT_NOT_FOUND`
  */
 export async function refreshSession(
-  deps: SessionDeps,
+  deps: RegistryStore,
   caller: ProvenAgent,
   { refreshToken, recovery }: { refreshToken: string; recovery: boolean },
   requestId: string,
@@ -131,7 +125,7 @@ async function suspended({ kv }: Pick<StoreDeps, "kv">, agent: AgentRecord | nul
 
 /** Revokes the active or suspended session of an agent, if there is one. Idempotent. */
 export async function revokeSession(
-  deps: Pick<SessionDeps, "clock" | "newId" | "changes">,
+  deps: RegistryStore,
   by: Asker<{ did: string }>,
   { id, did }: Pick<AgentRecord, "id" | "did">,
   event: "session.revoked" | "session.reuse_detected" = "session.revoked",

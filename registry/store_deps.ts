@@ -1,0 +1,14 @@
+/** What the files of the registry that read and write its records share. A handler of more names the rest itself. */
+import type { RegistryConfig } from "./config.ts";
+import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
+import type { Changes } from "../shared/server/store/changes.ts";
+import type { StoreDeps } from "../shared/server/store/open_store.ts";
+
+export interface RegistryStore extends StoreDeps {
+  config: RegistryConfig;
+  /** Authority of the DIDs that this registry issues. */
+  authority: string;
+  reads: BatchedReads;
+  /** The queue of changes that share a record, such as a quota. */
+  changes: Changes;
+}
