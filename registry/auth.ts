@@ -3,10 +3,11 @@
  * codes.
  */
 import { findHuman } from "./accounts/store.ts";
-import { findApiKey, touch } from "./api_keys/store.ts";
+import { touch } from "./api_keys/store.ts";
 import type { ApiKeyCaller, ProvenAgent, ServiceCaller } from "./callers.ts";
 import { authenticateService } from "./internal_services/store.ts";
 import { KEYS } from "./schema/kv_keys.ts";
+import type { ApiKeyRecord } from "./schema/records.ts";
 import type { Signing } from "./signing_keys.ts";
 import type { RegistryStore } from "./store_deps.ts";
 import { verifyAit } from "../shared/protocol/signed/ait.ts";
@@ -110,7 +111,7 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
     async run(deps, exchange) {
       const token = authorizationToken(exchange.request.headers, "Bearer");
       if (token === null) throw new ServiceError("API_KEY_MISSING");
-      const entry = await findApiKey(deps, token);
+      const entry = await deps.kv.get<ApiKeyRecord>(KEYS.apiKey(digest(token)));
       if (!entry.value) throw new ServiceError("API_KEY_INVALID");
       if (entry.value.status === "revoked") throw new ServiceError("API_KEY_REVOKED");
       const human = await findHuman(deps, entry.value.humanId);

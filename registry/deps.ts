@@ -17,7 +17,7 @@ import { readWithFormatCheck } from "../shared/server/store/store_format.ts";
 import { Looks } from "./admin_tokens/handlers.ts";
 import type { RegistryConfig } from "./config.ts";
 import { KEYS } from "./schema/kv_keys.ts";
-import { countRegistry } from "./people/counts.ts";
+import { countRegistry } from "./people/store.ts";
 import { Suspensions } from "./people/suspensions.ts";
 import { CrlPublisher } from "./revocation/crl.ts";
 import { Signing } from "./signing_keys.ts";

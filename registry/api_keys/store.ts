@@ -2,7 +2,7 @@
  * API keys (PATs) in the store, found by digest and by owner. The store holds only a digest of each key, because the
  * holder of a backup could otherwise use every key in it.
  */
-import type { AtomicOperation, KvEntry, KvEntryMaybe } from "../../shared/server/kv.ts";
+import type { AtomicOperation, KvEntry } from "../../shared/server/kv.ts";
 import { audit } from "../audit/record.ts";
 import type { Asker } from "../callers.ts";
 import { countApiKey, countApiKeyRevoked, quotaOf } from "../quota.ts";
@@ -92,10 +92,6 @@ export async function revokeApiKey(deps: RegistryStore, by: Asker, id: string): 
     draft.also((operation) => operation.set(KEYS.apiKeyOf(owner.id, id), digest, options));
     audit(draft, deps, by, "api_key.revoked", id);
   });
-}
-
-export async function findApiKey(deps: Pick<StoreDeps, "kv">, token: string): Promise<KvEntryMaybe<ApiKeyRecord>> {
-  return await deps.kv.get<ApiKeyRecord>(KEYS.apiKey(digest(token)));
 }
 
 /**

@@ -22,8 +22,7 @@ import {
 import { latestRefusals } from "./refusals.ts";
 import { RelayAway } from "./relay.ts";
 import { deleteAgent } from "../agents/store.ts";
-import { type AgentWithSession, listAllAgents, nearestAgent, readAgent } from "../people/all_agents.ts";
-import { beginsWith } from "../people/name_match.ts";
+import { type AgentWithSession, beginsWith, listAllAgents, nearestAgent, readAgent } from "../people/store.ts";
 import { sessionState } from "../sessions/session_rules.ts";
 import { revokeSession } from "../sessions/store.ts";
 import { type Html, markup } from "../../shared/page/html.ts";

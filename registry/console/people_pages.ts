@@ -18,8 +18,7 @@ import {
   shortId,
 } from "./frame.ts";
 import { RelayAway } from "./relay.ts";
-import { listAllAgents } from "../people/all_agents.ts";
-import { lastUseOf, listPeople, nearestPerson, readPerson } from "../people/store.ts";
+import { lastUseOf, listAllAgents, listPeople, nearestPerson, readPerson } from "../people/store.ts";
 import { quotasOf } from "../quota.ts";
 import type { HumanRecord } from "../schema/records.ts";
 import { type Html, markup } from "../../shared/page/html.ts";

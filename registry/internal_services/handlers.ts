@@ -8,9 +8,9 @@ import {
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { type Answer, type Input, json, noContent, pick } from "../../shared/server/http/route.ts";
-import { findAgent } from "../agents/store.ts";
 import type { ServiceCaller, WithBody, WithId, WithQuery } from "../callers.ts";
-import { findSession } from "../sessions/store.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import type { AgentRecord, SessionRecord } from "../schema/records.ts";
 import { sessionState } from "../sessions/session_rules.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import * as store from "./store.ts";
@@ -40,16 +40,19 @@ export async function deleteService(deps: RegistryStore, { params, caller }: Wit
 }
 
 export async function agentOwnership(
-  deps: RegistryStore,
+  { kv, clock }: RegistryStore,
   { body }: Input<undefined, undefined, OwnershipBody, ServiceCaller>,
 ): Promise<Answer> {
   const id = parseDid(body.agentDid)?.id ?? "";
-  const [agent, session] = await Promise.all([findAgent(deps, id), findSession(deps, id)]);
-  const known = agent?.did === body.agentDid ? agent : null;
+  const [agent, { value: session }] = await kv.getMany<[AgentRecord, SessionRecord]>([
+    KEYS.agent(id),
+    KEYS.session(id),
+  ]);
+  const known = agent.value?.did === body.agentDid ? agent.value : null;
   return json<Ownership>({
     ownsAgent: known?.ownerDid === body.ownerDid,
     agentStatus: known?.status ?? null,
-    session: known && session ? sessionState(session, deps.clock.now()) : null,
+    session: known && session ? sessionState(session, clock.now()) : null,
   });
 }
 

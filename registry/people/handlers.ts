@@ -24,7 +24,6 @@ import type { HumanRecord, SessionRecord } from "../schema/records.ts";
 import { sessionState } from "../sessions/session_rules.ts";
 import { revokeSession } from "../sessions/store.ts";
 import type { RegistryStore } from "../store_deps.ts";
-import { listAllAgents, readAgent } from "./all_agents.ts";
 import * as store from "./store.ts";
 import type { Suspensions } from "./suspensions.ts";
 
@@ -61,7 +60,7 @@ function changeTo(wanted: Person["status"]) {
 }
 
 export async function listAgents(deps: RegistryStore, { query }: WithQuery<AdminAgentQuery>): Promise<Answer> {
-  const { items, nextCursor } = await listAllAgents(deps, query);
+  const { items, nextCursor } = await store.listAllAgents(deps, query);
   const now = deps.clock.now();
   return json<AdminAgentList>({
     agents: items.map(({ agent, ownerName, session }) =>
@@ -77,7 +76,7 @@ export async function listAgents(deps: RegistryStore, { query }: WithQuery<Admin
 }
 
 export async function getAgent(deps: RegistryStore, { params }: WithId): Promise<Answer> {
-  const { agent, ownerName, session } = await readAgent(deps, params.id);
+  const { agent, ownerName, session } = await store.readAgent(deps, params.id);
   return json<AdminAgentAnswer>({
     agent: pick(Agent, agent),
     ownerName,
@@ -86,13 +85,13 @@ export async function getAgent(deps: RegistryStore, { params }: WithId): Promise
 }
 
 export async function deleteAgent(deps: RegistryStore, { params, caller }: WithId): Promise<Answer> {
-  const { agent } = await readAgent(deps, params.id);
+  const { agent } = await store.readAgent(deps, params.id);
   await deleteAnyAgent(deps, caller, agent);
   return noContent();
 }
 
 export async function revokeAgentAuth(deps: RegistryStore, { params, caller }: WithId): Promise<Answer> {
-  const { agent } = await readAgent(deps, params.id);
+  const { agent } = await store.readAgent(deps, params.id);
   await revokeSession(deps, caller, agent);
   return noContent();
 }

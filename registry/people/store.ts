@@ -1,18 +1,22 @@
 /**
- * What an admin reads about people. Every read has a bound, because an operator with many people would
+ * What an admin reads about people and all agents. Every read has a bound, because an operator with many people would
  * otherwise stop the server by looking. Writes nothing.
  */
+import { fitsQuery, pageOfAgents } from "../agents/store.ts";
 import { listApiKeys } from "../api_keys/store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { AgentRecord, ApiKeyRecord, HumanRecord } from "../schema/records.ts";
+import type { AgentRecord, ApiKeyRecord, HumanRecord, SessionRecord } from "../schema/records.ts";
 import type { RegistryStore } from "../store_deps.ts";
+import { DAY_MS } from "../../shared/clock.ts";
 import { nearest } from "../../shared/did_you_mean.ts";
-import type { PeopleQuery } from "../../shared/protocol/api/admin.ts";
+import type { Kv, KvKey } from "../../shared/server/kv.ts";
+import type { AdminAgentQuery, AdminCounts, PeopleQuery } from "../../shared/protocol/api/admin.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { parseIso, toIso } from "../../shared/protocol/time.ts";
+import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { belowCursor, type Page, readFilteredPage } from "../../shared/server/store/pages.ts";
-import { listAllAgents } from "./all_agents.ts";
-import { beginsWith, isSameName } from "./name_match.ts";
+import { visitAll } from "../../shared/server/store/shared_count.ts";
 
 /** With more, an answer about a person would grow with all the API keys that have ended. */
 const API_KEYS_SHOWN_MAX = 100;
@@ -34,9 +38,17 @@ export async function listPeople(deps: RegistryStore, query: PeopleQuery): Promi
 
 /** Returns the name that is most like `name` among the newest 1,000 people; `null` when none is like it. */
 export async function nearestPerson({ kv }: RegistryStore, name: string): Promise<string | null> {
-  const options = { reverse: true, limit: LIMITS.filteredPageReads };
-  const people = await Array.fromAsync(kv.list<HumanRecord>({ prefix: KEYS.humans() }, options));
-  return nearest(name, people.map(({ value }) => value.displayName));
+  return nearest(name, (await newest<HumanRecord>(kv, KEYS.humans())).map(({ displayName }) => displayName));
+}
+
+/** As `nearestPerson`, among the newest 1,000 agents. */
+export async function nearestAgent({ kv }: RegistryStore, name: string): Promise<string | null> {
+  return nearest(name, (await newest<AgentRecord>(kv, KEYS.agents())).map(({ name }) => name));
+}
+
+async function newest<T>(kv: Kv, prefix: KvKey): Promise<T[]> {
+  const entries = kv.list<T>({ prefix }, { reverse: true, limit: LIMITS.filteredPageReads });
+  return await Array.fromAsync(entries, ({ value }) => value);
 }
 
 /** @throws {ServiceError} `PERSON_NOT_FOUND` */
@@ -72,15 +84,79 @@ function lastUse(keys: readonly ApiKeyRecord[]): string | null {
   return keys.flatMap(({ lastUsedAt }) => lastUsedAt === null ? [] : [lastUsedAt]).sort().at(-1) ?? null;
 }
 
+export interface AgentWithSession {
+  agent: AgentRecord;
+  ownerName: string;
+  session: SessionRecord | null;
+}
+
+export async function listAllAgents(deps: RegistryStore, query: AdminAgentQuery): Promise<Page<AgentWithSession>> {
+  const { ownerId, expiringDays } = query, fits = fitsQuery(query);
+  const now = deps.clock.now(), begins = beginsWith(query.name);
+  const { items, nextCursor } = await pageOfAgents(
+    deps,
+    ownerId,
+    query,
+    (agent) =>
+      fits(agent) && begins(agent.name) && (expiringDays === undefined || isExpiring(agent, now, expiringDays)),
+  );
+  return { items: await Promise.all(items.map((agent) => withOwner(deps, agent))), nextCursor };
+}
+
+async function withOwner({ reads }: RegistryStore, agent: AgentRecord): Promise<AgentWithSession> {
+  const [owner, session] = await Promise.all([
+    reads.get<HumanRecord>(KEYS.human(agent.ownerId)),
+    reads.get<SessionRecord>(KEYS.session(agent.id)),
+  ]);
+  return { agent, ownerName: owner.value?.displayName ?? "", session: session.value };
+}
+
+/** Returns true for an active agent whose identity token has not ended and ends within some days. */
+function isExpiring({ status, expiresAt }: AgentRecord, now: number, days: number): boolean {
+  const left = (parseIso(expiresAt) ?? 0) - now;
+  return status === "active" && left > 0 && left <= days * DAY_MS;
+}
+
+/** @throws {ServiceError} `AGENT_NOT_FOUND` */
+export async function readAgent(deps: RegistryStore, id: string): Promise<AgentWithSession> {
+  const { value } = await deps.kv.get<AgentRecord>(KEYS.agent(id));
+  if (value === null) throw new ServiceError("AGENT_NOT_FOUND", { message: "No such agent" });
+  return await withOwner(deps, value);
+}
+
+/** Returns a test for names that begin with a text in any case, because an admin need not know how a name is written. */
+export function beginsWith(text: string | undefined): (name: string) => boolean {
+  const wanted = (text ?? "").toLowerCase();
+  return (name) => name.toLowerCase().startsWith(wanted);
+}
+
+/** Counts people and agents, for admins and for the metrics. */
+export async function countRegistry(
+  { kv, clock, metrics }: Pick<StoreDeps, "kv" | "clock" | "metrics">,
+): Promise<AdminCounts> {
+  const now = clock.now();
+  const people = { active: 0, suspended: 0 }, agents = { active: 0, revoked: 0 };
+  let expiring7d = 0;
+  const allPeople = await visitAll<HumanRecord>(kv, KEYS.humans(), ({ value }) => people[value.status]++);
+  const allAgents = await visitAll<AgentRecord>(kv, KEYS.agents(), ({ value }) => {
+    agents[value.status]++;
+    if (isExpiring(value, now, 7)) expiring7d++;
+  });
+  for (const status of ["active", "revoked"] as const) metrics?.set("agents", agents[status], status);
+  metrics?.set("agent_tokens_expiring_7d", expiring7d);
+  return { at: toIso(now), people, agents, expiring7d, complete: allPeople && allAgents };
+}
+
 /** Returns the DIDs of the people and active agents with a name, among the newest 1,000 of each. */
 export async function findByName(deps: RegistryStore, name: string): Promise<string[]> {
   const limit = LIMITS.agentListMax;
+  const isSame = (other: string) => other.toLowerCase() === name.toLowerCase();
   const [people, agents] = await Promise.all([
     listPeople(deps, { name, limit }),
     listAllAgents(deps, { name, status: "active", limit }),
   ]);
   return [
-    ...people.items.filter(({ displayName }) => isSameName(displayName, name)).map(({ did }) => did),
-    ...agents.items.filter(({ agent }) => isSameName(agent.name, name)).map(({ agent }) => agent.did),
+    ...people.items.filter(({ displayName }) => isSame(displayName)).map(({ did }) => did),
+    ...agents.items.filter(({ agent }) => isSame(agent.name)).map(({ agent }) => agent.did),
   ];
 }

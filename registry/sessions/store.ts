@@ -60,10 +60,6 @@ export function keptFor({ clock }: Pick<StoreDeps, "clock">, session: SessionRec
   return { expireIn: Math.max(1, sessionEnd(session) + ENDED_KEPT_MS - clock.now()) };
 }
 
-export async function findSession(deps: Pick<StoreDeps, "kv">, agentId: string): Promise<SessionRecord | null> {
-  return (await deps.kv.get<SessionRecord>(KEYS.session(agentId))).value;
-}
-
 /**
  * Refreshes a session. A reused token revokes the session, because there is a copy of it.
  *

@@ -36,7 +36,7 @@ export class AgentDirectory {
 
   /** The discovery file of the agent's connector; `null` without a valid one. */
   async connectorFile(): Promise<ConnectorFile | null> {
-    const text = await this.#read(CONNECTOR_FILE, MAX_BYTES);
+    const text = await readPlain(join(this.path, CONNECTOR_FILE), MAX_BYTES);
     try {
       return text === null ? null : ConnectorFile.parse(JSON.parse(text));
     } catch {
@@ -46,18 +46,15 @@ export class AgentDirectory {
 
   /** The DIDs of the peers by alias, without pairs that have ended. */
   async aliases(): Promise<ReadonlyMap<string, string>> {
-    const text = await this.#read(PEERS_FILE, PEERS_FILE_BYTES);
+    const path = join(this.path, PEERS_FILE);
+    const text = await readPlain(path, PEERS_FILE_BYTES);
     try {
       const peers = Aliases.parse(text === null ? {} : JSON.parse(text));
       const present = Object.entries(peers).filter(([, { gone, removed }]) => !gone && !removed);
       return new Map(present.map(([alias, { did }]) => [alias, did]));
     } catch {
-      throw new SvcError("CLI_FILE_INVALID", `${join(this.path, PEERS_FILE)} is damaged`);
+      throw new SvcError("CLI_FILE_INVALID", `${path} is damaged`);
     }
-  }
-
-  #read(file: string, maxBytes: number): Promise<string | null> {
-    return readPlain(join(this.path, file), maxBytes);
   }
 }
 

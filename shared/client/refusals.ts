@@ -31,13 +31,15 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
 /** The reaction to an error of a call to a service. */
 export function remedyOf(error: unknown): Remedy {
   if (!(error instanceof ApiError) || error.code === null) return "wait";
-  return Object.hasOwn(REMEDIES, error.code) ? REMEDIES[error.code] ?? "wait" : "wait";
+  return REMEDIES[error.code] ?? "wait";
 }
 
-/** Whether to stop when the remedy failed, because a retry will not change the response. */
+/**
+ * Whether to stop when the remedy failed, because a retry will not change the response. `…_INVALID_AIT` and
+ * `…_INVALID_PROOF` are not among them: a proxy also sends them until it has new registry keys.
+ */
 export function isPermanent(error: unknown): boolean {
-  if (!(error instanceof ApiError)) return false;
-  return HOPELESS.has(error.code ?? "");
+  return remedyOf(error) === "stop" || error instanceof ApiError && error.code === "PROXY_AUTH_REVOKED";
 }
 
 /** With less, the connectors of a suspended person ask all day; with more, they come back long after the restore. */
@@ -50,14 +52,6 @@ export const OPERATOR_RETRY_MS = 300_000;
 export function needsOperator(error: unknown): boolean {
   return error instanceof ApiError && (error.code === "ACCOUNT_SUSPENDED" || error.code === "AGENT_NOT_FOUND");
 }
-
-/** `…_INVALID_AIT` and `…_INVALID_PROOF` are not among them: a proxy also sends them until it has new registry keys. */
-const HOPELESS = new Set([
-  "PROXY_AUTH_REVOKED",
-  "AGENT_AUTH_REFRESH_REVOKED",
-  "AGENT_AUTH_REFRESH_EXPIRED",
-  "AGENT_AUTH_REFRESH_INVALID",
-]);
 
 /** Whether the proxy rejects a receipt permanently. */
 export function isReceiptRefused(error: unknown): boolean {

@@ -29,20 +29,15 @@ const Proof = z.object({
     Object.keys(headers).length <= LIMITS.contextLines
   ),
   /** The way back to the signed body; absent when the payload is the body. */
-  edit: z.tuple([z.int().min(0), z.int().min(0), z.string().max(LIMITS.hookBodyBytes)]).optional(),
+  edit: z.tuple([z.int().min(0), z.int().min(0), z.string().max(LIMITS.hookBodyBytes)]).readonly().optional(),
 });
 
 /** The values of a request that prove its sender. */
-export interface MessageProof extends Omit<z.output<typeof Proof>, "edit"> {
-  edit?: BodyEdit;
-}
+export type MessageProof = z.output<typeof Proof>;
 
 /** Returns a proof with its members and sizes checked; `null` for any other value. */
 export function readMessageProof(value: unknown): MessageProof | null {
-  const { data } = Proof.safeParse(value);
-  if (data === undefined) return null;
-  const { edit, ...rest } = data;
-  return edit === undefined ? rest : { ...rest, edit };
+  return Proof.safeParse(value).data ?? null;
 }
 
 /** Returns the body that the sender signed; `null` when `edit` exceeds the payload. A wrong edit fails at the proof. */

@@ -5,7 +5,7 @@
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
 import { parseDisplayName, parseReason } from "../names.ts";
-import { ApiKey } from "./accounts.ts";
+import { ApiKey, Human } from "./accounts.ts";
 import { Agent } from "./agents.ts";
 import {
   ActiveOrRevoked,
@@ -22,18 +22,10 @@ import {
 
 const limit = PageLimit.default(LIMITS.adminListDefault);
 const cursor = Ulid.optional();
-const role = z.enum(["user", "admin"]);
-const personStatus = z.enum(["active", "suspended"]);
 const sessionStatus = z.enum(["active", "revoked", "expired"]);
 
 export type Person = z.output<typeof Person>;
-export const Person = z.object({
-  id: Ulid,
-  did: HumanDid,
-  displayName: z.string(),
-  role,
-  /** The API keys of a suspended person are refused. */
-  status: personStatus,
+export const Person = Human.extend({
   createdAt: IsoTime,
   /** `null` while active. */
   suspendedAt: IsoTime.nullable(),
@@ -56,8 +48,8 @@ const namePrefix = parsedText(parseDisplayName, `must be 1 to ${LIMITS.displayNa
 export type PeopleQuery = z.output<typeof PeopleQuery>;
 export const PeopleQuery = adminQuery({
   name: namePrefix.optional(),
-  status: personStatus.optional(),
-  role: role.optional(),
+  status: Human.shape.status.optional(),
+  role: Human.shape.role.optional(),
   limit,
   cursor,
 });

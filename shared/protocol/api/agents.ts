@@ -71,11 +71,7 @@ export const RegisterAnswer = z.object({ agent: Agent, ait: z.string(), agentAut
 
 /** `agentAuth` when the agent had no live session. */
 export type ReissueAnswer = z.output<typeof ReissueAnswer>;
-export const ReissueAnswer = z.object({
-  agent: Agent,
-  ait: z.string(),
-  agentAuth: AgentAuth.optional(),
-});
+export const ReissueAnswer = RegisterAnswer.partial({ agentAuth: true });
 
 export type AgentAnswer = z.output<typeof AgentAnswer>;
 export const AgentAnswer = z.object({ agent: Agent });
