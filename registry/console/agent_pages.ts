@@ -10,9 +10,7 @@ import {
   identityEnd,
   idIn,
   type Input,
-  notThere,
   orAway,
-  orNull,
   PAGE_ROWS,
   personLink,
   type RelayState,
@@ -21,8 +19,18 @@ import {
 } from "./frame.ts";
 import { latestRefusals } from "./refusals.ts";
 import { RelayAway } from "./relay.ts";
-import { deleteAgent } from "../agents/store.ts";
-import { type AgentWithSession, beginsWith, listAllAgents, nearestAgent, readAgent } from "../people/store.ts";
+import { deleteAgent, findAgent } from "../agents/store.ts";
+import type { Asker } from "../callers.ts";
+import {
+  type AgentWithSession,
+  beginsWith,
+  listAllAgents,
+  nearestAgent,
+  readAgent,
+  withOwner,
+} from "../people/store.ts";
+import type { AgentRecord } from "../schema/records.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import { sessionState } from "../sessions/session_rules.ts";
 import { revokeSession } from "../sessions/store.ts";
 import { type Html, markup } from "../../shared/page/html.ts";
@@ -40,8 +48,25 @@ const REFUSALS_SHOWN = 10;
 export const agentRows: readonly ConsoleRow[] = [
   { method: "GET", path: "agents", render: agentsPage },
   { method: "GET", path: "agents/:id", render: agentPage },
-  ...confirmed("agents/:id/revoke", "Not revoked.", askRevoke),
-  ...confirmed("agents/:id/end", "Not ended.", askEnd),
+  ...confirmed(
+    "agents/:id/revoke",
+    "Not revoked.",
+    askBefore(deleteAgent, (name) => ({
+      title: markup`Revoke ${name}?`,
+      text:
+        "This is permanent. The agent can no longer send or receive, its pairs end, and messages that wait for it are dropped.",
+      label: markup`Revoke ${name}`,
+    })),
+  ),
+  ...confirmed(
+    "agents/:id/end",
+    "Not ended.",
+    askBefore(revokeSession, (name) => ({
+      title: markup`End the session of ${name}?`,
+      text: "Its connector is disconnected and cannot come back until its owner issues a new identity for it.",
+      label: "End session",
+    })),
+  ),
 ];
 
 /** What the list is filtered by, as the query has it. */
@@ -111,10 +136,9 @@ async function pageOf(
   const { connections, pagination } = await relay.get(session, "connections", query, ConnectionList);
   const ids = connections.flatMap(({ agentDid }) => parseDid(agentDid)?.id ?? []);
   const begins = beginsWith(q);
-  const found = await Promise.all(ids.map((id) => orNull("AGENT_NOT_FOUND", readAgent(deps, id))));
-  const items = found.filter((one) => one !== null).filter(({ agent }) =>
-    (only === undefined || agent.status === only) && begins(agent.name)
-  );
+  const found = (await Promise.all(ids.map((id) => findAgent(deps, id)))).filter((agent) => agent !== null);
+  const fitting = found.filter(({ status, name }) => (only === undefined || status === only) && begins(name));
+  const items = await Promise.all(fitting.map((agent) => withOwner(deps, agent)));
   return { items, nextCursor: pagination.nextCursor };
 }
 
@@ -157,10 +181,8 @@ export function agentTable(
 }
 
 async function agentPage(pages: ConsolePages, input: Input): Promise<PageResult> {
-  const found = await agentOf(pages, input);
-  if (found === null) return missing(pages, input);
-  const { deps, relay } = pages, { base, session } = input;
-  const { agent, ownerName, session: auth } = found;
+  const { deps, relay } = pages, { base, session, params } = input;
+  const { agent, ownerName, session: auth } = await readAgent(deps, params.id ?? "");
   const now = deps.clock.now();
   const asked = await orAway(Promise.all([
     relayStateOf(pages, input, [agent.id]),
@@ -220,55 +242,25 @@ const SESSION_TAGS = {
   expired: ui.tag("bad", "expired"),
 } as const;
 
-async function agentOf({ deps }: ConsolePages, { params }: Input): Promise<AgentWithSession | null> {
-  return await orNull("AGENT_NOT_FOUND", readAgent(deps, params.id ?? ""));
-}
-
-function missing(pages: ConsolePages, input: Input): PageResult {
-  return notThere(pages, input, "No such agent", "It was deleted over 90 days ago, or its ID is wrong.", "agents");
-}
-
-async function askRevoke(pages: ConsolePages, input: Input) {
-  const found = await agentOf(pages, input);
-  if (found === null) return missing(pages, input);
-  const { agent } = found;
-  return await askOf(pages, input, found, {
-    title: markup`Revoke ${ui.name(agent.name)}?`,
-    text:
-      "This is permanent. The agent can no longer send or receive, its pairs end, and messages that wait for it are dropped.",
-    label: markup`Revoke ${ui.name(agent.name)}`,
-  }, () => deleteAgent(pages.deps, input.session, agent));
-}
-
-async function askEnd(pages: ConsolePages, input: Input) {
-  const found = await agentOf(pages, input);
-  if (found === null) return missing(pages, input);
-  const { agent } = found;
-  return await askOf(pages, input, found, {
-    title: markup`End the session of ${ui.name(agent.name)}?`,
-    text: "Its connector is disconnected and cannot come back until its owner issues a new identity for it.",
-    label: "End session",
-  }, () => revokeSession(pages.deps, input.session, agent));
-}
-
-async function askOf(
-  pages: ConsolePages,
-  input: Input,
-  { agent, ownerName }: AgentWithSession,
-  question: ui.Question,
-  work: () => Promise<unknown>,
+/** What the admin is asked before `work` is done to an agent. */
+function askBefore(
+  work: (deps: RegistryStore, by: Asker, agent: AgentRecord) => Promise<void>,
+  questionOf: (name: Html) => ui.Question,
 ) {
-  const state = await orAway(relayStateOf(pages, input, [agent.id]));
-  const now = pages.deps.clock.now();
-  const facts = ui.card(
-    "The agent",
-    ui.lines([
-      ["Agent", ui.name(agent.name)],
-      ["Owner", ui.name(ownerName)],
-      ["DID", markup`<span class="id">${agent.did}</span>`],
-      ["Connected", connectionTag(state instanceof RelayAway ? null : state, agent.did, now)],
-    ]),
-  );
-  const act = async () => void await work();
-  return { question: { ...question, facts }, title: agent.name, record: `agents/${agent.id}`, current: "agents", act };
+  return async (pages: ConsolePages, input: Input) => {
+    const { agent, ownerName } = await readAgent(pages.deps, input.params.id ?? "");
+    const state = await orAway(relayStateOf(pages, input, [agent.id]));
+    const name = ui.name(agent.name);
+    const facts = ui.card(
+      "The agent",
+      ui.lines([
+        ["Agent", name],
+        ["Owner", ui.name(ownerName)],
+        ["DID", markup`<span class="id">${agent.did}</span>`],
+        ["Connected", connectionTag(state instanceof RelayAway ? null : state, agent.did, pages.deps.clock.now())],
+      ]),
+    );
+    const question = { ...questionOf(name), facts }, act = () => work(pages.deps, input.session, agent);
+    return { question, title: agent.name, record: `agents/${agent.id}`, current: "agents", act };
+  };
 }

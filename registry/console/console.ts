@@ -5,7 +5,7 @@
 import { agentRows } from "./agent_pages.ts";
 import { auditRows } from "./audit_page.ts";
 import { deliveryRows } from "./delivery_page.ts";
-import type { ConsoleDeps, ConsolePages, ConsoleRow } from "./frame.ts";
+import { type ConsoleDeps, type ConsolePages, type ConsoleRow, orNotThere } from "./frame.ts";
 import { inviteRows } from "./invite_pages.ts";
 import { limitRows } from "./limits_page.ts";
 import { overviewRows } from "./overview_page.ts";
@@ -45,7 +45,7 @@ const ROWS: readonly ConsoleRow[] = [
   ...inviteRows,
   ...limitRows,
   ...auditRows,
-];
+].map(orNotThere);
 
 export type ConsoleAppDeps = ConsoleDeps & AppDeps & { probe: StoreProbe };
 

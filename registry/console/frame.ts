@@ -203,26 +203,38 @@ export function awayNote({ deps }: ConsolePages, away: RelayAway): Html {
   );
 }
 
-/** Returns the result of the work, or `null` when it fails with this code. */
-export async function orNull<T>(code: ErrorCode, work: Promise<T>): Promise<T | null> {
-  try {
-    return await work;
-  } catch (error) {
-    if (error instanceof ServiceError && error.code === code) return null;
-    throw error;
-  }
-}
-
 /** Returns what went wrong with a form, and how to fix it. @throws any error that is no `ServiceError` */
 export function failed(title: string, error: unknown): Html {
   if (!(error instanceof ServiceError)) throw error;
   return ui.problem(title, `${sentence(error.message)} ${ERRORS[error.code].fix}`, error.code);
 }
 
-/** A page in place of a record that is not there. `list` is the page of all of them. */
-export function notThere(pages: ConsolePages, input: Input, title: string, text: string, list: string): PageResult {
-  const main = [ui.empty(title, text, ui.link(`${input.base}/${list}`, `All ${list}`))];
-  return { ...framed(pages, input, { title, current: list, main }), status: 404 };
+/** The page in place of a record that is not there, by the code of the error; `list` is the page of all of them. */
+const NOT_THERE: { [C in ErrorCode]?: { title: string; text: string; list: string } } = {
+  AGENT_NOT_FOUND: {
+    title: "No such agent",
+    text: "It was deleted over 90 days ago, or its ID is wrong.",
+    list: "agents",
+  },
+  PERSON_NOT_FOUND: { title: "No such person", text: "Its ID is wrong.", list: "people" },
+};
+
+/** Returns the row with an answer for a record that is not there. */
+export function orNotThere(row: ConsoleRow): ConsoleRow {
+  return {
+    ...row,
+    async render(pages, input) {
+      try {
+        return await row.render(pages, input);
+      } catch (error) {
+        const missing = error instanceof ServiceError ? NOT_THERE[error.code] : undefined;
+        if (missing === undefined) throw error;
+        const { title, text, list } = missing;
+        const main = [ui.empty(title, text, ui.link(`${input.base}/${list}`, `All ${list}`))];
+        return { ...framed(pages, input, { title, current: list, main }), status: 404 };
+      }
+    },
+  };
 }
 
 /** What the admin is asked before something is done to a record. */

@@ -182,13 +182,11 @@ function plotsOf({ points, stepSeconds }: RelaySeriesAnswer, now: number): Plot[
   const known = new Map(points.map((point) => [msOf(point.at), point]));
   const last = Math.max(Math.floor(now / stepMs) * stepMs, ...known.keys());
   const times = Array.from({ length: count }, (_, i) => last - (count - 1 - i) * stepMs);
-  const line = (name: string, of: (point: RelayPoint) => number | null) => {
-    const valueAt = (at: number) => {
-      const point = known.get(at);
-      return point === undefined ? null : of(point);
-    };
-    return { name, values: times.map(valueAt) };
-  };
+  const steps = times.map((at) => known.get(at));
+  const line = (name: string, of: (point: RelayPoint) => number | null) => ({
+    name,
+    values: steps.map((point) => point === undefined ? null : of(point)),
+  });
   const bars = { kind: "bars", unit: stepSeconds === 60 ? "a minute" : "in 15 minutes", times } as const;
   const lines = { kind: "lines", times } as const;
   return [
@@ -196,11 +194,7 @@ function plotsOf({ points, stepSeconds }: RelaySeriesAnswer, now: number): Plot[
       id: "c1",
       title: "Messages",
       ...bars,
-      lines: [
-        line("delivered", (point) => point.delivered),
-        line("queued", (point) => point.queued),
-        line("failed", (point) => point.failed),
-      ],
+      lines: (["delivered", "queued", "failed"] as const).map((name) => line(name, (point) => point[name])),
     },
     {
       id: "c2",
@@ -221,12 +215,9 @@ function plotsOf({ points, stepSeconds }: RelaySeriesAnswer, now: number): Plot[
       id: "c4",
       title: "Refusals",
       ...bars,
-      lines: [
-        line("rate", (point) => point.refusals.rate),
-        line("pair", (point) => point.refusals.pair),
-        line("identity", (point) => point.refusals.identity),
-        line("other", (point) => point.refusals.other),
-      ],
+      lines: (["rate", "pair", "identity", "other"] as const).map((name) =>
+        line(name, ({ refusals }) => refusals[name])
+      ),
     },
   ];
 }

@@ -9,9 +9,7 @@ import {
   framed,
   idIn,
   type Input,
-  notThere,
   orAway,
-  orNull,
   PAGE_ROWS,
   personLink,
   relayStateOf,
@@ -98,19 +96,9 @@ function lastUse(at: string | null | undefined, now: number) {
   return at ? when(at, now) : "never";
 }
 
-function personOf({ deps }: ConsolePages, { params }: Input) {
-  return orNull("PERSON_NOT_FOUND", readPerson(deps, params.id ?? ""));
-}
-
-function missing(pages: ConsolePages, input: Input): PageResult {
-  return notThere(pages, input, "No such person", "Its ID is wrong.", "people");
-}
-
 async function personPage(pages: ConsolePages, input: Input, error?: Html): Promise<PageResult> {
-  const found = await personOf(pages, input);
-  if (found === null) return missing(pages, input);
-  const { deps } = pages, { base, csrf } = input;
-  const { human, apiKeys, agents, lastUsedAt } = found;
+  const { deps } = pages, { base, csrf, params } = input;
+  const { human, apiKeys, agents, lastUsedAt } = await readPerson(deps, params.id ?? "");
   const { items, nextCursor } = await listAllAgents(deps, { ownerId: human.id, limit: PAGE_ROWS });
   const state = await orAway(relayStateOf(pages, input, items.map(({ agent }) => agent.id)));
   const now = deps.clock.now(), path = `${base}/people/${human.id}`;
@@ -152,9 +140,7 @@ async function personPage(pages: ConsolePages, input: Input, error?: Html): Prom
 }
 
 async function askSuspend(pages: ConsolePages, input: Input) {
-  const found = await personOf(pages, input);
-  if (found === null) return missing(pages, input);
-  const { human, agents } = found;
+  const { human, agents } = await readPerson(pages.deps, input.params.id ?? "");
   const facts = ui.lines([
     ["Person", ui.name(human.displayName)],
     ["DID", markup`<span class="id">${human.did}</span>`],

@@ -103,7 +103,7 @@ export async function listAllAgents(deps: RegistryStore, query: AdminAgentQuery)
   return { items: await Promise.all(items.map((agent) => withOwner(deps, agent))), nextCursor };
 }
 
-async function withOwner({ reads }: RegistryStore, agent: AgentRecord): Promise<AgentWithSession> {
+export async function withOwner({ reads }: RegistryStore, agent: AgentRecord): Promise<AgentWithSession> {
   const [owner, session] = await Promise.all([
     reads.get<HumanRecord>(KEYS.human(agent.ownerId)),
     reads.get<SessionRecord>(KEYS.session(agent.id)),
