@@ -47,7 +47,6 @@ export async function createRegistry(externals: RegistryExternals, config: Regis
   };
 }
 
-/** Returns the route table with the configured limit of the API-key routes. */
 function routesWith(requests: number): Route<RegistryDeps>[] {
   return REGISTRY_ROUTES.map((row) =>
     row.limit?.per === "person" ? { ...row, limit: { ...row.limit, requests } } : row

@@ -6,7 +6,7 @@ import { audit } from "../audit/record.ts";
 import type { Asker } from "../callers.ts";
 import { countChallenge, countDeletion, countRegistration, countReissue, quotaOf } from "../quota.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
-import { addRevocation, type Revoked } from "../revocation/store.ts";
+import { addRevocation } from "../revocation/store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { ENDED_KEPT_MS } from "../schema/retention.ts";
 import type { AgentRecord, ChallengeRecord, HumanRecord, SessionRecord } from "../schema/records.ts";
@@ -23,7 +23,7 @@ import { formatDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
-import { parseIso, toIso, unixSeconds } from "../../shared/protocol/time.ts";
+import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
 import { belowCursor, type Page, type PageQuery, readFilteredPage } from "../../shared/server/store/pages.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
@@ -167,7 +167,7 @@ export async function reissueAgent(deps: AgentDeps, by: Asker, id: string) {
     const now = deps.clock.now();
     const options = { quotas: deps.config.quotas, crlFill, now };
     const counted = countReissue(quota.value, before.reissues ?? [], options);
-    await addRevocation(deps, draft, currentAit(before), "reissued", { key: quota.key, value: counted.quota });
+    await addRevocation(deps, draft, before, "reissued", { key: quota.key, value: counted.quota });
     const agent: AgentRecord = { ...issued.agent, reissues: counted.ofAgent };
     draft.set(entry.key, agent);
     const isNew = !isLive(session.value, now);
@@ -201,7 +201,7 @@ export async function deleteAgent(
     if (agent === null) throw new ServiceError("AGENT_NOT_FOUND");
     if (agent.status !== "active") throw new ServiceError("AGENT_REVOKE_INVALID_STATE");
     const counted = countDeletion(quota.value);
-    await addRevocation(deps, draft, currentAit(agent), "agent_deleted", { key: quota.key, value: counted });
+    await addRevocation(deps, draft, agent, "agent_deleted", { key: quota.key, value: counted });
     const now = deps.clock.now();
     const kept = { expireIn: ENDED_KEPT_MS };
     const deleted: AgentRecord = { ...agent, status: "revoked", updatedAt: toIso(now) };
@@ -261,10 +261,6 @@ async function withNewAit(
     updatedAt: toIso(deps.clock.now()),
   };
   return { agent, ait };
-}
-
-function currentAit({ currentJti: jti, did: agentDid, expiresAt }: AgentRecord): Revoked {
-  return { jti, agentDid, expiresAt: parseIso(expiresAt) ?? 0 };
 }
 
 /**

@@ -69,7 +69,6 @@ export const agentRows: readonly ConsoleRow[] = [
   ),
 ];
 
-/** What the list is filtered by, as the query has it. */
 interface Wanted {
   q: string;
   status: string;

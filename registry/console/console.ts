@@ -69,7 +69,6 @@ export class Console {
     deps.metrics.addRoutes([ROOT]);
   }
 
-  /** Returns true for a path that the console answers. */
   owns(path: string): boolean {
     return isPagePath({ root: ROOT, openRoot: OPEN }, path);
   }

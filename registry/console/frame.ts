@@ -32,7 +32,6 @@ export interface ConsoleDeps extends AgentDeps {
 export interface ConsolePages {
   deps: ConsoleDeps;
   relay: RelayView;
-  /** Whether the registry accepts requests. */
   isReady(): Promise<boolean>;
 }
 
@@ -73,7 +72,6 @@ export function framed(
   return { view: { ...rest, title: `${title} · ${place}`, body, live } };
 }
 
-/** An agent as a page names it. */
 export interface NamedAgent {
   id: string;
   name: string;
@@ -104,7 +102,6 @@ export async function peopleByDid({ deps }: ConsolePages, dids: Iterable<string>
   return new Map(found.flatMap(({ value }) => value === null ? [] : [[value.did, value]]));
 }
 
-/** An agent with its owner, as a cell of a table. */
 export function agentCell(base: string, agents: ReadonlyMap<string, NamedAgent>, did: string | null): Html {
   const agent = did === null ? undefined : agents.get(did);
   if (agent === undefined) return markup`<span class="id">${did === null ? "not known" : shortId(did)}</span>`;
@@ -149,7 +146,6 @@ export function identityEnd({ status, expiresAt }: Pick<AgentRecord, "status" | 
   return left > ENDING_MS ? text : ui.tag("warn", text);
 }
 
-/** What the proxy knows about the agents of a page. */
 export interface RelayState {
   connections: Map<string, AgentConnection>;
   /** Waiting messages by DID. */
@@ -194,7 +190,6 @@ export async function orAway<T>(work: Promise<T>): Promise<T | RelayAway> {
   }
 }
 
-/** Says that the proxy is away, and what still works. */
 export function awayNote({ deps }: ConsolePages, away: RelayAway): Html {
   return ui.note(
     "bad",
@@ -237,7 +232,6 @@ export function orNotThere(row: ConsoleRow): ConsoleRow {
   };
 }
 
-/** What the admin is asked before something is done to a record. */
 interface Asked {
   question: ui.Question;
   /** Title of the page, and the path of the record, to which both buttons lead. */

@@ -39,7 +39,6 @@ export const overviewRows: readonly ConsoleRow[] = [
 
 type Span = "hour" | "day";
 
-/** What the proxy says. */
 interface Relay {
   overview: RelayOverview;
   series: RelaySeriesAnswer;
@@ -101,7 +100,6 @@ async function withoutRelay(pages: ConsolePages, counts: AdminCounts, away: Rela
   ];
 }
 
-/** What the parts of the page are made of. */
 interface Seen {
   counts: AdminCounts;
   relay: Relay;

@@ -58,7 +58,6 @@ async function queuesOf(pages: ConsolePages, input: Input): Promise<Html[] | nul
   ];
 }
 
-/** Queues with their recipients. */
 export function queueTable(
   id: string,
   queues: readonly Queue[],

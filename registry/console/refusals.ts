@@ -30,7 +30,6 @@ const REASONS: Readonly<Record<string, { mood: ui.Mood; text: string; todo(agent
   PROXY_AUTH_FORBIDDEN: { mood: "", text: "Not paired", todo: () => "Nothing: the pair has ended, or never was." },
 };
 
-/** Returns how often each agent was refused for a reason, for the overview. */
 export function refusalTable(
   groups: readonly RefusalGroup[],
   base: string,
@@ -52,7 +51,6 @@ export function refusalTable(
   });
 }
 
-/** Returns the latest refusals of an agent, for its page. */
 export function latestRefusals(refusals: readonly Refusal[], agent: string, now: number): Html {
   if (refusals.length === 0) {
     return ui.section("Its latest refusals", markup`<p class="small soft">None since this instance started.</p>`);
@@ -69,7 +67,6 @@ export function latestRefusals(refusals: readonly Refusal[], agent: string, now:
   return ui.section("Its latest refusals", ui.table({ caption: "Latest refusals of this agent", columns, rows }));
 }
 
-/** Returns one refusal, for the page of a delivery. */
 export function refusedCard(
   { at, code, check, method, route, agentDid }: Refusal,
   { agents, now }: { agents: ReadonlyMap<string, NamedAgent>; now: number },

@@ -27,7 +27,6 @@ export interface RelayDeps {
   proxyUrl: string;
   /** Sends a request to the proxy: `fetch`, or the `fetch` of the proxy in this process. */
   send(request: Request): Promise<Response>;
-  /** Signs a token with which a person reads the relay state. */
   tokenFor(humanDid: string): Promise<{ token: string; expiresAt: string }>;
 }
 

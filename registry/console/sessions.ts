@@ -24,7 +24,6 @@ const CODES_MAX = 10, SESSIONS_MAX = 10;
 /** More records than all admins together have. */
 const READ_MAX = 1_000;
 
-/** A person who uses the console. */
 export interface ConsoleSession {
   human: HumanRecord;
   /** Digest by which the session is found. */
@@ -72,7 +71,6 @@ export async function takeConsoleCode(
   return (await operation.commit()).ok ? { human, digest, requestId } : null;
 }
 
-/** Returns a session that may be used. */
 export async function findConsoleSession(
   deps: StoreDeps,
   digest: string,

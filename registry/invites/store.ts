@@ -111,7 +111,6 @@ export async function deleteInvite(deps: RegistryStore, by: Asker, id: string): 
   });
 }
 
-/** Removes the invite from the quota of the admin who created it. */
 async function closeInvite(draft: Draft, invite: InviteRecord): Promise<void> {
   const quota = await quotaOf(draft, invite.createdBy);
   draft.set(quota.key, countInviteClosed(quota.value, expiryOf(invite)));

@@ -5,10 +5,10 @@
 import type { KvKey } from "../../shared/server/kv.ts";
 import { countRevocation } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { CrlHead, QuotaRecord, RevocationRecord } from "../schema/records.ts";
+import type { AgentRecord, CrlHead, QuotaRecord, RevocationRecord } from "../schema/records.ts";
 import type { Revocation } from "../../shared/protocol/signed/crl.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { unixSeconds } from "../../shared/protocol/time.ts";
+import { parseIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 
@@ -24,35 +24,23 @@ export function seqOf(head: unknown): number {
   return seq as number;
 }
 
-export interface Revoked {
-  jti: string;
-  agentDid: string;
-  expiresAt: number;
-}
-
 /**
- * Adds the revocation of an AIT to a change: the entry, the next sequence number of the list, and the owner's count.
+ * Adds the revocation of an agent's present AIT to a change: the entry, the next sequence number of the list, and the owner's count.
  *
  * @param quota the owner's counts after the other parts of the change
  */
 export async function addRevocation(
   deps: Pick<StoreDeps, "clock">,
   draft: Draft,
-  { jti, agentDid, expiresAt }: Revoked,
+  { currentJti: jti, did: agentDid, expiresAt }: AgentRecord,
   reason: Revocation["reason"],
   quota: { key: KvKey; value: QuotaRecord },
 ): Promise<void> {
   const head = await draft.get<CrlHead>(KEYS.crlHead());
   const next: CrlHead = { seq: seqOf(head.value) + 1 };
   const now = deps.clock.now();
-  const keptUntil = Math.ceil(expiresAt / 1000) + LIMITS.crlEntryKeptSeconds;
-  const record: RevocationRecord = {
-    jti,
-    agentDid,
-    reason,
-    revokedAt: unixSeconds(now),
-    keptUntil,
-  };
+  const keptUntil = Math.ceil((parseIso(expiresAt) ?? 0) / 1000) + LIMITS.crlEntryKeptSeconds;
+  const record: RevocationRecord = { jti, agentDid, reason, revokedAt: unixSeconds(now), keptUntil };
   draft.set(head.key, next);
   draft.set(quota.key, countRevocation(quota.value, keptUntil * 1000, now));
   draft.also((operation) =>

@@ -72,7 +72,6 @@ export interface ChallengeRecord {
   usedAt: number | null;
 }
 
-/** An agent as stored: the public record and the ID of its owner. */
 export interface AgentRecord extends Agent {
   ownerId: string;
   /** Its reissues of the last 24 h. */

@@ -14,20 +14,8 @@ export interface RefreshRequest {
   timestamp: number;
 }
 
-/** Why a refresh is refused. `suspended`: the owner is suspended; `superseded`: the agent has a newer AIT. */
-export type RefreshRefusal =
-  | "no_agent"
-  | "other_agent"
-  | "suspended"
-  | "revoked"
-  | "superseded"
-  | "invalid"
-  | "reused"
-  | "expired"
-  | "conflict";
-
 /** The error for each refusal of a refresh. `suspended` is not here, because its message names the owner, whom store.ts reads. */
-export const REFRESH_REFUSALS: Readonly<Record<Exclude<RefreshRefusal, "suspended">, () => ServiceError>> = {
+export const REFRESH_REFUSALS = {
   // With the code of a wrong proof the owner would search for a fault of the machine instead of registering again.
   no_agent: () =>
     new ServiceError("AGENT_NOT_FOUND", {
@@ -45,12 +33,12 @@ export const REFRESH_REFUSALS: Readonly<Record<Exclude<RefreshRefusal, "suspende
     }),
   expired: () => new ServiceError("AGENT_AUTH_REFRESH_EXPIRED"),
   conflict: () => new ServiceError("AGENT_AUTH_REFRESH_CONFLICT"),
-};
+} as const satisfies Record<string, () => ServiceError>;
 
 /** What a refresh does: it rotates the tokens of a session, repeats a rotation whose answer was lost, or is refused. */
-export type RefreshDecision =
+type RefreshDecision =
   | { done: "rotate" | "recover"; session: SessionRecord }
-  | { refused: RefreshRefusal };
+  | { refused: keyof typeof REFRESH_REFUSALS | "suspended" };
 
 export function isLive(session: SessionRecord | null, now: number): session is SessionRecord {
   return session !== null && session.status === "active" && now < session.refreshExpiresAt;

@@ -26,7 +26,6 @@ export const PEERS_FILE = "peers.json";
 /** Maximum size of `peers.json` in bytes. With less, 10,000 peers with the longest names would not fit. */
 export const PEERS_FILE_BYTES = 16 * 1024 * 1024;
 
-/** The content of `identity.json`. */
 export const Identity = z.object({
   did: z.string().refine(isAgentDid),
   name: z.string(),

@@ -7,7 +7,6 @@ export function receivedCode(code: unknown): string {
   return typeof code === "string" && CODE.test(code) ? code : "UNKNOWN_ERROR";
 }
 
-/** The service rejected the request. */
 export class ApiError extends Error {
   override name = "ApiError";
   /** The code of the answer, `UNKNOWN_ERROR` for a text that is not a code, `null` for an answer without envelope. */

@@ -13,7 +13,6 @@ export interface ExchangeDeps {
   clock: Clock;
   /** Whether an address accepts connections. Absent: not checked. */
   reach?: ((url: string) => Promise<boolean>) | undefined;
-  /** Called with the headers of each response. */
   onResponse?: ((headers: Headers) => void) | undefined;
 }
 
@@ -51,7 +50,6 @@ export interface HttpResponse {
   cut?: "large" | "broken";
 }
 
-/** Why an exchange gave no response. */
 export type ExchangeFailure = "timeout" | "connect" | "unreachable" | "aborted" | "too_large";
 
 /** An exchange without a response. The message is a predicate: "did not answer within 30 s". */
@@ -136,14 +134,8 @@ async function readBody(
 }
 
 function predicateOf(reason: ExchangeFailure, { timeoutMs, connectMs = 0 }: HttpRequest): string {
-  switch (reason) {
-    case "timeout":
-      return `did not answer within ${timeoutMs / 1000} s`;
-    case "connect":
-      return `did not accept a connection within ${connectMs / 1000} s`;
-    default:
-      return "cannot be reached";
-  }
+  if (reason === "timeout") return `did not answer within ${timeoutMs / 1000} s`;
+  return reason === "connect" ? `did not accept a connection within ${connectMs / 1000} s` : "cannot be reached";
 }
 
 /** The error to show for an exchange with `origin` that failed; any other error is returned unchanged. */

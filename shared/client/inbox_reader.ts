@@ -182,7 +182,6 @@ const FINAL_CODES: ReadonlySet<string> = new Set([
   "CLI_USAGE",
 ]);
 
-/** True for a refusal that a repetition does not change. */
 function isFinal(error: unknown): boolean {
   if (!(error instanceof SvcError)) return false;
   const { code, status = 0 } = error;
@@ -213,7 +212,6 @@ export class HandlerLanes {
     return size;
   }
 
-  /** The handler of the program; `null`: none. */
   set handler(handler: MessageHandler | null) {
     this.#handler = handler;
     this.#pump();

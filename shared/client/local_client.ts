@@ -19,7 +19,6 @@ const ANSWER_BYTES_MAX = 10 * 1024 ** 2;
 
 export interface LocalRequest {
   method: "GET" | "POST";
-  /** Path and query. */
   target: string;
   /** JSON text. */
   body?: string;
@@ -40,7 +39,6 @@ export function post(target: string, body: object): LocalRequest {
   return { method: "POST", target, body: JSON.stringify(body) };
 }
 
-/** Sends requests to the connector of one agent. */
 export interface LocalCalls {
   readonly agentName: string;
   /**
@@ -150,7 +148,6 @@ export interface WaitedMessage {
   obeysRetryAfter?: boolean;
 }
 
-/** A result of `/v1/outbound` with its JSON text. */
 export interface SendResult {
   result: OutboundResult;
   json: string;

@@ -41,7 +41,6 @@ export function errorIn(payload: string): ReplyError | null {
   return data === undefined ? null : { ...data, message: data.message.slice(0, MAX_MESSAGE_CHARS).toWellFormed() };
 }
 
-/** Whether a member of a payload is the error of the reply. */
 export function isErrorMember(name: string): boolean {
   return name === MEMBER;
 }
@@ -54,7 +53,6 @@ export const ORIGINS = ["program", "person", "model", "runtime"] as const;
 export type Origin = (typeof ORIGINS)[number];
 
 export const SENT_STATES = [
-  /** A request is under way. */
   "sending",
   /** This connector has it on its disk, and sends it again with the same request ID until `until`. */
   "kept",
@@ -133,7 +131,6 @@ export const InboxRead = z.strictObject({
 export const InboxReadResult = z.object({ read: z.array(Id), leaseId: RequestId.optional() });
 export type InboxReadResult = z.infer<typeof InboxReadResult>;
 
-/** What is known of a message that waits in its sender's connector. */
 const Kept = {
   /** Until when it is tried; `null` unless it is `kept`. */
   until: When.nullable(),

@@ -5,7 +5,6 @@
  */
 import { isLoopback } from "./service_url.ts";
 
-/** What is needed to look. */
 export interface PortSystem {
   os: string;
   /** User of this process; `null` where there are none. */

@@ -3,7 +3,6 @@
  */
 import { ApiError, UnreachableError } from "./errors.ts";
 
-/** How the connector reacts. */
 export type Remedy =
   /** The access token is invalid: read the files again, else refresh. */
   | "renew_access"
@@ -28,7 +27,6 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
   AGENT_AUTH_REFRESH_UNAUTHORIZED: "adjust_clock",
 };
 
-/** The reaction to an error of a call to a service. */
 export function remedyOf(error: unknown): Remedy {
   if (!(error instanceof ApiError) || error.code === null) return "wait";
   return REMEDIES[error.code] ?? "wait";
@@ -67,7 +65,6 @@ const RECEIPT_REFUSALS: ReadonlySet<string> = new Set([
 /** How the problem begins when two connectors of one agent run. */
 export const TAKEN_OVER = "another connector of this agent has taken over";
 
-/** An error in one line. */
 export function describeError(error: unknown): string {
   if (error instanceof ApiError) {
     const said = error.code === null ? error.message : `${error.code}: ${error.message}`;

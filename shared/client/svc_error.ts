@@ -2,7 +2,6 @@ import { ApiError, LocalDown } from "./errors.ts";
 import { describeError } from "./refusals.ts";
 import type { IncomingMessage } from "./agent_api.ts";
 
-/** What an error says beside its code and text. */
 interface SvcErrorMore {
   status?: number;
   requestId?: string | null;

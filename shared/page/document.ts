@@ -23,14 +23,12 @@ export interface PageView {
   hasField?: boolean | undefined;
 }
 
-/** Where a page with a session is. */
 export interface PagePlace {
   origin: string;
   /** Path before the pages. */
   base: string;
 }
 
-/** The files of the pages, by path. */
 export const PAGE_FILES: Readonly<Record<string, { type: string; text: string }>> = {
   "/page.css": { type: "text/css; charset=utf-8", text: css },
   "/page.js": { type: "text/javascript; charset=utf-8", text: script },
@@ -109,12 +107,10 @@ ${body}
 `.text;
 }
 
-/** A page without a session. */
 export function openPage(view: PageView, { status = 200, cache = "no-store" } = {}): PageAnswer {
   return { status, headers: { ...pageHeaders(null), "Cache-Control": cache }, body: documentOf(view) };
 }
 
-/** A page without a session that says one thing. */
 export function plainPage(place: string, title: string, text: Value, status: number): PageAnswer {
   const body = plain(place, markup`<section class="card"><h1>${title}</h1>${text}</section>`);
   return openPage({ title, body }, { status });

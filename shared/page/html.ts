@@ -18,7 +18,6 @@ export type Value = Html | string | number | null | undefined | false | readonly
  */
 const UNSAFE = /[&<>"']|(?![\t\n])[\p{Cc}\u2028\u2029\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
 
-/** Joins markup and escaped values. */
 export function markup(parts: TemplateStringsArray, ...values: readonly Value[]): Html {
   let text = parts[0] ?? "";
   for (const [i, value] of values.entries()) text += textOf(value) + (parts[i + 1] ?? "");

@@ -11,7 +11,6 @@ import { documentOf, type PageAnswer, pageHeaders, type PageView, plainPage } fr
 import { type Html, markup } from "./html.ts";
 import { copy, hidden } from "./parts.ts";
 
-/** A request, as the console and the local page both have it. */
 export interface PageRequest {
   method: string;
   /** Path without the query. */
@@ -78,11 +77,9 @@ export interface PageSite<C, S> {
   origin: string;
   /** Values of `Host` that are this server. */
   hosts: readonly string[];
-  /** What the plain pages say. */
   texts: { place: string; title: string; line: string; command: string; over: string };
   sessions: PageSessions<S>;
   rows: readonly PageRow<C, S>[];
-  /** First page after opening. */
   first: string;
   /** Called for each request with a session; it may refuse by an answer. */
   admit?(session: S): Promise<PageAnswer | null>;
@@ -95,7 +92,6 @@ const FORM_BYTES = 65_536;
 const LABEL_BYTES = 16;
 const SECRET_BYTES = 32;
 
-/** Returns true for a path that the pages answer. */
 export function isPagePath(
   { root, openRoot }: Pick<PageSite<never, never>, "root" | "openRoot">,
   path: string,
@@ -212,7 +208,9 @@ async function answerOf<C, S>(
   { path, query, headers }: PageRequest,
 ): Promise<PageAnswer> {
   const place = { origin: site.origin, base: input.base };
-  const tag = row.live ? await tagOf(site.version(), path, query, site.now()) : null;
+  // The minute is part of the tag, because times are shown relative to now.
+  const state = `${path}?${query} ${site.version()} ${Math.floor(site.now() / 60_000)}`;
+  const tag = row.live ? (await sha256(state)).slice(0, 22) : null;
   const common = { ...pageHeaders(place), ...tag === null ? {} : { ETag: `"${tag}"` } };
   if (tag !== null && headers.get("if-none-match") === `"${tag}"`) return { status: 304, headers: common, body: null };
   const result = await row.render(site.pages, input);
@@ -225,11 +223,6 @@ async function answerOf<C, S>(
     return { status: 200, headers: { ...common, ...disposition }, body: file };
   }
   return { status: result.status ?? 200, headers: common, body: documentOf(result.view, tag && `"${tag}"`) };
-}
-
-/** The minute is part of it, because times are shown relative to now. */
-async function tagOf(version: string | number, path: string, query: URLSearchParams, now: number): Promise<string> {
-  return (await sha256(`${path}?${query} ${version} ${Math.floor(now / 60_000)}`)).slice(0, 22);
 }
 
 function refused<C, S>({ texts }: PageSite<C, S>, title: string, why: string, status = 403): PageAnswer {

@@ -13,7 +13,6 @@ export function name(text: string): Html {
   return markup`<bdi>${text}</bdi>`;
 }
 
-/** The sign of the program with a name and a line below it. */
 function mark(title: string, line: string): Html {
   // A long host name breaks after a dot, not within a word.
   const words = line.split(".").map((word, i) => markup`${i > 0 && markup`.<wbr>`}${word}`);
@@ -31,7 +30,6 @@ export function shell(
   { title, line, home, nav, current, foot, main, mainClass, lost, over }: {
     title: string;
     line: string;
-    /** Path of the first page. */
     home: string;
     nav: readonly NavEntry[];
     /** Path of the entry to which the page belongs. */
@@ -62,7 +60,6 @@ export function shell(
   }>${main}</main></div>`;
 }
 
-/** A page without navigation. */
 export function plain(place: string, body: Html): Html {
   return markup`<main id="main" class="plain stack"><span class="mark">${mark("svc", place)}</span>${body}</main>`;
 }
@@ -78,7 +75,6 @@ export function card(title: Value, body: Value): Html {
   return markup`<section class="card"><h2>${title}</h2>${body}</section>`;
 }
 
-/** A part of a page with a heading. */
 export function section(title: Value, body: Value, aside: Value = null): Html {
   return markup`<section class="stack tight"><div class="row spread"><h2>${title}</h2>${aside}</div>${body}</section>`;
 }
@@ -92,7 +88,6 @@ export function tiles(facts: readonly { name: string; value: Value; small?: Valu
   }</dl>`;
 }
 
-/** Facts as lines: name and value. */
 export function lines(facts: readonly (readonly [name: string, value: Value])[]): Html {
   return markup`<dl class="lines">${facts.map(([fact, value]) => markup`<dt>${fact}</dt><dd>${value}</dd>`)}</dl>`;
 }
@@ -146,7 +141,6 @@ export function field(
   }</div>`;
 }
 
-/** A choice of one value. */
 export function choice(
   id: string,
   label: string,
@@ -160,7 +154,6 @@ export function choice(
   }</select></div>`;
 }
 
-/** A box to tick. */
 export function check(id: string, text: Value, isChecked: boolean): Html {
   return markup`<label class="check"><input type="checkbox" name="${id}"${
     isChecked && markup` checked`
@@ -222,7 +215,6 @@ export function confirmation(
   }</div></form></div>`;
 }
 
-/** The fields by which a list is searched. */
 export function filter(fields: readonly Html[], submit = "Filter"): Html {
   return markup`<form class="filter" method="get">${fields}<button class="btn quiet">${submit}</button></form>`;
 }
@@ -256,14 +248,12 @@ export function table(
   }</tr></thead><tbody${id && markup` id="${id}" data-live`}>${written}</tbody></table>`;
 }
 
-/** The foot of a page of a list. */
 export function pager(text: string, older: string | null): Html {
   return markup`<div class="pager"><span>${text}</span>${
     older !== null && markup`<a href="${older}">Older →</a>`
   }</div>`;
 }
 
-/** What stands in place of a list without entries. */
 export function empty(title: Value, text: Value, action: Value = null): Html {
   return markup`<div class="empty"><h2>${title}</h2><p>${text}</p>${action}</div>`;
 }
@@ -284,7 +274,6 @@ export function qr(text: string, label: string): Html {
   return markup`<svg class="qr" viewBox="${box}" role="img" aria-label="${label}" shape-rendering="crispEdges"><path d="${path}" /></svg>`;
 }
 
-/** The steps of one thing in their order. */
 export function timeline(steps: readonly { mood: "ok" | "bad" | ""; title: Value; text: Value }[]): Html {
   return markup`<ol class="timeline">${
     steps.map(({ mood, title, text }) =>
@@ -293,7 +282,6 @@ export function timeline(steps: readonly { mood: "ok" | "bad" | ""; title: Value
   }</ol>`;
 }
 
-/** A number with commas. */
 export function number(value: number): string {
   return value.toLocaleString("en-US");
 }

@@ -74,7 +74,6 @@ function dayText(ms: number, now: number, month: "short" | "long" = "short"): st
   return `${date.getUTCDate()} ${inWords(ms, { month })}${year}`;
 }
 
-/** A day or a month as a word. */
 function inWords(ms: number, part: { weekday: "short" | "long" } | { month: "short" | "long" }): string {
   return new Date(ms).toLocaleString("en-US", { ...part, timeZone: "UTC" });
 }

@@ -234,7 +234,6 @@ export const SeriesQuery = adminQuery({
 /** A time to acknowledgement above the last bucket of the metric. */
 export const ACK_OVER_MS = 10_001;
 
-/** What passed in one step. */
 export type RelayPoint = z.output<typeof RelayPoint>;
 export const RelayPoint = z.object({
   at: IsoTime,

@@ -11,7 +11,6 @@ import { LongArrayReader } from "../json_text.ts";
 import { readJwsHeader, type SigningKey, signJws, TokenError, type VerificationKeys } from "./jws.ts";
 import { LIMITS } from "../limits.ts";
 
-/** Why an AIT was revoked. */
 export const REVOCATION_REASONS = ["reissued", "agent_deleted"] as const;
 
 export interface Revocation {
@@ -66,7 +65,6 @@ const DOT = 0x2e;
 const SLICE = 131_072;
 /** Longest header, in characters. With more, the search for its end takes longer in a list without a dot. */
 const HEADER_CHARS = 1_024;
-/** Characters of a signature. */
 const SIGNATURE_CHARS = 86;
 
 /**

@@ -22,7 +22,6 @@ export type TokenRefusal =
 /** A token was rejected. `message` is for people and contains no part of the token. */
 export class TokenError extends Error {
   override name = "TokenError";
-  /** Creates an error with a reason. */
   constructor(readonly reason: TokenRefusal, message: string) {
     super(message);
   }
@@ -30,9 +29,7 @@ export class TokenError extends Error {
 
 /** A private key and the `kid` of its published public key. */
 export interface SigningKey {
-  /** ID of the signing key. */
   kid: string;
-  /** Private key, Ed25519. */
   privateKey: CryptoKey;
 }
 
@@ -40,7 +37,6 @@ export interface SigningKey {
 export interface VerificationKey {
   /** Whether the key still signs. */
   status: "active" | "retired";
-  /** Public key, Ed25519. */
   publicKey: CryptoKey;
 }
 

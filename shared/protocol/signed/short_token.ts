@@ -24,35 +24,37 @@ import {
 /** With more, a bad token costs more to decode before it is refused. */
 export const SHORT_TOKEN_BYTES_MAX = 2_048;
 
-/** The claims that every kind has. */
-interface ShortTokenClaims {
+/** The claims that every kind has; `sub` has the same authority as `iss`. */
+type ShortTokenClaims = z.output<typeof Common> & { sub: string };
+const Common = z.strictObject({
   /** Origin of the registry that signed. */
-  iss: string;
-  /** DID of the same authority as `iss`. */
-  sub: string;
+  iss: z.string(),
   /** Origin of the service that may accept it. */
-  aud: string;
+  aud: z.string(),
   /** Unix seconds. */
-  iat: number;
+  iat: unixTime,
   /** Unix seconds. */
-  exp: number;
-  jti: string;
-}
+  exp: unixTime,
+  jti: z.string().refine(isUlid),
+});
 
 /** Claims of an admin token. `sub` is the admin. */
-export interface AdminTokenClaims extends ShortTokenClaims {
-  scope: ["relay.read"];
-}
+export type AdminTokenClaims = z.output<typeof AdminTokenClaims>;
+const AdminTokenClaims = Common.extend({
+  sub: z.string().refine(isHumanDid),
+  scope: z.tuple([z.literal("relay.read")]),
+});
 
 /** Claims of a visit token. `sub` is the agent. */
-export interface VisitTokenClaims extends ShortTokenClaims {
+export type VisitTokenClaims = z.output<typeof VisitTokenClaims>;
+const VisitTokenClaims = Common.extend({
+  sub: z.string().refine(isAgentDid),
   /** Origin of the agent's home proxy: where it can be answered. */
-  proxy: string;
+  proxy: z.string().refine(isOrigin),
   /** `jti` of the agent's identity token. */
-  aitJti: string;
-}
+  aitJti: z.string().refine(isUlid),
+});
 
-/** A kind of short token. */
 export interface ShortTokenKind<C extends ShortTokenClaims> {
   /** In the header. */
   typ: string;
@@ -60,36 +62,21 @@ export interface ShortTokenKind<C extends ShortTokenClaims> {
   what: string;
   /** From `iat` to `exp`. */
   ttlSeconds: number;
-  /** All claims of it. */
   claims: z.ZodType<C>;
 }
 
-const Common = z.strictObject({
-  iss: z.string(),
-  aud: z.string(),
-  iat: unixTime,
-  exp: unixTime,
-  jti: z.string().refine(isUlid),
-});
-
-/** The admin token. */
 export const ADM: ShortTokenKind<AdminTokenClaims> = {
   typ: "ADM",
   what: "an admin token",
   ttlSeconds: LIMITS.adminTokenTtlSeconds,
-  claims: Common.extend({ sub: z.string().refine(isHumanDid), scope: z.tuple([z.literal("relay.read")]) }),
+  claims: AdminTokenClaims,
 };
 
-/** The visit token. */
 export const VIS: ShortTokenKind<VisitTokenClaims> = {
   typ: "VIS",
   what: "a visit token",
   ttlSeconds: LIMITS.visitTokenTtlSeconds,
-  claims: Common.extend({
-    sub: z.string().refine(isAgentDid),
-    proxy: z.string().refine(isOrigin),
-    aitJti: z.string().refine(isUlid),
-  }),
+  claims: VisitTokenClaims,
 };
 
 /** Returns a signed token, a compact JWS; `exp` follows from `iat`. */
