@@ -14,7 +14,7 @@ export interface ApiKeyCaller extends Asker {
   key: ApiKeyRecord;
 }
 
-export type WithBody<B> = Input<undefined, undefined, B, ApiKeyCaller>;
+export type WithBody<B, C = ApiKeyCaller> = Input<undefined, undefined, B, C>;
 export type WithQuery<Q> = Input<undefined, Q, undefined, ApiKeyCaller>;
 export type WithId<B = undefined> = Input<IdPath, undefined, B, ApiKeyCaller>;
 

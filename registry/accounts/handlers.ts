@@ -4,7 +4,7 @@
  */
 import { AccountProfile, type BootstrapAnswer, type BootstrapBody, Human } from "../../shared/protocol/api/accounts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
+import { type Answer, json, pick } from "../../shared/server/http/route.ts";
 import type { WithBody } from "../callers.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import { bootstrapAdmin } from "./store.ts";
@@ -18,7 +18,7 @@ export const bootstrapEnabled = {
 
 export async function bootstrap(
   deps: RegistryStore,
-  { body, exchange }: Input<undefined, undefined, BootstrapBody, null>,
+  { body, exchange }: WithBody<BootstrapBody, null>,
 ): Promise<Answer> {
   const { human, key, service } = await bootstrapAdmin(deps, body, exchange.requestId);
   return json<BootstrapAnswer>({

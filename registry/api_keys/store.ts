@@ -63,11 +63,7 @@ export async function createApiKey(deps: RegistryStore, by: Asker, name: string)
   });
 }
 
-export async function listApiKeys(
-  deps: RegistryStore,
-  humanId: string,
-  query: PageQuery,
-): Promise<Page<ApiKeyRecord>> {
+export async function listApiKeys(deps: RegistryStore, humanId: string, query: PageQuery): Promise<Page<ApiKeyRecord>> {
   const page = await readPage<string>(deps.kv, KEYS.apiKeysOf(humanId), query);
   const keys = await Promise.all(page.items.map((digest) => deps.reads.get<ApiKeyRecord>(KEYS.apiKey(digest))));
   return { items: keys.map(({ value }) => value).filter((value) => value !== null), nextCursor: page.nextCursor };

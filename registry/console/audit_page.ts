@@ -88,10 +88,7 @@ async function wantedOf({ deps }: ConsolePages, { query }: Input) {
 }
 
 /** Returns the subject that a text names: a DID, an ID, or the only person or agent of that name. */
-async function recordNamed(
-  deps: ConsolePages["deps"],
-  text: string,
-): Promise<{ subject?: string; wrong?: string }> {
+async function recordNamed(deps: ConsolePages["deps"], text: string): Promise<{ subject?: string; wrong?: string }> {
   if (text === "") return {};
   if (text.startsWith("did:") || isUlid(text) || text === "store recover") return { subject: text };
   const found = await findByName(deps, text);

@@ -7,7 +7,7 @@ import {
 } from "../../shared/protocol/api/services.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
-import { type Answer, type Input, json, noContent, pick } from "../../shared/server/http/route.ts";
+import { type Answer, json, noContent, pick } from "../../shared/server/http/route.ts";
 import type { ServiceCaller, WithBody, WithId, WithQuery } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, SessionRecord } from "../schema/records.ts";
@@ -41,7 +41,7 @@ export async function deleteService(deps: RegistryStore, { params, caller }: Wit
 
 export async function agentOwnership(
   { kv, clock }: RegistryStore,
-  { body }: Input<undefined, undefined, OwnershipBody, ServiceCaller>,
+  { body }: WithBody<OwnershipBody, ServiceCaller>,
 ): Promise<Answer> {
   const id = parseDid(body.agentDid)?.id ?? "";
   const [agent, { value: session }] = await kv.getMany<[AgentRecord, SessionRecord]>([

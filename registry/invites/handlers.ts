@@ -11,7 +11,7 @@ import {
   type RedeemInviteBody,
 } from "../../shared/protocol/api/invites.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
-import { type Answer, type Input, json, noContent, pick } from "../../shared/server/http/route.ts";
+import { type Answer, json, noContent, pick } from "../../shared/server/http/route.ts";
 import type { WithBody, WithId, WithQuery } from "../callers.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import * as store from "./store.ts";
@@ -23,7 +23,7 @@ export async function createInvite(deps: RegistryStore, { body, caller }: WithBo
 
 export async function redeemInvite(
   deps: RegistryStore,
-  { body, exchange }: Input<undefined, undefined, RedeemInviteBody, null>,
+  { body, exchange }: WithBody<RedeemInviteBody, null>,
 ): Promise<Answer> {
   const { human, key } = await store.redeemInvite(deps, body, exchange.requestId);
   return json<RedeemInviteAnswer>({

@@ -4,7 +4,7 @@ import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { conditionalAnswer } from "../../shared/server/http/response.ts";
 import type { StoreProbe } from "../../shared/server/store/store_probe.ts";
-import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
+import { type Answer, json } from "../../shared/server/http/route.ts";
 import { audit } from "../audit/record.ts";
 import type { WithBody } from "../callers.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
@@ -48,10 +48,7 @@ export function metadata({ config }: RegistryStore): Answer {
   return json<Metadata>({ registryUrl, proxyUrl, environment, version });
 }
 
-export async function keys(
-  deps: { signing: Signing },
-  { exchange }: Input<undefined, undefined, undefined, null>,
-): Promise<Answer> {
+export async function keys(deps: { signing: Signing }, { exchange }: WithBody<undefined, null>): Promise<Answer> {
   const body = utf8Bytes(JSON.stringify(await deps.signing.document()));
   const etag = `"${await sha256(body)}"`;
   return conditionalAnswer(exchange.request, body, etag, `public, max-age=${LIMITS.keysMaxAgeSeconds}`);

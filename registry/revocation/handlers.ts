@@ -1,13 +1,13 @@
 /** HTTP handler of the revocation list. */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { conditionalAnswer } from "../../shared/server/http/response.ts";
-import type { Answer, Input } from "../../shared/server/http/route.ts";
-import type { ServiceCaller } from "../callers.ts";
+import type { Answer } from "../../shared/server/http/route.ts";
+import type { ServiceCaller, WithBody } from "../callers.ts";
 import type { CrlPublisher } from "./crl.ts";
 
 export async function getCrl(
   deps: { crl: CrlPublisher },
-  { exchange }: Input<undefined, undefined, undefined, ServiceCaller | null>,
+  { exchange }: WithBody<undefined, ServiceCaller | null>,
 ): Promise<Answer> {
   const list = await deps.crl.current();
   if (!list) throw new ServiceError("CRL_NOT_FOUND");

@@ -13,9 +13,9 @@ import { isForeignOrigin } from "../../shared/protocol/origins.ts";
 import { signShortToken, VIS } from "../../shared/protocol/signed/short_token.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import { invalidInput } from "../../shared/server/http/app.ts";
-import { type Answer, type Input, json, noContent, type RequestContext } from "../../shared/server/http/route.ts";
+import { type Answer, json, noContent, type RequestContext } from "../../shared/server/http/route.ts";
 import { type RateLimiter, rateLimitHeaders } from "../../shared/server/rate_limit.ts";
-import type { ProvenAgent, ServiceCaller } from "../callers.ts";
+import type { ProvenAgent, ServiceCaller, WithBody } from "../callers.ts";
 import type { Signing } from "../signing_keys.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import { checkAccessToken } from "./access_token.ts";
@@ -23,7 +23,7 @@ import { refreshSession } from "./store.ts";
 
 export async function refresh(
   deps: RegistryStore,
-  { body, caller, exchange }: Input<undefined, undefined, RefreshBody, ProvenAgent>,
+  { body, caller, exchange }: WithBody<RefreshBody, ProvenAgent>,
 ): Promise<Answer> {
   return json<RefreshAnswer>({ agentAuth: await refreshSession(deps, caller, body, exchange.requestId) });
 }
@@ -34,7 +34,7 @@ export async function refresh(
  */
 export async function visit(
   deps: RegistryStore & { limiter: RateLimiter; signing: Signing },
-  { body, caller, exchange }: Input<undefined, undefined, VisitBody, ProvenAgent>,
+  { body, caller, exchange }: WithBody<VisitBody, ProvenAgent>,
 ): Promise<Answer> {
   const { agentDid, aitJti } = caller, { audience } = body, { clock, config, signing } = deps;
   if (!isForeignOrigin(audience, config.environment)) {
@@ -59,7 +59,7 @@ export async function visit(
 /** A proxy in another process calls this to check the access token of a request. */
 export async function validate(
   deps: RegistryStore,
-  { body, exchange }: Input<undefined, undefined, ValidateBody, ServiceCaller | null>,
+  { body, exchange }: WithBody<ValidateBody, ServiceCaller | null>,
 ): Promise<Answer> {
   await requireAccess(deps, exchange, body);
   return noContent();

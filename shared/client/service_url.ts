@@ -1,4 +1,5 @@
 /** Parses the URLs of services. */
+import { isLoopback as isLoopbackHost } from "../protocol/ticket.ts";
 
 /**
  * Returns the origin of a service URL, or `null`: `https` or `http`, and nothing after the port but a slash.
@@ -11,7 +12,5 @@ export function parseServiceUrl(text: string): string | null {
 
 /** True for an address on this machine. */
 export function isLoopback(origin: string): boolean {
-  const { hostname } = new URL(origin);
-  return hostname === "localhost" || hostname === "[::1]" ||
-    /^127(?:\.\d{1,3}){3}$/.test(hostname);
+  return isLoopbackHost(new URL(origin).host);
 }

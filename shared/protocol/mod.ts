@@ -27,7 +27,6 @@ export * from "./message_context.ts";
 export * from "./message_proof.ts";
 export * from "./names.ts";
 export * from "./pair_key.ts";
-export * from "./ticket.ts";
 export * from "./payload_bounds.ts";
 export * from "./proof.ts";
 export * from "./receipt_token.ts";
@@ -36,29 +35,16 @@ export * from "./sealed_body.ts";
 export * from "./secrets.ts";
 export * from "./ticket.ts";
 export * from "./time.ts";
-/** Request and response bodies of humans, API keys and the bootstrap. */
 export * as accountsApi from "./api/accounts.ts";
-/** Request and response bodies of the admin's routes for people and agents. */
 export * as adminApi from "./api/admin.ts";
-/** Request and response bodies of agents. */
 export * as agentsApi from "./api/agents.ts";
-/** Request and response bodies of the audit log. */
 export * as auditApi from "./api/audit.ts";
-/** Shapes of the relay's frames. */
 export * as framesApi from "./api/frames.ts";
-/** Request and response bodies of invites. */
 export * as invitesApi from "./api/invites.ts";
-/** Request and response bodies of health, metadata, CRL and key rotation. */
 export * as metaApi from "./api/meta.ts";
-/** Request and response bodies of pairing. */
 export * as pairingApi from "./api/pairing.ts";
-/** Bodies of delivery receipts. */
 export * as receiptsApi from "./api/receipts.ts";
-/** Bodies of message delivery. */
 export * as relayApi from "./api/relay.ts";
-/** Queries and response bodies with which an admin sees the relay. */
 export * as relayAdminApi from "./api/relay_admin.ts";
-/** Request and response bodies of internal services. */
 export * as servicesApi from "./api/services.ts";
-/** Request and response bodies of sessions of agents. */
 export * as sessionsApi from "./api/sessions.ts";
