@@ -45,7 +45,7 @@ const byNobody = { auth: "none", limit: null } as const;
 const accessHeader = (what: string) => [
   { name: HEADERS.access, required: true, schema: sessionsApi.AccessHeader, what },
 ];
-const ofAgent = { params: IdPath, invalidPath: "AGENT_REVOKE_INVALID_PATH" } as const;
+const ofAgent = { params: IdPath, invalidPath: "AGENT_REVOKE_INVALID_PATH", errors: ["AGENT_NOT_FOUND"] } as const;
 const ofPerson = { params: IdPath, invalidPath: "PERSON_NOT_FOUND" } as const;
 const ofService = { params: IdPath, invalidPath: "INTERNAL_SERVICE_NOT_FOUND" } as const;
 
@@ -196,7 +196,6 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     ...byPerson,
     ...ofAgent,
     response: { status: 200, body: agentsApi.AgentAnswer },
-    errors: ["AGENT_NOT_FOUND"],
     handler: agents.getAgent,
   }),
   route("POST", "/v1/agents/:id/reissue", "Issue a new identity token and revoke the previous one", {
@@ -210,7 +209,6 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     ...byPerson,
     ...ofAgent,
     response: { status: 204 },
-    errors: ["AGENT_NOT_FOUND"],
     handler: agents.revokeAgentAuth,
   }),
   route("DELETE", "/v1/agents/:id", "Revoke an agent permanently", {
@@ -385,7 +383,6 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     ...byAdmin,
     ...ofAgent,
     response: { status: 200, body: adminApi.AdminAgentAnswer },
-    errors: ["AGENT_NOT_FOUND"],
     handler: people.getAgent,
   }),
   route("DELETE", "/v1/admin/agents/:id", "Revoke any agent permanently", {
@@ -403,7 +400,6 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
       ...byAdmin,
       ...ofAgent,
       response: { status: 204 },
-      errors: ["AGENT_NOT_FOUND"],
       handler: people.revokeAgentAuth,
     },
   ),

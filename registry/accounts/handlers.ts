@@ -1,7 +1,4 @@
-/**
- * HTTP handlers of accounts: the bootstrap and the caller's own profile. One commit makes admin, key and service
- * credential, so of many calls at once one wins.
- */
+/** HTTP handlers of accounts: the bootstrap and the caller's own profile. */
 import { AccountProfile, type BootstrapAnswer, type BootstrapBody, Human } from "../../shared/protocol/api/accounts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { type Answer, json, pick } from "../../shared/server/http/route.ts";

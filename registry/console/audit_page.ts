@@ -22,8 +22,8 @@ import * as ui from "../../shared/page/parts.ts";
 import { clockTime, dayHeading, dayOf, msOf } from "../../shared/page/times.ts";
 import {
   AUDIT_EVENTS,
+  AUDIT_WORDS,
   AuditEntry,
-  type AuditEvent,
   type AuditQuery,
   isAuditFilter,
 } from "../../shared/protocol/api/audit.ts";
@@ -42,31 +42,6 @@ export const auditRows: readonly ConsoleRow[] = [
   { method: "GET", path: "audit", render: auditPage },
   { method: "GET", path: "audit.jsonl", render: auditFile },
 ];
-
-const WORDS: Readonly<Record<AuditEvent, string>> = {
-  "admin.bootstrapped": "First admin created",
-  "admin.recovered": "Admin recovered",
-  "person.suspended": "Person suspended",
-  "person.restored": "Person restored",
-  "invite.created": "Invite created",
-  "invite.deleted": "Invite taken back",
-  "invite.redeemed": "Invite used",
-  "api_key.created": "API key created",
-  "api_key.revoked": "API key revoked",
-  "agent.registered": "Agent registered",
-  "agent.reissued": "Identity issued again",
-  "agent.deleted": "Agent revoked",
-  "session.refreshed": "Session refreshed",
-  "session.recovered": "Session recovered",
-  "session.revoked": "Session ended",
-  "session.reuse_detected": "Old token used: session ended",
-  "service.created": "Service created",
-  "service.rotated": "Secret of a service renewed",
-  "service.deleted": "Service revoked",
-  "signing_key.rotated": "Signing key renewed",
-  "admin.token_issued": "Looked at the relay",
-  "console.opened": "Console opened",
-};
 
 /** Returns the filter as typed and as a query of the store, and what is wrong with it. */
 async function wantedOf({ deps }: ConsolePages, { query }: Input) {
@@ -108,7 +83,7 @@ async function auditPage(pages: ConsolePages, input: Input): Promise<PageResult>
     ["", "Changes"],
     ["all", "All, with looks"],
     ...groups.map((group): [string, string] => [group, group]),
-    ...AUDIT_EVENTS.map((event): [string, string] => [event, WORDS[event]]),
+    ...AUDIT_EVENTS.map((event): [string, string] => [event, AUDIT_WORDS[event]]),
   ];
   const search = new URLSearchParams(given).toString();
   const older = nextCursor === null ? null : `?${search}&cursor=${nextCursor}`;
@@ -154,7 +129,7 @@ function rowsOf(items: readonly AuditRecord[], names: Names): ui.Row[] {
     day = dayOf(ms);
     const cells = [
       clockTime(ms),
-      markup`<span class="nb">${WORDS[event] ?? event}</span><small class="id nb">${event}</small>`,
+      markup`<span class="nb">${AUDIT_WORDS[event] ?? event}</span><small class="id nb">${event}</small>`,
       who(actor, names),
       markup`${who(subject, names)}${detail !== undefined && markup`<small>“${detail}”</small>`}`,
       markup`<span class="id nb">${shortId(requestId)}</span>`,

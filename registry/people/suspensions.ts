@@ -29,7 +29,7 @@ const SESSIONS_READ = 100;
 /** With more, a commit over KV Connect would need more than its ten checks. */
 const SESSIONS_PER_COMMIT = 4;
 
-export interface SuspensionRequest {
+interface SuspensionRequest {
   wanted: HumanRecord["status"];
   by: Asker;
   reason: string | undefined;
@@ -140,7 +140,7 @@ export class Suspensions {
 
   /** Changes the next sessions, at most 100. */
   async #step(id: string): Promise<"done" | "moved" | "conflict"> {
-    const { kv, clock } = this.deps;
+    const { kv, clock, authority } = this.deps;
     const [human, job] = await kv.getMany<[HumanRecord, SuspensionRecord]>([KEYS.human(id), KEYS.suspension(id)]);
     if (job.value === null) return "done";
     const { wanted, cursor } = job.value;
@@ -154,7 +154,8 @@ export class Suspensions {
       for (const { entry, next } of four) {
         operation.check(entry).set(entry.key, next, keptFor(this.deps, next));
       }
-      if (four.length > 0) announceTrustChange(operation, clock.now(), four.map(({ agentId }) => this.#did(agentId)));
+      const dids = four.map(({ agentId: id }) => formatDid({ authority, kind: "agent", id }));
+      if (four.length > 0) announceTrustChange(operation, clock.now(), dids);
       const reached = (changed.length > 0 ? four.at(-1)?.agentId : agentIds.at(-1)) ?? cursor;
       if (isLast && changed.length === 0) operation.delete(job.key);
       else operation.set(job.key, { wanted, cursor: reached } satisfies SuspensionRecord);
@@ -179,9 +180,5 @@ export class Suspensions {
       const next = sessionFor(wanted, entry.value, clock.now());
       return next === null ? [] : [{ agentId: agentIds[i] ?? "", entry, next }];
     });
-  }
-
-  #did(id: string): string {
-    return formatDid({ authority: this.deps.authority, kind: "agent", id });
   }
 }

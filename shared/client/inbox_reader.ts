@@ -17,11 +17,6 @@ const MESSAGES_HELD_MAX = 20;
 /** With more, a message that its handler cannot take blocks its sender's later ones for longer. */
 const TRIES_MAX = 5;
 
-/** Milliseconds that the connector or the proxy asks to wait before the next attempt; 0: none. */
-function askedWaitMs(error: unknown): number {
-  return error instanceof SvcError ? (error.retryAfter ?? 0) * 1000 : 0;
-}
-
 /** True when no connector answered; the next call may reach one. */
 function isDown(error: unknown): boolean {
   return error instanceof SvcError && error.code === "CONNECTOR_DOWN";
@@ -139,7 +134,7 @@ export class InboxReader {
         break;
       } catch (cause) {
         const error = asSvcError(cause);
-        const askedMs = askedWaitMs(error);
+        const askedMs = error instanceof SvcError ? (error.retryAfter ?? 0) * 1000 : 0;
         // While no connector answers, or one asks to wait, a try does not count.
         if (!isDown(error) && askedMs === 0 && ++tries > TRIES_MAX) {
           this.events.problem(error, `The message ${message.requestId} stays unread`);

@@ -434,8 +434,8 @@ export class ServiceError extends Error {
   constructor(code: Exclude<ErrorCode, CodeWithTwoStatuses>, options?: ServiceErrorOptions);
   constructor(code: CodeWithTwoStatuses, options: ServiceErrorOptions & { status: 400 | 401 });
   constructor(code: ErrorCode, options: ServiceErrorOptions & { status?: number } = {}) {
-    super(options.message ?? capitalised(ERRORS[code].when), { cause: options.cause });
-    const { status } = ERRORS[code];
+    const { status, when } = ERRORS[code];
+    super(options.message ?? when.charAt(0).toUpperCase() + when.slice(1), { cause: options.cause });
     this.code = code;
     this.status = options.status ?? (typeof status === "number" ? status : status[0]);
     this.details = options.details;
@@ -450,8 +450,4 @@ export interface ErrorEnvelope {
 export function errorEnvelope(error: ServiceError, showDetails: boolean): ErrorEnvelope {
   const { code, message, details } = error;
   return { error: { code, message, ...(showDetails && details ? { details } : {}) } };
-}
-
-function capitalised(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }

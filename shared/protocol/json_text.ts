@@ -54,9 +54,11 @@ function topLevel(json: string, open: typeof OPEN_BRACE | typeof OPEN_BRACKET): 
   const parts: Member[] = [];
   let depth = 0, key: string | null = null, start = -1, stringAt = 0, afterString = 0;
   const finish = (end: number) => {
-    const span = trimmed(json, start, end);
+    const text = json.slice(start, end);
     // An empty object or array has no part.
-    if (key !== null && span.start < span.end) parts.push({ key, after: start, ...span });
+    if (key !== null && text.trim() !== "") {
+      parts.push({ key, after: start, start: end - text.trimStart().length, end: start + text.trimEnd().length });
+    }
     key = null;
   };
   const begin = (named: string, at: number) => {
@@ -254,10 +256,4 @@ export function stringEnd(json: string, open: number): number {
     if (unit === BACKSLASH) i++;
   }
   return json.length;
-}
-
-function trimmed(json: string, start: number, end: number): { start: number; end: number } {
-  while (start < end && json.charCodeAt(start) <= 0x20) start++;
-  while (end > start && json.charCodeAt(end - 1) <= 0x20) end--;
-  return { start, end };
 }

@@ -15,6 +15,7 @@ import {
 import { type Bytes, fromBase64Url, joinedBytes, sha256, toBase64Url, utf8Bytes } from "./base64url.ts";
 import type { KeyPair } from "./ed25519.ts";
 import { givenHashes } from "./hashes.ts";
+import { tryParse } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";
 
 /** HKDF with the hashes of the program; without them that of the library. */
@@ -139,12 +140,8 @@ export async function sealPayload(
 
 /** Returns true for a JSON value that says it is sealed, also when its form is not exact. */
 export function isSealed(body: string): boolean {
-  try {
-    const value: unknown = JSON.parse(body);
-    return typeof value === "object" && value !== null && Object.hasOwn(value, "svcSealed");
-  } catch {
-    return false;
-  }
+  const value = tryParse(body);
+  return typeof value === "object" && value !== null && Object.hasOwn(value, "svcSealed");
 }
 
 /** Returns the payload of a sealed body; `null` for any text that was not sealed to this key and for this message. */

@@ -3,32 +3,34 @@ import * as z from "zod";
 import { LIMITS } from "../limits.ts";
 import { adminQuery, IsoTime, PageLimit, Pagination, Ulid } from "./fields.ts";
 
-export const AUDIT_EVENTS = [
-  "admin.bootstrapped",
-  "admin.recovered",
-  "person.suspended",
-  "person.restored",
-  "invite.created",
-  "invite.deleted",
-  "invite.redeemed",
-  "api_key.created",
-  "api_key.revoked",
-  "agent.registered",
-  "agent.reissued",
-  "agent.deleted",
-  "session.refreshed",
-  "session.recovered",
-  "session.revoked",
-  "session.reuse_detected",
-  "service.created",
-  "service.rotated",
-  "service.deleted",
-  "signing_key.rotated",
-  "admin.token_issued",
-  "console.opened",
-] as const;
+/** Every event, with the words in which the console shows it. */
+export const AUDIT_WORDS = {
+  "admin.bootstrapped": "First admin created",
+  "admin.recovered": "Admin recovered",
+  "person.suspended": "Person suspended",
+  "person.restored": "Person restored",
+  "invite.created": "Invite created",
+  "invite.deleted": "Invite taken back",
+  "invite.redeemed": "Invite used",
+  "api_key.created": "API key created",
+  "api_key.revoked": "API key revoked",
+  "agent.registered": "Agent registered",
+  "agent.reissued": "Identity issued again",
+  "agent.deleted": "Agent revoked",
+  "session.refreshed": "Session refreshed",
+  "session.recovered": "Session recovered",
+  "session.revoked": "Session ended",
+  "session.reuse_detected": "Old token used: session ended",
+  "service.created": "Service created",
+  "service.rotated": "Secret of a service renewed",
+  "service.deleted": "Service revoked",
+  "signing_key.rotated": "Signing key renewed",
+  "admin.token_issued": "Looked at the relay",
+  "console.opened": "Console opened",
+} as const;
 
-export type AuditEvent = (typeof AUDIT_EVENTS)[number];
+export type AuditEvent = keyof typeof AUDIT_WORDS;
+export const AUDIT_EVENTS = Object.keys(AUDIT_WORDS) as readonly AuditEvent[];
 
 /** Returns true for an event, and for a group of events such as `agent.`. */
 export function isAuditFilter(text: string): boolean {
