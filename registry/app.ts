@@ -2,7 +2,6 @@
 import type { CheckAccessToken } from "../shared/server/store/access_check.ts";
 import { type App, createApp, routedPath } from "../shared/server/http/app.ts";
 import type { Route } from "../shared/server/http/route.ts";
-import { newAdminToken } from "./admin_tokens/handlers.ts";
 import { AUTHENTICATORS, type RegistryCallers } from "./auth.ts";
 import type { RegistryConfig } from "./config.ts";
 import { Console } from "./console/console.ts";
@@ -30,12 +29,7 @@ export async function createRegistry(externals: RegistryExternals, config: Regis
     AUTHENTICATORS,
     deps,
   );
-  const console = config.console
-    ? new Console(deps, {
-      send: externals.callProxy,
-      tokenFor: (humanDid) => newAdminToken(deps, humanDid, deps.newId()),
-    })
-    : null;
+  const console = config.console ? new Console(deps) : null;
   return {
     ...app,
     owns: (path) => console?.owns(path) || app.owns(path),

@@ -11,9 +11,8 @@ import { limitRows } from "./limits_page.ts";
 import { overviewRows } from "./overview_page.ts";
 import { peopleRows } from "./people_pages.ts";
 import { queueRows } from "./queue_page.ts";
-import { type RelayDeps, RelayView } from "./relay.ts";
+import { RelayView } from "./relay.ts";
 import { type ConsoleSession, endConsoleSession, findConsoleSession, takeConsoleCode } from "./sessions.ts";
-import { registryReady } from "../meta/handlers.ts";
 import type { RegistryConfig } from "../config.ts";
 import { type PageAnswer, plainPage } from "../../shared/page/document.ts";
 import { markup } from "../../shared/page/html.ts";
@@ -24,7 +23,6 @@ import { readBody } from "../../shared/server/http/body.ts";
 import type { Peer } from "../../shared/server/http/client_ip.ts";
 import { isLoopbackHost } from "../../shared/server/http/listen_address.ts";
 import { toResponse } from "../../shared/server/http/response.ts";
-import type { StoreProbe } from "../../shared/server/store/store_probe.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
 const ROOT = "/console", OPEN = "/console/open";
@@ -47,8 +45,6 @@ const ROWS: readonly ConsoleRow[] = [
   ...auditRows,
 ].map(orNotThere);
 
-export type ConsoleAppDeps = ConsoleDeps & AppDeps & { probe: StoreProbe };
-
 /** Why a browser must not use the console of this server; `null` when it may. */
 export function consoleRefusal({ registryUrl, environment }: Pick<RegistryConfig, "registryUrl" | "environment">) {
   const { protocol, hostname } = new URL(registryUrl);
@@ -59,13 +55,8 @@ export function consoleRefusal({ registryUrl, environment }: Pick<RegistryConfig
 export class Console {
   readonly #pages: ConsolePages;
 
-  constructor(readonly deps: ConsoleAppDeps, relay: Pick<RelayDeps, "send" | "tokenFor">) {
-    const { clock, config } = deps;
-    this.#pages = {
-      deps,
-      relay: new RelayView({ clock, proxyUrl: config.proxyUrl, ...relay }),
-      isReady: () => registryReady(deps),
-    };
+  constructor(readonly deps: ConsoleDeps & AppDeps) {
+    this.#pages = { deps, relay: new RelayView(deps) };
     deps.metrics.addRoutes([ROOT]);
   }
 

@@ -20,6 +20,7 @@ import { isUlid } from "../../shared/protocol/ids.ts";
 import { type ErrorCode, ERRORS, ServiceError } from "../../shared/protocol/errors.ts";
 import { DAY_MS } from "../../shared/clock.ts";
 import type { SharedCount } from "../../shared/server/store/shared_count.ts";
+import type { StoreProbe } from "../../shared/server/store/store_probe.ts";
 
 /** Rows of a page of a list. With more, a page takes longer to read from the store and to show. */
 export const PAGE_ROWS = 50;
@@ -27,12 +28,13 @@ export const PAGE_ROWS = 50;
 export interface ConsoleDeps extends AgentDeps {
   counts: SharedCount<AdminCounts>;
   suspensions: Suspensions;
+  probe: StoreProbe;
+  callProxy(request: Request): Promise<Response>;
 }
 
 export interface ConsolePages {
   deps: ConsoleDeps;
   relay: RelayView;
-  isReady(): Promise<boolean>;
 }
 
 export type Input = PageInput<ConsoleSession>;

@@ -14,6 +14,7 @@ import {
 import { queueTable } from "./queue_page.ts";
 import { refusalTable } from "./refusals.ts";
 import { RelayAway } from "./relay.ts";
+import { registryReady } from "../meta/handlers.ts";
 import { chart, type Plot } from "../../shared/page/chart.ts";
 import { type Html, markup, type Value } from "../../shared/page/html.ts";
 import type { PageResult } from "../../shared/page/page_app.ts";
@@ -50,7 +51,7 @@ async function overviewPage(pages: ConsolePages, input: Input): Promise<PageResu
   const span = input.query.get("span") === "day" ? "day" : "hour";
   const [counts, isReady, relay] = await Promise.all([
     pages.deps.counts.current(),
-    pages.isReady(),
+    registryReady(pages.deps),
     orAway(relayOf(pages, input, span)),
   ]);
   const now = pages.deps.clock.now();

@@ -5,7 +5,9 @@
 import type * as z from "zod";
 import type { ConsoleSession } from "./sessions.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
-import type { Clock } from "../../shared/clock.ts";
+import { newAdminToken } from "../admin_tokens/handlers.ts";
+import type { Signing } from "../signing_keys.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import { parseJson, readBody } from "../../shared/server/http/body.ts";
 
@@ -22,12 +24,9 @@ export class RelayAway extends Error {
   override name = "RelayAway";
 }
 
-export interface RelayDeps {
-  clock: Clock;
-  proxyUrl: string;
-  /** Sends a request to the proxy: `fetch`, or the `fetch` of the proxy in this process. */
-  send(request: Request): Promise<Response>;
-  tokenFor(humanDid: string): Promise<{ token: string; expiresAt: string }>;
+interface RelayDeps extends RegistryStore {
+  signing: Signing;
+  callProxy(request: Request): Promise<Response>;
 }
 
 export class RelayView {
@@ -43,9 +42,9 @@ export class RelayView {
     query: Readonly<Record<string, string>>,
     schema: S,
   ): Promise<z.output<S>> {
-    const { clock, proxyUrl, send } = this.deps;
+    const { clock, config, callProxy } = this.deps;
     const abort = new AbortController();
-    const request = new Request(`${proxyUrl}/v1/admin/relay/${name}?${new URLSearchParams(query)}`, {
+    const request = new Request(`${config.proxyUrl}/v1/admin/relay/${name}?${new URLSearchParams(query)}`, {
       headers: { Authorization: `Bearer ${await this.#tokenOf(session)}` },
       redirect: "manual",
       signal: abort.signal,
@@ -56,7 +55,7 @@ export class RelayView {
       abort.abort();
     });
     try {
-      const response = await Promise.race([send(request), late.promise]);
+      const response = await Promise.race([callProxy(request), late.promise]);
       // A token whose key was rotated, or that is dated ahead of a clock which stepped back, would be refused until it
       // ends.
       if (response.status === 401) this.#tokens.delete(session.digest);
@@ -80,7 +79,7 @@ export class RelayView {
     const now = this.deps.clock.now();
     const known = this.#tokens.get(digest);
     if (known !== undefined && now < known.until) return known.token;
-    const { token, expiresAt } = await this.deps.tokenFor(human.did);
+    const { token, expiresAt } = await newAdminToken(this.deps, human.did, this.deps.newId());
     this.#tokens.set(digest, { token, until: (parseIso(expiresAt) ?? 0) - TOKEN_LEFT_MS });
     return token;
   }
