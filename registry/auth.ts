@@ -57,7 +57,12 @@ export const AUTHENTICATORS: Authenticators<AuthDeps, RegistryCallers> = {
     credential: "bootstrap_secret",
     scheme: "Bearer",
     errors: ["ADMIN_BOOTSTRAP_UNAUTHORIZED"],
-    run: (deps, exchange) => Promise.resolve(checkBootstrapSecret(deps, exchange)),
+    run({ config }, { request }) {
+      const given = digest(request.headers.get("x-bootstrap-secret") ?? "");
+      const wanted = digest(config.bootstrapSecret ?? "");
+      if (!equalDigests(given, wanted)) throw new ServiceError("ADMIN_BOOTSTRAP_UNAUTHORIZED");
+      return Promise.resolve(null);
+    },
   },
   api_key: apiKey(),
   admin: apiKey("ADMIN_REQUIRED"),
@@ -84,13 +89,6 @@ export const AUTHENTICATORS: Authenticators<AuthDeps, RegistryCallers> = {
     run: proveAgent,
   },
 };
-
-function checkBootstrapSecret(deps: AuthDeps, { request }: RequestContext): null {
-  const given = digest(request.headers.get("x-bootstrap-secret") ?? "");
-  const wanted = digest(deps.config.bootstrapSecret ?? "");
-  if (!equalDigests(given, wanted)) throw new ServiceError("ADMIN_BOOTSTRAP_UNAUTHORIZED");
-  return null;
-}
 
 /** Requires an API key. With `adminCode`, the key must be an admin's; any other key is refused with that code. */
 function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTERNAL_SERVICE_FORBIDDEN"): Authenticator<

@@ -3,7 +3,7 @@
  * four per commit, each with the place reached, so that a restarted registry resumes the work. Several instances may work
  * on one person: each commit checks the place.
  */
-import type { KvEntryMaybe, KvKey } from "../../shared/server/kv.ts";
+import type { KvKey } from "../../shared/server/kv.ts";
 import { audit } from "../audit/record.ts";
 import type { Asker } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -33,12 +33,6 @@ interface SuspensionRequest {
   wanted: HumanRecord["status"];
   by: Asker;
   reason: string | undefined;
-}
-
-interface Changed {
-  agentId: string;
-  entry: KvEntryMaybe<SessionRecord>;
-  next: SessionRecord;
 }
 
 export class Suspensions {
@@ -173,7 +167,7 @@ export class Suspensions {
     return (await Array.fromAsync(index)).map(({ key }) => String(key.at(-1)));
   }
 
-  async #changed(agentIds: readonly string[], wanted: HumanRecord["status"]): Promise<Changed[]> {
+  async #changed(agentIds: readonly string[], wanted: HumanRecord["status"]) {
     const { clock, reads } = this.deps;
     const entries = await Promise.all(agentIds.map((id) => reads.get<SessionRecord>(KEYS.session(id))));
     return entries.flatMap((entry, i) => {

@@ -7,13 +7,6 @@ import type { AgentRecord, SessionRecord, SpentRefresh } from "../schema/records
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { equalDigests } from "../../shared/server/crypto.ts";
 
-export interface RefreshRequest {
-  digest: string;
-  recovery: boolean;
-  /** `X-Svc-Timestamp`, Unix seconds. */
-  timestamp: number;
-}
-
 /** The error for each refusal of a refresh. `suspended` is not here, because its message names the owner, whom store.ts reads. */
 export const REFRESH_REFUSALS = {
   // With the code of a wrong proof the owner would search for a fault of the machine instead of registering again.
@@ -35,7 +28,6 @@ export const REFRESH_REFUSALS = {
   conflict: () => new ServiceError("AGENT_AUTH_REFRESH_CONFLICT"),
 } as const satisfies Record<string, () => ServiceError>;
 
-/** What a refresh does: it rotates the tokens of a session, repeats a rotation whose answer was lost, or is refused. */
 type RefreshDecision =
   | { done: "rotate" | "recover"; session: SessionRecord }
   | { refused: keyof typeof REFRESH_REFUSALS | "suspended" };
@@ -75,8 +67,8 @@ export function evaluateRefresh(
   agent: AgentRecord | null,
   session: SessionRecord | null,
   spent: SpentRefresh | null,
-  { agentDid, aitJti }: Pick<ProvenAgent, "agentDid" | "aitJti">,
-  request: RefreshRequest,
+  { agentDid, aitJti, timestamp }: ProvenAgent,
+  { digest, recovery }: { digest: string; recovery: boolean },
   now: number,
 ): RefreshDecision {
   if (agent === null) return { refused: "no_agent" };
@@ -85,13 +77,13 @@ export function evaluateRefresh(
   if (agent.status === "active" && session?.suspended) return { refused: "suspended" };
   if (agent.status === "revoked" || session === null || session.status === "revoked") return { refused: "revoked" };
   if (agent.currentJti !== aitJti) return { refused: "superseded" };
-  if (equalDigests(session.refreshDigest, request.digest)) {
+  if (equalDigests(session.refreshDigest, digest)) {
     return now < session.refreshExpiresAt ? { done: "rotate", session } : { refused: "expired" };
   }
-  if (session.previousDigest !== null && equalDigests(session.previousDigest, request.digest)) {
-    if (!request.recovery) return { refused: "invalid" };
+  if (session.previousDigest !== null && equalDigests(session.previousDigest, digest)) {
+    if (!recovery) return { refused: "invalid" };
     if (now >= session.previousExpiresAt) return { refused: "expired" };
-    return request.timestamp > session.refreshedAtSeconds ? { done: "recover", session } : { refused: "conflict" };
+    return timestamp > session.refreshedAtSeconds ? { done: "recover", session } : { refused: "conflict" };
   }
   const isOwn = spent?.agentId === agent.id && spent.sessionCreatedAt === session.createdAt;
   return { refused: isOwn && now < spent.expiresAt ? "reused" : "invalid" };

@@ -14,7 +14,7 @@ import type { Asker, ProvenAgent } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { ENDED_KEPT_MS, sessionEnd } from "../schema/retention.ts";
 import type { RegistryStore } from "../store_deps.ts";
-import { evaluateRefresh, REFRESH_REFUSALS, type RefreshRequest } from "./session_rules.ts";
+import { evaluateRefresh, REFRESH_REFUSALS } from "./session_rules.ts";
 
 /** Creates a session that is not stored yet, and its tokens, which are shown once. `before` is the session that they continue. */
 export function issueSession(
@@ -75,7 +75,7 @@ export async function refreshSession(
   const { agentId, agentDid, timestamp } = caller;
   const count = (result: "rotated" | "recovered" | "refused" | "reuse_detected") =>
     deps.metrics?.count("sessions_refreshed_total", result);
-  const request: RefreshRequest = { digest: digest(refreshToken), recovery, timestamp };
+  const request = { digest: digest(refreshToken), recovery };
   const [agent, entry, spent] = await deps.kv.getMany<[AgentRecord, SessionRecord, SpentRefresh]>([
     KEYS.agent(agentId),
     KEYS.session(agentId),

@@ -70,7 +70,8 @@ export async function agentNames(configDir: string): Promise<string[]> {
  * @throws {SvcError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`
  */
 async function readPlain(path: string, maxBytes: number): Promise<string | null> {
-  if (await isLink(path)) throw unsafe(path, "is a link");
+  const isLink = await lstat(path).then((stat) => stat.isSymbolicLink(), () => false);
+  if (isLink) throw unsafe(path, "is a link");
   // Without O_NONBLOCK, opening a pipe would wait for a writer. Windows has neither flag.
   const flags = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
   let handle: FileHandle;
@@ -93,10 +94,6 @@ async function readPlain(path: string, maxBytes: number): Promise<string | null>
   } finally {
     await handle.close();
   }
-}
-
-async function isLink(path: string): Promise<boolean> {
-  return await lstat(path).then((stat) => stat.isSymbolicLink(), () => false);
 }
 
 function unsafe(path: string, what: string): SvcError {

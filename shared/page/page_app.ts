@@ -125,7 +125,10 @@ export function pageApp<C, S>(site: PageSite<C, S>): (request: PageRequest) => P
     const wanted = rest.join("/");
     const isClosing = method === "POST" && wanted === "close";
     const found = rowOf(site.rows, method === "HEAD" ? "GET" : method, wanted);
-    if (found === null && !isClosing) return notFound(site, base);
+    if (found === null && !isClosing) {
+      const way = markup`<p><a href="${`${base}/${site.first}`}">Go to the first page</a></p>`;
+      return plainPage(site.texts.place, "There is no such page", way, 404);
+    }
     const form = method === "POST" ? await formOf(request, found?.row.formBytes ?? FORM_BYTES) : new URLSearchParams();
     if (method === "POST" && form?.get("csrf") !== csrf || form === null) {
       return refused(site, "Nothing was done", "The form is not of this page.");
@@ -135,14 +138,7 @@ export function pageApp<C, S>(site: PageSite<C, S>): (request: PageRequest) => P
       return refused(site, "This session is closed", "No one can use it any longer.", 200);
     }
     const { row, params } = found;
-    const input: PageInput<S> = {
-      session,
-      params,
-      query: request.query,
-      form,
-      base,
-      csrf: hidden({ csrf }),
-    };
+    const input = { session, params, query: request.query, form, base, csrf: hidden({ csrf }) };
     return await answerOf(site, row, input, request);
   };
 }
@@ -168,25 +164,16 @@ function refusalOf<C, S>(site: PageSite<C, S>, { method, path, headers }: PageRe
 
 /** A GET changes nothing, so that the preview of a link cannot use the code up. */
 async function opened<C, S>(site: PageSite<C, S>, request: PageRequest, code: string): Promise<PageAnswer> {
-  const { place, title, line } = site.texts;
+  const { place, title, line } = site.texts, minutes = LIMITS.pageCodeMs / 60_000;
   if (request.method !== "POST") {
     const form = markup`<form method="post"><button class="btn" data-auto>Open</button></form>`;
-    return plainPage(
-      place,
-      title,
-      markup`<p class="soft">${line} The address works once, for ${LIMITS.pageCodeMs / 60_000} min.</p>${form}`,
-      200,
-    );
+    const text = markup`<p class="soft">${line} The address works once, for ${minutes} min.</p>${form}`;
+    return plainPage(place, title, text, 200);
   }
   const label = toBase64Url(site.random(LABEL_BYTES)), cookie = toBase64Url(site.random(SECRET_BYTES));
   const session = await site.sessions.take(await sha256(code), await sha256(`${label}.${cookie}`));
   if (session === null) {
-    return refused(
-      site,
-      "This address is over",
-      `It was used, or it is over ${LIMITS.pageCodeMs / 60_000} min old.`,
-      404,
-    );
+    return refused(site, "This address is over", `It was used, or it is over ${minutes} min old.`, 404);
   }
   const base = `${site.root}/${label}`;
   const secure = site.origin.startsWith("https:") ? "; Secure" : "";
@@ -228,11 +215,6 @@ async function answerOf<C, S>(
 function refused<C, S>({ texts }: PageSite<C, S>, title: string, why: string, status = 403): PageAnswer {
   const way = markup`<p class="soft">${why} Open the page with:</p>${copy("command", texts.command)}`;
   return plainPage(texts.place, title, way, status);
-}
-
-function notFound<C, S>({ texts, first }: PageSite<C, S>, base: string): PageAnswer {
-  const way = markup`<p><a href="${`${base}/${first}`}">Go to the first page</a></p>`;
-  return plainPage(texts.place, "There is no such page", way, 404);
 }
 
 function rowOf<C, S>(rows: readonly PageRow<C, S>[], method: string, path: string) {
