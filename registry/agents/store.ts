@@ -110,9 +110,8 @@ export async function registerAgent(
     createdAt: toIso(now),
   });
   const session = issueSession(deps);
-  const result = { agent, ait, agentAuth: session.agentAuth };
   const crlFill = await deps.crl.fill();
-  const registered = await deps.changes.run(async (draft) => {
+  await deps.changes.run(async (draft) => {
     const [entry, quota] = await Promise.all([
       draft.get<ChallengeRecord>(KEYS.challenge(challenge.id)),
       quotaOf(draft, owner.id),
@@ -120,11 +119,8 @@ export async function registerAgent(
     ]);
     if (entry.value === null) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_NOT_FOUND");
     if (entry.value.usedAt !== null) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_REPLAYED");
-    const counted = countRegistration(quota.value, challenge.expiresAt, {
-      quotas: deps.config.quotas,
-      crlFill,
-      now,
-    });
+    const options = { quotas: deps.config.quotas, crlFill, now };
+    const counted = countRegistration(quota.value, challenge.expiresAt, options);
     const used: ChallengeRecord = { ...entry.value, usedAt: now };
     draft.set(entry.key, used, { expireIn: LIMITS.challengeKeptSeconds * 1000 });
     draft.set(quota.key, counted);
@@ -134,11 +130,10 @@ export async function registerAgent(
         .set(KEYS.agentOf(owner.id, id), true)
         .set(KEYS.session(id), session.record, keptFor(deps, session.record)), { checks: 1 });
     audit(draft, deps, by, "agent.registered", agent.did);
-    return result;
   });
   deps.metrics?.count("agents_registered_total");
   deps.metrics?.count("aits_issued_total");
-  return registered;
+  return { agent, ait, agentAuth: session.agentAuth };
 }
 
 /**
@@ -247,13 +242,8 @@ async function withNewAit(
 ): Promise<{ agent: AgentRecord; ait: string }> {
   const issuedAtSeconds = unixSeconds(deps.clock.now());
   const jti = deps.newId();
-  const ait = await signAit({
-    ...base,
-    issuer: deps.config.registryUrl,
-    agentDid: base.did,
-    jti,
-    issuedAtSeconds,
-  }, await deps.signing.current());
+  const grant = { ...base, issuer: deps.config.registryUrl, agentDid: base.did, jti, issuedAtSeconds };
+  const ait = await signAit(grant, await deps.signing.current());
   const agent: AgentRecord = {
     ...base,
     currentJti: jti,

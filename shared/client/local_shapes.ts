@@ -129,7 +129,6 @@ export const InboxRead = z.strictObject({
 
 /** Response of `POST /v1/inbox/read`: the IDs that this call has changed, and with `lease` the ID of the lease. */
 export const InboxReadResult = z.object({ read: z.array(Id), leaseId: RequestId.optional() });
-export type InboxReadResult = z.infer<typeof InboxReadResult>;
 
 const Kept = {
   /** Until when it is tried; `null` unless it is `kept`. */
@@ -183,7 +182,6 @@ export type LogEntry = z.infer<typeof LogEntry>;
  * `null` when there is none. A page of a search may have no message and still have a next page.
  */
 export const LogPage = z.object({ messages: z.array(LogEntry), next: z.string().nullable() });
-export type LogPage = z.infer<typeof LogPage>;
 
 /** Response of `POST /v1/log/forget`: how many texts were blanked. */
 export const Forgotten = z.object({ forgotten: z.int() });
