@@ -11,23 +11,22 @@ import type { CrlPublisher } from "../revocation/crl.ts";
 import type { Signing } from "../signing_keys.ts";
 import type { RegistryStore } from "../store_deps.ts";
 
-interface HealthDeps extends Pick<RegistryStore, "config"> {
+interface ReadyDeps {
   probe: StoreProbe;
   signing: Signing;
+}
+
+interface HealthDeps extends ReadyDeps, Pick<RegistryStore, "config"> {
   crl: CrlPublisher;
 }
 
-async function readiness(
-  deps: Pick<HealthDeps, "probe" | "signing">,
-): Promise<Pick<RegistryHealth, "checks" | "ready">> {
-  const checks = {
-    kv: await deps.probe.works(),
-    signingKey: await deps.signing.current().then(() => true, () => false),
-  };
-  return { checks, ready: checks.kv && checks.signingKey };
+async function readiness({ probe, signing }: ReadyDeps): Promise<Pick<RegistryHealth, "checks" | "ready">> {
+  const kv = await probe.works();
+  const signingKey = await signing.current().then(() => true, () => false);
+  return { checks: { kv, signingKey }, ready: kv && signingKey };
 }
 
-export async function registryReady(deps: Pick<HealthDeps, "probe" | "signing">): Promise<boolean> {
+export async function registryReady(deps: ReadyDeps): Promise<boolean> {
   return (await readiness(deps)).ready;
 }
 

@@ -47,15 +47,11 @@ export function shell(
       path === current ? markup` aria-current="page"` : ""
     }>${text}${count > 0 && markup`<span class="count">${number(count)}<span class="sr"> new</span></span>`}</a></li>`
   );
+  const sign = mark(title, line);
   return markup`${
     lost !== undefined &&
     markup`<p class="note warn" id="lost" hidden>${lost}</p><p class="note bad" id="over" hidden>${over}</p>`
-  }<div class="shell"><header class="side"><a class="mark" href="${home}">${
-    mark(
-      title,
-      line,
-    )
-  }</a><nav class="nav" aria-label="Pages"><ul id="nav" data-live>${entries}</ul></nav><div class="foot">${foot}</div></header><main id="main" ${
+  }<div class="shell"><header class="side"><a class="mark" href="${home}">${sign}</a><nav class="nav" aria-label="Pages"><ul id="nav" data-live>${entries}</ul></nav><div class="foot">${foot}</div></header><main id="main" ${
     mainClass ? markup` class="${mainClass}"` : ""
   }>${main}</main></div>`;
 }
