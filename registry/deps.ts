@@ -70,7 +70,7 @@ export async function buildRegistry(externals: RegistryExternals, config: Regist
     suspensions: new Suspensions({ ...externals, config, authority, reads, changes }),
     reads,
     probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
-    crl: new CrlPublisher({ ...externals, reads, signing }, config.registryUrl, externals.crlBytes),
+    crl: new CrlPublisher({ ...externals, config, reads, signing }, externals.crlBytes),
     nonces: new Nonces(clock),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),
     showDetails: config.environment !== "production",

@@ -47,7 +47,7 @@ interface Building {
   list: Promise<PublishedCrl>;
 }
 
-interface CrlDeps extends Pick<RegistryStore, "kv" | "reads" | "clock" | "newId"> {
+interface CrlDeps extends Pick<RegistryStore, "kv" | "reads" | "clock" | "newId" | "config"> {
   signing: Signing;
   log: Log;
 }
@@ -60,11 +60,7 @@ export class CrlPublisher {
   #warnedAt = -Infinity;
 
   /** @param bytesMax size of a list that verifiers read; a test gives a smaller one, because it takes 10 s to fill */
-  constructor(
-    private readonly deps: CrlDeps,
-    private readonly issuer: string,
-    private readonly bytesMax: number = LIMITS.crlBytes,
-  ) {}
+  constructor(private readonly deps: CrlDeps, private readonly bytesMax: number = LIMITS.crlBytes) {}
 
   /**
    * Returns the current list, or `null` when nothing was ever revoked. A long list is built at most once a second,
@@ -142,8 +138,8 @@ export class CrlPublisher {
     const yieldIfLong = revocations.length < BATCH ? () => Promise.resolve() : yieldToEventLoop;
     await yieldIfLong();
     const key = await this.deps.signing.current();
-    const jti = this.deps.newId();
-    const crl = await signCrl({ issuer: this.issuer, jti, issuedAtSeconds: issuedAt, seq, revocations }, key);
+    const jti = this.deps.newId(), issuer = this.deps.config.registryUrl;
+    const crl = await signCrl({ issuer, jti, issuedAtSeconds: issuedAt, seq, revocations }, key);
     await yieldIfLong();
     // A JWS contains no character that JSON escapes, so the text is built without an escape.
     const body = utf8Bytes(`{"crl":"${crl}"}`);

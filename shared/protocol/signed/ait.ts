@@ -119,16 +119,6 @@ export function checkAitTimes(claims: Pick<AitClaims, "iat" | "nbf" | "exp">, no
  *
  * @param issuer the only issuer that the AIT may name (default: any)
  * @throws {TokenError} `claims`, or `issuer`
- * @example
- * ```ts
- * import { readAitClaims } from "./ait.ts";
- * import { TokenError } from "./jws.ts";
- * try {
- *   readAitClaims({ token: "", kid: "key-1", payloadJson: "{}" });
- * } catch (error) {
- *   console.log(error instanceof TokenError && error.reason); // claims
- * }
- * ```
  */
 export function readAitClaims(jws: UnverifiedJws, issuer?: string): AitClaims {
   const claims = claimsIn(jws, AitClaims, "an AIT");
