@@ -41,7 +41,6 @@ import { Receiving } from "./receiving.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 import { PeerProxies } from "../link/peer_proxies.ts";
 import { ProxyCaller } from "../link/proxy_caller.ts";
-import { resumeConfirmations } from "./peers/confirm_ticket.ts";
 import { isTaskId } from "./store/sent_messages.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import type { ConnectorStore, StoreOptions } from "./store/store.ts";
@@ -162,7 +161,9 @@ export class Connector {
     this.sending = new Sending(sends, () => void this.updatePeers());
     const hasPins = Object.values(peers.all).some(({ key }) => key !== undefined);
     if (store.proofs.begin(hasPins, clock.now())) emit("memory_lost");
-    this.pairing = new Pairing({ clock, random, session, secrets: store.pairSecrets, peers, did, emit });
+    const readPeers = () => this.updatePeers(), isOver = () => this.isOver;
+    const pairs = { clock, random, session, store, peers, did, proxy, proxies, emit, readPeers, isOver };
+    this.pairing = new Pairing(pairs);
     this.#receiving = new Receiving({
       clock,
       emit,
@@ -173,7 +174,7 @@ export class Connector {
       guard,
       strict,
       pairing: this.pairing,
-      readPeers: () => this.updatePeers(),
+      readPeers,
       onUndecided: (why) => this.#connection.drop(why),
     });
     this.#runtime = runtime && new RuntimeRoom({ clock, store, runtime, guard, emit });
@@ -201,7 +202,7 @@ export class Connector {
         this.sending.sendAllNow();
         void this.sending.refresh();
         void this.updatePeers();
-        void resumeConfirmations(this);
+        void this.pairing.resume();
       },
     });
   }
@@ -375,7 +376,7 @@ export class Connector {
     const { clock, emit } = this.deps;
     const now = clock.now();
     // Tried here too, because no link tells when another server that did not answer is back.
-    if (this.linkState === "connected") void resumeConfirmations(this);
+    if (this.linkState === "connected") void this.pairing.resume();
     for (const { fromDid: from, requestId } of orReport(emit, () => deleteExpired(this.store, now), [])) {
       emit("dead_letter", { from, requestId, why: NOT_READ });
     }

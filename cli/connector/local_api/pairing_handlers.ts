@@ -10,7 +10,6 @@ import { parseTicket, withPairSecret } from "../../../shared/protocol/ticket.ts"
 import { answerOf } from "../../link/proxy_caller.ts";
 import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
-import { confirmTicket } from "../peers/confirm_ticket.ts";
 import type { Connector } from "../connector.ts";
 import { readAllPeers } from "../../link/peer_pages.ts";
 import {
@@ -75,15 +74,11 @@ export async function pairStart({ connector, body, onTicket }: BodyInput<typeof 
   return json({ ...answer, ticket });
 }
 
-export function pairConfirm({ connector, body }: BodyInput<typeof Members>): Promise<Response> {
-  return connector.pairing.confirming(() => confirm(connector, body));
-}
-
-async function confirm(connector: Connector, members: Record<string, unknown>): Promise<Response> {
-  const ticket = typeof members.ticket === "string" ? parseTicket(members.ticket) : null;
-  const wanted = { responderProfile: connector.options.profile, ...members };
+export async function pairConfirm({ connector, body }: BodyInput<typeof Members>): Promise<Response> {
+  const ticket = typeof body.ticket === "string" ? parseTicket(body.ticket) : null;
+  const wanted = { responderProfile: connector.options.profile, ...body };
   if (ticket === null) return passed(await connector.proxy.post("/pair/confirm", wanted));
-  const confirmed = await confirmTicket(connector, ticket, wanted);
+  const confirmed = await connector.pairing.confirm(ticket, wanted);
   if (confirmed === "key_mismatch") throw new LocalError("CONNECTOR_PEER_KEY_MISMATCH");
   return passed(confirmed);
 }

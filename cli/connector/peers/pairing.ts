@@ -1,20 +1,30 @@
 /**
- * Proves this agent's key to a peer while they pair, and pins the peer's key (D-146). The pair secret travels in the
- * ticket only, from person to person, so neither proxy nor registry chooses the key.
+ * Pairs this agent with others by tickets: proves its key to a peer, and pins the peer's key (D-146). The pair secret
+ * travels in the ticket only, from person to person, so neither proxy nor registry chooses the key.
+ *
+ * A ticket is confirmed at the proxy of the agent that made it, and one of another server also at this agent's own
+ * proxy, so that the two may write to each other (D-280). All steps are repeated until they are done: after a lost
+ * answer, after a kill, and while one of the two servers is away.
  */
 import type { Clock } from "../../../shared/clock.ts";
-import { PairingProfile, type PairKey } from "../../../shared/protocol/api/pairing.ts";
+import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
+import { describeError } from "../../../shared/client/refusals.ts";
+import { PairConfirmAnswer, PairingProfile, type PairKey } from "../../../shared/protocol/api/pairing.ts";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";
 import { type PairSide, provePairKey, provesPairKey } from "../../../shared/protocol/pair_key.ts";
 import { parseAit, readAitClaims } from "../../../shared/protocol/signed/ait.ts";
+import { isTicketOf, parseTicket, type Ticket } from "../../../shared/protocol/ticket.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { Random } from "../../../shared/random.ts";
 import type { AgentCredentials } from "../../link/agent_credentials.ts";
-import type { Peer } from "../../link/peer_pages.ts";
+import { authorityIn, type Peer } from "../../link/peer_pages.ts";
+import type { PeerProxies } from "../../link/peer_proxies.ts";
+import { answerOf, type ProxyCaller } from "../../link/proxy_caller.ts";
 import type { EmitEvent } from "../events.ts";
 import type { PeerBook } from "./peer_book.ts";
-import { pinTicket } from "./peers.ts";
-import type { PairSecrets } from "../store/pairing_rows.ts";
+import { pinTicket, removePeer } from "./peers.ts";
+import type { PairConfirmation } from "../store/pairing_rows.ts";
+import type { ConnectorStore } from "../store/store.ts";
 
 const SECRET_BYTES = 16;
 /** With more, a relay that lists 100,000 keys makes a connector with open tickets compute for minutes. */
@@ -24,10 +34,15 @@ interface PairingDeps {
   clock: Clock;
   random: Random;
   session: Pick<AgentCredentials, "current">;
-  secrets: PairSecrets;
+  store: Pick<ConnectorStore, "pairSecrets" | "pairConfirmations">;
   peers: PeerBook;
   did: string;
+  proxy: ProxyCaller;
+  proxies: PeerProxies;
   emit: EmitEvent;
+  readPeers(): Promise<unknown>;
+  /** True once the connector has ended: what fails then is not reported. */
+  isOver(): boolean;
 }
 
 interface PinnedPeer {
@@ -37,8 +52,11 @@ interface PinnedPeer {
   proxy: string | undefined;
 }
 
+/** The result of a confirmation: the proxy's answer, or that the agent of the ticket did not prove its key. */
+type Confirmed = HttpResponse | "key_mismatch";
+
 export class Pairing {
-  readonly #confirming = new Set<Promise<void>>();
+  readonly #confirming = new Set<Promise<unknown>>();
 
   constructor(private readonly deps: PairingDeps) {}
 
@@ -48,7 +66,7 @@ export class Pairing {
 
   /** Whether a peer may still prove its key with a ticket of this agent. */
   get hasOpenTicket(): boolean {
-    return this.deps.secrets.open(this.deps.clock.now()).length > 0;
+    return this.deps.store.pairSecrets.open(this.deps.clock.now()).length > 0;
   }
 
   /** Proves the agent's key for a profile; `undefined` for one that the proxy refuses anyway. */
@@ -60,35 +78,138 @@ export class Pairing {
     return await provePairKey(secret, { role, did: this.deps.did, profile: data }, cnf.jwk.x);
   }
 
-  /** Runs the confirmation of a ticket. Until it ends, messages of unpinned agents wait. */
-  async confirming<T>(confirm: () => Promise<T>): Promise<T> {
-    const work = confirm(), ended = work.then(() => {}, () => {});
-    this.#confirming.add(ended);
-    try {
-      return await work;
-    } finally {
-      this.#confirming.delete(ended);
-    }
-  }
-
-  get isConfirming(): boolean {
-    return this.#confirming.size > 0;
+  /**
+   * Confirms a ticket. Until this ends, messages of unpinned agents wait.
+   *
+   * @param members of the request: a profile, and what the caller adds
+   * @throws {UnreachableError} when a server does not answer; the confirmation is tried again for a day
+   */
+  confirm(ticket: Ticket, members: Record<string, unknown>): Promise<Confirmed> {
+    const work = this.#confirm(ticket, members);
+    this.#confirming.add(work);
+    return work.finally(() => this.#confirming.delete(work));
   }
 
   /** Resolves when the confirmations that are under way have ended. Never rejects. */
   async settled(): Promise<void> {
-    await Promise.all(this.#confirming);
+    await Promise.allSettled(this.#confirming);
   }
 
-  /** Pins the initiator of a ticket that this agent has confirmed. Returns false when it did not prove its key. */
-  async pinInitiator(secret: string, peer: PinnedPeer, key: PairKey | undefined): Promise<boolean> {
-    if (key === undefined || !await provesPairKey(secret, { role: "initiator", ...peer }, key)) return false;
-    return await this.#pin(peer, key);
+  /** Continues the confirmations that an earlier run, or a server that did not answer, left open. Never rejects. */
+  async resume(): Promise<void> {
+    const { clock, emit, store, isOver } = this.deps;
+    // A confirmation in progress would otherwise run twice, and one person would get two results.
+    if (this.#confirming.size > 0) return;
+    try {
+      for (const row of store.pairConfirmations.all()) await this.#resume(row, clock.now() >= row.until);
+    } catch (error) {
+      if (!isOver()) emit("store_failed", { why: describeError(error) });
+    }
+  }
+
+  async #resume(row: PairConfirmation, isOver: boolean): Promise<void> {
+    const { emit, store: { pairConfirmations: rows } } = this.deps;
+    const ticket = parseTicket(row.ticket);
+    try {
+      if (ticket !== null && !isOver) {
+        const confirmed = await this.confirm(ticket, { responderProfile: row.profile });
+        // Without the event, a person who was told that the confirmation goes on would wait for a pair that never comes.
+        if (confirmed === "key_mismatch") {
+          emit("pair_failed", { why: "the agent of the ticket did not prove its key" });
+        } else if (apiErrorOf(confirmed) !== null) {
+          emit(isPassing(confirmed) ? "pair_waits" : "pair_failed", { why: describeError(apiErrorOf(confirmed)) });
+        }
+        return;
+      }
+      if (ticket !== null && row.half !== null) await this.#endHalf(this.#proxyOf(ticket), row.half);
+      rows.end(row.ticket);
+    } catch (error) {
+      emit("pair_waits", { why: describeError(error) });
+      if (isOver) rows.end(row.ticket);
+    }
+  }
+
+  async #confirm(ticket: Ticket, members: Record<string, unknown>): Promise<Confirmed> {
+    const { clock, store: { pairConfirmations: rows } } = this.deps;
+    const { data: profile } = PairingProfile.safeParse(members.responderProfile);
+    if (ticket.pairSecret !== null && profile !== undefined) rows.begin(ticket.ticket, profile, clock.now());
+    const confirmed = await this.#runSteps(ticket, members);
+    const isLater = confirmed !== "key_mismatch" && isPassing(confirmed);
+    if (!isLater) rows.end(ticket.ticket);
+    return confirmed;
+  }
+
+  async #runSteps(ticket: Ticket, members: Record<string, unknown>): Promise<Confirmed> {
+    const { peers, did: own, store, proxy: home, readPeers } = this.deps;
+    const { pairSecret: secret, plain } = ticket, isElsewhere = this.#isElsewhere(ticket);
+    // Without a secret nothing proves the key: neither of two servers can vouch for an agent of the other.
+    if (isElsewhere && secret === null) return "key_mismatch";
+    const proxy = this.#proxyOf(ticket);
+    const responderKey = secret === null ? undefined : await this.proof("responder", secret, members.responderProfile);
+    const response = await proxy.post("/pair/confirm", { ...members, ticket: plain, responderKey });
+    if (apiErrorOf(response) !== null) return response;
+    if (secret === null) {
+      await readPeers();
+      return response;
+    }
+    const answer = answerOf(response, PairConfirmAnswer, proxy.place);
+    const { initiatorAgentDid: did, initiatorProfile: profile, initiatorKey: key } = answer;
+    const wasPeer = peers.of(did) !== null;
+    const isOfTicket = (authorityIn(did) !== authorityIn(own)) === isElsewhere;
+    const isProven = isOfTicket && key !== undefined &&
+      await provesPairKey(secret, { role: "initiator", did, profile }, key) &&
+      await this.#pin({ did, profile, proxy: isElsewhere ? ticket.origin : undefined }, key);
+    if (!isProven) {
+      // An earlier peer keeps its pair, because a relay could otherwise end a good pair with a false answer.
+      if (!wasPeer) await this.#endPair(proxy, did);
+      return "key_mismatch";
+    }
+    if (isElsewhere) {
+      store.pairConfirmations.halfDone(ticket.ticket, did);
+      const accepted = await home.post("/pair/accept", {
+        peerAgentDid: did,
+        peerProxy: ticket.origin,
+        peerProfile: profile,
+        peerKey: key,
+      });
+      if (apiErrorOf(accepted) !== null) {
+        if (!isPassing(accepted)) await this.#endHalf(proxy, did);
+        return accepted;
+      }
+    }
+    await readPeers();
+    return response;
+  }
+
+  #isElsewhere(ticket: Ticket): boolean {
+    return !isTicketOf(ticket, this.deps.proxy.place.origin);
+  }
+
+  #proxyOf(ticket: Ticket): ProxyCaller {
+    return this.#isElsewhere(ticket) ? this.deps.proxies.at(ticket.origin) : this.deps.proxy;
+  }
+
+  /** Ends a pair that a relay may have made up, and takes no message of that agent without another ticket. */
+  async #endPair(proxy: ProxyCaller, did: string): Promise<void> {
+    const { peers, readPeers } = this.deps;
+    await proxy.post("/pair/remove", { peerAgentDid: did });
+    await readPeers();
+    await peers.change((known) => removePeer(known, did));
+  }
+
+  /** Ends the half of a pair that is at another server, because the other half cannot be made. */
+  async #endHalf(proxy: ProxyCaller, did: string): Promise<void> {
+    const { emit, peers } = this.deps;
+    await peers.change((known) => removePeer(known, did));
+    const removed = await proxy.post("/pair/remove", { peerAgentDid: did }).catch(() => null);
+    const isLeft = removed === null || apiErrorOf(removed) !== null && removed.status !== 401;
+    const { host } = new URL(proxy.place.origin);
+    emit("pair_half_removed", { from: did, why: isLeft ? `${host} still has its half` : `${host} has ended it too` });
   }
 
   /** Pins the listed peers that prove their key with the secret of an open ticket, and deletes that secret. */
   async pinListed(listed: readonly Peer[]): Promise<void> {
-    const { secrets, peers, clock } = this.deps;
+    const { store: { pairSecrets: secrets }, peers, clock } = this.deps;
     const all = listed.filter(({ agentDid: did, peerKey, profile }) => {
       const known = peers.of(did);
       const isSame = known?.how === "ticket" && !known.removed && !known.gone &&
@@ -121,4 +242,9 @@ export class Pairing {
     }
     return peers.of(did)?.key === publicKey;
   }
+}
+
+/** A refusal that may pass: the next try can succeed. */
+function isPassing(response: HttpResponse): boolean {
+  return response.status === 429 || response.status >= 500;
 }
