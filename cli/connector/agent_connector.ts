@@ -112,11 +112,7 @@ export async function startAgentConnector(
   } else if (target === null && settings === null && await rememberInbox(folder)) {
     await hooks.onDefault?.();
   }
-  const { session, clock: serviceClock, registryOf } = await openFileCredentials(
-    ctx,
-    { name, emit },
-    (offsetMs) => emit("clock_offset_refused", { offsetMs }),
-  );
+  const { session, clock: serviceClock, registryOf } = await openFileCredentials(ctx, { name, emit });
   const trust = hooks.trusts?.get(identity.registryUrl) ?? registryTrust(ctx, {
     issuer: issuerOf(folder.ait()) ?? identity.registryUrl,
     registryUrl: identity.registryUrl,

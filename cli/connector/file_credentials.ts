@@ -15,13 +15,11 @@ import { secureServiceUrl } from "../files/profile.ts";
 import { PeerProxies } from "../link/peer_proxies.ts";
 import { ProxyCaller } from "../link/proxy_caller.ts";
 
-/** @param onClockRefused called when a service's time is too far off to be used */
 export async function openFileCredentials(
   ctx: Context,
   { name, emit }: { name: string; emit: EmitEvent },
-  onClockRefused?: (offsetMs: number) => void,
 ) {
-  const clock = new ServiceClock(ctx.clock, onClockRefused);
+  const clock = new ServiceClock(ctx.clock, (offsetMs) => emit("clock_offset_refused", { offsetMs }));
   const store = new AgentStore(ctx);
   const registryOf = (registryUrl: string) => registryAt(ctx, clock, registryUrl);
   // The connector owns the terminal, so the progress of a refresh is not printed.

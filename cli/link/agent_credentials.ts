@@ -57,6 +57,29 @@ interface CredentialsDeps {
   isGone?: (error: unknown) => boolean;
 }
 
+/**
+ * Repairs the cause of a refusal if it can: by other credentials, or by the service's time. Returns true when the next
+ * try may follow at once.
+ */
+export async function repair(
+  error: unknown,
+  { clock, session, emit }: { clock: ServiceClock; session: Pick<AgentCredentials, "renew">; emit: EmitLinkEvent },
+  renewAccess: () => Promise<boolean> = () => session.renew("access"),
+): Promise<boolean> {
+  switch (remedyOf(error)) {
+    case "renew_access":
+      return await renewAccess();
+    case "renew_identity":
+      return await session.renew("identity");
+    case "adjust_clock":
+      if (!clock.adopt()) return false;
+      emit("clock_offset", { offsetMs: clock.offsetMs });
+      return true;
+    default:
+      return false;
+  }
+}
+
 export class StoredCredentials {
   #refreshing: Promise<void> | null = null;
   readonly #visits = new BoundedMap<string, Promise<VisitAnswer>>(VISITS_KEPT);

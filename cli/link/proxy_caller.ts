@@ -6,13 +6,12 @@ import type * as z from "zod";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Random } from "../../shared/random.ts";
 import { apiErrorOf, asUnreachable, exchange, type HttpResponse } from "../../shared/client/http.ts";
-import { type ApiError, UnreachableError } from "../../shared/client/errors.ts";
+import { UnreachableError } from "../../shared/client/errors.ts";
 import { type AgentIdentity, signedHeaders } from "./signed_headers.ts";
 import type { EmitLinkEvent } from "./link_events.ts";
 import type { ProxyPlace } from "./link.ts";
-import { remedyOf } from "../../shared/client/refusals.ts";
 import type { ServiceClock } from "./service_clock.ts";
-import type { AgentCredentials } from "./agent_credentials.ts";
+import { type AgentCredentials, repair } from "./agent_credentials.ts";
 
 /** Longer than the proxy waits for an acknowledgement (10 s): with less, messages that arrive count as failed. */
 const CALL_MS = 30_000;
@@ -72,8 +71,9 @@ export class ProxyCaller {
 
   /** Sends a request. @throws {UnreachableError} when the proxy does not answer */
   async call(request: ProxyRequest): Promise<HttpResponse> {
-    const response = await this.#once(request);
-    return await this.#repaired(apiErrorOf(response)) ? await this.#once(request) : response;
+    const response = await this.#once(request), error = apiErrorOf(response);
+    const isRepaired = await repair(error, this.deps, () => this.#access.renew()).catch(() => false);
+    return isRepaired ? await this.#once(request) : response;
   }
 
   /** Sends members as JSON. @throws {UnreachableError} when the proxy does not answer */
@@ -101,23 +101,6 @@ export class ProxyCaller {
   /** Ends requests that have waited for long, because their connections may be dead. Called when the link opens. */
   endSlow(): void {
     for (const request of this.#slow) request.abort();
-  }
-
-  /** Repairs the cause of a refusal if it can. Returns true when the call should be repeated. */
-  async #repaired(error: ApiError | null): Promise<boolean> {
-    const { clock, session, emit } = this.deps;
-    switch (error && remedyOf(error)) {
-      case "renew_access":
-        return await this.#access.renew().catch(() => false);
-      case "renew_identity":
-        return await session.renew("identity").catch(() => false);
-      case "adjust_clock":
-        if (!clock.adopt()) return false;
-        emit("clock_offset", { offsetMs: clock.offsetMs });
-        return true;
-      default:
-        return false;
-    }
   }
 
   async #once(request: ProxyRequest): Promise<HttpResponse> {

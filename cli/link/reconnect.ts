@@ -3,31 +3,23 @@
  * with a new signature. Ends when it is stopped, or after a refusal that a retry cannot change.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
-import {
-  CLOSE,
-  type DeliverFrame,
-  type DeliveryFrame,
-  type PairedFrame,
-  returnWindow,
-  type RevokedFrame,
-} from "../../shared/protocol/frames.ts";
+import { CLOSE, returnWindow } from "../../shared/protocol/frames.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { fraction, type Random } from "../../shared/random.ts";
 import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import type { AgentIdentity } from "./signed_headers.ts";
 import { doubled } from "../../shared/client/backoff.ts";
 import type { EmitLinkEvent } from "./link_events.ts";
-import { type Ack, type Link, type LinkEvents, RefusedError } from "./link.ts";
+import { type Link, type LinkEvents, RefusedError } from "./link.ts";
 import {
   describeError,
   isPermanent,
   needsOperator,
   OPERATOR_RETRY_MS,
-  remedyOf,
   TAKEN_OVER,
 } from "../../shared/client/refusals.ts";
 import type { ServiceClock } from "./service_clock.ts";
-import type { AgentCredentials } from "./agent_credentials.ts";
+import { type AgentCredentials, repair } from "./agent_credentials.ts";
 
 /** With less, connectors that lost a proxy together come back together; with more, messages wait for longer. */
 export const RECONNECT_FIRST_MAX_MS = 5_000;
@@ -79,12 +71,9 @@ export interface ConnectionDeps {
   emit: EmitLinkEvent;
 }
 
-export interface ConnectionEvents {
+export interface ConnectionEvents extends Pick<LinkEvents, "deliver" | "paired" | "delivery"> {
   /** Resolves when messages can be taken. @throws {Undecided} why they cannot */
   ready?(): Promise<void>;
-  deliver(frame: DeliverFrame): Promise<Ack>;
-  paired(frame: PairedFrame): void;
-  delivery(frame: DeliveryFrame): void;
   connected(): void;
 }
 
@@ -142,13 +131,17 @@ export class ReconnectingLink {
           continue;
         }
         repaired = false;
-        if (this.#fatal !== null || isPermanent(error)) return this.#end(this.#fatal ?? error);
+        if (this.#fatal !== null || isPermanent(error)) {
+          this.#become("stopped");
+          return this.#fatal ?? error;
+        }
         wait = this.#needsOperator ? OPERATOR_RETRY_MS : this.#afterRefusal(error);
         this.#needsOperator = false;
       }
       await this.#pause(wait);
     }
-    return this.#end(null);
+    this.#become("stopped");
+    return null;
   }
   #fatal: unknown = null;
   /** Whether the present attempt failed for a reason that only the operator of the server can change. */
@@ -173,14 +166,12 @@ export class ReconnectingLink {
 
   async #hold(): Promise<{ code: number; reason: string }> {
     const { promise: ended, resolve: end } = Promise.withResolvers<{ code: number; reason: string }>();
-    const { clock, session, open } = this.deps;
+    const { clock, session, open, emit } = this.deps;
     const agent = await session.current();
     await this.events.ready?.();
     const link = await open(agent, {
-      deliver: (frame) => this.events.deliver(frame),
-      paired: (frame) => this.events.paired(frame),
-      delivery: (frame) => this.events.delivery(frame),
-      revoked: (frame: RevokedFrame) => this.deps.emit("revoked", { why: frame.reason }),
+      ...this.events,
+      revoked: ({ reason: why }) => emit("revoked", { why }),
       heartbeat: (roundTripMs) => {
         this.#status.heartbeatMs = roundTripMs;
         this.#status.heartbeatAt = clock.now();
@@ -189,7 +180,12 @@ export class ReconnectingLink {
     });
     this.#link = link;
     if (this.#stop.signal.aborted) link.close();
-    else this.#connected();
+    else {
+      this.#become("connected");
+      this.#status.problem = null;
+      emit("connected");
+      this.events.connected();
+    }
     try {
       return await ended;
     } finally {
@@ -198,13 +194,6 @@ export class ReconnectingLink {
       this.#status.heartbeatMs = null;
       this.#status.heartbeatAt = null;
     }
-  }
-
-  #connected(): void {
-    this.#become("connected");
-    this.#status.problem = null;
-    this.deps.emit("connected");
-    this.events.connected();
   }
 
   #afterClose({ code, reason }: { code: number; reason: string }): number {
@@ -249,22 +238,10 @@ export class ReconnectingLink {
 
   /** Repairs the cause of a refusal if it can. Returns true when the next attempt may follow at once. */
   async #repair(error: unknown): Promise<boolean> {
-    const { serviceClock, session, emit } = this.deps;
-    const remedy = remedyOf(error);
+    const { serviceClock: clock, session, emit } = this.deps;
+    if (error instanceof RefusedError) clock.see(error.date);
     try {
-      switch (remedy) {
-        case "adjust_clock":
-          if (error instanceof RefusedError) serviceClock.see(error.date);
-          if (!serviceClock.adopt()) return false;
-          emit("clock_offset", { offsetMs: serviceClock.offsetMs });
-          return true;
-        case "renew_access":
-          return await session.renew("access");
-        case "renew_identity":
-          return await session.renew("identity");
-        default:
-          return false;
-      }
+      return await repair(error, { clock, session, emit });
     } catch (failure) {
       emit("refresh_failed", { why: describeError(failure) });
       this.#status.problem = describeError(failure);
@@ -280,11 +257,6 @@ export class ReconnectingLink {
     this.#status.nextTryAt = clock.now() + ms;
     emit("waiting", { ms, until: toIso(clock.now() + ms) });
     await sleep(clock, ms, this.#stop.signal);
-  }
-
-  #end(why: unknown): unknown {
-    this.#become("stopped");
-    return why;
   }
 
   #become(state: ConnectionState): void {

@@ -17,7 +17,7 @@ export interface AgentIdentity {
 export function signedHeaders(
   deps: { clock: Clock; random: Random },
   agent: Pick<AgentIdentity, "ait" | "privateKey">,
-  request: {
+  { method, url, target, body = "", recipient = "" }: {
     method: string;
     url: string;
     target: string;
@@ -25,15 +25,8 @@ export function signedHeaders(
     recipient?: string | undefined;
   },
 ): Promise<Record<string, string>> {
-  const { method, target, body, recipient } = request;
   return proofHeaders(
-    {
-      method,
-      origin: publicOrigin(request.url),
-      target,
-      ...(body === undefined ? {} : { body: utf8Bytes(body) }),
-      ...(recipient === undefined ? {} : { recipient }),
-    },
+    { method, origin: publicOrigin(url), target, body: utf8Bytes(body), recipient },
     agent,
     unixSeconds(deps.clock.now()),
     toBase64Url(deps.random.bytes(18)),

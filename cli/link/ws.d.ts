@@ -37,6 +37,5 @@ export declare class WebSocket {
   on(event: "close", listener: (code: number, reason: Uint8Array) => void): void;
   on(event: "error", listener: (error: Error) => void): void;
   once(event: "open", listener: () => void): void;
-  once(event: "error", listener: (error: Error) => void): void;
   once(event: "unexpected-response", listener: (request: unknown, response: UnexpectedResponse) => void): void;
 }
