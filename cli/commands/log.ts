@@ -9,7 +9,7 @@ import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command
 import { parseCount, parseDuration } from "../command_line/numbers.ts";
 import { access } from "../connector/attach.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
-import { messageLines } from "../connector/talk/earlier_messages.ts";
+import { messageLines } from "../connector/talk/log_text.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { memberOf } from "../messages/received.ts";

@@ -2,12 +2,12 @@
 import { type Clock, sleep } from "../../../shared/clock.ts";
 import { LocalDown } from "../../../shared/client/errors.ts";
 import { call, get, readMessages } from "../../../shared/client/local_client.ts";
-import { InboxPage, type LocalMessage } from "../../../shared/client/local_shapes.ts";
+import { InboxPage, LocalMessage } from "../../../shared/client/local_shapes.ts";
 import { describe } from "../../errors.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
-import { READABLE } from "../peers/peer_columns.ts";
 import type { Log } from "./log.ts";
-import { messageOf, type TalkAgent } from "./talk_agent.ts";
+import { didWhat } from "./log_text.ts";
+import type { TalkAgent } from "./talk_agent.ts";
 
 const WINDOW_MS = 10_000;
 const OF_ONE_PEER = 5;
@@ -151,12 +151,8 @@ export class Arrivals {
   }
 }
 
-/** What the sender of a message did, and what a person must know of one that was not sealed. */
-export function didWhat(
-  { error, auto, isReply, verified }: Pick<LocalMessage, "error" | "auto" | "isReply" | "verified">,
-): string {
-  const did = error !== null ? "could not answer" : auto ? "replies automatically" : isReply ? "replies" : "asks";
-  return verified === "end-to-end" ? did : `${did} (${READABLE})`;
+function messageOf({ calls }: TalkAgent, id: number): Promise<LocalMessage> {
+  return call(calls, LocalMessage, get(`/v1/inbox/${id}`));
 }
 
 /** Bounds how many messages are shown at once, because a peer that writes a thousand would push the others off the screen. */

@@ -3,20 +3,28 @@ import type { EventFields } from "../../link/link_events.ts";
 import { type EventName, EVENTS } from "../events.ts";
 import { formatDuration } from "../../terminal/times.ts";
 
-const QUIET: ReadonlySet<EventName> = new Set([
-  ...[
-    "started",
-    "stopping",
-    "waiting",
-    "refreshed",
-    "reloaded",
-    "probed",
-    "kept",
-    "repeated",
-    "handed_over",
-  ] as const,
-  ...["task_ended", "receipt_sent", "sent", "queued", "not_taken", "not_sent", "pair_ticket", "runtime_up"] as const,
-]);
+/** The events that need no attention, with their sentences for the view of all events; `null`: that of `EVENTS`. */
+const QUIET: { readonly [name in EventName]?: ((fields: EventFields & { end: string }) => string) | null } = {
+  started: null,
+  stopping: null,
+  waiting: ({ ms }) => `Next try in ${formatDuration(Number(ms))}.`,
+  refreshed: null,
+  reloaded: null,
+  received: ({ peer }) => `A message of ${peer} arrived.`,
+  probed: ({ peer }) => `${peer} has tested the delivery.`,
+  kept: null,
+  repeated: ({ peer }) => `A message of ${peer} arrived again; it is stored already.`,
+  handed_over: ({ peer }) => `The runtime has taken a message of ${peer}.`,
+  task_ended: null,
+  receipt_sent: ({ peer, status }) =>
+    `${peer} was told that a message is ${status === "dead_lettered" ? "given up" : "read"}.`,
+  sent: ({ peer }) => `A message to ${peer} has arrived.`,
+  queued: ({ peer }) => `A message to ${peer} waits at the server.`,
+  not_taken: ({ peer, end }) => `${peer} did not accept a message${end}`,
+  not_sent: ({ peer, end }) => `A message to ${peer} was not sent${end}`,
+  pair_ticket: null,
+  runtime_up: null,
+};
 
 /** After 1 s without a message, all that waited at the server has arrived; the count ends after 30 s in any case. */
 const ARRIVED_MS = 1_000, COUNTED_MS = 30_000;
@@ -30,14 +38,18 @@ export class CalmTexts {
   #back: { at: number; heardAt: number; from: Map<string, number> } | null = null;
 
   of(name: EventName, fields: EventFields, now: number): string | null {
-    const { why, peer, agentName, humanName, alias } = fields;
+    const { peer, agentName, humanName, alias } = fields, back = this.#back;
     switch (name) {
       case "connected":
-        this.#connected(now);
+        this.#back = { at: now, heardAt: now, from: new Map() };
+        this.#wasOnline = true;
         return null;
-      case "received":
-        this.#received(typeof peer === "string" ? peer : "another agent", now);
+      case "received": {
+        const from = typeof peer === "string" ? peer : "another agent";
+        back?.from.set(from, (back.from.get(from) ?? 0) + 1);
+        if (back !== null) back.heardAt = now;
         return null;
+      }
       case "disconnected":
       case "unreachable":
         return this.#lost(now);
@@ -46,9 +58,9 @@ export class CalmTexts {
       case "pair_ended":
         return `The pair with ${peer} of ${humanName} has ended.`;
     }
-    if (QUIET.has(name)) return null;
+    if (QUIET[name] !== undefined) return null;
     const about = typeof peer === "string" ? ` (${peer})` : "";
-    return `${EVENTS[name]}${about}${typeof why === "string" ? `: ${why}` : "."}`;
+    return EVENTS[name] + about + endOf(fields);
   }
 
   /** The sentence about a link that is back, once the messages that waited have arrived; `null` before. */
@@ -60,17 +72,6 @@ export class CalmTexts {
     const text = `Online again after ${formatDuration(back.at - this.#lostAt)}.${arrivedText(back.from)}`;
     this.#lostAt = this.#back = null;
     return text;
-  }
-
-  #connected(now: number): void {
-    this.#back = { at: now, heardAt: now, from: new Map() };
-    this.#wasOnline = true;
-  }
-
-  #received(peer: string, now: number): void {
-    if (this.#back === null) return;
-    this.#back.heardAt = now;
-    this.#back.from.set(peer, (this.#back.from.get(peer) ?? 0) + 1);
   }
 
   #lost(now: number): string | null {
@@ -94,30 +95,11 @@ function arrivedText(from: ReadonlyMap<string, number>): string {
 }
 
 /** The sentence for an event that needs no attention, for the view of all events. */
-export function quietText(name: EventName, { peer = "a peer", why, ms, status }: EventFields): string {
-  const end = typeof why === "string" ? `: ${why}` : ".";
-  switch (name) {
-    case "waiting":
-      return `Next try in ${formatDuration(Number(ms))}.`;
-    case "received":
-      return `A message of ${peer} arrived.`;
-    case "repeated":
-      return `A message of ${peer} arrived again; it is stored already.`;
-    case "handed_over":
-      return `The runtime has taken a message of ${peer}.`;
-    case "sent":
-      return `A message to ${peer} has arrived.`;
-    case "queued":
-      return `A message to ${peer} waits at the server.`;
-    case "not_taken":
-      return `${peer} did not accept a message${end}`;
-    case "not_sent":
-      return `A message to ${peer} was not sent${end}`;
-    case "receipt_sent":
-      return `${peer} was told that a message is ${status === "dead_lettered" ? "given up" : "read"}.`;
-    case "probed":
-      return `${peer} has tested the delivery.`;
-    default:
-      return `${EVENTS[name]}${end}`;
-  }
+export function quietText(name: EventName, fields: EventFields): string {
+  const end = endOf(fields);
+  return QUIET[name]?.({ peer: "a peer", ...fields, end }) ?? EVENTS[name] + end;
+}
+
+function endOf({ why }: EventFields): string {
+  return typeof why === "string" ? `: ${why}` : ".";
 }

@@ -1,7 +1,10 @@
 /** The lines of a log of messages: column 1 belongs to svc, a peer's text stands behind a gutter. Pure. */
+import type { LocalMessage, LogEntry } from "../../../shared/client/local_shapes.ts";
 import { clockText } from "../../terminal/times.ts";
 import { type Line, printable, type Style } from "../../terminal/escapes.ts";
 import { cutToColumns, textColumns, wordWrap } from "../../terminal/text_width.ts";
+import { READABLE } from "../peers/peer_columns.ts";
+import { stateText } from "../states.ts";
 
 /** Lines that are wider are hard to read; also the place of the numbers. */
 const WIDEST = 77;
@@ -53,4 +56,59 @@ export function gutterLines(
   const lines: Line[] = shown.map((line) => [["dim", gutter], [style, line]]);
   const hint = `… ${more} more ${more === 1 ? "line" : "lines"}: ${number}u`;
   return more > 0 ? [...lines, [["dim", cutToColumns(gutter + hint, edgeOf(columns))]]] : lines;
+}
+
+/**
+ * The lines of what an agent and its peers have written, oldest first, with a line for each day that is not today.
+ *
+ * @param place `columns`: `null` for a pipe, whose lines are not wrapped. `isWhole`: also the long texts of peers
+ */
+export function messageLines(
+  entries: readonly LogEntry[],
+  { columns, now, isWhole }: { columns: number | null; now: number; isWhole: boolean },
+): Line[] {
+  const lines: Line[] = [];
+  const named = new Set<string>();
+  let day = new Date(now).toDateString();
+  for (const entry of entries) {
+    const isOwn = entry.kind === "sent";
+    const at = Date.parse(isOwn ? entry.sentAt : entry.receivedAt);
+    const date = new Date(at).toDateString();
+    if (date !== day) {
+      day = date;
+      named.clear();
+      lines.push([["dim", date]]);
+    }
+    const { id, what, text } = described(entry, named, now);
+    lines.push(headerLine(at, what, id, columns));
+    lines.push(
+      ...columns === null
+        ? text.split("\n").map((line) => `     │ ${line}`)
+        : gutterLines(text, { columns, number: id, isWhole: isWhole || isOwn, isOwn }),
+    );
+  }
+  return lines;
+}
+
+/** The number, the header and the text of a message. `named`: agents whose person was named on this day. */
+function described(entry: LogEntry, named: Set<string>, now: number): { id: number; what: string; text: string } {
+  const json = JSON.stringify(entry.payload) ?? "";
+  if (entry.kind === "sent") {
+    const { seq: id, to, state, text } = entry;
+    const alias = to.alias ?? to.agentDid;
+    const how = state === "processed" || state === "delivered" ? "" : ` · ${stateText(entry, now, alias)}`;
+    return { id, what: `You to ${alias}${how}`, text: text ?? json };
+  }
+  const { id, from: { agentDid, alias, name, humanName }, text, error } = entry;
+  const person = humanName === null || named.has(agentDid) ? "" : ` of ${humanName}`;
+  named.add(agentDid);
+  return { id, what: `${alias ?? name}${person} ${didWhat(entry)}`, text: text ?? error?.message ?? json };
+}
+
+/** What the sender of a message did, and what a person must know of one that was not sealed. */
+export function didWhat(
+  { error, auto, isReply, verified }: Pick<LocalMessage, "error" | "auto" | "isReply" | "verified">,
+): string {
+  const did = error !== null ? "could not answer" : auto ? "replies automatically" : isReply ? "replies" : "asks";
+  return verified === "end-to-end" ? did : `${did} (${READABLE})`;
 }

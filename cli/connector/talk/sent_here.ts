@@ -2,10 +2,10 @@
 import { clockText, dayAndTime } from "../../terminal/times.ts";
 import { type Cancel, type Clock, settledWithin } from "../../../shared/clock.ts";
 import { call, get, sendAndWait } from "../../../shared/client/local_client.ts";
-import { SentPage, type SentState } from "../../../shared/client/local_shapes.ts";
+import { LocalPeers, SentPage, type SentState } from "../../../shared/client/local_shapes.ts";
 import { problemText, refusalText } from "../states.ts";
 import type { Log } from "./log.ts";
-import { lastSeenOf, rowOf, type TalkAgent } from "./talk_agent.ts";
+import type { TalkAgent } from "./talk_agent.ts";
 
 /** A message whose row is stored by then is shown with its number before the answer is there. */
 const ROW_MS = 300;
@@ -143,4 +143,18 @@ export class SentHere {
     for (const [what, numbers] of said) this.deps.log.say(`${what} ${numbers.join(", ")}.`, "dim");
     if (this.#open.size > 0) this.#lookLater();
   }
+}
+
+/** The number of a sent message; `null` while it has no row. */
+async function rowOf({ calls }: TalkAgent, requestId: string, did: string): Promise<number | null> {
+  const query = new URLSearchParams({ limit: "20", to: did });
+  const page = await call(calls, SentPage, get(`/v1/sent?${query}`)).catch(() => null);
+  return page?.messages.find((message) => message.requestId === requestId)?.seq ?? null;
+}
+
+/** When a peer was online last, ISO 8601; `null` while it is, and for one that hides it. */
+async function lastSeenOf({ calls }: TalkAgent, did: string): Promise<string | null> {
+  const found = await call(calls, LocalPeers, get("/v1/peers")).catch(() => null);
+  const peer = found?.peers.find(({ agentDid }) => agentDid === did);
+  return peer?.online === false ? peer.lastSeenAt : null;
 }

@@ -256,7 +256,7 @@ export class Talk {
   }
 
   showTicket(agent: string, ticket: string, until: string): void {
-    this.#tickets.show(agent, ticket, until, this.#log.whose({ name: agent }));
+    this.#tickets.show(agent, ticket, until);
   }
 
   #head({ name, humanName, status }: TalkAgent): void {
@@ -459,7 +459,7 @@ function endedText(alias: string): string {
 }
 
 /** @param digits the number that a person has begun to type */
-export function liveLine(agents: readonly TalkAgent[], columns: number, digits: string): Line {
+function liveLine(agents: readonly TalkAgent[], columns: number, digits: string): Line {
   const known = agents.flatMap((agent) => agent.status() ?? []);
   const unread = unreadOf(agents);
   const [only] = known;
@@ -482,7 +482,7 @@ export function liveLine(agents: readonly TalkAgent[], columns: number, digits: 
   });
 }
 
-export function titleText(agents: readonly TalkAgent[]): string {
+function titleText(agents: readonly TalkAgent[]): string {
   const unread = unreadOf(agents);
   return `${whoseOf(agents)}${unread === 0 ? "" : ` · ${unread} unread`}`;
 }

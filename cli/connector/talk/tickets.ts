@@ -24,12 +24,12 @@ export class Tickets {
     if (hasProof || parseTicket(this.#open?.text ?? "")?.pairSecret === null) this.#open = null;
   }
 
-  /** Shows a ticket, whichever program asked for it. `whose` names its agent where there are several. */
-  show(agent: string, text: string, until: string, whose: string): void {
+  /** Shows a ticket, whichever program asked for it. */
+  show(agent: string, text: string, until: string): void {
     const { clock, log } = this.deps;
     this.#open = { agent, text, until: Date.parse(until) };
     const left = formatDuration(this.#open.until - clock.now());
-    log.say(`${whose}Give this ticket to the other person. It works once, for ${left}.`);
+    log.say(`${log.whose({ name: agent })}Give this ticket to the other person. It works once, for ${left}.`);
     log.lines(["       It is a secret. They paste it into the terminal of their connector.", "", text, ""]);
   }
 
@@ -40,7 +40,7 @@ export class Tickets {
     if (open === null || open.agent !== agent.name || open.until <= clock.now()) {
       const { ticket, expiresAt } = await call(agent.calls, PairStartAnswer, post("/v1/pair/start", {}));
       // A connector of this process has shown it already, as it does for every caller of the route.
-      if (this.#open?.text !== ticket) this.show(agent.name, ticket, expiresAt, "");
+      if (this.#open?.text !== ticket) this.show(agent.name, ticket, expiresAt);
       return;
     }
     const picture = await ticketPicture(open.text, view.columns ?? 80, view.rows ?? 24);

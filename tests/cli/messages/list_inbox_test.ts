@@ -4,7 +4,7 @@ import { proven } from "../connector/store/disk.ts";
 import { NOT_KEPT } from "../../support/not_kept.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { RunningConnector } from "../../../cli/connector/agent_connector.ts";
-import { didWhat } from "../../../cli/connector/talk/arrivals.ts";
+import { didWhat } from "../../../cli/connector/talk/log_text.ts";
 import { messageLines } from "../../../cli/messages/received.ts";
 import { columnsOf } from "../../../cli/terminal/text_width.ts";
 import { LocalMessage } from "../../../shared/client/local_shapes.ts";
