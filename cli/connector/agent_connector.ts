@@ -189,12 +189,7 @@ export async function startAgentConnector(
   let loading: Promise<LocalPages> | null = null;
   const pages = () =>
     loading ??= import("./pages/local_pages.ts").then(({ LocalPages }) =>
-      new LocalPages({
-        connector,
-        calls,
-        port,
-        onCodeOver: () => void removePageFile(folder),
-      })
+      new LocalPages(connector, calls, port, () => void removePageFile(folder))
     );
   respond = async (request) => {
     const isPage = hasPage && !API_PATHS.some((start) => new URL(request.url).pathname.startsWith(start));

@@ -46,17 +46,12 @@ const VERIFIED_TEXTS: Readonly<Record<Verified, string>> = {
 const CONVERSATION_CHARACTERS = 128;
 
 export const conversationRows: readonly LocalRow[] = [
-  { method: "GET", path: "inbox", live: true, render: (pages, input) => inboxPage(pages, input, null) },
-  {
-    method: "GET",
-    path: "inbox/:alias",
-    live: true,
-    render: (pages, input) => inboxPage(pages, input, openThread(pages, input)),
-  },
+  { method: "GET", path: "inbox", live: true, render: inboxPage },
+  { method: "GET", path: "inbox/:alias", live: true, render: inboxPage },
   { method: "GET", path: "message/:id", render: messagePage },
   { method: "POST", path: "inbox/:alias/read", render: markRead },
   { method: "POST", path: "inbox/:alias", formBytes: FORM_BYTES, render: sendInThread },
-  { method: "GET", path: "send", render: (pages, input) => newMessage(pages, input) },
+  { method: "GET", path: "send", render: newMessage },
   { method: "POST", path: "send", formBytes: FORM_BYTES, render: sendNew },
 ];
 
@@ -75,7 +70,7 @@ function conversationsOf({ connector: { store } }: Pages): Conversations {
   return new Conversations(store.database, store.sent);
 }
 
-/** The thread that the path names, if this agent has or had such a peer. */
+/** The thread that the path names, if it names one and this agent has or had such a peer. */
 function openThread(pages: Pages, { params, query, form }: Input): Thread | null {
   const { connector } = pages;
   const alias = params.alias ?? "";
@@ -99,7 +94,7 @@ function isPull({ connector }: Pages): boolean {
   return connector.store.received.delivery === "pull";
 }
 
-function inboxPage(pages: Pages, input: Input, thread: Thread | null): PageResult {
+function inboxPage(pages: Pages, input: Input, thread = openThread(pages, input)): PageResult {
   const { base, query } = input;
   const { peers } = pages.connector;
   const offset = numberIn(query.get("from")) ?? 0;

@@ -5,19 +5,19 @@
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { PAGE_FILES, type PageAnswer, pageFile, plainPage } from "../../../shared/page/document.ts";
 import { markup } from "../../../shared/page/html.ts";
-import { isPagePath, pageApp, type PageRequest } from "../../../shared/page/page_app.ts";
-import { copy } from "../../../shared/page/parts.ts";
+import { isPagePath, pageApp, type PageRequest, type PageResult } from "../../../shared/page/page_app.ts";
+import { card, copy, head, lines } from "../../../shared/page/parts.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { Connector } from "../connector.ts";
 import { boundedText } from "../local_api/local_route.ts";
+import { statusFields } from "../status.ts";
 import { conversationRows } from "./conversation_pages.ts";
 import { deadLetterRows } from "./dead_letter_pages.ts";
-import { failed, type LocalRow, type Pages } from "./frame.ts";
+import { failed, framed, type Input, type LocalRow, type Pages } from "./frame.ts";
 import { pairingRows } from "./pairing_pages.ts";
 import { peerRows } from "./peer_pages.ts";
 import { LocalSessions } from "./sessions.ts";
 import { sentRows } from "./sent_pages.ts";
-import { statusRows } from "./status_page.ts";
 
 const ROOT = "/p", OPEN = "/open", COMMAND = "svc connector open";
 const ROWS: readonly LocalRow[] = [
@@ -26,35 +26,26 @@ const ROWS: readonly LocalRow[] = [
   ...pairingRows,
   ...sentRows,
   ...deadLetterRows,
-  ...statusRows,
+  { method: "GET", path: "status", live: true, render: statusPage },
 ];
-
-export interface LocalPagesOptions {
-  connector: Connector;
-  calls: LocalCalls;
-  port: number;
-  /** Called when a code to open the page is used or over. */
-  onCodeOver(): void;
-}
 
 export class LocalPages {
   readonly #sessions: LocalSessions;
   readonly #answer: (request: PageRequest) => Promise<PageAnswer>;
-  readonly #origin: string;
   readonly #host: string;
 
-  constructor({ connector, calls, port, onCodeOver }: LocalPagesOptions) {
+  /** @param onCodeOver called when a code to open the page is used or over */
+  constructor(connector: Connector, calls: LocalCalls, port: number, onCodeOver: () => void) {
     const { clock, random } = connector.deps;
     const { name } = connector.options.agent;
     this.#host = `127.0.0.1:${port}`;
-    this.#origin = `http://${this.#host}`;
     this.#sessions = new LocalSessions(clock, random, onCodeOver);
     this.#answer = pageApp<Pages, true>({
       pages: { connector, calls, tickets: [] },
       version: () => `${connector.version} ${connector.linkState}`,
       root: ROOT,
       openRoot: OPEN,
-      origin: this.#origin,
+      origin: `http://${this.#host}`,
       hosts: [this.#host],
       texts: {
         place: new URL(connector.options.proxy.origin).host,
@@ -74,7 +65,7 @@ export class LocalPages {
   /** Makes an address that opens the page once; `null` when too many are open. */
   async open(): Promise<{ url: string; expiresAt: string } | null> {
     const made = await this.#sessions.open();
-    return made && { url: `${this.#origin}${OPEN}/${made.code}`, expiresAt: toIso(made.expiresAt) };
+    return made && { url: `http://${this.#host}${OPEN}/${made.code}`, expiresAt: toIso(made.expiresAt) };
   }
 
   answer(request: Request): Promise<Response> | null {
@@ -107,4 +98,14 @@ function sorry(path: string, error: unknown): PageAnswer {
   const first = path.split("/").slice(0, 3).concat("inbox").join("/");
   const way = markup`${failed("Not done.", error)}<p><a href="${first}">Go to the first page</a></p>`;
   return plainPage("connector", "Something went wrong", way, 500);
+}
+
+function statusPage(pages: Pages, input: Input): PageResult {
+  const facts = statusFields(pages.connector.status()).flatMap(([label, value]) =>
+    value === undefined ? [] : [[`${label.charAt(0).toUpperCase()}${label.slice(1)}`, value] as const]
+  );
+  const main = markup`${head("Status")}<div id="status" data-live><div id="status-facts">${
+    card("This connector", lines(facts))
+  }</div></div>`;
+  return framed(pages, input, { title: "Status", current: "status", main });
 }

@@ -12,7 +12,7 @@ import { failed, framed, type Input, type LocalRow, nameOf, type Pages, peerPath
 const PASTED_MAX = 4096;
 
 export const pairingRows: readonly LocalRow[] = [
-  { method: "GET", path: "pair", live: true, render: (pages, input) => pairPage(pages, input) },
+  { method: "GET", path: "pair", live: true, render: pairPage },
   { method: "POST", path: "pair", render: makeTicket },
   { method: "POST", path: "pair/check", render: checkTicket },
   { method: "POST", path: "pair/confirm", render: confirmTicket },

@@ -13,13 +13,13 @@ import { failed, framed, type Input, type LocalRow, PAGE_ROWS, type Pages, peerP
 
 export const peerRows: readonly LocalRow[] = [
   { method: "GET", path: "peers", live: true, render: peersPage },
-  { method: "GET", path: "peers/:alias", render: (pages, input) => peerPage(pages, input) },
+  { method: "GET", path: "peers/:alias", render: peerPage },
   { method: "POST", path: "peers/:alias/rename", render: rename },
   { method: "POST", path: "peers/:alias/block", render: (pages, input) => block(pages, input, "block") },
   { method: "POST", path: "peers/:alias/unblock", render: (pages, input) => block(pages, input, "unblock") },
-  { method: "GET", path: "peers/:alias/remove", render: (pages, input) => removePage(pages, input) },
+  { method: "GET", path: "peers/:alias/remove", render: removePage },
   { method: "POST", path: "peers/:alias/remove", render: remove },
-  { method: "GET", path: "peers/:alias/replace", render: (pages, input) => replacePage(pages, input) },
+  { method: "GET", path: "peers/:alias/replace", render: replacePage },
   { method: "POST", path: "peers/:alias/replace", render: replace },
 ];
 

@@ -18,6 +18,7 @@ interface Session {
 }
 
 export class LocalSessions implements PageSessions<true> {
+  /** When each code is over, by its digest. */
   readonly #codes = new Map<string, number>();
   readonly #sessions = new BoundedMap<string, Session>(SESSIONS_MAX);
 
@@ -26,7 +27,6 @@ export class LocalSessions implements PageSessions<true> {
 
   /** Makes a code; `null` when too many are open. */
   async open(): Promise<{ code: string; expiresAt: number } | null> {
-    this.#forgetOld();
     if (this.#codes.size >= CODES_MAX) return null;
     const { code, digest } = await newCode(this.random.bytes);
     const expiresAt = this.clock.now() + LIMITS.pageCodeMs;
@@ -36,10 +36,11 @@ export class LocalSessions implements PageSessions<true> {
   }
 
   take(code: string, session: string): true | null {
-    this.#forgetOld();
-    if (!this.#codes.delete(code)) return null;
-    this.onCodeOver();
     const now = this.clock.now();
+    // The timer that deletes a code is late after a sleep of the machine.
+    if ((this.#codes.get(code) ?? 0) <= now) return null;
+    this.#codes.delete(code);
+    this.onCodeOver();
     this.#sessions.set(session, { createdAt: now, seenAt: now });
     return true;
   }
@@ -59,9 +60,5 @@ export class LocalSessions implements PageSessions<true> {
 
   end(digest: string): void {
     this.#sessions.delete(digest);
-  }
-
-  #forgetOld(): void {
-    for (const [digest, expiresAt] of this.#codes) if (expiresAt <= this.clock.now()) this.#codes.delete(digest);
   }
 }
