@@ -36,7 +36,7 @@ const QUIET_MS = LIMITS.heartbeatIntervalMs / 2 + 1_000;
 /** Text of messages that are being checked. With more, a proxy could fill the memory while a registry does not answer. */
 const TAKING_CHARACTERS = 64 * 1024 ** 2;
 
-/** The acknowledgement of a message: accepted, or the reason why not. */
+/** The acknowledgement of a message. */
 export interface Ack {
   accepted: boolean;
   reason?: string;
@@ -54,11 +54,7 @@ export interface LinkEvents {
   closed(code: number, reason: string): void;
 }
 
-export interface Link {
-  close(): void;
-  /** Sends a heartbeat, and ends the link when no frame comes within 10 s. */
-  check(): void;
-}
+export type Link = Pick<OpenLink, "close" | "check">;
 
 interface LinkDeps {
   clock: Clock;
@@ -129,7 +125,7 @@ export async function openLink(
   }
 }
 
-class OpenLink implements Link {
+class OpenLink {
   #lastHeard: number;
   #cancelWatch = () => {};
   #beat = { id: "", sentAt: 0 };
@@ -157,6 +153,7 @@ class OpenLink implements Link {
     this.socket.close(1000, "done");
   }
 
+  /** Sends a heartbeat, and ends the link when no frame comes within 10 s. */
   check(): void {
     if (this.#isChecked || this.socket.readyState !== WebSocket.OPEN) return;
     const { clock } = this.deps;
@@ -277,9 +274,9 @@ function refusal({ statusCode: status = 0, headers }: UnexpectedResponse, body: 
     const value = headers[name];
     return typeof value === "string" ? value : null;
   };
-  const more = [header(HEADERS.requestId), wholeSeconds(header("retry-after"))] as const;
   const { code, message } = errorEnvelope(body) ?? { code: null, message: `The proxy answered with status ${status}` };
-  const error = new RefusedError(status, code, message, ...more);
+  const retryAfter = wholeSeconds(header("retry-after"));
+  const error = new RefusedError(status, code, message, header(HEADERS.requestId), retryAfter);
   error.date = header("date");
   return error;
 }

@@ -269,7 +269,6 @@ export class ReconnectingLink {
   }
 }
 
-/** Close codes in words. */
 const CLOSES: Readonly<Record<number, string>> = {
   1000: "the proxy closed the link",
   [CLOSE.shuttingDown]: "the proxy is shutting down",

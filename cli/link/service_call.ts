@@ -3,6 +3,7 @@
  * decides what an error means.
  */
 import type * as z from "zod";
+import { tryParse } from "../../shared/protocol/json_text.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Random } from "../../shared/random.ts";
@@ -19,7 +20,6 @@ export interface Call<S extends z.ZodType | null> {
   headers?: Record<string, string>;
   /** Sent as a bearer token. */
   token?: string | null;
-  /** JSON text. */
   body?: string | undefined;
   /** Schema of the response; `null` for an empty one. */
   response: S;
@@ -62,13 +62,9 @@ export async function callService<S extends z.ZodType | null>(deps: HttpDeps, re
 }
 
 function parseAnswer(schema: z.ZodType, text: string, origin: string): unknown {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw new UnreachableError(
-      `${origin} answered with something that is not JSON: it is not an svc service`,
-    );
+  const value = tryParse(text);
+  if (value === null) {
+    throw new UnreachableError(`${origin} answered with something that is not JSON: it is not an svc service`);
   }
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
