@@ -72,8 +72,7 @@ export class Arrivals {
     const { clock, log, arrived, redraw } = this.deps;
     arrived(agent, message);
     const peer = message.from.alias ?? message.from.name;
-    for (const line of this.#flood.take(clock.now())) log.say(line);
-    if (!this.#flood.isShown(peer, clock.now())) return redraw();
+    if (!this.#flood.isShown(peer, clock.now(), (line) => log.say(line))) return redraw();
     this.#show(agent, message, false);
   }
 
@@ -161,25 +160,23 @@ class Flood {
   #shown = new Map<string, number>();
   #hidden = new Map<string, number>();
 
-  /** A window that begins later is of a clock that was set back, and would hide messages until it is over. */
-  #isOver(now: number): boolean {
-    return Math.abs(now - this.#began) >= WINDOW_MS;
-  }
-
-  /** Whether this message of a peer is shown; else it is counted. */
-  isShown(peer: string, now: number): boolean {
-    if (this.#isOver(now) && this.#hidden.size === 0) {
+  /**
+   * Whether this message of a peer is shown; else it is counted. The counts go to `say` when their time is over, because
+   * they change before that.
+   */
+  isShown(peer: string, now: number, say: (line: string) => void): boolean {
+    // A time that begins later is of a clock that was set back, and would hide messages until it is over.
+    if (Math.abs(now - this.#began) >= WINDOW_MS) {
+      for (const line of this.lines()) say(line);
       this.#began = now;
       this.#shown.clear();
+      this.#hidden.clear();
     }
     const all = [...this.#shown.values()].reduce((sum, count) => sum + count, 0);
-    const own = this.#shown.get(peer) ?? 0;
-    if (own < OF_ONE_PEER && all < OF_ALL && !this.#isOver(now)) {
-      this.#shown.set(peer, own + 1);
-      return true;
-    }
-    this.#hidden.set(peer, (this.#hidden.get(peer) ?? 0) + 1);
-    return false;
+    const isShown = all < OF_ALL && (this.#shown.get(peer) ?? 0) < OF_ONE_PEER;
+    const counts = isShown ? this.#shown : this.#hidden;
+    counts.set(peer, (counts.get(peer) ?? 0) + 1);
+    return isShown;
   }
 
   /** Forgets what is hidden, because the person looks at the unread messages now. */
@@ -192,13 +189,5 @@ class Flood {
     return [...this.#hidden].slice(0, OF_ONE_PEER).map(([peer, count]) =>
       `${peer}: ${count} more ${count === 1 ? "message" : "messages"}; u shows them`
     );
-  }
-
-  /** Returns the lines once the window is over, because the lines change before that; empty until then. */
-  take(now: number): string[] {
-    if (this.#hidden.size === 0 || !this.#isOver(now)) return [];
-    const lines = this.lines();
-    this.clear();
-    return lines;
   }
 }

@@ -19,13 +19,6 @@ export function noPeers(agent: TalkAgent): string {
   return `${none}. p makes a ticket for another person; paste one that you were given.`;
 }
 
-export interface PeopleDeps {
-  clock: Clock;
-  view: ConsoleView;
-  log: Log;
-  prompt: Prompt;
-}
-
 export class People {
   /**
    * The list that is on the screen. Without this copy its numbers would mean other peers as soon as another one
@@ -33,7 +26,7 @@ export class People {
    */
   #listed: { agent: string; peers: readonly LocalPeer[] } = { agent: "", peers: [] };
 
-  constructor(private readonly deps: PeopleDeps) {}
+  constructor(private readonly deps: { clock: Clock; view: ConsoleView; log: Log; prompt: Prompt }) {}
 
   async list(agent: TalkAgent): Promise<void> {
     const { clock, log, view } = this.deps;

@@ -19,7 +19,7 @@ import { type Status, statusOf } from "../status.ts";
 import { Notifier } from "./notifier.ts";
 import { Talk } from "./talk.ts";
 import type { TalkAgent } from "./talk_agent.ts";
-import { type ConsoleView, viewOf } from "./view.ts";
+import { viewOf } from "./view.ts";
 
 /** Between two looks at the status of a connector that runs elsewhere. With more, the screen shows an old one for longer. */
 const STATUS_EVERY_MS = 1_000;
@@ -36,15 +36,8 @@ export interface ScreenOptions {
   agents?: number;
 }
 
-export interface Screen {
-  view: ConsoleView;
-  talk: Talk;
-  open(): void;
-  close(): void;
-}
-
 /** @throws {CliError} `CLI_USAGE` */
-export async function openScreen(ctx: Context, options: ScreenOptions, stop: () => void): Promise<Screen> {
+export async function openScreen(ctx: Context, options: ScreenOptions, stop: () => void) {
   const term = ctx.env("TERM") ?? "", isDumb = term === "dumb";
   const keyboard = isDumb ? null : await usableKeyboard(ctx, options.keys === true);
   const view = viewOf({

@@ -12,12 +12,6 @@ const ROW_MS = 300;
 const STATES_EVERY_MS = 2_000;
 const REMEMBERED = 1_000;
 
-export interface SentHereDeps {
-  clock: Clock;
-  log: Log;
-  newId(): string;
-}
-
 export interface Recipient {
   alias: string;
   did: string;
@@ -39,7 +33,7 @@ export class SentHere {
   #cancel: Cancel = () => {};
   #isClosed = false;
 
-  constructor(private readonly deps: SentHereDeps) {}
+  constructor(private readonly deps: { clock: Clock; log: Log; newId(): string }) {}
 
   close(): void {
     this.#isClosed = true;

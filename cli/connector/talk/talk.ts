@@ -252,7 +252,8 @@ export class Talk {
   }
 
   title(): string {
-    return titleText(this.#all());
+    const agents = this.#all(), unread = unreadOf(agents);
+    return `${whoseOf(agents)}${unread === 0 ? "" : ` · ${unread} unread`}`;
   }
 
   showTicket(agent: string, ticket: string, until: string): void {
@@ -480,11 +481,6 @@ function liveLine(agents: readonly TalkAgent[], columns: number, digits: string)
     left -= [...cut].length;
     return [style, cut] as const;
   });
-}
-
-function titleText(agents: readonly TalkAgent[]): string {
-  const unread = unreadOf(agents);
-  return `${whoseOf(agents)}${unread === 0 ? "" : ` · ${unread} unread`}`;
 }
 
 function whoseOf(agents: readonly TalkAgent[]): string {
