@@ -6,6 +6,7 @@ import { type Html, markup, type Value } from "../../../shared/page/html.ts";
 import type { PageResult } from "../../../shared/page/page_app.ts";
 import * as ui from "../../../shared/page/parts.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
+import { tryParse } from "../../../shared/protocol/json_text.ts";
 import { dayHeading, dayOf, when } from "../../../shared/page/times.ts";
 import { type Before, Conversations, type Entry } from "../store/conversations.ts";
 import type { Connector } from "../connector.ts";
@@ -242,12 +243,8 @@ function content(text: string | null, payload: string, whole: string): Html {
 
 /** JSON with line breaks, unless that would change a number that JavaScript rounds. */
 function prettyJson(payload: string): string {
-  try {
-    const value = JSON.parse(payload);
-    return JSON.stringify(value) === payload ? JSON.stringify(value, null, 2) : payload;
-  } catch {
-    return payload;
-  }
+  const value = tryParse(payload);
+  return JSON.stringify(value) === payload ? JSON.stringify(value, null, 2) : payload;
 }
 
 /** The form under a thread. Each form has its request ID, so that a second click is the same message. */

@@ -7,10 +7,8 @@ import { parseDid } from "../../../shared/protocol/did.ts";
 /** For aliases that a person gives or a model sees: a longer one could hold a sentence, and hides what follows it. */
 export const ALIAS_CHARACTERS_MAX = 32;
 
-/** An alias that a person may give. */
 export const ALIAS = new RegExp(`^[A-Za-z0-9][A-Za-z0-9._-]{0,${ALIAS_CHARACTERS_MAX - 1}}$`);
 
-/** `ALIAS` in words. */
 export const ALIAS_FORM = `1 to ${ALIAS_CHARACTERS_MAX} of A-Z, a-z, 0-9, ., _ and -, with a letter or a digit first`;
 
 /** The alias of a peer that did not prove a ticket begins with this. */
@@ -26,7 +24,6 @@ export function folded(alias: string): string {
   return alias.toLowerCase().replaceAll(/[il]/g, "1").replaceAll("o", "0");
 }
 
-/** All names of a peer, folded. */
 export function foldedNames(
   [alias, { former = [] }]: readonly [string, { former?: readonly string[] | undefined }],
 ): string[] {

@@ -2,7 +2,7 @@
  * The agent's peers in memory and on disk. The connector is the only writer while it runs, so it reads the file once; a change
  * is on disk when it resolves, and changes follow each other.
  */
-import { aliasesOf, type Peers, sealKey } from "./peers.ts";
+import { aliasesOf, type Peers } from "./peers.ts";
 
 export interface PeerFile {
   read(): Peers;
@@ -40,9 +40,10 @@ export class PeerBook {
     return this.of(did)?.blocked === true;
   }
 
-  /** The key to which payloads for a peer are sealed: one that a ticket proved; `null` for any other agent. */
+  /** The key to which payloads for a peer are sealed (D-152): one that a ticket proved; `null` for any other agent. */
   sealTo(did: string): string | null {
-    return sealKey(this.of(did));
+    const { how, key = null } = this.of(did) ?? {};
+    return how === "ticket" ? key : null;
   }
 
   /** Changes the peers, after the changes before it. A function that returns the same object writes nothing. */

@@ -70,19 +70,9 @@ export function listedPeers(
     const row = known[alias ?? ""];
     if (alias === undefined || row === undefined || row.removed) return [];
     const { agentName, humanName, blocked = false, key = null, how = null, since = null, proxy } = row;
-    const peer = { alias, agentDid, agentName, humanName, blocked };
+    const peer = { alias, agentDid, agentName, humanName, blocked, pairedAt, key, how, since, online, lastSeenAt };
     const last = lastMessageAt(agentDid);
-    return [{
-      ...peer,
-      pairedAt,
-      key,
-      how,
-      since,
-      online,
-      lastSeenAt,
-      lastMessageAt: last === null ? null : toIso(last),
-      ...proxy !== undefined && { proxy },
-    }];
+    return [{ ...peer, lastMessageAt: last === null ? null : toIso(last), ...proxy !== undefined && { proxy } }];
   });
   return listed.sort((a, b) => a.alias < b.alias ? -1 : 1);
 }

@@ -29,7 +29,6 @@ const PeersFile = z.record(
     did: z.string().refine(isAgentDid),
     agentName: z.string(),
     humanName: z.string(),
-    /** The pair has ended. */
     gone: z.literal(true).optional(),
     /** Position among the pairs that have ended; the newest has the largest. */
     endOrder: z.int().positive().optional(),
@@ -37,7 +36,6 @@ const PeersFile = z.record(
     key: z.string().refine(isPublicKey).optional(),
     /** Whether a ticket proved the key, or registry and proxy named it with the first message. */
     how: z.enum(["ticket", "contact"]).optional(),
-    /** When the key became known. */
     since: z.string().optional(),
     /** When the registry was last seen to have signed another key for it. */
     otherKeyAt: z.string().optional(),
@@ -137,9 +135,7 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly PairedPeer
  */
 export function pinTicket(
   peers: Peers,
-  { did, agentName, humanName, proxy }: Pick<Peers[string], "did" | "agentName" | "humanName"> & {
-    proxy?: string | undefined;
-  },
+  { did, agentName, humanName, proxy }: Pick<KnownPeer, "did" | "agentName" | "humanName" | "proxy">,
   key: string,
   since: string,
 ): Peers {
@@ -186,11 +182,6 @@ export function peersWithOtherKey(peers: Peers, now: number): string[] {
   );
 }
 
-/** The key to which payloads for a peer are sealed (D-152): one that a ticket proved; `null` for a contact. */
-export function sealKey(peer: Peers[string] | null | undefined): string | null {
-  return peer?.how === "ticket" ? peer.key ?? null : null;
-}
-
 export function removePeer(peers: Peers, did: string): Peers {
   return withPeer(peers, did, (peer) => ({ ...peer, removed: true }));
 }
@@ -199,9 +190,8 @@ export function removePeer(peers: Peers, did: string): Peers {
 export function pinOf(peer: Pick<Peers[string], "key" | "how" | "since"> | null): Pin | null {
   const { key, how, since } = peer ?? {};
   if (key === undefined || how === undefined) return null;
-  return how === "contact" || since === undefined
-    ? { key, how }
-    : { key, how, ticketAt: unixSeconds(Date.parse(since)) };
+  const isTicket = how === "ticket" && since !== undefined;
+  return { key, how, ...isTicket && { ticketAt: unixSeconds(Date.parse(since)) } };
 }
 
 /**
@@ -220,7 +210,6 @@ export function pinContact(peers: Peers, did: string, key: string, since: string
 /** With more keys the file of the peers would become too large to be read at each command. */
 export const PINS = 10_000;
 
-/** The peers, with one of them blocked or unblocked. */
 export function blockPeer(peers: Peers, did: string, isBlocked: boolean): Peers {
   return withPeer(peers, did, ({ blocked: _before, ...peer }) => isBlocked ? { ...peer, blocked: true } : peer);
 }
@@ -319,11 +308,8 @@ export function readPeers(folder: AgentFolder): Peers {
     lastRead = { text, peers };
     return peers;
   } catch {
-    throw new CliError(
-      "CLI_FILE_INVALID",
-      `${folder.path}/${PEERS_FILE} is damaged`,
-      { fix: "Restore it from a copy. It has the keys of the peers: without it each of them must be paired again." },
-    );
+    const fix = "Restore it from a copy. It has the keys of the peers: without it each of them must be paired again.";
+    throw new CliError("CLI_FILE_INVALID", `${folder.path}/${PEERS_FILE} is damaged`, { fix });
   }
 }
 
