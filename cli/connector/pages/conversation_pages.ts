@@ -135,15 +135,12 @@ function inboxPage(pages: Pages, input: Input, thread = openThread(pages, input)
 
 function emptyInbox(pages: Pages, input: Input): PageResult {
   const { peers, options: { agent: { name: agent } } } = pages.connector;
-  const text = `A message arrives here as soon as a peer of ${agent} sends one.`;
-  const body = Object.keys(presentPeers(peers.all)).length > 0
-    ? ui.empty("No messages yet", text, ui.link(`${input.base}/send`, "Write a message"))
-    : ui.empty(
-      "No messages yet",
-      `${text} ${agent} has no peers: pair it with another agent first.`,
-      ui.link(`${input.base}/pair`, "Pair with an agent"),
-    );
-  const main = markup`${ui.head("Inbox")}${body}`;
+  const hasPeers = Object.keys(presentPeers(peers.all)).length > 0;
+  const first = hasPeers ? "" : ` ${agent} has no peers: pair it with another agent first.`;
+  const text = `A message arrives here as soon as a peer of ${agent} sends one.${first}`;
+  const [path, what] = hasPeers ? ["send", "Write a message"] : ["pair", "Pair with an agent"];
+  const way = ui.link(`${input.base}/${path}`, what);
+  const main = markup`${ui.head("Inbox")}${ui.empty("No messages yet", text, way)}`;
   return framed(pages, input, { title: "Inbox", current: "inbox", main, kind: "none" });
 }
 

@@ -12,20 +12,18 @@ import type { Connector } from "../connector.ts";
 import { boundedText } from "../local_api/local_route.ts";
 import { statusFields } from "../status.ts";
 import { conversationRows } from "./conversation_pages.ts";
-import { deadLetterRows } from "./dead_letter_pages.ts";
 import { failed, framed, type Input, type LocalRow, type Pages } from "./frame.ts";
+import { messageListRows } from "./message_lists.ts";
 import { pairingRows } from "./pairing_pages.ts";
 import { peerRows } from "./peer_pages.ts";
 import { LocalSessions } from "./sessions.ts";
-import { sentRows } from "./sent_pages.ts";
 
 const ROOT = "/p", OPEN = "/open", COMMAND = "svc connector open";
 const ROWS: readonly LocalRow[] = [
   ...conversationRows,
   ...peerRows,
   ...pairingRows,
-  ...sentRows,
-  ...deadLetterRows,
+  ...messageListRows,
   { method: "GET", path: "status", live: true, render: statusPage },
 ];
 

@@ -31,12 +31,8 @@ const PROOFS = {
 
 /** What the proxy knows of the peers, by DID; none while it cannot be asked, because the page is of use without it. */
 async function listedByDid({ calls }: Pages): Promise<Map<string, LocalPeer>> {
-  try {
-    const { peers } = await call(calls, LocalPeers, get("/v1/peers"));
-    return new Map(peers.map((peer) => [peer.agentDid, peer]));
-  } catch {
-    return new Map();
-  }
+  const { peers } = await call(calls, LocalPeers, get("/v1/peers")).catch(() => ({ peers: [] }));
+  return new Map(peers.map((peer) => [peer.agentDid, peer]));
 }
 
 async function peersPage(pages: Pages, input: Input): Promise<PageResult> {

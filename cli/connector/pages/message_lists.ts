@@ -1,4 +1,4 @@
-/** Dead letters: read, hand over again, delete. */
+/** Lists of messages: those that were sent, with their states, and dead letters, which can be handed over again. */
 import { call, post } from "../../../shared/client/local_client.ts";
 import { markup } from "../../../shared/page/html.ts";
 import type { PageResult } from "../../../shared/page/page_app.ts";
@@ -7,16 +7,73 @@ import { when } from "../../../shared/page/times.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
 import { Purged, Replayed } from "../local_api/inbox_handlers.ts";
 import { textOf } from "../local_api/message_json.ts";
-import { cut, framed, type Input, type LocalRow, nameOf, numberIn, PAGE_ROWS, type Pages } from "./frame.ts";
+import {
+  cut,
+  framed,
+  type Input,
+  type LocalRow,
+  nameOf,
+  numberIn,
+  PAGE_ROWS,
+  type Pages,
+  shownText,
+  stateOf,
+  threadPath,
+} from "./frame.ts";
 
+const SENT_CHARACTERS = 200;
 const LETTER_CHARACTERS = 1_500;
 
-export const deadLetterRows: readonly LocalRow[] = [
+export const messageListRows: readonly LocalRow[] = [
+  { method: "GET", path: "sent", live: true, render: sentPage },
+  { method: "GET", path: "sent/:seq", render: sentText },
   { method: "GET", path: "dead", live: true, render: deadPage },
   { method: "POST", path: "dead/replay", render: replay },
   { method: "GET", path: "dead/delete", render: deletePage },
   { method: "POST", path: "dead/delete", render: purge },
 ];
+
+function sentPage(pages: Pages, input: Input): PageResult {
+  const { deps, options: { agent }, store: { sent } } = pages.connector;
+  const { messages, more } = sent.list({ before: numberIn(input.query.get("before")), limit: PAGE_ROWS });
+  const now = deps.clock.now();
+  const last = messages.at(-1);
+  if (last === undefined) {
+    const text = `What ${agent.name} sends is listed here with its state.`;
+    const way = ui.link(`${input.base}/send`, "Write a message");
+    const main = markup`${ui.head("Sent")}${ui.empty("Nothing sent yet", text, way)}`;
+    return framed(pages, input, { title: "Sent", current: "sent", main, kind: "none" });
+  }
+  const rows = messages.map((message) => {
+    const alias = nameOf(pages.connector, message.toDid), payload = sent.payloadOf(message);
+    const { tag, until } = stateOf(message, now);
+    return {
+      cells: [
+        markup`<a class="name" href="${`${input.base}/${threadPath(alias)}`}">${ui.name(alias)}</a>`,
+        payload === null
+          ? markup`<span class="clip soft">Content no longer kept</span>`
+          : markup`<span class="clip">${cut(shownText(payload), SENT_CHARACTERS)}</span>`,
+        markup`${tag}<small>${until || when(message.stateAt, now)}</small>`,
+        when(message.sentAt, now),
+      ],
+    };
+  });
+  const columns = ["To", "Message", "State", "Sent"];
+  const main = markup`<div class="stack">${
+    ui.head("Sent", `The latest messages of ${agent.name}, with the state of each.`)
+  }${ui.table({ caption: "Sent messages", id: "sent", columns, rows })}${
+    ui.pager("Newest first", more ? `?before=${last.seq}` : null)
+  }</div>`;
+  return framed(pages, input, { title: "Sent", current: "sent", main, kind: "rows" });
+}
+
+function sentText(pages: Pages, input: Input): PageResult {
+  const seq = numberIn(input.params.seq);
+  const payload = seq === undefined ? null : pages.connector.store.sent.payloadOf({ seq });
+  if (payload === null) return { to: "sent" };
+  const main = markup`${ui.head("Sent message")}<pre class="text">${shownText(payload)}</pre>`;
+  return framed(pages, input, { title: "Sent message", current: "sent", main });
+}
 
 function deadPage(pages: Pages, input: Input): PageResult {
   const { connector } = pages, { base, csrf } = input;
