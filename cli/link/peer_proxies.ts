@@ -8,7 +8,6 @@ import { type ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { apiErrorOf, type HttpResponse } from "../../shared/client/http.ts";
 import { ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
-import { isOrigin } from "../../shared/protocol/origins.ts";
 import type { VisitCredentials } from "./agent_credentials.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { type CallerDeps, ProxyCaller, type ProxyRequest } from "./proxy_caller.ts";
@@ -88,11 +87,9 @@ export class PeerProxies {
     if (known) return known;
     const { machine, check, onAnswer, ...deps } = this.deps;
     try {
-      if (!isOrigin(origin)) throw new TypeError(`${origin} is not the origin of a server`);
       check(origin);
     } catch (error) {
-      const text = error instanceof Error ? error.message : String(error);
-      throw new UnreachableError(text, { cause: new Error("connection refused") });
+      throw new UnreachableError(describeError(error), { cause: new Error("connection refused") });
     }
     const { session } = deps;
     const access = { current: () => session.visit(origin), renew: () => Promise.resolve(session.endVisit(origin)) };

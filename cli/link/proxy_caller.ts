@@ -3,6 +3,7 @@
  * repair. Returns the response unchanged: the local API passes it on.
  */
 import type * as z from "zod";
+import { tryParse } from "../../shared/protocol/json_text.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Random } from "../../shared/random.ts";
 import { apiErrorOf, asUnreachable, exchange, type HttpResponse } from "../../shared/client/http.ts";
@@ -26,11 +27,9 @@ const ANSWER_BYTES_MAX = 4 * 1024 ** 2;
  * @throws {UnreachableError} for one that is not of this protocol
  */
 export function answerOf<T>({ text }: HttpResponse, schema: z.ZodType<T>, { dialUrl }: ProxyPlace): T {
-  try {
-    return schema.parse(JSON.parse(text));
-  } catch {
-    throw new UnreachableError(`${dialUrl} answered with something that is not of this protocol`);
-  }
+  const { data, success } = schema.safeParse(tryParse(text));
+  if (!success) throw new UnreachableError(`${dialUrl} answered with something that is not of this protocol`);
+  return data;
 }
 
 export interface ProxyRequest {

@@ -8,6 +8,7 @@ import { ApiError } from "../../../shared/client/errors.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
 import { didYouMean } from "../../../shared/did_you_mean.ts";
 import { isAgentDid } from "../../../shared/protocol/did.ts";
+import { tryParse } from "../../../shared/protocol/json_text.ts";
 import { isOrigin } from "../../../shared/protocol/origins.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { isPublicKey } from "../../../shared/protocol/ed25519.ts";
@@ -303,14 +304,13 @@ export function readPeers(folder: AgentFolder): Peers {
   const text = folder.read(PEERS_FILE, PEERS_FILE_BYTES);
   if (text === null) return {};
   if (text === lastRead?.text) return lastRead.peers;
-  try {
-    const peers = PeersFile.parse(JSON.parse(text));
-    lastRead = { text, peers };
-    return peers;
-  } catch {
+  const { data: peers, success } = PeersFile.safeParse(tryParse(text));
+  if (!success) {
     const fix = "Restore it from a copy. It has the keys of the peers: without it each of them must be paired again.";
     throw new CliError("CLI_FILE_INVALID", `${folder.path}/${PEERS_FILE} is damaged`, { fix });
   }
+  lastRead = { text, peers };
+  return peers;
 }
 
 /**
