@@ -24,9 +24,6 @@ export interface OutgoingMessage {
   mayWait?: boolean | undefined;
 }
 
-/** State of a message after the proxy's answer; `expiresAt` is ISO 8601. */
-export type AnsweredState = Pick<SentEntry, "state" | "problem" | "expiresAt">;
-
 /** Returns the sealed body for a payload, from the text of its signed context. */
 export type Seal = (context: string) => Promise<string>;
 
@@ -52,18 +49,18 @@ const NOT_DELIVERED: ReadonlySet<string | null> = new Set([
   "PROXY_RELAY_MAILBOX_FULL",
 ]);
 
-/** Returns the state that a response shows. After another 5xx the recipient may have the message, so it is `unknown`. */
-export function stateOf(response: HttpResponse): AnsweredState {
+/**
+ * Returns the state that a response shows; `expiresAt` is ISO 8601. After another 5xx, and after a 2xx with a body that
+ * is not of this protocol, the recipient may have the message, so it is `unknown`.
+ */
+export function stateOf(response: HttpResponse): Pick<SentEntry, "state" | "problem" | "expiresAt"> {
   const error = apiErrorOf(response);
-  if (error === null) return answeredState(response.text);
-  const isCertain = error.status < 500 || NOT_DELIVERED.has(error.code);
-  const problem = error.code ?? `status ${error.status}`;
-  return { state: isCertain ? "refused" : "unknown", problem, expiresAt: null };
-}
-
-/** Returns the state that a 2xx answer shows; `unknown` for a body that is not one of this protocol. */
-export function answeredState(text: string): AnsweredState {
-  const { data: answer } = HookAnswer.safeParse(tryParse(text));
+  if (error !== null) {
+    const isCertain = error.status < 500 || NOT_DELIVERED.has(error.code);
+    const problem = error.code ?? `status ${error.status}`;
+    return { state: isCertain ? "refused" : "unknown", problem, expiresAt: null };
+  }
+  const { data: answer } = HookAnswer.safeParse(tryParse(response.text));
   if (answer === undefined) return { state: "unknown", problem: "the proxy's answer is not valid", expiresAt: null };
   const { delivered, queued, reason, expiresAt } = answer;
   if (delivered) return { state: "delivered", problem: null, expiresAt: null };

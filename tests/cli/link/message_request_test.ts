@@ -1,6 +1,6 @@
 /** A message as a signed request, and the state that the proxy's answer shows (D-140). */
 import { assertEquals, assertRejects } from "@std/assert";
-import { answeredState, messageRequest } from "../../../cli/link/message_request.ts";
+import { messageRequest, stateOf } from "../../../cli/link/message_request.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { ContextError, messageTarget } from "../../../shared/protocol/message_context.ts";
 
@@ -49,9 +49,10 @@ Deno.test("the proxy's answer shows whether a message was delivered, queued or r
     [answer, ["refused", "refused by the recipient's connector", null]],
     [{ accepted: true }, ["unknown", "the proxy's answer is not valid", null]],
   ];
+  const answered = (text: string) => stateOf({ status: 202, headers: new Headers(), text });
   for (const [body, expected] of cases) {
-    const { state, problem, expiresAt } = answeredState(JSON.stringify(body));
+    const { state, problem, expiresAt } = answered(JSON.stringify(body));
     assertEquals([state, problem, expiresAt], expected);
   }
-  assertEquals(answeredState("<html>").state, "unknown");
+  assertEquals(answered("<html>").state, "unknown");
 });
