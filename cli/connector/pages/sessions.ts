@@ -12,15 +12,10 @@ const SESSIONS_MAX = 4;
 const SESSION_MS = 8 * 3_600_000;
 const IDLE_MS = 3_600_000;
 
-interface Session {
-  createdAt: number;
-  seenAt: number;
-}
-
 export class LocalSessions implements PageSessions<true> {
   /** When each code is over, by its digest. */
   readonly #codes = new Map<string, number>();
-  readonly #sessions = new BoundedMap<string, Session>(SESSIONS_MAX);
+  readonly #sessions = new BoundedMap<string, { createdAt: number; seenAt: number }>(SESSIONS_MAX);
 
   /** @param onCodeOver called when a code is used or over: the file that holds it is removed then */
   constructor(readonly clock: Clock, readonly random: Random, readonly onCodeOver: () => void) {}

@@ -84,13 +84,8 @@ export class CalmTexts {
 
 function arrivedText(from: ReadonlyMap<string, number>): string {
   if (from.size === 0) return "";
-  const peers = [...from.keys()], last = peers.at(-1);
   const count = [...from.values()].reduce((sum, one) => sum + one, 0);
-  const who = peers.length > PEERS_NAMED
-    ? `${peers.length} peers`
-    : peers.length === 1
-    ? last
-    : `${peers.slice(0, -1).join(", ")} and ${last}`;
+  const who = from.size > PEERS_NAMED ? `${from.size} peers` : new Intl.ListFormat("en-GB").format(from.keys());
   return ` ${count} ${count === 1 ? "message" : "messages"} of ${who} arrived meanwhile.`;
 }
 
