@@ -3,7 +3,7 @@
  * process.
  */
 import { resolve } from "node:path";
-import type { Command, RawInput } from "./command_line/command.ts";
+import { inputPlaces } from "./command_line/command.ts";
 import { commandsOf, GROUPS } from "./commands/table.ts";
 import type { Authority, Context, Programs, SeenVersion, System } from "./context.ts";
 import { defaultConfigDir } from "./files/config_dir.ts";
@@ -52,12 +52,16 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     }
     const { command, input } = parsed;
     out.groups = Object.keys(GROUPS);
-    // Read only where it counts, because the demo has no permission for it.
-    named = agentOf(command, input) ?? (namesAgents(command) ? world.env("SVC_AGENT") : undefined) ?? null;
+    const agentPlaces = inputPlaces(command, input).filter(({ spec }) => spec.complete === "agents");
+    if (agentPlaces.length > 0) {
+      const words = agentPlaces.flatMap(({ name, values }) => values[name]);
+      // The variable is read only here, because the demo has no permission for it.
+      named = words.find((word) => typeof word === "string") ?? world.env("SVC_AGENT") ?? null;
+    }
     const { configDir, profile, ca } = parsed.here;
     out.hereWords = Object.entries({ "--config-dir": configDir, "--profile": profile, "--ca": ca })
       .flatMap(([name, value]) => value === undefined ? [] : [name, value]);
-    if (namesAgents(command)) (await import("./agents/agent_store.ts")).checkAgentWords(command, input);
+    if (agentPlaces.length > 0) (await import("./agents/agent_store.ts")).checkAgentWords(command, input);
     await resolveSecrets(world, out, command, input);
     const needsProfile = !NEEDS_NO_PROFILE.has(command.path[0]);
     const ctx: Context = Object.assign(await contextOf(world, parsed.here, out, needsProfile), {
@@ -86,20 +90,6 @@ async function onlyAgent(ctx: Context): Promise<string> {
   const { AgentStore } = await import("./agents/agent_store.ts");
   const { agents } = await new AgentStore(ctx).names().catch(() => ({ agents: [] }));
   return agents.length === 1 ? agents[0] ?? "<name>" : "<name>";
-}
-
-function namesAgents({ args, options }: Command): boolean {
-  return [...Object.values(args), ...Object.values(options)].some(({ complete }) => complete === "agents");
-}
-
-/** The agent that a command line names; `undefined` when it names none. */
-function agentOf({ args, options }: Command, input: RawInput): string | undefined {
-  const given = [
-    ...Object.entries(args).map(([name, spec]) => ({ ...spec, value: input.args[name] })),
-    ...Object.entries(options).map(([name, spec]) => ({ ...spec, value: input.options[name] })),
-  ];
-  const values = given.filter(({ complete }) => complete === "agents").flatMap(({ value }) => value);
-  return values.find((value) => typeof value === "string");
 }
 
 /** Adds the clock offset to an error of a service whose clock differs: that is the most likely cause. */

@@ -64,14 +64,14 @@ export interface CommandSpec<A extends Args, O extends Options> {
   /** Example command lines, each with its purpose. */
   examples: Readonly<Record<string, string>>;
   /** Runs the command. Returns the exit code when that is not 0 and nothing is thrown. */
-  run(ctx: Context, input: Input<A, O>): Promise<number | void>;
+  run(ctx: Context, input: Input<A, O>): Promise<number | void> | number | void;
 }
 
 /** A command in the table. The types of its input are erased; `command` ensures that they match. */
 export interface Command extends Omit<CommandSpec<Args, Options>, "run" | "args" | "options"> {
   args: Args;
   options: Options;
-  run(ctx: Context, input: RawInput): Promise<number | void>;
+  run(ctx: Context, input: RawInput): Promise<number | void> | number | void;
 }
 
 /** One sentence for each group of commands; the key is the common start of their paths. */
@@ -135,6 +135,32 @@ export const AGENT_ARG = {
 export const AGENT_OPTION = {
   agent: { value: "name", summary: AGENT_ARG.summary, env: "SVC_AGENT", complete: "agents" },
 } as const satisfies Options;
+
+/** An argument or option of a command, with the record that holds its value. */
+export interface InputPlace {
+  /** As texts show it: `<name>`, `--name`. */
+  what: string;
+  name: string;
+  spec: ArgSpec | OptionSpec;
+  values: RawInput["options"];
+  isRequired: boolean;
+}
+
+export function inputPlaces({ args, options }: Command, input: RawInput): InputPlace[] {
+  const places: InputPlace[] = [];
+  for (const [name, spec] of Object.entries(args)) {
+    places.push({ what: `<${name}>`, name, spec, values: input.args, isRequired: !spec.optional });
+  }
+  for (const [name, spec] of Object.entries(options)) {
+    places.push({ what: `--${name}`, name, spec, values: input.options, isRequired: spec.required === true });
+  }
+  return places;
+}
+
+/** Whether a path begins with these words. */
+export function beginsWith(path: readonly string[], words: readonly string[]): boolean {
+  return words.every((word, i) => path[i] === word);
+}
 
 /** Returns the usage line with required options. Secret options are left out: they have other sources. */
 export function usageOf({ path, args, options }: Pick<Command, "path" | "args" | "options">): string {

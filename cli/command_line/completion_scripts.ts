@@ -2,17 +2,24 @@
  * Shell completion scripts, generated from the command table: commands, options, their fixed values, the agents on this
  * machine and the aliases of their peers. The scripts do not call svc.
  */
-import { type Command, type Completion, GLOBAL_OPTIONS, type Groups, type OptionSpec } from "./command.ts";
+import {
+  type ArgSpec,
+  beginsWith,
+  type Command,
+  type Completion,
+  GLOBAL_OPTIONS,
+  type Groups,
+  type OptionSpec,
+} from "./command.ts";
 
 /** A position on the command line: after a group of commands, or after a command. */
 interface Place {
   /** The words so far, for example `agent auth`; may be empty. */
   path: string;
-  words: { word: string; summary: string }[];
-  options: { name: string; spec: OptionSpec }[];
-  /** Completion of the first argument, and of all others when it may be repeated. */
-  argument: Completion | undefined;
-  isRepeated: boolean;
+  words: [word: string, summary: string][];
+  options: Readonly<Record<string, OptionSpec>>;
+  /** The first argument. */
+  first?: ArgSpec | undefined;
 }
 
 /**
@@ -41,54 +48,43 @@ export function completionScript(
 }
 
 function allPlaces(table: readonly Command[], summaries: Groups): Place[] {
-  const prefixes = new Set(table.flatMap(({ path }) => path.map((_, i) => path.slice(0, i).join(" "))));
-  const groups = [...prefixes].map((prefix): Place => {
-    const depth = prefix === "" ? 0 : prefix.split(" ").length;
-    const below = table.filter(({ path }) => path.length > depth && path.slice(0, depth).join(" ") === prefix);
-    const words = new Map(below.map((command) => [command.path[depth] ?? "", summaryOf(command, depth, summaries)]));
-    return {
-      path: prefix,
-      words: [...words].map(([word, summary]) => ({ word, summary })),
-      options: [],
-      argument: undefined,
-      isRepeated: false,
-    };
+  const prefixes = new Map(
+    table.flatMap(({ path }) => path.map((_, i) => [path.slice(0, i).join(" "), path.slice(0, i)])),
+  );
+  const groups = [...prefixes].map(([path, prefix]): Place => {
+    const below = table.filter((command) => command.path.length > prefix.length && beginsWith(command.path, prefix));
+    const words = new Map(below.map((command) => {
+      const here = command.path.slice(0, prefix.length + 1);
+      const isWhole = command.path.length === here.length;
+      return [here.at(-1) ?? "", isWhole ? command.summary : summaries[here.join(" ")] ?? ""];
+    }));
+    return { path, words: [...words], options: GLOBAL_OPTIONS };
   });
-  const commands = table.map(({ path, args, options }): Place => ({
-    path: path.join(" "),
-    words: [],
-    options: Object.entries(options).map(([name, spec]) => ({ name, spec })),
-    argument: Object.values(args)[0]?.complete,
-    isRepeated: Object.values(args)[0]?.repeat === true,
-  }));
-  const always = Object.entries(GLOBAL_OPTIONS).map(([name, spec]) => ({ name, spec }));
-  return [...groups, ...commands].map((place) => ({ ...place, options: [...place.options, ...always] }));
-}
-
-function summaryOf(command: Command, depth: number, summaries: Groups): string {
-  return command.path.length === depth + 1
-    ? command.summary
-    : summaries[command.path.slice(0, depth + 1).join(" ")] ?? "";
+  const commands = table.map(({ path, args, options }): Place => {
+    const [first] = Object.values(args);
+    return { path: path.join(" "), words: [], options: { ...options, ...GLOBAL_OPTIONS }, first };
+  });
+  return [...groups, ...commands];
 }
 
 function bashScript(places: Place[]): string {
   const valued = new Set(
-    places.flatMap(({ options }) => options.filter(({ spec }) => spec.value)).map(({ name }) => name),
+    places.flatMap(({ options }) => Object.keys(options).filter((name) => options[name]?.value)),
   );
   const values = [...valued].flatMap((name) => bashValues(name, places));
   const known = places.filter(({ path }) => path !== "").map(({ path }) => `"${path}"`);
-  const cases = places.map(({ path, words, options, argument, isRepeated }) =>
+  const cases = places.map(({ path, words, options, first: { complete, repeat } = {} }) =>
     `    "${path}")\n` +
     `      if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W "${
-      options.map(({ name }) => `--${name}`).join(" ")
+      Object.keys(options).map((name) => `--${name}`).join(" ")
     }" -- "$cur"))\n` +
     (words.length > 0
-      ? `      else COMPREPLY=($(compgen -W "${words.map(({ word }) => word).join(" ")}" -- "$cur")); fi ;;`
-      : argument === undefined
+      ? `      else COMPREPLY=($(compgen -W "${words.map(([word]) => word).join(" ")}" -- "$cur")); fi ;;`
+      : complete === undefined
       ? `      fi ;;`
-      : isRepeated
-      ? `      else ${bashWords(argument)}; fi ;;`
-      : `      elif ((arguments == 0)); then ${bashWords(argument)}; fi ;;`)
+      : repeat
+      ? `      else ${bashWords(complete)}; fi ;;`
+      : `      elif ((arguments == 0)); then ${bashWords(complete)}; fi ;;`)
   );
   return `${COMPLETION_START}
 _svc_folder() {
@@ -136,7 +132,7 @@ complete -F _svc svc
 /** The case lines for the values of an option: one for each command whose values differ, then one for all others. */
 function bashValues(name: string, places: Place[]): string[] {
   const found = places.flatMap(({ path, options }) => {
-    const complete = options.find((option) => option.name === name)?.spec.complete;
+    const complete = options[name]?.complete;
     return complete === undefined ? [] : [{ path, words: bashWords(complete) }];
   });
   const usual = found.at(-1)?.words;
@@ -148,21 +144,21 @@ function bashValues(name: string, places: Place[]): string[] {
   ];
 }
 
-function bashWords(completion: Completion | undefined): string {
+function bashWords(completion: Completion): string {
   if (completion === "files") return 'COMPREPLY=($(compgen -f -- "$cur"))';
-  const words = typeof completion === "string" ? `$(_svc_${completion})` : completion?.join(" ");
+  const words = typeof completion === "string" ? `$(_svc_${completion})` : completion.join(" ");
   return `COMPREPLY=($(compgen -W "${words}" -- "$cur"))`;
 }
 
 function fishScript(places: Place[]): string {
-  const lines = places.flatMap(({ path, words, options, argument }) => {
+  const lines = places.flatMap(({ path, words, options, first: { complete } = {} }) => {
     const here = `-n '__svc_at "${path}"'`;
     return [
-      ...words.map(({ word, summary }) => `complete -c svc ${here} -f -a ${word} -d ${quoted(summary)}`),
-      ...options.map(({ name, spec }) =>
+      ...words.map(([word, summary]) => `complete -c svc ${here} -f -a ${word} -d ${quoted(summary)}`),
+      ...Object.entries(options).map(([name, spec]) =>
         `complete -c svc ${here} -l ${name}${fishValue(spec)} -d ${quoted(spec.summary)}`
       ),
-      ...(argument === undefined ? [] : [`complete -c svc ${here} ${fishWords(argument)}`]),
+      ...(complete === undefined ? [] : [`complete -c svc ${here} ${fishWords(complete)}`]),
     ];
   });
   const known = places.filter(({ path }) => path !== "").map(({ path }) => quoted(path));

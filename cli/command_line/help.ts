@@ -1,5 +1,5 @@
 /** Help texts, generated from the command table. */
-import { type Command, GLOBAL_OPTIONS, type Groups, type OptionSpec, usageOf } from "./command.ts";
+import { beginsWith, type Command, GLOBAL_OPTIONS, type Groups, type OptionSpec, usageOf } from "./command.ts";
 
 export const EXIT_CODES =
   "0 success, 1 failure, 2 usage error, 3 not authorised, 4 not found, 5 service unreachable, 6 no reply, 130 interrupted";
@@ -11,16 +11,13 @@ export const STANDARD_INPUT =
 
 export function help(path: readonly string[], commands: readonly Command[], groups: Groups): string {
   const found = find(commands, path.join(" "));
-  if (found) return commandHelp(found, commands.filter((command) => command !== found && isBelow(command, path)));
-  return path.length === 0 ? topHelp(commands, groups) : groupHelp(path, commands, groups);
+  const members = commands.filter((command) => command !== found && beginsWith(command.path, path));
+  if (found) return commandHelp(found, members);
+  return path.length === 0 ? topHelp(commands, groups) : groupHelp(path, members, groups);
 }
 
 function find(commands: readonly Command[], path: string): Command | undefined {
   return commands.find((command) => command.path.join(" ") === path);
-}
-
-function isBelow(command: Command, path: readonly string[]): boolean {
-  return path.every((word, i) => command.path[i] === word);
 }
 
 function memberRows(members: readonly Command[]): string[] {
@@ -50,8 +47,7 @@ function topHelp(commands: readonly Command[], groups: Groups): string {
   ].join("\n");
 }
 
-function groupHelp(path: readonly string[], commands: readonly Command[], groups: Groups): string {
-  const members = commands.filter((command) => isBelow(command, path));
+function groupHelp(path: readonly string[], members: readonly Command[], groups: Groups): string {
   return [
     groups[path.join(" ")] ?? "",
     "",
@@ -63,11 +59,11 @@ function groupHelp(path: readonly string[], commands: readonly Command[], groups
     "Examples:",
     ...exampleLines(members.flatMap(({ examples }) => Object.entries(examples).slice(0, 1))),
     "",
-    ...ending(path, []),
+    ...ending(path),
   ].join("\n");
 }
 
-function ending(path: readonly string[], more: readonly [string, string][]): string[] {
+function ending(path: readonly string[], more: readonly [string, string][] = []): string[] {
   return [
     "Options of every command:",
     ...columns([...optionRows(GLOBAL_OPTIONS), ...more]),
@@ -96,7 +92,7 @@ function commandHelp(command: Command, below: readonly Command[]): string {
     ...(details.length > 0 ? ["", details.join(" ")] : []),
     "",
     `Usage: ${usageOf(command)} [options]`,
-    ...section("More commands:", below.length > 0 ? memberRows(below) : []),
+    ...section("More commands:", memberRows(below)),
     ...section("Arguments:", columns(Object.entries(args).map(([name, arg]) => [name, arg.summary]))),
     ...section("Options:", columns(optionRows({ ...options, ...GLOBAL_OPTIONS }))),
     ...(hasSecret ? ["", STANDARD_INPUT] : []),
@@ -106,16 +102,13 @@ function commandHelp(command: Command, below: readonly Command[]): string {
 }
 
 export function optionRows(options: Readonly<Record<string, OptionSpec>>): [string, string][] {
-  return Object.entries(options).map(([name, option]) => [optionUsage(name, option), optionSummary(option)]);
-}
-
-function optionUsage(name: string, { value }: OptionSpec): string {
-  return value === undefined ? `--${name}` : `--${name} <${value}>`;
-}
-
-function optionSummary({ summary, env, required, repeat }: OptionSpec): string {
-  const notes = [required ? "required" : "", repeat ? "repeatable" : "", env ? `or ${env}` : ""].filter(Boolean);
-  return notes.length > 0 ? `${summary} (${notes.join(", ")})` : summary;
+  return Object.entries(options).map(([name, { value, summary, env, required, repeat }]) => {
+    const notes = [required ? "required" : "", repeat ? "repeatable" : "", env ? `or ${env}` : ""].filter(Boolean);
+    return [
+      value === undefined ? `--${name}` : `--${name} <${value}>`,
+      notes.length > 0 ? `${summary} (${notes.join(", ")})` : summary,
+    ];
+  });
 }
 
 function columns(rows: readonly (readonly [string, string])[]): string[] {

@@ -2,8 +2,7 @@
  * Parses a command line into a command and its input. Rejects unknown words and suggests the nearest known one. Reads
  * neither the environment nor standard input; secrets.ts does.
  */
-import { parseArgs } from "@std/cli";
-import { type Command, GLOBAL_OPTIONS, type OptionSpec, type RawInput, usageOf } from "./command.ts";
+import { beginsWith, type Command, GLOBAL_OPTIONS, type OptionSpec, type RawInput, usageOf } from "./command.ts";
 import { CliError } from "../errors.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
 
@@ -81,71 +80,39 @@ function allOptions(commands: readonly Command[]): Record<string, OptionSpec> {
   return Object.assign({ version }, ...commands.map((command) => command.options), GLOBAL_OPTIONS);
 }
 
+/** Separates words and options, with the values of each option by its name; a switch has the empty text. */
 function readFlags(argv: readonly string[], options: Record<string, OptionSpec>) {
-  const valued = Object.keys(options).filter((name) => options[name]?.value !== undefined);
-  const switches = Object.keys(options).filter((name) => options[name]?.value === undefined);
-  const unknown: string[] = [];
-  const parsed = parseArgs(joined(argv, options), {
-    string: ["_", ...[...valued, ...switches].map(plainName)],
-    collect: [...valued, ...switches].map(plainName),
-    unknown: (arg, key) => {
-      if (key === undefined) return true;
-      unknown.push(arg.replace(/^--?/, "").replace(/=.*$/s, ""));
-      return false;
-    },
-  });
-  /** Values by option name; a switch has the empty string. */
-  const flags: Record<string, string[]> = {};
-  for (const name of [...valued, ...switches]) {
-    const values = ([] as unknown[]).concat(parsed[plainName(name)] ?? []).map(String);
-    if (values.length > 0) flags[name] = values;
-  }
-  for (const name of switches) {
-    if (flags[name]?.some((value) => value !== "")) throw new CliError("CLI_USAGE", `--${name} takes no value`);
-  }
-  for (const name of valued) {
-    if (flags[name]?.includes("")) {
-      throw new CliError("CLI_USAGE", `--${name} needs a value: ${valueForm(name, options[name])}`);
+  const flags: Record<string, string[]> = {}, words: string[] = [], unknown: string[] = [];
+  for (let i = 0; i < argv.length; i++) {
+    const arg = argv[i] ?? "", next = argv[i + 1];
+    if (arg === "--") return { flags, words: [...words, ...argv.slice(i + 1)], unknown };
+    const [, name, given] = arg === "-h" ? [arg, "help"] : /^--?([^=]+)(?:=(.*))?$/s.exec(arg) ?? [];
+    const option = name !== undefined && Object.hasOwn(options, name) ? options[name] : undefined;
+    if (name === undefined) words.push(arg);
+    else if (option === undefined) {
+      unknown.push(name);
+      // Its value is no word of the command, because the error would else be about that word.
+      if (given === undefined && next !== undefined && !next.startsWith("-")) i++;
+    } else {
+      const takesNext = given === undefined && option.value !== undefined && !(next?.startsWith("--") ?? true);
+      const value = takesNext ? argv[++i] ?? "" : given ?? "";
+      if (option.value === undefined && value !== "") throw new CliError("CLI_USAGE", `--${name} takes no value`);
+      if (option.value !== undefined && value === "") {
+        throw new CliError("CLI_USAGE", `--${name} needs a value: ${valueForm(name, option)}`);
+      }
+      (flags[name] ??= []).push(value);
     }
   }
-  return { flags, words: parsed._.map(String), unknown };
+  return { flags, words, unknown };
 }
 
-/** Returns the option's name for `parseArgs`, which would read `no-x` as the opposite of `x`. */
-function plainName(name: string): string {
-  return name.startsWith("no-") ? `+${name}` : name;
-}
-
-function valueForm(name: string, option: OptionSpec | undefined): string {
+function valueForm(name: string, { secret }: OptionSpec): string {
   const usual = `--${name} <value>`;
-  return option?.secret
-    ? `${usual}, --${name}=<value> for a value that begins with --, or - for standard input`
-    : usual;
-}
-
-/**
- * Joins each option and its value with `=`, and gives each switch an empty value. `parseArgs` would otherwise read the
- * word after a switch as its value, and would not accept `-` or a secret that starts with `-` as a value.
- */
-function joined(argv: readonly string[], options: Record<string, OptionSpec>): string[] {
-  const args: string[] = [];
-  for (let i = 0; i < argv.length; i++) {
-    const arg = argv[i] ?? "";
-    if (arg === "--") return [...args, ...argv.slice(i)];
-    const [, name = "", value] = arg === "-h" ? [arg, "help"] : /^--([^=]+)(?:=(.*))?$/s.exec(arg) ?? [];
-    const option = Object.hasOwn(options, name) ? options[name] : undefined;
-    const next = argv[i + 1];
-    if (option === undefined) args.push(arg);
-    else if (value !== undefined) args.push(`--${plainName(name)}=${value}`);
-    else if (option.value === undefined || next === undefined || next.startsWith("--")) {
-      args.push(`--${plainName(name)}=`);
-    } else args.push(`--${plainName(name)}=${argv[++i]}`);
-  }
-  return args;
+  return secret ? `${usual}, --${name}=<value> for a value that begins with --, or - for standard input` : usual;
 }
 
 function findCommand(words: readonly string[], commands: readonly Command[]): Command | null {
-  const matching = commands.filter(({ path }) => path.every((word, i) => words[i] === word));
+  const matching = commands.filter(({ path }) => beginsWith(words, path));
   return matching.sort((a, b) => b.path.length - a.path.length)[0] ?? null;
 }
 
@@ -153,18 +120,20 @@ function findCommand(words: readonly string[], commands: readonly Command[]): Co
 function knownGroup(words: readonly string[], commands: readonly Command[]): string[] {
   for (let length = words.length; length > 0; length--) {
     const group = words.slice(0, length);
-    if (commands.some(({ path }) => group.every((word, i) => path[i] === word))) return group;
+    if (commands.some(({ path }) => beginsWith(path, group))) return group;
   }
   return [];
 }
 
+/** The words that commands have behind these words. */
+function wordsBelow(words: readonly string[], commands: readonly Command[]): string[] {
+  const { length } = words;
+  return commands.filter(({ path }) => beginsWith(path, words)).flatMap(({ path }) => path.slice(length, length + 1));
+}
+
 function unknownCommand(words: readonly string[], commands: readonly Command[]): string {
   const group = knownGroup(words, commands);
-  const next = new Set(
-    commands.filter(({ path }) => group.every((word, i) => path[i] === word)).map(({ path }) =>
-      path[group.length] ?? ""
-    ),
-  );
+  const next = new Set(wordsBelow(group, commands));
   const prefix = ["svc", ...group, ""].join(" ");
   const wrong = words[group.length];
   if (wrong === undefined) return `${prefix.trimEnd()} is a group of commands; use one of ${[...next].join(", ")}`;
@@ -175,9 +144,7 @@ function namedArgs(command: Command, words: readonly string[], commands: readonl
   const specs = Object.entries(command.args);
   const isOpen = specs.at(-1)?.[1].repeat === true;
   if (words.length > specs.length && !isOpen) {
-    const { length } = command.path;
-    const below = commands.filter(({ path }) => command.path.every((word, i) => path[i] === word))
-      .flatMap(({ path }) => path.slice(length, length + 1));
+    const below = wordsBelow(command.path, commands);
     const hint = didYouMean(words[0] ?? "", below, ["svc", ...command.path, ""].join(" "));
     // If an argument is a secret, any word may be that secret, so the error must not show it.
     const what = specs.some(([, { secret }]) => secret) ? "There" : `"${words[specs.length]}"`;

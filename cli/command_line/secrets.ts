@@ -2,7 +2,7 @@
  * The secrets that are not on the command line: from standard input for `-`, or from the environment, because other
  * processes can read the arguments of a command.
  */
-import type { Command, RawInput } from "./command.ts";
+import { type Command, inputPlaces, type RawInput } from "./command.ts";
 import type { System } from "../context.ts";
 import { CliError } from "../errors.ts";
 import type { Output } from "../terminal/output.ts";
@@ -17,26 +17,9 @@ export async function resolveSecrets(
   command: Command,
   input: RawInput,
 ) {
-  const places = [
-    ...Object.entries(command.args).map(([name, { secret, env, optional }]) => ({
-      what: `<${name}>`,
-      name,
-      secret,
-      env,
-      values: input.args,
-      isRequired: !optional,
-    })),
-    ...Object.entries(command.options).map(([name, { secret, env, required }]) => ({
-      what: `--${name}`,
-      name,
-      secret,
-      env,
-      values: input.options,
-      isRequired: required,
-    })),
-  ];
   let stdinIsFor: string | null = null;
-  for (const { what, name, env, values, isRequired } of places.filter(({ secret }) => secret)) {
+  for (const { what, name, spec: { secret, env }, values, isRequired } of inputPlaces(command, input)) {
+    if (!secret) continue;
     if (values[name] === "-") {
       if (stdinIsFor !== null) {
         throw new CliError("CLI_USAGE", `Standard input can be ${stdinIsFor} or ${what}, not both`);

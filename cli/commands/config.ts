@@ -87,7 +87,6 @@ export const COMMANDS = [
       const value = effectiveConfig(ctx)[key] ?? null;
       ctx.out.result({ key, value }, value ?? "(not set)");
       noteOverride(ctx, key);
-      return Promise.resolve();
     },
   }),
   command({
@@ -98,7 +97,6 @@ export const COMMANDS = [
       const config = effectiveConfig(ctx);
       const shown = Object.fromEntries(CONFIG_KEYS.map((key) => [key, masked(key, config[key] ?? null)]));
       ctx.out.result(shown, jsonText(shown).split("\n"));
-      return Promise.resolve();
     },
   }),
 ];

@@ -62,7 +62,6 @@ export const COMMANDS = [
           ["exit code", facts.exit.join(" or ") || undefined],
         ]),
       ]);
-      return Promise.resolve();
     },
   }),
 ];

@@ -62,7 +62,6 @@ export const COMMANDS = [
           ["told of messages", notify],
         ]),
       ]);
-      return Promise.resolve();
     },
   }),
   command({
