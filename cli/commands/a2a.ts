@@ -3,7 +3,6 @@ import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command
 import { type AgentFolder, AgentStore, chosenAgent } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
-import { timeCell } from "../terminal/tables.ts";
 import { connectorOf } from "./connector/connector.ts";
 import { peerOf } from "../connector/peers/peer_list.ts";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
@@ -78,15 +77,12 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const folder = await chosenAgent(ctx, options.agent);
       const peers = listPeers(folder);
-      ctx.out.result(
-        { agent: folder.name, peers },
-        peers.length === 0 ? "No peer has an A2A address." : ctx.out.table([
-          { head: "ALIAS", of: ({ alias }) => alias },
-          { head: "ADDRESS", rank: 1, of: ({ url }) => url },
-          { head: "ADDED", rank: 2, of: ({ addedAt }) => timeCell(addedAt, ctx.clock.now()) },
-          { head: "DID", isWide: true, of: ({ agentDid }) => agentDid },
-        ], peers),
-      );
+      ctx.out.list({ agent: folder.name, peers }, peers, "No peer has an A2A address.", [
+        { head: "ALIAS", of: ({ alias }) => alias },
+        { head: "ADDRESS", rank: 1, of: ({ url }) => url },
+        { head: "ADDED", rank: 2, of: ({ addedAt }) => ctx.out.time(addedAt) },
+        { head: "DID", isWide: true, of: ({ agentDid }) => agentDid },
+      ]);
     },
   }),
   command({

@@ -9,7 +9,7 @@ import { CliError, EXIT } from "../errors.ts";
 import { IN_A_CODING_AGENT } from "../hosts/table.ts";
 import { type AgentState, PAGES_MAX, pagesOf, type RegistryClient } from "../client/registry_client.ts";
 import { fields } from "../terminal/output.ts";
-import { idCell, timeCell } from "../terminal/tables.ts";
+import { idCell } from "../terminal/tables.ts";
 import { type AgentFolder, AgentStore, findAgent, requireAgentName } from "../agents/agent_store.ts";
 import { createAgent } from "../agents/registration.ts";
 import { deleteAgent, refreshAgent, reissueAgent } from "../agents/lifecycle.ts";
@@ -64,7 +64,7 @@ export const COMMANDS = [
           ["did", ctx.out.showsIds ? identity.did : undefined],
           ["framework", identity.framework],
           ["owner", ctx.out.showsIds ? identity.ownerDid : undefined],
-          ["expires", ctx.out.shown(timeCell(identity.expiresAt, ctx.clock.now()))],
+          ["expires", ctx.out.shown(ctx.out.time(identity.expiresAt))],
           ["files", path],
         ]),
       ]);
@@ -102,17 +102,13 @@ export const COMMANDS = [
       const store = new AgentStore(ctx);
       const here = await store.namesByDid();
       const listed = agents.map((agent) => ({ ...agent, localName: here.get(agent.did) ?? null }));
-      const now = ctx.clock.now();
-      ctx.out.result(
-        { agents: listed, pagination },
-        agents.length === 0 ? "No agents." : ctx.out.table([
-          { head: "NAME", of: ({ name }) => name },
-          { head: "ID", rank: 3, of: ({ id }) => idCell(id) },
-          { head: "STATUS", rank: 1, of: ({ status }) => status },
-          { head: "EXPIRES", rank: 2, of: ({ expires }) => timeCell(expires, now) },
-          { head: "HERE AS", rank: 2, of: ({ localName }) => localName },
-        ], listed),
-      );
+      ctx.out.list({ agents: listed, pagination }, listed, "No agents.", [
+        { head: "NAME", of: ({ name }) => name },
+        { head: "ID", rank: 3, of: ({ id }) => idCell(id) },
+        { head: "STATUS", rank: 1, of: ({ status }) => status },
+        { head: "EXPIRES", rank: 2, of: ({ expires }) => ctx.out.time(expires) },
+        { head: "HERE AS", rank: 2, of: ({ localName }) => localName },
+      ]);
       if (pagination && pagination.nextCursor !== null) {
         const given = Object.entries({ status, framework, limit, cursor: pagination.nextCursor });
         const words = given.flatMap(([name, value]) => value === undefined ? [] : [`--${name}=${value}`]);
@@ -201,7 +197,7 @@ export const COMMANDS = [
       const { did, expiresAt } = identity;
       ctx.out.result({ name, did, expiresAt, newSession }, [
         `${name} has a new identity token${newSession ? " and a new session" : ""}; the previous token is revoked.`,
-        ...fields([["expires", ctx.out.shown(timeCell(expiresAt, ctx.clock.now()))]]),
+        ...fields([["expires", ctx.out.shown(ctx.out.time(expiresAt))]]),
       ]);
     },
   }),

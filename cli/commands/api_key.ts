@@ -3,7 +3,7 @@ import { requireDisplayName } from "../account/display_name.ts";
 import { command, PERSON_OPTIONS } from "../command_line/command.ts";
 import { connectAsPerson } from "../account/registry_access.ts";
 import { fields } from "../terminal/output.ts";
-import { idCell, timeCell } from "../terminal/tables.ts";
+import { idCell } from "../terminal/tables.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { wholeId } from "../command_line/numbers.ts";
 
@@ -34,15 +34,14 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const { apiKeys } = await registry.apiKeys(apiKey);
-      const now = ctx.clock.now();
       ctx.out.result(
         { apiKeys },
         ctx.out.table([
           { head: "ID", of: ({ id }) => idCell(id) },
           { head: "NAME", of: ({ name }) => name },
           { head: "STATUS", rank: 1, of: ({ status }) => status },
-          { head: "CREATED", rank: 3, of: ({ createdAt }) => timeCell(createdAt, now) },
-          { head: "LAST USED", rank: 2, of: ({ lastUsedAt }) => timeCell(lastUsedAt, now) },
+          { head: "CREATED", rank: 3, of: ({ createdAt }) => ctx.out.time(createdAt) },
+          { head: "LAST USED", rank: 2, of: ({ lastUsedAt }) => ctx.out.time(lastUsedAt) },
         ], apiKeys),
       );
     },

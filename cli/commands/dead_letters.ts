@@ -4,7 +4,7 @@ import { AGENT_OPTION, command } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { idCell, timeCell } from "../terminal/tables.ts";
+import { idCell } from "../terminal/tables.ts";
 import { runningConnector } from "./connector/connector.ts";
 import { call, get, post } from "../../shared/client/local_client.ts";
 import { DeadLetters, Purged, Replayed } from "../connector/local_api/inbox_handlers.ts";
@@ -40,17 +40,13 @@ export const COMMANDS = [
         receivedAt: toIso(receivedAt),
         endedAt: toIso(endedAt),
       }));
-      const now = ctx.clock.now();
-      ctx.out.result(
-        { agent: folder.name, deadLetters },
-        deadLetters.length === 0 ? "No dead letters." : ctx.out.table([
-          { head: "ID", of: ({ id }) => String(id) },
-          { head: "FROM", of: ({ alias, fromAgentDid }) => alias ?? idCell(fromAgentDid) },
-          { head: "ENDED", rank: 2, of: ({ endedAt }) => timeCell(endedAt, now) },
-          { head: "ATTEMPTS", rank: 3, of: ({ attempts }) => String(attempts) },
-          { head: "PROBLEM", rank: 1, of: ({ problem }) => problem },
-        ], deadLetters),
-      );
+      ctx.out.list({ agent: folder.name, deadLetters }, deadLetters, "No dead letters.", [
+        { head: "ID", of: ({ id }) => String(id) },
+        { head: "FROM", of: ({ alias, fromAgentDid }) => alias ?? idCell(fromAgentDid) },
+        { head: "ENDED", rank: 2, of: ({ endedAt }) => ctx.out.time(endedAt) },
+        { head: "ATTEMPTS", rank: 3, of: ({ attempts }) => String(attempts) },
+        { head: "PROBLEM", rank: 1, of: ({ problem }) => problem },
+      ]);
       const [first] = deadLetters;
       if (first === undefined) return;
       ctx.out.next(["dead-letters", "replay", String(first.id), "--agent", folder.name], { when: "to try it again" });

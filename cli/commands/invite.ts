@@ -9,7 +9,7 @@ import { connect, connectAsPerson, type ConnectionOptions } from "../account/reg
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
-import { idCell, timeCell } from "../terminal/tables.ts";
+import { idCell } from "../terminal/tables.ts";
 import { dayAndTime } from "../terminal/times.ts";
 import { accountFields, saveAccount } from "../agents/new_account.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
@@ -60,7 +60,7 @@ export const COMMANDS = [
         ctx.out.bold("The invite works once and is shown only once."),
         ...fields([["code", invite.code], [
           "expires",
-          ctx.out.shown(timeCell(invite.expiresAt, ctx.clock.now())) ?? "never",
+          ctx.out.shown(ctx.out.time(invite.expiresAt)) ?? "never",
         ]]),
       ]);
       if (isLoopback(named)) ctx.out.note(`The registry's address ${named} can be reached from this machine only.`);
@@ -75,17 +75,13 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const { invites } = await registry.invites(apiKey);
-      const now = ctx.clock.now();
-      ctx.out.result(
-        { invites },
-        invites.length === 0 ? "No invites." : ctx.out.table([
-          { head: "ID", of: ({ id }) => idCell(id) },
-          { head: "STATUS", of: ({ status }) => status },
-          { head: "CREATED", rank: 2, of: ({ createdAt }) => timeCell(createdAt, now) },
-          { head: "EXPIRES", rank: 1, of: ({ expiresAt }) => timeCell(expiresAt ?? "never", now) },
-          { head: "REDEEMED", rank: 3, of: ({ redeemedAt }) => timeCell(redeemedAt, now) },
-        ], invites),
-      );
+      ctx.out.list({ invites }, invites, "No invites.", [
+        { head: "ID", of: ({ id }) => idCell(id) },
+        { head: "STATUS", of: ({ status }) => status },
+        { head: "CREATED", rank: 2, of: ({ createdAt }) => ctx.out.time(createdAt) },
+        { head: "EXPIRES", rank: 1, of: ({ expiresAt }) => ctx.out.time(expiresAt ?? "never") },
+        { head: "REDEEMED", rank: 3, of: ({ redeemedAt }) => ctx.out.time(redeemedAt) },
+      ]);
     },
   }),
   command({
@@ -154,7 +150,7 @@ async function createWithPair(
     ctx.out.bold("The link works once and is shown only once. It is a secret."),
     ...fields([["pairs with", `${pairing.agent}, until ${until}`], [
       "expires",
-      ctx.out.shown(timeCell(invite.expiresAt, ctx.clock.now())) ?? "never",
+      ctx.out.shown(ctx.out.time(invite.expiresAt)) ?? "never",
     ]]),
   ]);
   if (isLoopback(registryUrl)) {

@@ -29,7 +29,7 @@ import { searchOf } from "../../shared/client/http.ts";
 import { CliError, describe, EXIT } from "../errors.ts";
 import { printable } from "../terminal/escapes.ts";
 import { fields } from "../terminal/output.ts";
-import { type Column, idCell, timeCell } from "../terminal/tables.ts";
+import { type Column, idCell } from "../terminal/tables.ts";
 import { memberOf, messageLines } from "../messages/received.ts";
 import { NOT_SENT, stateText } from "../connector/states.ts";
 
@@ -79,7 +79,7 @@ async function listSent(
   const { messages, more } = await call(connector, SentPage, get("/v1/sent", { limit, to }));
   const now = ctx.clock.now(), hostOf = hostsOfPeers(folder);
   const columns: Column<SentPage["messages"][number]>[] = [
-    { head: "SENT", rank: 2, of: ({ sentAt }) => timeCell(sentAt, now) },
+    { head: "SENT", rank: 2, of: ({ sentAt }) => ctx.out.time(sentAt) },
     { head: "TO", of: ({ to }) => to.alias ?? idCell(to.agentDid) },
     {
       head: "STATE",

@@ -7,7 +7,7 @@ import type { Cancel, Clock } from "../../shared/clock.ts";
 import type { Described } from "../errors.ts";
 import { jsonText, oneLine, peerText, printable } from "./escapes.ts";
 import { continued, cutToColumns, layOut, textColumns, wordWrap } from "./text_width.ts";
-import { type Cell, type Column, tableLines } from "./tables.ts";
+import { type Cell, type Column, tableLines, timeCell } from "./tables.ts";
 
 export interface Terminal {
   /** Returns false when the reader of the output has ended. */
@@ -129,6 +129,16 @@ export class Output {
   shown(cell: Cell): string | null {
     if (cell === null || typeof cell === "string") return cell;
     return this.showsIds ? cell.whole : cell.short;
+  }
+
+  /** The cell of a time. */
+  time(iso: string | null): Cell {
+    return timeCell(iso, this.clock.now());
+  }
+
+  /** Prints a list: `data` with `--json`, else its rows as a table, or the text `none` when there are no rows. */
+  list<T>(data: Record<string, unknown>, rows: readonly T[], none: string, columns: readonly Column<T>[]): void {
+    this.result(data, rows.length === 0 ? none : this.table(columns, rows));
   }
 
   /** Returns the lines of a table that fits the terminal; in a pipe and with `--wide` it has everything. */

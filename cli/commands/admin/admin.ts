@@ -11,7 +11,7 @@ import { ensureConfigDir } from "../../files/config_dir.ts";
 import { openPage, pageLines } from "../../files/open_page.ts";
 import { PrivateFolder } from "../../files/private_files.ts";
 import { fields } from "../../terminal/output.ts";
-import { idCell, idEnd, timeCell } from "../../terminal/tables.ts";
+import { idCell, idEnd } from "../../terminal/tables.ts";
 import { checkSavable } from "../../account/config_store.ts";
 import { accountFields, FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../../agents/new_account.ts";
 
@@ -139,7 +139,6 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const { internalServices } = await registry.services(apiKey);
-      const now = ctx.clock.now();
       ctx.out.result(
         { internalServices },
         ctx.out.table<InternalService>([
@@ -147,7 +146,7 @@ export const COMMANDS = [
           { head: "NAME", of: ({ name }) => name },
           { head: "STATUS", rank: 1, of: ({ status }) => status },
           { head: "SCOPES", rank: 3, of: ({ scopes }) => scopes.join(" ") },
-          { head: "LAST USED", rank: 2, of: ({ lastUsedAt }) => timeCell(lastUsedAt, now) },
+          { head: "LAST USED", rank: 2, of: ({ lastUsedAt }) => ctx.out.time(lastUsedAt) },
         ], internalServices),
       );
     },

@@ -11,7 +11,6 @@ import { parseDuration } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
-import type { Column } from "../../terminal/tables.ts";
 import { agoText, durationText } from "../../terminal/times.ts";
 import { agentIdOf, hintNextPage, optionWords, PAGE_OPTIONS, personIdOf, readPages } from "./pages.ts";
 
@@ -44,46 +43,43 @@ export const COMMANDS = [
       "svc admin agents list --offline-for 1d": "Show the agents that were not connected for a day",
     },
     async run(ctx, { options }) {
-      const { framework, name } = options;
-      const offlineMs = options["offline-for"] === undefined
-        ? null
-        : parseDuration(options["offline-for"], "--offline-for");
+      const { framework, name, "offline-for": offline } = options;
+      const offlineMs = offline === undefined ? null : parseDuration(offline, "--offline-for");
       const expiringDays = options.expiring === undefined ? undefined : daysOf(options.expiring);
       const status = options.status ?? (offlineMs === null ? undefined : "active");
       const admin = connectAsAdmin(ctx, options);
       const ownerId = options.owner === undefined ? undefined : await personIdOf(admin, options.owner);
       const query = { status, framework, name, ownerId, expiringDays };
       const listed = { ...options, all: options.all || offlineMs !== null };
-      const pages = await readPages(listed, (page) => admin.agents({ ...query, ...page }));
+      const { rows, pagination } = await readPages(
+        listed,
+        (page) => admin.agents({ ...query, ...page }),
+        (page) => page.agents,
+      );
       const connections = options.online || offlineMs !== null ? await connectionsByDid(ctx, options) : null;
       const now = ctx.clock.now();
-      const agents = pages.flatMap((page) => page.agents).flatMap((agent) => {
+      const agents = rows.flatMap((agent) => {
         if (connections === null) return [agent];
         const connection = connections.get(agent.did) ?? null;
         const isListed = offlineMs === null || (connection !== null && offlineFor(connection, now) > offlineMs);
         return isListed ? [{ ...agent, connection }] : [];
       });
-      const seen: Column<AdminAgentSummary>[] = connections === null
-        ? []
-        : [{ head: "LAST SEEN", rank: 2, of: ({ did }) => lastSeen(connections.get(did), now) }];
-      ctx.out.result(
-        { agents, pagination: pages.at(-1)?.pagination },
-        agents.length === 0 ? "No agents here." : ctx.out.table<AdminAgentSummary>([
-          { head: "NAME", of: ({ name }) => name },
-          { head: "OWNER", rank: 1, of: ({ ownerName }) => ownerName },
-          {
-            head: "STATE",
-            rank: 1,
-            of: ({ status, session }) =>
-              status === "active" && session !== "active" ? `session ${session ?? "ended"}` : status,
-          },
-          ...seen,
-          { head: "TOKEN ENDS", rank: 3, of: ({ expires }) => endText(expires, now) },
-          { head: "ID", isWide: true, of: ({ id }) => id },
-        ], agents),
-      );
+      const seen = (did: string) => lastSeen(connections?.get(did), now);
+      ctx.out.list({ agents, pagination }, agents, "No agents here.", [
+        { head: "NAME", of: ({ name }) => name },
+        { head: "OWNER", rank: 1, of: ({ ownerName }) => ownerName },
+        {
+          head: "STATE",
+          rank: 1,
+          of: ({ status, session }) =>
+            status === "active" && session !== "active" ? `session ${session ?? "ended"}` : status,
+        },
+        ...connections === null ? [] : [{ head: "LAST SEEN", rank: 2, of: ({ did }: AdminAgentSummary) => seen(did) }],
+        { head: "TOKEN ENDS", rank: 3, of: ({ expires }) => endText(expires, now) },
+        { head: "ID", isWide: true, of: ({ id }) => id },
+      ]);
       const words = optionWords({ status, framework, name, owner: ownerId, expiring: options.expiring });
-      hintNextPage(ctx, ["admin", "agents", "list", ...words], pages);
+      hintNextPage(ctx, ["admin", "agents", "list", ...words], pagination);
     },
   }),
   command({
@@ -191,8 +187,8 @@ function daysOf(text: string): string {
 /** Returns when each agent was connected last, by DID, from every page of the proxy. */
 async function connectionsByDid(ctx: Context, options: ConnectionOptions): Promise<Map<string, AgentConnection>> {
   const relay = await connectToRelay(ctx, options);
-  const pages = await readPages({ all: true }, (page) => relay.connections(page));
-  return new Map(pages.flatMap((page) => page.connections).map((one) => [one.agentDid, one]));
+  const { rows } = await readPages({ all: true }, relay.connections, (page) => page.connections);
+  return new Map(rows.map((one) => [one.agentDid, one]));
 }
 
 /** Milliseconds since an agent left; 0 while it is connected. Without `disconnectedAt`, `connectedAt` counts. */

@@ -15,7 +15,7 @@ import { parseCount } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { stopSignal } from "../../terminal/interrupt.ts";
-import { idCell, timeCell } from "../../terminal/tables.ts";
+import { idCell } from "../../terminal/tables.ts";
 
 const PAGE = 100;
 const LOOK_EVERY_MS = 2_000;
@@ -71,11 +71,10 @@ export const COMMANDS = [
 ];
 
 function listed(ctx: Context, events: readonly AuditEntry[]): void {
-  const now = ctx.clock.now();
   ctx.out.result(
     { events },
     ctx.out.table([
-      { head: "AT", rank: 1, of: ({ at }) => timeCell(at, now) },
+      { head: "AT", rank: 1, of: ({ at }) => ctx.out.time(at) },
       { head: "EVENT", of: ({ event }) => event },
       { head: "ACTOR", rank: 1, of: ({ actor }) => idCell(actor) },
       { head: "SUBJECT", rank: 1, of: ({ subject }) => idCell(subject) },

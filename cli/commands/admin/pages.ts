@@ -1,5 +1,5 @@
 /** What the lists of an admin share: options of pages, and names and IDs in arguments. */
-import type { AdminAgentSummary } from "../../../shared/protocol/api/admin.ts";
+import type { Query } from "../../../shared/client/http.ts";
 import { parseDid } from "../../../shared/protocol/did.ts";
 import { isUlid } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -23,7 +23,7 @@ export const PAGE_OPTIONS = {
   all: { summary: "List every page" },
 } as const;
 
-export interface PageOptions {
+interface PageOptions {
   limit?: string | undefined;
   cursor?: string | undefined;
   all: boolean;
@@ -34,17 +34,21 @@ interface PageAnswer {
 }
 
 /**
- * Reads one page, or every page with `--all`. A page may be empty and not be the last.
+ * Reads one page, or every page with `--all`. A page may be empty and not be the last. Returns the rows, and where the
+ * next page begins.
  *
  * @throws {CliError} `CLI_USAGE`
  */
-export async function readPages<P extends PageAnswer>(
+export async function readPages<P extends PageAnswer, R>(
   { limit, cursor, all }: PageOptions,
-  read: (query: { limit: number | undefined; cursor: string | undefined }) => Promise<P>,
-): Promise<P[]> {
+  read: (query: Query) => Promise<P>,
+  rowsOf: (page: P) => readonly R[],
+) {
   const size = limit === undefined ? (all ? PAGE_MAX : undefined) : parseCount(limit, "--limit", PAGE_MAX);
-  if (!all) return [await read({ limit: size, cursor })];
-  return await Array.fromAsync(pagesOf((next) => read({ limit: size, cursor: next }), cursor));
+  const pages = all
+    ? await Array.fromAsync(pagesOf((next) => read({ limit: size, cursor: next }), cursor))
+    : [await read({ limit: size, cursor })];
+  return { rows: pages.flatMap(rowsOf), pagination: pages.at(-1)?.pagination };
 }
 
 /** Returns the words that give these options again on a command line. */
@@ -52,8 +56,8 @@ export function optionWords(options: Record<string, string | undefined>): string
   return Object.entries(options).flatMap(([name, value]) => value === undefined ? [] : [`--${name}`, value]);
 }
 
-export function hintNextPage(ctx: Context, words: readonly string[], pages: readonly PageAnswer[]): void {
-  const nextCursor = pages.at(-1)?.pagination.nextCursor ?? null;
+export function hintNextPage(ctx: Context, words: readonly string[], pagination?: PageAnswer["pagination"]): void {
+  const nextCursor = pagination?.nextCursor ?? null;
   if (nextCursor !== null) ctx.out.next([...words, "--cursor", nextCursor], { when: "for the next page" });
 }
 
@@ -63,20 +67,12 @@ export function hintNextPage(ctx: Context, words: readonly string[], pages: read
  * @throws {CliError} `CLI_USAGE`, `CLI_AMBIGUOUS`, `CLI_NAME_UNKNOWN`
  */
 export async function personIdOf(admin: AdminClient, text: string): Promise<string> {
-  const id = idIn("human", text);
-  if (id !== null) return id;
-  const list = async (query: { name?: string }) =>
-    (await readPages({ all: true }, (page) => admin.people({ ...query, ...page }))).flatMap((page) => page.people);
-  const people = await list({ name: text });
-  const named = people.filter(({ displayName }) => isSame(displayName, text));
-  const same = named.length > 0 ? named : await endingIn(text, () => list({}));
-  const near = same.length > 0 || people.length > 0 ? people : (await admin.people(likeness(text))).people;
-  return onlyOne(
-    text,
-    same,
-    near.map(({ displayName }) => displayName),
-    ({ id, createdAt }) => `${id} (${createdAt})`,
-  );
+  return idIn("human", text) ?? await idOfName(text, text, {
+    read: admin.people,
+    rowsOf: ({ people }) => people,
+    nameOf: ({ displayName }) => displayName,
+    shown: ({ id, createdAt }) => `${id} (${createdAt})`,
+  });
 }
 
 /**
@@ -90,26 +86,13 @@ export async function agentIdOf(admin: AdminClient, text: string): Promise<strin
   if (id !== null) return id;
   const [name = "", ...owner] = text.split("@");
   const ownerId = owner.length === 0 ? undefined : await personIdOf(admin, owner.join("@"));
-  const list = async (query: { name?: string; ownerId?: string | undefined }) =>
-    (await readPages({ all: true }, (page) => admin.agents({ ...query, ...page }))).flatMap((page) => page.agents);
-  const agents = await list({ name, ownerId });
-  const named = agents.filter((agent) => isSame(agent.name, name));
-  const same = named.length > 0 ? named : await endingIn(text, () => list({}));
-  const active = same.filter(({ status }) => status === "active");
-  const shown = (agent: AdminAgentSummary) => `${agent.name}@${agent.ownerName} (${agent.id})`;
-  const near = same.length > 0 || agents.length > 0
-    ? agents
-    : (await admin.agents({ ...likeness(name), ownerId })).agents;
-  return onlyOne(text, same.length > 1 && active.length > 0 ? active : same, near.map(({ name }) => name), shown);
-}
-
-/** The query for names that a mistyped one may mean: one page of those with its first letter. */
-const likeness = (text: string) => ({ name: [...text.trim()][0] ?? "", limit: PAGE_MAX });
-
-/** The records whose ID ends in the text, as tables show it; none for a text that is no end of an ID. */
-async function endingIn<T extends { id: string }>(text: string, list: () => Promise<T[]>): Promise<T[]> {
-  const end = idEnd(text);
-  return end === null ? [] : (await list()).filter(({ id }) => id.endsWith(end));
+  return await idOfName(text, name, {
+    read: (query) => admin.agents({ ...query, ownerId }),
+    rowsOf: ({ agents }) => agents,
+    nameOf: ({ name }) => name,
+    shown: (agent) => `${agent.name}@${agent.ownerName} (${agent.id})`,
+    isPreferred: ({ status }) => status === "active",
+  });
 }
 
 /** Returns the ID of an ID or DID; `null` for a name. @throws {CliError} `CLI_USAGE` for what is neither */
@@ -121,21 +104,40 @@ function idIn(kind: "human" | "agent", text: string): string | null {
   throw new CliError("CLI_USAGE", `this is no name, ID or DID of ${kind === "human" ? "a person" : "an agent"}`);
 }
 
-const isSame = (a: string, b: string): boolean => a.toLowerCase() === b.trim().toLowerCase();
+interface Named<P, R> {
+  read(query: Query): Promise<P>;
+  rowsOf(page: P): readonly R[];
+  nameOf(row: R): string;
+  /** One of several with the name, in the error. */
+  shown(row: R): string;
+  /** Where one fits, the others do not count. */
+  isPreferred?(row: R): boolean;
+}
 
-/** @param near names that begin like the wanted one */
-function onlyOne<T extends { id: string }>(
+/** The ID of the only record with the name, in any case, else of the only one whose ID ends in the text. */
+async function idOfName<P extends PageAnswer, R extends { id: string }>(
   text: string,
-  found: readonly T[],
-  near: readonly string[],
-  shown: (one: T) => string,
-): string {
+  name: string,
+  { read, rowsOf, nameOf, shown, isPreferred = () => false }: Named<P, R>,
+): Promise<string> {
+  const list = async (query: { name?: string }) =>
+    (await readPages({ all: true }, (page) => read({ ...query, ...page }), rowsOf)).rows;
+  const beginning = await list({ name }), end = idEnd(text);
+  let found = beginning.filter((row) => nameOf(row).toLowerCase() === name.trim().toLowerCase());
+  // As tables show an ID.
+  if (found.length === 0 && end !== null) found = (await list({})).filter(({ id }) => id.endsWith(end));
+  if (found.some(isPreferred)) found = found.filter(isPreferred);
   const [first] = found;
   if (first !== undefined && found.length === 1) return first.id;
-  if (first === undefined) {
-    const [longer] = near.filter((name) => name.toLowerCase().startsWith(text.toLowerCase()));
-    const hint = longer === undefined ? didYouMean(text, near) : ` Did you mean ${longer}?`;
-    throw new CliError("CLI_NAME_UNKNOWN", `There is no ${text}.${hint}`);
+  if (first !== undefined) {
+    throw new CliError("CLI_AMBIGUOUS", `Several have the name ${text}: ${found.slice(0, 10).map(shown).join(", ")}`);
   }
-  throw new CliError("CLI_AMBIGUOUS", `Several have the name ${text}: ${found.slice(0, 10).map(shown).join(", ")}`);
+  // Else one page of those with its first letter, because the name may be mistyped.
+  const near = beginning.length > 0
+    ? beginning
+    : rowsOf(await read({ name: [...name.trim()][0] ?? "", limit: PAGE_MAX }));
+  const names = near.map(nameOf);
+  const longer = names.find((name) => name.toLowerCase().startsWith(text.toLowerCase()));
+  const hint = longer === undefined ? didYouMean(text, names) : ` Did you mean ${longer}?`;
+  throw new CliError("CLI_NAME_UNKNOWN", `There is no ${text}.${hint}`);
 }

@@ -7,7 +7,7 @@ import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
-import { idCell, timeCell } from "../../terminal/tables.ts";
+import { idCell } from "../../terminal/tables.ts";
 import { hintNextPage, optionWords, PAGE_OPTIONS, personIdOf, readPages } from "./pages.ts";
 
 const PERSON = { summary: "Name, ID or DID of the person, from svc admin people list" } as const;
@@ -30,20 +30,19 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const { status, name, role } = options;
       const admin = connectAsAdmin(ctx, options);
-      const pages = await readPages(options, (page) => admin.people({ status, name, role, ...page }));
-      const people = pages.flatMap((page) => page.people);
-      const now = ctx.clock.now();
-      ctx.out.result(
-        { people, pagination: pages.at(-1)?.pagination },
-        people.length === 0 ? "No people here." : ctx.out.table([
-          { head: "ID", rank: 3, of: ({ id }) => idCell(id) },
-          { head: "NAME", of: ({ displayName }) => displayName },
-          { head: "ROLE", rank: 2, of: ({ role }) => role },
-          { head: "STATUS", rank: 1, of: ({ status }) => status },
-          { head: "CREATED", rank: 2, of: ({ createdAt }) => timeCell(createdAt, now) },
-        ], people),
+      const { rows: people, pagination } = await readPages(
+        options,
+        (page) => admin.people({ status, name, role, ...page }),
+        (page) => page.people,
       );
-      hintNextPage(ctx, ["admin", "people", "list", ...optionWords({ status, name, role })], pages);
+      ctx.out.list({ people, pagination }, people, "No people here.", [
+        { head: "ID", rank: 3, of: ({ id }) => idCell(id) },
+        { head: "NAME", of: ({ displayName }) => displayName },
+        { head: "ROLE", rank: 2, of: ({ role }) => role },
+        { head: "STATUS", rank: 1, of: ({ status }) => status },
+        { head: "CREATED", rank: 2, of: ({ createdAt }) => ctx.out.time(createdAt) },
+      ]);
+      hintNextPage(ctx, ["admin", "people", "list", ...optionWords({ status, name, role })], pagination);
     },
   }),
   command({
@@ -56,7 +55,6 @@ export const COMMANDS = [
       const admin = connectAsAdmin(ctx, options);
       const answer = await admin.person(await personIdOf(admin, args.person));
       const { person, apiKeys, agents, lastUsedAt } = answer;
-      const now = ctx.clock.now();
       ctx.out.result({ ...answer }, [
         ctx.out.bold(person.displayName),
         ...fields([
@@ -74,7 +72,7 @@ export const COMMANDS = [
           { head: "API KEY", rank: 3, of: ({ id }) => idCell(id) },
           { head: "NAME", of: ({ name }) => name },
           { head: "STATUS", rank: 1, of: ({ status }) => status },
-          { head: "LAST USED", rank: 2, of: ({ lastUsedAt }) => timeCell(lastUsedAt, now) },
+          { head: "LAST USED", rank: 2, of: ({ lastUsedAt }) => ctx.out.time(lastUsedAt) },
         ], apiKeys),
       ]);
     },

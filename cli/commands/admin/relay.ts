@@ -7,7 +7,7 @@ import { parseCount } from "../../command_line/numbers.ts";
 import { formatDuration } from "../../terminal/times.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
-import { idCell, timeCell } from "../../terminal/tables.ts";
+import { type Column, idCell } from "../../terminal/tables.ts";
 import { hintNextPage, PAGE_OPTIONS, readPages } from "./pages.ts";
 
 const MAX_REFUSALS = 100;
@@ -21,19 +21,14 @@ export const COMMANDS = [
     examples: { "svc admin relay queues --all": "Show every recipient for whom messages wait" },
     async run(ctx, { options }) {
       const relay = await connectToRelay(ctx, options);
-      const pages = await readPages(options, (page) => relay.queues(page));
-      const queues = pages.flatMap((page) => page.queues);
-      const now = ctx.clock.now();
-      ctx.out.result(
-        { queues, pagination: pages.at(-1)?.pagination },
-        queues.length === 0 ? "No queued messages here." : ctx.out.table([
-          { head: "MESSAGES", of: ({ messages }) => String(messages) },
-          { head: "SENDERS", rank: 2, of: ({ senders }) => String(senders) },
-          { head: "OLDEST EXPIRES", rank: 1, of: ({ oldestExpiresAt }) => timeCell(oldestExpiresAt, now) },
-          { head: "RECIPIENT", of: ({ recipientAgentDid }) => idCell(recipientAgentDid) },
-        ], queues),
-      );
-      hintNextPage(ctx, ["admin", "relay", "queues"], pages);
+      const { rows: queues, pagination } = await readPages(options, relay.queues, (page) => page.queues);
+      ctx.out.list({ queues, pagination }, queues, "No queued messages here.", [
+        { head: "MESSAGES", of: ({ messages }) => String(messages) },
+        { head: "SENDERS", rank: 2, of: ({ senders }) => String(senders) },
+        { head: "OLDEST EXPIRES", rank: 1, of: ({ oldestExpiresAt }) => ctx.out.time(oldestExpiresAt) },
+        { head: "RECIPIENT", of: ({ recipientAgentDid }) => idCell(recipientAgentDid) },
+      ]);
+      hintNextPage(ctx, ["admin", "relay", "queues"], pagination);
     },
   }),
   command({
@@ -48,18 +43,15 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const { issuers, areAll } = await (await connectToRelay(ctx, options)).issuers();
       const age = (seconds: number | null) => seconds === null ? null : formatDuration(seconds * 1_000);
-      ctx.out.result(
-        { issuers, areAll },
-        issuers.length === 0 ? "No agent of another server has a pair here." : ctx.out.table([
-          { head: "SERVER", of: ({ authority }) => authority },
-          { head: "AGENTS", of: ({ agents }) => String(agents) },
-          { head: "PAIRS", rank: 2, of: ({ pairs }) => String(pairs) },
-          { head: "ALLOWED", rank: 1, of: ({ allowed }) => allowed ? "yes" : "no" },
-          { head: "KEYS", rank: 3, of: ({ keysAgeSeconds }) => age(keysAgeSeconds) },
-          { head: "LIST", rank: 3, of: ({ listAgeSeconds }) => age(listAgeSeconds) },
-          { head: "PROBLEM", rank: 1, of: ({ problem }) => problem },
-        ], issuers),
-      );
+      ctx.out.list({ issuers, areAll }, issuers, "No agent of another server has a pair here.", [
+        { head: "SERVER", of: ({ authority }) => authority },
+        { head: "AGENTS", of: ({ agents }) => String(agents) },
+        { head: "PAIRS", rank: 2, of: ({ pairs }) => String(pairs) },
+        { head: "ALLOWED", rank: 1, of: ({ allowed }) => allowed ? "yes" : "no" },
+        { head: "KEYS", rank: 3, of: ({ keysAgeSeconds }) => age(keysAgeSeconds) },
+        { head: "LIST", rank: 3, of: ({ listAgeSeconds }) => age(listAgeSeconds) },
+        { head: "PROBLEM", rank: 1, of: ({ problem }) => problem },
+      ]);
       if (!areAll) ctx.out.note("There are more agents of other servers than are counted here.");
     },
   }),
@@ -80,12 +72,9 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const limit = parseCount(options.limit ?? `${REFUSALS}`, "--limit", MAX_REFUSALS);
       const relay = await connectToRelay(ctx, options);
-      const list = await relay.refusals({ limit, requestId: options.request, agentDid: options.did });
-      const { refusals, instance, since } = list;
-      ctx.out.result(
-        { refusals, instance, since },
-        refusals.length === 0 ? `No refusals since ${since}.` : refusalTable(ctx, refusals),
-      );
+      const query = { limit, requestId: options.request, agentDid: options.did };
+      const { refusals, instance, since } = await relay.refusals(query);
+      ctx.out.list({ refusals, instance, since }, refusals, `No refusals since ${since}.`, refusalColumns(ctx));
       const [first] = refusals;
       if (first !== undefined) ctx.out.next(["explain", first.code]);
     },
@@ -124,22 +113,21 @@ export const COMMANDS = [
       const unknown = `No trace of ${requestId}. Deliveries are kept 8 days, refusals until the server restarts.`;
       ctx.out.result(
         { requestId, deliveries, refusals },
-        isUnknown ? unknown : [...lines, ...refusals.length === 0 ? [] : refusalTable(ctx, refusals)],
+        isUnknown ? unknown : [...lines, ...refusals.length === 0 ? [] : ctx.out.table(refusalColumns(ctx), refusals)],
       );
       if (isUnknown) return EXIT.notFound;
     },
   }),
 ];
 
-function refusalTable(ctx: Context, refusals: readonly Refusal[]): string[] {
-  const now = ctx.clock.now();
-  return ctx.out.table([
-    { head: "AT", rank: 1, of: ({ at }) => timeCell(at, now) },
+function refusalColumns({ out }: Context): Column<Refusal>[] {
+  return [
+    { head: "AT", rank: 1, of: ({ at }) => out.time(at) },
     { head: "CODE", of: ({ code }) => code },
     { head: "CHECK", rank: 3, of: ({ check }) => check === null ? null : String(check) },
     { head: "ROUTE", rank: 4, of: ({ method, route }) => route === null ? null : `${method} ${route}` },
     // Whole, because the proxy does not find a delivery by the end of its request ID.
     { head: "REQUEST", rank: 3, of: ({ requestId }) => requestId },
     { head: "AGENT", rank: 2, of: ({ agentDid }) => idCell(agentDid) },
-  ], refusals);
+  ];
 }
