@@ -14,7 +14,7 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { messageLines, readPage, type Received, type ReceivedPage } from "../messages/received.ts";
 import { stopSignal } from "../terminal/interrupt.ts";
-import { EXEC_OPTION, VIEW_OPTIONS } from "./connector/connector_start.ts";
+import { EXEC_OPTION, VIEW_OPTIONS } from "./connector/connector.ts";
 
 const { pageMessages: LISTED, pageMessagesMax: MAX_LISTED } = LIMIT;
 const QUEUED_S = LIMIT.queuedWaitMs / 1000;

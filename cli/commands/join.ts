@@ -5,7 +5,7 @@ import { accountFields, FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../a
 import { parseJoinLink, ticketOf } from "../account/join_link.ts";
 import { createAgent, type CreatedAgent } from "../agents/registration.ts";
 import { secureServiceUrl } from "../files/profile.ts";
-import { runConnectors } from "./connector/connector_start.ts";
+import { runConnectors } from "./connector/connector.ts";
 import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
 import { CliError, describe } from "../errors.ts";

@@ -1,10 +1,17 @@
 /**
- * `svc mcp`: the agent as tools for a program that runs a model, on standard input and output. It answers before it has a
- * connector, because clients give up early. It redirects the console to standard error before it loads the MCP library,
- * because other output would break the protocol.
+ * `svc mcp install`, and `svc mcp`: the agent as tools for a program that runs a model, on standard input and output. It
+ * answers before it has a connector, because clients give up early. It redirects the console to standard error before it
+ * loads the MCP library, because other output would break the protocol.
  */
-import { settledWithin } from "../../shared/clock.ts";
+import { resolve } from "node:path";
+import { AGENT_ARG, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
+import { didYouMean } from "../../shared/did_you_mean.ts";
+import { CliError, describe } from "../errors.ts";
+import { HOST_IDS, SCOPES, WAKES } from "../hosts/table.ts";
+import { fields, Output } from "../terminal/output.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
+import { ownCommand } from "../own_command.ts";
+import { settledWithin } from "../../shared/clock.ts";
 import { thisHost } from "../autostart/control.ts";
 import { connectorOf, keptAccess } from "../connector/attach.ts";
 import { runtimeSettings, runtimeTarget } from "../connector/runtime/runtime_file.ts";
@@ -13,10 +20,7 @@ import { pairingCommand } from "../connector/local_api/curl_lines.ts";
 import { findPeerEver, readPeers } from "../connector/peers/peers.ts";
 import { statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";
-import { CliError, describe } from "../errors.ts";
-import { Output } from "../terminal/output.ts";
 import { McpAgent } from "../mcp/mcp_agent.ts";
-import { AGENT_ARG, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { stopSignal } from "../terminal/interrupt.ts";
 
@@ -27,6 +31,88 @@ const PLATFORM_MS = 500;
 const PROGRAM_MS = 10_000;
 
 export const COMMANDS = [
+  command({
+    path: ["mcp", "install"],
+    summary: "Give a coding agent the tools of an agent: writes its configuration file",
+    details: [
+      "Only the entry of the agent changes in that file; a copy of the text before is kept for --undo. Safe to run again.",
+      "The entry holds no secret. For a host that is not in the list, add by hand what --print shows.",
+    ],
+    args: { agent: AGENT_ARG },
+    options: {
+      for: { value: "host", summary: `One of ${HOST_IDS.join(", ")}`, required: true, complete: HOST_IDS },
+      scope: { value: "scope", summary: "user: every project; project: this folder (default user)", complete: SCOPES },
+      name: { value: "key-name", summary: "Name of the entry in the host's file (default: svc-<agent>)" },
+      wake: {
+        value: "way",
+        summary: "Wake the model when a message arrives: auto, inbox (Claude Code, Codex) or hook (Claude Code)",
+        complete: WAKES,
+      },
+      "read-only": { summary: "Only tools that change nothing: no sending, no pairing" },
+      peers: { value: "aliases", summary: "Only these peers, separated by commas" },
+      print: { summary: "Show the file and the entry, and write nothing" },
+      undo: { summary: "Remove the entry, if it is the one that svc wrote" },
+    },
+    examples: {
+      "svc mcp install --for claude-code --wake auto": "Use the only agent of this machine in Claude Code",
+      "svc mcp install alpha --for cursor --peers beta": "Let Cursor talk with beta only",
+      "svc mcp install alpha --for codex --undo": "Remove the entry from Codex",
+    },
+    async run(ctx, { args, options }) {
+      const host = oneOf(HOST_IDS, options.for, "host");
+      const scope = oneOf(SCOPES, options.scope ?? "user", "scope");
+      const wake = options.wake === undefined ? undefined : oneOf(WAKES, options.wake, "way of --wake");
+      if (options.print && options.undo) throw new CliError("CLI_USAGE", "--print and --undo exclude each other");
+      const { installEntry, isOnPath, planEntry, removeInstalled } = await import("../hosts/install.ts");
+      const folder = await chosenAgent(ctx, args.agent);
+      const agent = folder.name;
+      const wish = {
+        host,
+        scope,
+        name: options.name,
+        wake,
+        readOnly: options["read-only"],
+        peers: options.peers,
+        // To wake Codex, `svc mcp` starts its program, which the permissions `connector` do not allow.
+        own: scope === "project" ? ["svc"] : ownCommand(host === "codex" && wake !== undefined ? "svc" : "connector"),
+        project: resolve(ctx.cwd ?? "."),
+      };
+      const work = options.print ? planEntry : options.undo ? removeInstalled : installEntry;
+      const { hostName, name, command, args: words, entry, hook, messages, then } = await work(ctx, folder, wish);
+      if (scope === "project" && !options.undo && !await isOnPath(ctx)) {
+        ctx.out.warn("PATH has no command svc, which the entry of a project starts");
+      }
+      const data = { agent, host, scope, name, command, args: words, path: entry.path, changed: entry.changed };
+      const of = hook && { path: hook.path, changed: hook.changed };
+      const files = [entry, ...hook === null ? [] : [hook]];
+      if (options.print) {
+        const parts = files.map(({ path, fragment }) => ({ path, text: fragment }));
+        const lines = parts.flatMap(({ path, text }, i) => [...i > 0 ? [""] : [], `${path}:`, ...text.split("\n")]);
+        ctx.out.result({ ...data, files: parts }, lines);
+        return;
+      }
+      const changed = files.filter((file) => file.changed).map(({ path }) => path);
+      if (options.undo) {
+        const text = changed.length === 0 ? "There is nothing to undo." : ctx.out.bold(`Removed: ${name}.`);
+        ctx.out.result({ ...data, hook: of }, [text, ...changed.map((path) => `  from  ${path}`)]);
+        return;
+      }
+      if (messages.platform !== "inbox") {
+        ctx.out.warn(
+          `Messages for ${agent} go to ${messages.platform}, and the tools cannot read them; to change that: ` +
+            `svc install --for inbox --agent-name ${agent}`,
+        );
+      }
+      ctx.out.result({ ...data, hook: of, platform: messages.platform }, [
+        ctx.out.bold(`${hostName} has the tools of ${agent} as ${name}.`),
+        ...fields([["file", entry.path], ["hook", hook?.path], ["changed", changed.join(", ") || "nothing"]]),
+      ]);
+      if (messages.isNew) {
+        ctx.out.note(`Messages for ${agent} stay in its connector until they are read: the platform is inbox now.`);
+      }
+      ctx.out.note(then);
+    },
+  }),
   command({
     path: ["mcp"],
     summary: "Serve an agent's messages as MCP tools on standard input and output",
@@ -52,6 +138,13 @@ export const COMMANDS = [
   }),
 ];
 
+function oneOf<T extends string>(known: readonly T[], given: string, what: string): T {
+  const found = known.find((one) => one === given);
+  if (found !== undefined) return found;
+  const hint = didYouMean(given, known) || ` Known: ${known.join(", ")}.`;
+  throw new CliError("CLI_USAGE", `There is no ${what} "${given}".${hint}`);
+}
+
 /** @throws {CliError} `CLI_USAGE` */
 function peerNames(list: string): string[] {
   const names = list.split(",").map((name) => name.trim());
@@ -71,9 +164,10 @@ interface McpOptions {
 async function serveMcp(ctx: Context, agentName: string | undefined, options: McpOptions): Promise<void> {
   const only = options.peers === undefined ? null : peerNames(options.peers);
   const folder = await chosenAgent(ctx, agentName);
-  consoleToStderr();
+  // Output of libraries between the lines of the protocol would break them.
+  for (const method of ["log", "info", "debug"] as const) console[method] = console.error;
   const { name } = folder;
-  warnOfUnknown(ctx, folder, only);
+  if (only !== null) warnOfUnknown(ctx, folder, only);
   const isPush = await isPushPlatform(ctx, folder);
   if (isPush && options.channel) ctx.out.warn("The messages of this agent go to its runtime: --channel has no effect");
   await using connector = keptAccess(ctx, folder);
@@ -98,11 +192,8 @@ async function serveMcp(ctx: Context, agentName: string | undefined, options: Mc
     const inbox = claudeInbox(ctx);
     const run = async (program: string, args: string[]) => {
       let code: number | null = null;
-      await settledWithin(
-        ctx.clock,
-        thisHost(ctx).run(program, args).then((ran) => code = ran?.code ?? null),
-        PROGRAM_MS,
-      );
+      const running = thisHost(ctx).run(program, args).then((ran) => code = ran?.code ?? null);
+      await settledWithin(ctx.clock, running, PROGRAM_MS);
       return code;
     };
     const wayOf = () => inbox ?? (mcp.codexThread === null ? null : codexQueue(mcp.codexThread, run));
@@ -118,11 +209,6 @@ async function serveMcp(ctx: Context, agentName: string | undefined, options: Mc
   ended.abort();
 }
 
-/** Sends output of libraries to standard error, because between the lines of the protocol it would break them. */
-function consoleToStderr(): void {
-  for (const method of ["log", "info", "debug"] as const) console[method] = console.error;
-}
-
 /** The context with a terminal that writes everything to standard error. */
 function withoutStdout(ctx: Context): Context {
   const { stderr, stderrIsTerminal } = ctx.terminal;
@@ -131,16 +217,10 @@ function withoutStdout(ctx: Context): Context {
     return true;
   };
   const terminal = { ...ctx.terminal, stdout, stdoutIsTerminal: stderrIsTerminal };
-  return {
-    ...ctx,
-    configDir: ctx.configDir,
-    terminal,
-    out: new Output(terminal, ctx.clock, { json: false, colour: false }),
-  };
+  return { ...ctx, terminal, out: new Output(terminal, ctx.clock, { json: false, colour: false }) };
 }
 
-function warnOfUnknown(ctx: Context, folder: AgentFolder, only: readonly string[] | null): void {
-  if (only === null) return;
+function warnOfUnknown(ctx: Context, folder: AgentFolder, only: readonly string[]): void {
   const peers = readPeers(folder);
   const unknown = only.filter((name) => findPeerEver(peers, name) === null);
   if (unknown.length > 0) ctx.out.warn(`${folder.name} has no peer with the alias ${unknown.join(", ")}`);

@@ -3,7 +3,7 @@ import { command } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
-import { ALL_OPTION, chosenAgents, CONNECTOR_OPTIONS, YES } from "./connector_start.ts";
+import { ALL_OPTION, chosenAgents, CONNECTOR_OPTIONS, YES } from "./connector.ts";
 import { connectorLogs, installConnector, installFleet, uninstallConnector } from "../../connector/service_setup.ts";
 import { thisHost } from "../../autostart/control.ts";
 import { ownCommand } from "../../own_command.ts";

@@ -2,7 +2,7 @@
 import { command } from "../../command_line/command.ts";
 import { CliError, describe, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
-import { FOR, placeOf, providerOf, WHICH_AGENT } from "./provider_world.ts";
+import { CONNECTOR_URL, FOR, placeOf, providerOf, STATE_DIR, WHICH_AGENT } from "./provider_world.ts";
 import { BLOCKING_CHECKS, type DoctorCheck, runChecks, runtimeOf } from "../../doctor/checks.ts";
 import { connectorOf } from "../connector/connector.ts";
 import { statusOf } from "../../connector/status.ts";
@@ -20,10 +20,9 @@ import { CheckedReceipts } from "../../../shared/client/local_shapes.ts";
 const WHERE = {
   for: FOR,
   "agent-name": WHICH_AGENT,
-  "connector-base-url": { value: "url", summary: "Local API URL of the connector (default: from its discovery file)" },
+  "connector-base-url": CONNECTOR_URL,
 } as const;
 const PEER = { value: "alias", summary: "Alias or DID of a peer", complete: "peers" } as const;
-const STATE_DIR = { value: "dir", summary: "State directory of the runtime", complete: "files" } as const;
 
 export const COMMANDS = [
   command({
@@ -152,8 +151,7 @@ export const COMMANDS = [
         const failed = checks.filter(({ ok }) => !ok);
         const stopper = failed.find(({ name }) => BLOCKING_CHECKS.has(name));
         if (stopper) {
-          const fields = { agent: folder.name, peer, healthy: false, failed: stopper };
-          ctx.out.result(fields, [
+          ctx.out.result({ agent: folder.name, peer, healthy: false, failed: stopper }, [
             `${ctx.out.red("FAIL")}  ${stopper.name}: ${stopper.seen}`,
             `  ${ctx.out.withHere(stopper.fix)}`,
           ]);
@@ -230,18 +228,12 @@ interface RelayProbe {
 async function sendProbe(clock: Clock, connector: LocalCalls, probe: RelayProbe) {
   const { peer, message, requestId, sessionId } = probe;
   const began = clock.now();
-  const conversation = sessionId === undefined ? {} : { conversationId: sessionId };
-  const body = {
-    to: peer,
-    payload: message === null ? { svcProbe: requestId } : { message },
-    requestId,
-    ...conversation,
-  };
+  const payload = message === null ? { svcProbe: requestId } : { message };
+  const body = { to: peer, payload, requestId, conversationId: sessionId };
   const sent = await call(connector, HookAnswer, post("/v1/outbound", body));
   const sentInMs = clock.now() - began;
-  const query = new URLSearchParams({ to: peer, requestId });
   while (sent.delivered && clock.now() - began < WAIT_MS) {
-    const { receipts } = await call(connector, CheckedReceipts, get(`/v1/receipts?${query}`));
+    const { receipts } = await call(connector, CheckedReceipts, get("/v1/receipts", { to: peer, requestId }));
     const status = receipts.findLast(({ problem }) => problem === undefined)?.status;
     if (status) return { requestId, delivered: true, reason: null, status, sentInMs, receiptInMs: clock.now() - began };
     await sleep(clock, LOOK_EVERY_MS);

@@ -1,28 +1,129 @@
-/** `svc provider setup`: changes the runtime's settings so that it accepts messages, and restores them with --undo. */
+/**
+ * `svc install` and `svc provider setup`: choose the runtime, for all agents or for one, and change its settings so that it
+ * accepts messages.
+ */
 import { parsePort } from "../../command_line/numbers.ts";
-import type { AgentFolder } from "../../agents/agent_store.ts";
 import { command } from "../../command_line/command.ts";
 import { ensureConfigDir } from "../../files/config_dir.ts";
+import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
-import type { PlatformId } from "../../platforms/platform.ts";
+import { connectorOf, YES } from "../connector/connector.ts";
 import { fields } from "../../terminal/output.ts";
-import { YES } from "../connector/connector_start.ts";
 import {
   agreeToChange,
+  CONNECTOR_URL,
   FOR,
   parsePlatform,
   placeOf,
   providerOf,
+  STATE_DIR,
   warnOfOwnSettings,
   WHICH_AGENT,
 } from "./provider_world.ts";
+import { detectAll, likeliest } from "../../platforms/table.ts";
+import { thisMachine } from "../../platforms/local_machine.ts";
+import type { AgentFolder } from "../../agents/agent_store.ts";
+import type { PlatformId } from "../../platforms/platform.ts";
 import { presentPeers, readPeers } from "../../connector/peers/peers.ts";
 import { applyChange, hasBackup, undoChanges } from "../../platforms/setup.ts";
 import { makeToken } from "../../connector/local_api/discovery_file.ts";
-import { emptyRuntimeFile, RUNTIME_FILE, runtimeTarget } from "../../connector/runtime/runtime_file.ts";
-import { connectorOf } from "../connector/connector.ts";
+import {
+  emptyRuntimeFile,
+  readRuntimeFileIn,
+  RUNTIME_FILE,
+  runtimeTarget,
+} from "../../connector/runtime/runtime_file.ts";
+
+function nextStarts(ctx: Context, agents: readonly string[]): void {
+  for (const name of agents) ctx.out.next(["connector", "start", name]);
+  if (agents.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
+}
 
 export const COMMANDS = [
+  command({
+    path: ["install"],
+    summary: "Detect or select the agent runtime and save the choice for the connector",
+    details: ["Does not change the runtime; svc provider setup does. Safe to run again."],
+    options: {
+      for: FOR,
+      "agent-name": WHICH_AGENT,
+      port: { value: "port", summary: "Port on which the runtime accepts messages" },
+      token: { value: "token", summary: "Token that the runtime requires", env: "SVC_HOOK_TOKEN", secret: true },
+      ...YES,
+      list: { summary: "Show detected runtimes and save nothing" },
+    },
+    examples: {
+      "svc install": "Use the detected runtime",
+      "svc install --for openclaw": "Use OpenClaw regardless of what is detected",
+      "svc install --for inbox": "No runtime: svc inbox or a program reads the messages",
+      "svc install --list": "List detected runtimes with the evidence",
+    },
+    async run(ctx, { options }) {
+      const wanted = options.for === undefined ? null : parsePlatform(options.for);
+      const port = parsePort(options.port, "--port");
+      ctx.out.doing("Looking for agent runtimes");
+      const found = await detectAll(thisMachine(ctx));
+      if (options.list) {
+        ctx.out.result(
+          { platforms: found },
+          ctx.out.table([
+            { head: "PLATFORM", of: ({ platform }) => platform },
+            { head: "CONFIDENCE", of: ({ confidence }) => confidence },
+            { head: "BECAUSE", rank: 1, of: ({ reasons }) => reasons.join("; ") || null },
+          ], found),
+        );
+        return;
+      }
+      const chosen = wanted === null ? likeliest(found) : found.find(({ platform }) => platform === wanted) ?? null;
+      if (chosen === null) {
+        const likely = found.filter(({ confidence }) => confidence !== "none").map(({ platform }) => platform);
+        const what = likely.length === 0
+          ? "No agent runtime was found"
+          : `Several runtimes are equally likely: ${likely.join(", ")}`;
+        const fix = "Name one with --for; generic means any HTTP address, inbox means none";
+        throw new CliError("CLI_USAGE", `${what}. ${fix}`);
+      }
+      const place = await placeOf(ctx, options["agent-name"]), { settings } = place;
+      if (chosen.platform === "inbox" && port !== undefined) {
+        throw new CliError("CLI_USAGE", "--port is the port of a runtime, and the platform inbox has none");
+      }
+      const saved = readRuntimeFileIn(settings);
+      const before = saved?.platform === chosen.platform ? saved : emptyRuntimeFile(chosen.platform);
+      const file = {
+        ...before,
+        baseUrl: before.baseUrl ?? chosen.baseUrl ?? null,
+        hookPath: before.hookPath ?? chosen.hookPath ?? null,
+        webhookPort: port ?? before.webhookPort,
+        // No token is saved for the inbox, because one in SVC_HOOK_TOKEN may be for other agents.
+        webhookToken: chosen.platform === "inbox" ? null : options.token ?? before.webhookToken,
+      };
+      const target = runtimeTarget({ env: () => undefined, allowInsecure: true }, file);
+      await ensureConfigDir(ctx);
+      await agreeToChange(ctx, place, target, options.yes);
+      await settings.writeJson(RUNTIME_FILE, file);
+      await warnOfOwnSettings(ctx, place);
+      const { platform, confidence, reasons } = chosen;
+      const url = target && target.baseUrl + target.hookPath;
+      const hasToken = target !== null && target.hookToken !== null;
+      const agent = options["agent-name"] ?? null;
+      const whose = agent ?? "every agent on this machine";
+      ctx.out.result({ agent, platform, confidence, reasons, url, hasToken, path: settings.path }, [
+        ctx.out.bold(
+          target === null
+            ? `Messages for ${whose} stay in its connector until svc inbox or a program reads them.`
+            : `Messages for ${whose} go to ${chosen.name}.`,
+        ),
+        ...fields([
+          ["at", url ?? undefined],
+          ["because", reasons.join("; ") || "it was named with --for"],
+          ["token", target === null ? undefined : hasToken ? "saved" : "none"],
+          ["saved in", settings.path],
+        ]),
+      ]);
+      if (target === null) return nextStarts(ctx, agent === null ? place.agents : [agent]);
+      ctx.out.next(["provider", "setup", "--for", platform, ...(agent === null ? [] : ["--agent-name", agent])]);
+    },
+  }),
   command({
     path: ["provider", "setup"],
     summary: "Configure an agent's runtime to accept messages; the previous settings are backed up",
@@ -31,7 +132,7 @@ export const COMMANDS = [
       for: { ...FOR, required: true },
       "agent-name": WHICH_AGENT,
       "platform-base-url": { value: "url", summary: "Runtime URL" },
-      "platform-state-dir": { value: "dir", summary: "State directory of the runtime", complete: "files" },
+      "platform-state-dir": STATE_DIR,
       "webhook-host": { value: "host", summary: "Host on which the runtime accepts messages" },
       "webhook-port": { value: "port", summary: "Port on which the runtime accepts messages" },
       "webhook-token": {
@@ -40,10 +141,7 @@ export const COMMANDS = [
         env: "SVC_HOOK_TOKEN",
         secret: true,
       },
-      "connector-base-url": {
-        value: "url",
-        summary: "Local API URL of the connector (default: from its discovery file)",
-      },
+      "connector-base-url": CONNECTOR_URL,
       "connector-url": { value: "url", summary: "Alias of --connector-base-url" },
       "relay-transform-peers-path": {
         value: "file",
@@ -106,15 +204,13 @@ export const COMMANDS = [
       const url = target.baseUrl + plan.hookPath;
       ctx.out.result({ agent, platform: id, url, changed, steps: plan.steps }, [
         ctx.out.bold(`${platform.name} accepts messages for ${agent ?? "every agent on this machine"} at ${url}.`),
-        ...fields([["changed", changed.join(", ") || "nothing"], [
-          "token",
-          plan.hookToken === null ? "none" : "saved",
-        ]]),
+        ...fields([
+          ["changed", changed.join(", ") || "nothing"],
+          ["token", plan.hookToken === null ? "none" : "saved"],
+        ]),
         ...(plan.steps.length > 0 ? ["Remaining steps:", ...plan.steps.map((step) => `  ${step}`)] : []),
       ]);
-      const starting = agent === null ? place.agents : [agent];
-      for (const name of starting) ctx.out.next(["connector", "start", name]);
-      if (starting.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
+      nextStarts(ctx, agent === null ? place.agents : [agent]);
     },
   }),
 ];

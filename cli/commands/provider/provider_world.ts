@@ -7,7 +7,6 @@ import type { AgentState } from "../../client/registry_client.ts";
 import { didYouMean } from "../../../shared/did_you_mean.ts";
 import { type AgentFolder, AgentStore } from "../../agents/agent_store.ts";
 import { PrivateFolder } from "../../files/private_files.ts";
-import { confirmChange, forgetDefault, readRuntimeFileIn } from "../../connector/runtime/runtime_file.ts";
 import { connectorOf } from "../../connector/attach.ts";
 import { readConnectorFile } from "../../connector/local_api/discovery_file.ts";
 import { parseRuntimeUrl, Runtime } from "../../connector/runtime/runtime.ts";
@@ -21,6 +20,11 @@ export const FOR = {
   summary: `One of ${PLATFORM_IDS.join(", ")}`,
   complete: PLATFORM_IDS,
 } as const;
+export const CONNECTOR_URL = {
+  value: "url",
+  summary: "Local API URL of the connector (default: from its discovery file)",
+} as const;
+export const STATE_DIR = { value: "dir", summary: "State directory of the runtime", complete: "files" } as const;
 export const WHICH_AGENT = {
   value: "name",
   summary: "Only this agent of this machine (default: every agent)",
@@ -35,7 +39,7 @@ export function parsePlatform(text: string): PlatformId {
   throw new CliError("CLI_USAGE", `There is no platform "${text}".${hint}`);
 }
 
-export interface ProviderOptions {
+interface ProviderOptions {
   for?: string | undefined;
   "agent-name"?: string | undefined;
   "platform-state-dir"?: string | undefined;
@@ -46,7 +50,7 @@ export interface ProviderOptions {
 }
 
 /** The agent that a runtime command concerns, and the folder of its runtime settings. */
-export interface ProviderPlace {
+interface ProviderPlace {
   /** The named agent, else the only agent on this machine; `null` when there are none or several. */
   folder: AgentFolder | null;
   agents: readonly string[];
@@ -56,12 +60,11 @@ export interface ProviderPlace {
 
 /** @throws {CliError} `CLI_AGENT_UNKNOWN` when the named agent does not exist on this machine */
 export async function placeOf(ctx: Context, agentName: string | undefined): Promise<ProviderPlace> {
-  const store = new AgentStore(ctx);
-  const { agents } = await store.names();
+  const store = new AgentStore(ctx), { agents } = await store.names();
   const name = agentName ?? (agents.length === 1 ? agents[0] : undefined);
   const folder = name === undefined ? null : await store.open(name);
-  const settings = agentName === undefined ? new PrivateFolder(ctx, ctx.configDir) : folder;
-  return { folder, agents, settings: settings ?? new PrivateFolder(ctx, ctx.configDir) };
+  const isOwn = agentName !== undefined && folder !== null;
+  return { folder, agents, settings: isOwn ? folder : new PrivateFolder(ctx, ctx.configDir) };
 }
 
 /**
@@ -80,12 +83,12 @@ export async function agreeToChange(
   const store = new AgentStore(ctx);
   const folders = await Promise.all(agents.map((name) => store.open(name)));
   const changed = folders.filter((folder) => {
-    const own = readRuntimeFileIn(folder);
+    const own = files.readRuntimeFileIn(folder);
     return folder.path === settings.path ||
       settings.path === ctx.configDir && (own === null || own.chosen === "default");
   });
-  for (const folder of changed) await confirmChange(ctx, folder, target, isAgreed);
-  for (const folder of changed) await forgetDefault(folder);
+  for (const folder of changed) await files.confirmChange(ctx, folder, target, isAgreed);
+  for (const folder of changed) await files.forgetDefault(folder);
 }
 
 /** Warns about agents whose own settings override the shared ones. */
@@ -93,7 +96,7 @@ export async function warnOfOwnSettings(ctx: Context, { agents, settings }: Prov
   if (settings.path !== ctx.configDir) return;
   const store = new AgentStore(ctx);
   for (const name of agents) {
-    if (readRuntimeFileIn(await store.open(name)) === null) continue;
+    if (files.readRuntimeFileIn(await store.open(name)) === null) continue;
     ctx.out.warn(`${name} has its own settings, which override these; change them with --agent-name ${name}`);
   }
 }

@@ -6,7 +6,7 @@ import { withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
 import { LOOP_MESSAGES } from "../../../cli/link/loop_guard.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import type { ReplyContent } from "../../../cli/platforms/platform.ts";
-import { CONNECTOR_OPTIONS } from "../../../cli/commands/connector/connector_start.ts";
+import { CONNECTOR_OPTIONS } from "../../../cli/commands/connector/connector.ts";
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { flushTasks } from "../../support/manual_clock.ts";

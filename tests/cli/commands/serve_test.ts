@@ -2,9 +2,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import type { EnvironmentName } from "../../../cli/context.ts";
 import { CliError } from "../../../cli/errors.ts";
-import { announce } from "../../../cli/commands/serve_plan.ts";
-import { defaultStore } from "../../../cli/commands/serve_plan.ts";
-import { servePlan } from "../../../cli/commands/serve_plan.ts";
+import { announce, defaultStore, servePlan } from "../../../cli/commands/server.ts";
 import { Output } from "../../../cli/terminal/output.ts";
 import { systemRandom } from "../../../shared/random.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
