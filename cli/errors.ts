@@ -19,147 +19,128 @@ export const EXIT = {
   interrupted: 130,
 } as const;
 
-interface CliErrorRow {
-  exit: number;
-  when: string;
-  /** What the user can do, as one imperative sentence. */
-  fix: string;
-}
+/** The CLI's own codes; without `exit` a command ends with 1. `fix`: what the user can do, as one imperative sentence. */
+const OWN_ERRORS = {
+  CLI_USAGE: { exit: EXIT.usage, when: "the command line is invalid", fix: "Run the command with --help." },
+  CLI_PLATFORM_CHANGE: {
+    exit: EXIT.usage,
+    when: "unread messages would go to a runtime, and no person agreed",
+    fix: "Read them with svc inbox, or add --yes to hand them over.",
+  },
+  CLI_INSECURE_URL: {
+    exit: EXIT.usage,
+    when: "the address is plain http to another machine",
+    fix: "Use https, or add --allow-insecure if no other party can read that network.",
+  },
+  CLI_NO_CONFIG_DIR: {
+    exit: EXIT.usage,
+    when: "no home directory is set",
+    fix: "Give --config-dir, or set SVC_CONFIG_DIR.",
+  },
+  CLI_CONFIG_INVALID: {
+    when: "config.json cannot be used",
+    fix: "Repair or remove the file; svc has not changed it.",
+  },
+  CLI_CONFIG_IN_USE: {
+    when: "config.json holds the API key of an account",
+    fix: "Add --profile <profile> for another account, or --replace to give this one up.",
+  },
+  CLI_REGISTRY_MISMATCH: {
+    when: "the registry at the address of a join link has another address",
+    fix: "Ask for a new link; svc invite create prints it with the registry's own address.",
+  },
+  CLI_FILE_UNSAFE: {
+    when: "a file or directory is a link, belongs to another user, or is writable by others",
+    fix: "Replace it with a plain file or directory that you own.",
+  },
+  CLI_FILE_INVALID: {
+    when: "a file of the agent is missing or damaged",
+    fix: "Restore it from a backup; if only tokens are lost, run svc agent reissue <name>.",
+  },
+  CLI_SAVE_FAILED: {
+    when: "a file could not be written",
+    fix: "Free disk space or make the directory writable, then run the command again.",
+  },
+  CLI_AGENT_EXISTS: {
+    when: "an agent with this name already exists on this machine",
+    fix: "Choose another name, or delete that agent first. If its registry no longer has it, remove its folder.",
+  },
+  CLI_AGENT_UNKNOWN: {
+    exit: EXIT.notFound,
+    when: "no agent with this name exists on this machine",
+    fix: "Run svc agent list to see your agents, or svc agent create <name> to create one.",
+  },
+  CLI_AMBIGUOUS: {
+    exit: EXIT.usage,
+    when: "several have the name that was given",
+    fix: "Give the ID or the DID of the one that you mean.",
+  },
+  CLI_NAME_UNKNOWN: {
+    exit: EXIT.notFound,
+    when: "no person or agent of the registry has the name that was given",
+    fix: "Run svc admin people list or svc admin agents list to see the names.",
+  },
+  CLI_CODE_UNKNOWN: {
+    exit: EXIT.notFound,
+    when: "there is no such error code",
+    fix: "Copy the code from the error that svc printed.",
+  },
+  CLI_BUSY: {
+    when: "another svc process is using the same files",
+    fix: "Wait until it has finished, then run the command again.",
+  },
+  CLI_TOKEN_REFUSED: {
+    when: "the agent's identity token does not verify",
+    fix: "Run svc agent reissue <name> to get a new one.",
+  },
+  CLI_UNREACHABLE: {
+    exit: EXIT.unreachable,
+    when: "the service is unreachable, or its answer is not valid",
+    fix: "Check the address (svc config get registryUrl) and that the service is running.",
+  },
+  CLI_TLS_REFUSED: {
+    exit: EXIT.unreachable,
+    when: "the certificate of the service is rejected",
+    fix: "Give the authority's certificate with --ca <file>, or in DENO_CERT.",
+  },
+  CLI_CONNECTOR_DOWN: {
+    exit: EXIT.unreachable,
+    when: "the agent's connector is not running, or does not answer",
+    fix: "Run svc connector start <name> to start it.",
+  },
+  CLI_NO_REPLY: {
+    exit: EXIT.noReply,
+    when: "the message was accepted, and no reply came in time",
+    fix: "Wait longer with --timeout; a later reply is in svc inbox.",
+  },
+  CLI_SERVICE_FAILED: {
+    when: "the service manager rejected the service, or the connector in it did not start",
+    fix: "Run svc connector service logs <name> to see its output, or svc connector start <name> to run it by hand.",
+  },
+  CLI_NO_SERVER: {
+    exit: EXIT.usage,
+    when: "this build of the command has no server",
+    fix: "Use the svc of a release or of the project's folder, which holds the server.",
+  },
+  CLI_SERVER_REFUSED: {
+    exit: EXIT.usage,
+    when: "the server, or the work on its store, cannot start with this configuration, address or store",
+    fix: "Change what the message names, then start it again.",
+  },
+  CLI_STORE_FAILED: {
+    when: "the work on the store could not be done",
+    fix: "Correct what the message names, then run it again.",
+  },
+  CLI_INTERRUPTED: {
+    exit: EXIT.interrupted,
+    when: "the command was interrupted",
+    fix: "Run the command again to resume.",
+  },
+  CLI_UNEXPECTED: { when: "an unexpected error occurred", fix: "Please report it." },
+} satisfies Record<string, { exit?: number; when: string; fix: string }>;
 
-/** The CLI's own codes. `svc explain` shows them together with the codes of the services. */
-export const CLI_ERRORS = Object.freeze(
-  {
-    CLI_USAGE: { exit: EXIT.usage, when: "the command line is invalid", fix: "Run the command with --help." },
-    CLI_PLATFORM_CHANGE: {
-      exit: EXIT.usage,
-      when: "unread messages would go to a runtime, and no person agreed",
-      fix: "Read them with svc inbox, or add --yes to hand them over.",
-    },
-    CLI_INSECURE_URL: {
-      exit: EXIT.usage,
-      when: "the address is plain http to another machine",
-      fix: "Use https, or add --allow-insecure if no other party can read that network.",
-    },
-    CLI_NO_CONFIG_DIR: {
-      exit: EXIT.usage,
-      when: "no home directory is set",
-      fix: "Give --config-dir, or set SVC_CONFIG_DIR.",
-    },
-    CLI_CONFIG_INVALID: {
-      exit: EXIT.failed,
-      when: "config.json cannot be used",
-      fix: "Repair or remove the file; svc has not changed it.",
-    },
-    CLI_CONFIG_IN_USE: {
-      exit: EXIT.failed,
-      when: "config.json holds the API key of an account",
-      fix: "Add --profile <profile> for another account, or --replace to give this one up.",
-    },
-    CLI_REGISTRY_MISMATCH: {
-      exit: EXIT.failed,
-      when: "the registry at the address of a join link has another address",
-      fix: "Ask for a new link; svc invite create prints it with the registry's own address.",
-    },
-    CLI_FILE_UNSAFE: {
-      exit: EXIT.failed,
-      when: "a file or directory is a link, belongs to another user, or is writable by others",
-      fix: "Replace it with a plain file or directory that you own.",
-    },
-    CLI_FILE_INVALID: {
-      exit: EXIT.failed,
-      when: "a file of the agent is missing or damaged",
-      fix: "Restore it from a backup; if only tokens are lost, run svc agent reissue <name>.",
-    },
-    CLI_SAVE_FAILED: {
-      exit: EXIT.failed,
-      when: "a file could not be written",
-      fix: "Free disk space or make the directory writable, then run the command again.",
-    },
-    CLI_AGENT_EXISTS: {
-      exit: EXIT.failed,
-      when: "an agent with this name already exists on this machine",
-      fix: "Choose another name, or delete that agent first. If its registry no longer has it, remove its folder.",
-    },
-    CLI_AGENT_UNKNOWN: {
-      exit: EXIT.notFound,
-      when: "no agent with this name exists on this machine",
-      fix: "Run svc agent list to see your agents, or svc agent create <name> to create one.",
-    },
-    CLI_AMBIGUOUS: {
-      exit: EXIT.usage,
-      when: "several have the name that was given",
-      fix: "Give the ID or the DID of the one that you mean.",
-    },
-    CLI_NAME_UNKNOWN: {
-      exit: EXIT.notFound,
-      when: "no person or agent of the registry has the name that was given",
-      fix: "Run svc admin people list or svc admin agents list to see the names.",
-    },
-    CLI_CODE_UNKNOWN: {
-      exit: EXIT.notFound,
-      when: "there is no such error code",
-      fix: "Copy the code from the error that svc printed.",
-    },
-    CLI_BUSY: {
-      exit: EXIT.failed,
-      when: "another svc process is using the same files",
-      fix: "Wait until it has finished, then run the command again.",
-    },
-    CLI_TOKEN_REFUSED: {
-      exit: EXIT.failed,
-      when: "the agent's identity token does not verify",
-      fix: "Run svc agent reissue <name> to get a new one.",
-    },
-    CLI_UNREACHABLE: {
-      exit: EXIT.unreachable,
-      when: "the service is unreachable, or its answer is not valid",
-      fix: "Check the address (svc config get registryUrl) and that the service is running.",
-    },
-    CLI_TLS_REFUSED: {
-      exit: EXIT.unreachable,
-      when: "the certificate of the service is rejected",
-      fix: "Give the authority's certificate with --ca <file>, or in DENO_CERT.",
-    },
-    CLI_CONNECTOR_DOWN: {
-      exit: EXIT.unreachable,
-      when: "the agent's connector is not running, or does not answer",
-      fix: "Run svc connector start <name> to start it.",
-    },
-    CLI_NO_REPLY: {
-      exit: EXIT.noReply,
-      when: "the message was accepted, and no reply came in time",
-      fix: "Wait longer with --timeout; a later reply is in svc inbox.",
-    },
-    CLI_SERVICE_FAILED: {
-      exit: EXIT.failed,
-      when: "the service manager rejected the service, or the connector in it did not start",
-      fix: "Run svc connector service logs <name> to see its output, or svc connector start <name> to run it by hand.",
-    },
-    CLI_NO_SERVER: {
-      exit: EXIT.usage,
-      when: "this build of the command has no server",
-      fix: "Use the svc of a release or of the project's folder, which holds the server.",
-    },
-    CLI_SERVER_REFUSED: {
-      exit: EXIT.usage,
-      when: "the server, or the work on its store, cannot start with this configuration, address or store",
-      fix: "Change what the message names, then start it again.",
-    },
-    CLI_STORE_FAILED: {
-      exit: EXIT.failed,
-      when: "the work on the store could not be done",
-      fix: "Correct what the message names, then run it again.",
-    },
-    CLI_INTERRUPTED: {
-      exit: EXIT.interrupted,
-      when: "the command was interrupted",
-      fix: "Run the command again to resume.",
-    },
-    CLI_UNEXPECTED: { exit: EXIT.failed, when: "an unexpected error occurred", fix: "Please report it." },
-  } satisfies Record<string, CliErrorRow>,
-);
-
-export type CliErrorCode = keyof typeof CLI_ERRORS;
+export type CliErrorCode = keyof typeof OWN_ERRORS;
+export const CLI_ERRORS: Readonly<Record<CliErrorCode, { exit?: number; when: string; fix: string }>> = OWN_ERRORS;
 
 /** Codes of the services that the CLI detects before a request would, with their exit codes. */
 const DETECTED_HERE = { API_KEY_MISSING: EXIT.unauthorised, PAYLOAD_TOO_LARGE: EXIT.failed } as const;
@@ -228,12 +209,11 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
 
 export function describe(error: unknown): Described {
   if (error instanceof CliError) {
-    const { code } = error;
-    const row = code === "API_KEY_MISSING" || code === "PAYLOAD_TOO_LARGE"
-      ? { exit: DETECTED_HERE[code], fix: CLI_FIXES[code] ?? ERRORS[code].fix }
+    const { code, message: cause, details } = error;
+    const { exit = EXIT.failed, fix } = code === "API_KEY_MISSING" || code === "PAYLOAD_TOO_LARGE"
+      ? { exit: DETECTED_HERE[code], fix: fixOf(code) }
       : CLI_ERRORS[code];
-    const { message: cause, details } = error;
-    return { code, cause, details, fix: error.fix ?? row.fix, exit: row.exit, requestId: null };
+    return { code, cause, details, fix: error.fix ?? fix, exit, requestId: null };
   }
   if (error instanceof ApiError) {
     const { code, status, requestId, retryAfter } = error;
@@ -246,16 +226,15 @@ export function describe(error: unknown): Described {
     return { code: "CLI_CONNECTOR_DOWN", cause: error.message, fix, exit: EXIT.unreachable, requestId: null };
   }
   if (error instanceof UnreachableError) {
-    const { exit, fix } = CLI_ERRORS[error.code];
-    return { code: error.code, cause: error.message, fix: error.fix ?? fix, exit, requestId: null };
+    const { code, message: cause, fix = CLI_ERRORS[code].fix } = error;
+    return { code, cause, fix, exit: EXIT.unreachable, requestId: null };
   }
   if (error instanceof Error && error.message.includes("No space left on device")) {
-    const { exit, fix } = CLI_ERRORS.CLI_SAVE_FAILED;
-    return { code: "CLI_SAVE_FAILED", cause: "The disk is full", fix, exit, requestId: null };
+    return describe(new CliError("CLI_SAVE_FAILED", "The disk is full"));
   }
-  const { exit, fix } = CLI_ERRORS.CLI_UNEXPECTED;
-  const cause = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-  return { code: "CLI_UNEXPECTED", cause, fix, exit, requestId: null };
+  return describe(
+    new CliError("CLI_UNEXPECTED", error instanceof Error ? `${error.name}: ${error.message}` : String(error)),
+  );
 }
 
 /** The fix of a code of the connector or of a service; empty for any other. */

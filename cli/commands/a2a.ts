@@ -55,9 +55,9 @@ export const COMMANDS = [
       const peer = await peerOf(ctx, connector, args.peer);
       const stateDir = options["platform-state-dir"] ?? null;
       const added = await addPeer(ctx, connector, peer, program !== undefined, stateDir);
-      const { url, card, token, changed, target } = added;
-      ctx.out.result({ agent: folder.name, peer: peer.alias, agentDid: peer.did, url, card, token, changed, target }, [
-        ctx.out.bold(`A2A clients on this machine reach ${peer.alias} at ${url}`),
+      const { card, token, changed, target } = added;
+      ctx.out.result({ agent: folder.name, peer: peer.alias, agentDid: peer.did, ...added }, [
+        ctx.out.bold(`A2A clients on this machine reach ${peer.alias} at ${added.url}`),
         ...fields([
           ["token", token],
           ["card", card],
@@ -76,7 +76,10 @@ export const COMMANDS = [
     examples: { "svc a2a list": "Show each address and when it was added" },
     async run(ctx, { options }) {
       const folder = await chosenAgent(ctx, options.agent);
-      const peers = listPeers(folder);
+      const origin = originOf(folder);
+      const peers = readA2aPeers(folder).map(({ alias, did, addedAt }) => {
+        return { alias, agentDid: did, url: origin && origin + a2aPath(alias), addedAt };
+      });
       ctx.out.list({ agent: folder.name, peers }, peers, "No peer has an A2A address.", [
         { head: "ALIAS", of: ({ alias }) => alias },
         { head: "ADDRESS", rank: 1, of: ({ url }) => url },
@@ -93,7 +96,13 @@ export const COMMANDS = [
     examples: { "svc a2a remove beta": "End the token of beta's address" },
     async run(ctx, { args, options }) {
       const folder = await chosenAgent(ctx, options.agent);
-      const { alias, did } = await removePeer(ctx, folder, args.peer);
+      const { alias, did } = await new AgentStore(ctx).lock(folder.name, async () => {
+        const peers = readA2aPeers(folder);
+        const found = peers.find(({ alias, did }) => alias === args.peer || did === args.peer);
+        if (found === undefined) throw peerUnknown(`${args.peer} has no A2A address`);
+        await writeA2aPeers(folder, peers.filter((peer) => peer !== found));
+        return found;
+      });
       ctx.out.result({ agent: folder.name, peer: alias, agentDid: did }, `${alias} has no A2A address any longer.`);
     },
   }),
@@ -148,28 +157,7 @@ async function isOwnPort(ctx: Context, origin: string, client: LocalCalls | null
   return !(await ctx.reach?.(origin) ?? false);
 }
 
-/** The peers with their addresses; `url` is `null` before the first start of the connector. */
-function listPeers(folder: AgentFolder) {
-  const origin = originOf(folder);
-  return readA2aPeers(folder).map(({ alias, did, addedAt }) => ({
-    alias,
-    agentDid: did,
-    url: origin === null ? null : origin + a2aPath(alias),
-    addedAt,
-  }));
-}
-
-/** Removes a peer by alias or DID. @throws {ApiError} `CONNECTOR_PEER_UNKNOWN` when it has no address */
-async function removePeer(ctx: Context, folder: AgentFolder, named: string): Promise<A2aPeer> {
-  return await new AgentStore(ctx).lock(folder.name, async () => {
-    const peers = readA2aPeers(folder);
-    const found = peers.find(({ alias, did }) => alias === named || did === named);
-    if (found === undefined) throw peerUnknown(`${named} has no A2A address`);
-    await writeA2aPeers(folder, peers.filter((peer) => peer !== found));
-    return found;
-  });
-}
-
+/** The address of the agent's port; `null` before the first start of its connector. */
 function originOf(folder: AgentFolder): string | null {
   const port = readPort(folder);
   return port === null ? null : `http://127.0.0.1:${port}`;

@@ -1,5 +1,4 @@
 /** `svc agent …`: agents, and their identity tokens and sessions. */
-import type { AgentList } from "../../shared/protocol/api/agents.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
@@ -18,13 +17,15 @@ import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
 import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
+import { YES } from "./confirm.ts";
 import { removeOfAgent } from "./uninstall.ts";
 import { trustedKeys } from "../verify/trusted_keys.ts";
 import { evaluateToken } from "../verify/evaluate.ts";
 
-const TTL_RANGE = `from ${LIMITS.aitTtlDaysMin} to ${LIMITS.aitTtlDaysMax}`;
+const { aitTtlDaysMax: TTL_DAYS_MAX } = LIMITS;
 const STATUSES = ["active", "revoked"] as const;
 const HERE = { summary: "Agent name on this machine", complete: "agents" } as const;
+const ANY_AGENT = { summary: "Agent name on this machine, agent ID or DID", complete: "agents", orId: true } as const;
 
 /** Texts for the state of a session. It is interrupted when an answer with new tokens was lost. */
 const SESSION_IS = {
@@ -46,7 +47,7 @@ export const COMMANDS = [
         value: "framework",
         summary: `Framework label, up to ${LIMITS.framework} characters (default ${DEFAULT_FRAMEWORK})`,
       },
-      "ttl-days": { value: "days", summary: `Days until the identity token expires, ${TTL_RANGE}` },
+      "ttl-days": { value: "days", summary: `Days until the identity token expires, from 1 to ${TTL_DAYS_MAX}` },
     },
     examples: { "svc agent create alpha --framework openclaw": "Create an agent named alpha" },
     async run(ctx, { args: { name }, options }) {
@@ -54,7 +55,8 @@ export const COMMANDS = [
       if (framework !== undefined && parseFramework(framework) === null) {
         throw new CliError("CLI_USAGE", `--framework must be 1 to ${LIMITS.framework} characters of text`);
       }
-      const ttlDays = options["ttl-days"] === undefined ? undefined : parseTtlDays(options["ttl-days"]);
+      const days = options["ttl-days"];
+      const ttlDays = days === undefined ? undefined : parseCount(days, "--ttl-days", TTL_DAYS_MAX);
       requireAgentName(name);
       const owner = connectAsPerson(ctx, options);
       const { identity, path, resumed } = await createAgent(ctx, owner, { name, framework, ttlDays });
@@ -92,15 +94,12 @@ export const COMMANDS = [
       }
       if (limit !== undefined) parseCount(limit, "--limit", LIMITS.agentListMax);
       const { registry, apiKey } = connectAsPerson(ctx, options);
-      const query = { status, framework, limit, cursor };
-      const pages: AgentList[] = [];
-      if (limit === undefined && cursor === undefined) {
-        const read = (cursor?: string) => registry.agents(apiKey, { ...query, limit: LIMITS.agentListMax, cursor });
-        pages.push(...await Array.fromAsync(pagesOf(read, undefined, PAGES_MAX)));
-      } else pages.push(await registry.agents(apiKey, query));
+      const isAll = limit === undefined && cursor === undefined;
+      const query = { status, framework, limit: isAll ? LIMITS.agentListMax : limit };
+      const read = (cursor?: string) => registry.agents(apiKey, { ...query, cursor });
+      const pages = isAll ? await Array.fromAsync(pagesOf(read, undefined, PAGES_MAX)) : [await read(cursor)];
       const agents = pages.flatMap((page) => page.agents), pagination = pages.at(-1)?.pagination;
-      const store = new AgentStore(ctx);
-      const here = await store.namesByDid();
+      const store = new AgentStore(ctx), here = await store.namesByDid();
       const listed = agents.map((agent) => ({ ...agent, localName: here.get(agent.did) ?? null }));
       ctx.out.list({ agents: listed, pagination }, listed, "No agents.", [
         { head: "NAME", of: ({ name }) => name },
@@ -157,8 +156,8 @@ export const COMMANDS = [
     details: [
       "The identity token is added to the revocation list at once. Name an agent of another machine by its ID.",
     ],
-    args: { agent: { summary: "Agent name on this machine, agent ID or DID", complete: "agents", orId: true } },
-    options: { ...PERSON_OPTIONS, yes: { summary: "Do not ask for confirmation" } },
+    args: { agent: ANY_AGENT },
+    options: { ...PERSON_OPTIONS, yes: YES },
     examples: { "svc agent delete alpha": "alpha is revoked and its files are deleted" },
     async run(ctx, { args: { agent }, options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
@@ -225,7 +224,7 @@ export const COMMANDS = [
   command({
     path: ["agent", "auth", "revoke"],
     summary: "End an agent's session; its identity stays valid",
-    args: { agent: { summary: "Agent name on this machine, agent ID or DID", complete: "agents", orId: true } },
+    args: { agent: ANY_AGENT },
     options: PERSON_OPTIONS,
     examples: { "svc agent auth revoke alpha": "Its access and refresh tokens stop working" },
     async run(ctx, { args: { agent }, options }) {
@@ -244,12 +243,6 @@ const DELETED: Readonly<Record<AgentState, string>> = {
   unknown: "The registry has no agent % any longer.",
 };
 
-function parseTtlDays(text: string): number {
-  const days = /^[1-9]\d*$/.test(text) ? Number(text) : NaN;
-  if (days >= LIMITS.aitTtlDaysMin && days <= LIMITS.aitTtlDaysMax) return days;
-  throw new CliError("CLI_USAGE", `--ttl-days must be an integer ${TTL_RANGE}, not "${text}"`);
-}
-
 /** Marker files of requests whose answer may have been lost. */
 const PENDING = ["refresh.pending", "reissue.pending"];
 
@@ -258,11 +251,7 @@ const PENDING = ["refresh.pending", "reissue.pending"];
  * invalid or could not be verified.
  */
 async function inspectAgent(ctx: Context, folder: AgentFolder, registry: RegistryClient) {
-  const identity = folder.identity();
-  const auth = folder.auth();
-  const ait = folder.ait();
-  const keys = await folder.keys();
-  const kid = kidOf(ait);
+  const identity = folder.identity(), auth = folder.auth(), ait = folder.ait(), keys = await folder.keys();
   ctx.out.doing(`Calling ${registry.registryUrl}`);
   const [judged, status] = await Promise.all([judge(ctx, registry, ait), statusOf(registry, identity.did)]);
   const { claims } = judged;
@@ -284,7 +273,7 @@ async function inspectAgent(ctx: Context, folder: AgentFolder, registry: Registr
     aitJti: claims?.jti ?? null,
     issuedAt: claims ? toIso(claims.iat * 1000) : null,
     expiresAt: claims ? toIso(claims.exp * 1000) : identity.expiresAt,
-    kid,
+    kid: kidOf(ait),
     accessExpiresAt: auth.accessExpiresAt,
     refreshExpiresAt: auth.refreshExpiresAt,
     registryUrl: identity.registryUrl,
@@ -296,12 +285,10 @@ async function inspectAgent(ctx: Context, folder: AgentFolder, registry: Registr
 
 async function judge(ctx: Context, registry: RegistryClient, ait: string) {
   try {
-    const trusted = await trustedKeys(ctx, registry);
-    const nowSeconds = unixSeconds(ctx.clock.now());
     const { checks, claims } = await evaluateToken(ait, {
-      trusted,
+      trusted: await trustedKeys(ctx, registry),
       crl: "the registry reports the status",
-      nowSeconds,
+      nowSeconds: unixSeconds(ctx.clock.now()),
     });
     const bad = checks.find(({ result }) => result === "failed");
     return { claims, refused: bad ? `${bad.name}: ${bad.detail}` : null, unreachable: null };

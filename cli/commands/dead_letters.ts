@@ -15,9 +15,7 @@ const MAX_LISTED = 1_000;
 /** Most IDs of one request. With more, the local API refuses the whole request. */
 const MAX_IDS = 10_000;
 
-const IDS = {
-  id: { summary: "Dead letter ID from svc dead-letters", optional: true, repeat: true },
-} as const;
+const IDS = { id: { summary: "Dead letter ID from svc dead-letters", optional: true, repeat: true } } as const;
 const WHICH = { ...AGENT_OPTION, all: { summary: "All dead letters" } } as const;
 
 export const COMMANDS = [
@@ -73,10 +71,7 @@ export const COMMANDS = [
   }),
 ];
 
-const DONE = {
-  replay: { member: "replayed", text: "waiting for the runtime again, or unread on the platform inbox" },
-  purge: { member: "purged", text: "deleted" },
-} as const;
+const DONE = { replay: "waiting for the runtime again, or unread on the platform inbox", purge: "deleted" } as const;
 
 /** Changes the named dead letters. Returns exit code 4 when one of the IDs is not a dead letter. */
 async function change(
@@ -90,13 +85,11 @@ async function change(
   const ids = [...new Set(words.map((word) => parseCount(word, "<id>", Number.MAX_SAFE_INTEGER)))];
   const { folder, client } = await runningConnector(ctx, options.agent);
   const request = post(`/v1/dead-letter/${what}`, options.all ? { all: true } : { ids });
-  const count = what === "replay"
-    ? (await call(client, Replayed, request)).replayed
-    : (await call(client, Purged, request)).purged;
-  const { member, text } = DONE[what];
-  const messages = `${count} ${count === 1 ? "message is" : "messages are"} ${text}.`;
+  const answer = await call(client, what === "replay" ? Replayed : Purged, request);
+  const count = "replayed" in answer ? answer.replayed : answer.purged;
+  const messages = `${count} ${count === 1 ? "message is" : "messages are"} ${DONE[what]}.`;
   const missing = options.all ? 0 : ids.length - count;
   const rest = missing === 0 ? "" : ` ${missing} of the IDs ${missing === 1 ? "is" : "are"} not a dead letter.`;
-  ctx.out.result({ agent: folder.name, [member]: count }, messages + rest);
+  ctx.out.result({ agent: folder.name, ...answer }, messages + rest);
   return missing === 0 ? EXIT.done : EXIT.notFound;
 }

@@ -3,33 +3,25 @@ import { ACK_REASONS, type AckReason } from "../../shared/protocol/ack_reasons.t
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { command } from "../command_line/command.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../local_errors.ts";
-import { CLI_ERRORS, CliError, type CliErrorCode, exitOf, fixOf } from "../errors.ts";
+import { CLI_ERRORS, CliError, type CliErrorCode, EXIT, exitOf, fixOf } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
 
-interface LibraryErrorRow {
-  when: string;
-  fix: string;
-}
-
 /** The codes of the client library itself. It also throws codes of the services and of the CLI. */
-export const LIBRARY_ERRORS = Object.freeze(
-  {
-    NO_REPLY: {
-      when: "No reply to a question came in time, or the question was not processed",
-      fix: "Ask again with a longer timeoutMs, or handle a late reply in onMessage.",
-    },
-    REPLY_ERROR: {
-      when: "A question was answered with an error: its recipient has no answer",
-      fix: "The member reply of the error is the message, with the code of the recipient in reply.error.",
-    },
-    CONNECTOR_DOWN: {
-      when: "The agent's connector does not run, or does not answer",
-      fix: "Run svc connector start <name>.",
-    },
-  } satisfies Record<string, LibraryErrorRow>,
-);
-export type LibraryCode = keyof typeof LIBRARY_ERRORS;
+export const LIBRARY_ERRORS: Readonly<Record<string, { when: string; fix: string }>> = {
+  NO_REPLY: {
+    when: "No reply to a question came in time, or the question was not processed",
+    fix: "Ask again with a longer timeoutMs, or handle a late reply in onMessage.",
+  },
+  REPLY_ERROR: {
+    when: "A question was answered with an error: its recipient has no answer",
+    fix: "The member reply of the error is the message, with the code of the recipient in reply.error.",
+  },
+  CONNECTOR_DOWN: {
+    when: "The agent's connector does not run, or does not answer",
+    fix: "Run svc connector start <name>.",
+  },
+};
 
 const CODES = [
   ...Object.keys(ERRORS),
@@ -78,31 +70,22 @@ interface Explanation {
 
 function explain(code: string): Explanation | null {
   if (Object.hasOwn(CLI_ERRORS, code)) {
-    const { when, fix, exit } = CLI_ERRORS[code as CliErrorCode];
+    const { when, fix, exit = EXIT.failed } = CLI_ERRORS[code as CliErrorCode];
     return { code, when, fix, from: "svc itself", exit: [exit] };
   }
   if (CONNECTOR_CODES.includes(code)) {
     const { when, fix, status } = LOCAL_ERRORS[code as LocalCode];
     return { code, when, fix, from: "the connector on this machine", status: [status], exit: [exitOf(status, code)] };
   }
-  if (Object.hasOwn(LIBRARY_ERRORS, code)) {
-    const { when, fix } = LIBRARY_ERRORS[code as LibraryCode];
-    return { code, when, fix, from: "the client library", exit: [] };
-  }
+  const ofLibrary = Object.hasOwn(LIBRARY_ERRORS, code) ? LIBRARY_ERRORS[code] : undefined;
+  if (ofLibrary !== undefined) return { code, ...ofLibrary, from: "the client library", exit: [] };
   if (Object.hasOwn(ACK_REASONS, code)) {
     return { code, ...ACK_REASONS[code as AckReason], from: "the connector of the recipient", exit: [] };
   }
   if (!isErrorCode(code)) return null;
-  const { when, status } = ERRORS[code];
-  const statuses = ([] as number[]).concat(status);
-  return {
-    code,
-    when,
-    fix: fixOf(code),
-    from: originOf(code),
-    status: statuses,
-    exit: [...new Set(statuses.map((status) => exitOf(status)))],
-  };
+  const { when } = ERRORS[code], status = [ERRORS[code].status].flat();
+  const exit = [...new Set(status.map((status) => exitOf(status)))];
+  return { code, when, fix: fixOf(code), from: originOf(code), status, exit };
 }
 
 function originOf(code: ErrorCode): string {

@@ -47,8 +47,7 @@ export const GROUPS: Groups = {
 
 /** The files of commands, each with the first words of its commands. */
 const FILES: readonly (readonly [words: string, load: () => Promise<{ COMMANDS: readonly Command[] }>])[] = [
-  ["serve demo store", () => import("./server.ts")],
-  ["health", () => import("./health.ts")],
+  ["serve demo store health", () => import("./server.ts")],
   ["admin", () => import("./admin/admin.ts")],
   ["admin", () => import("./admin/people.ts")],
   ["admin", () => import("./admin/agents.ts")],

@@ -4,7 +4,6 @@ import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { connect } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import type { VerificationStep } from "../verify/evaluate.ts";
 import { type VerificationReport, verifyRequest, verifyToken } from "../verify/collect_inputs.ts";
 import { verifyReceiptFile } from "../verify/verify_receipt.ts";
 
@@ -41,19 +40,13 @@ export const COMMANDS = [
       const verdict = token === undefined
         ? await verifyRequest(ctx, setting, options.request ?? "")
         : await verifyToken(ctx, setting, token);
-      const { checks, claims, keysFrom, canonical } = verdict;
-      const isValid = checks.every(isNotFailed);
-      ctx.out.result(
-        { valid: isValid, checks, claims, keys: keysFrom, ...(canonical === undefined ? {} : { canonical }) },
-        [
-          ...checkLines(ctx, checks),
-          ...(canonical === undefined ? [] : ["", "Canonical string:", ...canonical.split("\n").map(numbered)]),
-          "",
-          ...(claims ? [`Token of ${claims.name}, ${claims.sub}, owned by ${claims.ownerDid}.`] : []),
-          keysLine(ctx, keysFrom),
-        ],
-      );
-      return isValid ? EXIT.done : EXIT.failed;
+      const { claims, canonical } = verdict;
+      const lines = canonical?.split("\n").map((line, i) => `  ${i + 1} ${line}`);
+      return showVerdict(ctx, verdict, { claims, keys: verdict.keysFrom, canonical }, [
+        ...(lines === undefined ? [] : ["", "Canonical string:", ...lines]),
+        "",
+        ...(claims ? [`Token of ${claims.name}, ${claims.sub}, owned by ${claims.ownerDid}.`] : []),
+      ]);
     },
   }),
   command({
@@ -85,10 +78,8 @@ export const COMMANDS = [
         payloadPath: options.payload,
         keysPath: options["key-document"],
       });
-      const { checks, receipt, keysFrom } = report;
-      const isValid = checks.every(isNotFailed);
-      ctx.out.result({ valid: isValid, checks, receipt, keys: keysFrom }, [
-        ...checkLines(ctx, checks),
+      const { receipt } = report;
+      return showVerdict(ctx, report, { receipt, keys: report.keysFrom }, [
         ...(receipt === null ? [] : [
           "",
           `status      ${receipt.status}`,
@@ -98,36 +89,28 @@ export const COMMANDS = [
           `time        ${toIso(receipt.iat * 1000)}`,
         ]),
         "",
-        keysLine(ctx, keysFrom),
       ]);
-      return isValid ? EXIT.done : EXIT.failed;
     },
   }),
 ];
 
-function isNotFailed({ result }: VerificationStep): boolean {
-  return result !== "failed";
-}
-
-function checkLines(ctx: Context, checks: readonly VerificationStep[]): string[] {
-  const isValid = checks.every(isNotFailed);
-  return [
-    isValid ? ctx.out.green("All checks that are possible here passed.") : ctx.out.red("Some checks failed."),
-    ...checks.map((check) => stepLine(ctx, check)),
-  ];
-}
-
-function keysLine(ctx: Context, { issuer, fetchedAt, stale }: VerificationReport["keysFrom"]): string {
-  return ctx.out.dim(`Keys of ${issuer}, from ${fetchedAt}${stale ? ` (${stale})` : ""}.`);
+/** Prints the checks, what more is known, and whose keys were used. Returns the exit code. */
+function showVerdict(
+  { out }: Context,
+  { checks, keysFrom }: Pick<VerificationReport, "checks" | "keysFrom">,
+  members: Record<string, unknown>,
+  facts: readonly string[],
+): number {
+  const { issuer, fetchedAt, stale } = keysFrom;
+  const isValid = checks.every(({ result }) => result !== "failed");
+  const paint = { passed: out.green, failed: out.red, skipped: out.dim };
+  out.result({ valid: isValid, checks, ...members }, [
+    isValid ? out.green("All checks that are possible here passed.") : out.red("Some checks failed."),
+    ...checks.map(({ name, result, detail }) => `  ${paint[result](`${MARKS[result]} ${name}: ${detail}`)}`),
+    ...facts,
+    out.dim(`Keys of ${issuer}, from ${fetchedAt}${stale ? ` (${stale})` : ""}.`),
+  ]);
+  return isValid ? EXIT.done : EXIT.failed;
 }
 
 const MARKS = { passed: "✓", failed: "✗", skipped: "–" } as const;
-
-function stepLine(ctx: Context, { name, result, detail }: VerificationStep): string {
-  const text = `${MARKS[result]} ${name}: ${detail}`;
-  return `  ${result === "passed" ? ctx.out.green(text) : result === "failed" ? ctx.out.red(text) : ctx.out.dim(text)}`;
-}
-
-function numbered(text: string, i: number): string {
-  return `  ${i + 1} ${text}`;
-}

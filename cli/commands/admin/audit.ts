@@ -65,32 +65,25 @@ export const COMMANDS = [
         using stopped = stopSignal(ctx);
         return await followAudit(ctx, admin, filter, count, stopped.signal);
       }
-      listed(ctx, await newestEvents(admin, filter, count));
+      const events = await newestEvents(admin, filter, count);
+      const table = ctx.out.table([
+        { head: "AT", rank: 1, of: ({ at }) => ctx.out.time(at) },
+        { head: "EVENT", of: ({ event }) => event },
+        { head: "ACTOR", rank: 1, of: ({ actor }) => idCell(actor) },
+        { head: "SUBJECT", rank: 1, of: ({ subject }) => idCell(subject) },
+        { head: "REQUEST", isWide: true, of: ({ requestId }) => requestId },
+        { head: "REASON", rank: 2, of: ({ detail }) => detail ?? null },
+      ], events);
+      ctx.out.result({ events }, table);
     },
   }),
 ];
 
-function listed(ctx: Context, events: readonly AuditEntry[]): void {
-  ctx.out.result(
-    { events },
-    ctx.out.table([
-      { head: "AT", rank: 1, of: ({ at }) => ctx.out.time(at) },
-      { head: "EVENT", of: ({ event }) => event },
-      { head: "ACTOR", rank: 1, of: ({ actor }) => idCell(actor) },
-      { head: "SUBJECT", rank: 1, of: ({ subject }) => idCell(subject) },
-      { head: "REQUEST", isWide: true, of: ({ requestId }) => requestId },
-      { head: "REASON", rank: 2, of: ({ detail }) => detail ?? null },
-    ], events),
-  );
-}
-
 interface AuditFilter {
-  event: string | undefined;
-  actor: string | undefined;
-  since: string | undefined;
+  event?: string | undefined;
+  actor?: string | undefined;
+  since?: string | undefined;
 }
-
-const EVERYTHING: AuditFilter = { event: undefined, actor: undefined, since: undefined };
 
 /** Returns false for a look at the relay, which changes nothing, unless the filter chooses events. */
 function isListed({ event }: AuditEntry, filter: AuditFilter): boolean {
@@ -174,8 +167,7 @@ class Follower {
 
   /** All events of the last 30 s before the newest one; `show` filters them. */
   get query(): AuditFilter {
-    const since = Number.isFinite(this.#newest) ? toIso(this.#newest - OVERLAP_MS) : undefined;
-    return { ...EVERYTHING, since };
+    return Number.isFinite(this.#newest) ? { since: toIso(this.#newest - OVERLAP_MS) } : {};
   }
 
   reach(at: string): void {
@@ -203,11 +195,10 @@ class Follower {
   }
 
   #fits(entry: AuditEntry): boolean {
-    const { event, actor, at } = entry, { event: wanted, since } = this.filter;
-    return isListed(entry, this.filter) &&
-      (wanted === undefined || event === wanted || (wanted.endsWith(".") && event.startsWith(wanted))) &&
-      (this.filter.actor === undefined || actor === this.filter.actor) &&
-      (since === undefined || (parseIso(at) ?? 0) >= (parseIso(since) ?? 0));
+    const { event = "", actor = entry.actor, since = entry.at } = this.filter;
+    const isWanted = event === "" || entry.event === event || event.endsWith(".") && entry.event.startsWith(event);
+    const isLate = (parseIso(entry.at) ?? 0) >= (parseIso(since) ?? 0);
+    return isListed(entry, this.filter) && isWanted && entry.actor === actor && isLate;
   }
 
   /** Prints an event. Returns false when the reader of the output has ended. */
