@@ -81,7 +81,7 @@ export interface System {
   /** Returns true when a process of another user listens at an address of this machine. Absent where `reach` is. */
   isOfOtherUser?: (url: string) => Promise<boolean>;
   /** Shows a file in the browser of this person; returns false where there is none. Absent where no program may start. */
-  openFile?: (path: string) => Promise<boolean>;
+  openFile?: (path: string) => boolean | Promise<boolean>;
   /** Starts programs that a person has named. Absent where none may start. */
   exec?: {
     isAllowed(program: string): Promise<boolean>;

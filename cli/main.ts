@@ -27,12 +27,8 @@ const NEEDS_NO_PROFILE: ReadonlySet<string | undefined> = new Set(
 
 export async function run(argv: readonly string[], world: System): Promise<number> {
   const clockCheck = new ClockCheck(world.clock);
-  const colour = world.env("NO_COLOR") === undefined;
-  const out = new Output(world.terminal, world.clock, {
-    json: hasSwitch(argv, "json"),
-    wide: hasSwitch(argv, "wide"),
-    colour,
-  });
+  const json = hasSwitch(argv, "json"), wide = hasSwitch(argv, "wide"), colour = world.env("NO_COLOR") === undefined;
+  const out = new Output(world.terminal, world.clock, { json, wide, colour });
   out.concern = () => clockCheck.complaint();
   /** The agent that the command is about, for the commands in the text of an error. */
   let named: string | null = null;
@@ -122,12 +118,8 @@ async function contextOf(
   out: Output,
   needsProfile: boolean,
 ): Promise<Omit<Context, "onResponse" | "onVersion">> {
-  const file = here.ca ?? world.env("SVC_CA");
-  const given = file === undefined ? undefined : await readAuthority(
-    world,
-    file,
-    here.ca === undefined ? "SVC_CA" : "--ca",
-  );
+  const file = here.ca ?? world.env("SVC_CA"), named = here.ca === undefined ? "SVC_CA" : "--ca";
+  const given = file === undefined ? undefined : await readAuthority(world, file, named);
   const base = () => resolve(here.configDir ?? defaultConfigDir(world));
   // SVC_PROFILE does not count with --config-dir, because a host that names the folder may inherit the variable.
   const profile = () => here.profile ?? (here.configDir === undefined ? world.env("SVC_PROFILE") : undefined);
@@ -156,8 +148,7 @@ function savedOf(folder: () => string, isNeeded: boolean): Authority | undefined
     return savedAuthority({ configDir: folder() }) ?? undefined;
   } catch (error) {
     // A command that needs a folder says so itself; the demo may not even ask where it is.
-    const stops = error instanceof CliError && error.code !== "CLI_NO_CONFIG_DIR" && isNeeded;
-    if (stops) throw error;
+    if (isNeeded && error instanceof CliError && error.code !== "CLI_NO_CONFIG_DIR") throw error;
     return undefined;
   }
 }

@@ -4,7 +4,6 @@ import { isLoopback } from "../shared/client/service_url.ts";
 import { type EnvironmentName, type Programs, type System, withLoopback } from "./context.ts";
 import { Interrupt } from "./terminal/interrupt.ts";
 import { systemKeyboard } from "./terminal/keyboard.ts";
-import type { Terminal } from "./terminal/output.ts";
 import { layOut } from "./terminal/text_width.ts";
 import { settledWithin, systemClock } from "../shared/clock.ts";
 import { systemRandom } from "../shared/random.ts";
@@ -20,13 +19,24 @@ export function realSystem(version: string, programs: Programs | null = null): S
     trusting: (pem) => sentOnce([pem]),
     // With an HTTP proxy, a direct connection does not show whether requests reach the service.
     reach: async (url) => isProxied && !isLoopback(new URL(url).origin) || await reachable(url),
-    isOfOtherUser: (url) => isOfOtherUser({ os: Deno.build.os, uid: Deno.uid(), read, run, reach: reachable }, url),
+    isOfOtherUser: (url) =>
+      isOfOtherUser({ os: Deno.build.os, uid: Deno.uid(), read: readText, run, reach: reachable }, url),
     openFile: (path) => openFile(path, env("DISPLAY") ?? env("WAYLAND_DISPLAY")),
-    exec: { isAllowed: mayRun, run: runNamed },
+    exec: {
+      isAllowed: async (command) => (await Deno.permissions.query({ name: "run", command })).state === "granted",
+      run: runNamed,
+    },
     writeSocket,
     clock: systemClock,
     random: systemRandom,
-    terminal: systemTerminal(),
+    terminal: {
+      stdout: (text) => write(Deno.stdout, text),
+      stderr: (text) => void write(Deno.stderr, text),
+      stdoutIsTerminal: Deno.stdout.isTerminal(),
+      stderrIsTerminal: Deno.stderr.isTerminal(),
+      columns: () => sizeOf("columns"),
+      rows: () => sizeOf("rows"),
+    },
     stdin: readStandardInput,
     stdinIsTerminal: Deno.stdin.isTerminal(),
     keyboard: systemKeyboard(run),
@@ -61,17 +71,6 @@ function sentOnce(caCerts: string[]): typeof fetch {
       ...(init?.method === "POST" ? { body: new Response(init.body ?? "").body } : {}),
       client,
     });
-  };
-}
-
-function systemTerminal(): Terminal {
-  return {
-    stdout: (text) => write(Deno.stdout, text),
-    stderr: (text) => void write(Deno.stderr, text),
-    stdoutIsTerminal: Deno.stdout.isTerminal(),
-    stderrIsTerminal: Deno.stderr.isTerminal(),
-    columns: () => sizeOf("columns"),
-    rows: () => sizeOf("rows"),
   };
 }
 
@@ -124,9 +123,7 @@ async function lineOnTerminal(question: string): Promise<string | null> {
   return length === null ? null : new TextDecoder().decode(buffer.subarray(0, length));
 }
 
-function read(path: string): Promise<string | null> {
-  return Deno.readTextFile(path).catch(() => null);
-}
+const readText = (path: string): Promise<string | null> => Deno.readTextFile(path).catch(() => null);
 
 /** What a program prints; `null` when it cannot run, or takes longer than `RUN_MS`. */
 async function run(command: string, args: string[]): Promise<string | null> {
@@ -146,15 +143,13 @@ async function run(command: string, args: string[]): Promise<string | null> {
   }
 }
 
-async function mayRun(program: string): Promise<boolean> {
-  return (await Deno.permissions.query({ name: "run", command: program })).state === "granted";
-}
+/** Streams of a program that only runs. */
+const QUIET = { stdin: "null", stdout: "null", stderr: "null" } as const;
 
 async function runNamed(program: string, env: Record<string, string>, signal: AbortSignal): Promise<number> {
   // A signal that has aborted already calls no listener, so the program would run without an end.
   signal.throwIfAborted();
-  const quiet = { stdin: "null", stdout: "null", stderr: "null" } as const;
-  const child = new Deno.Command(program, { ...quiet, env, clearEnv: true }).spawn();
+  const child = new Deno.Command(program, { ...QUIET, env, clearEnv: true }).spawn();
   // A program that handles SIGTERM could run on, and all later messages would wait for it.
   const end = () => child.kill("SIGKILL");
   signal.addEventListener("abort", end);
@@ -166,16 +161,15 @@ async function runNamed(program: string, env: Record<string, string>, signal: Ab
 /** Programs that show a file in the browser, by system. */
 const OPENERS: Partial<Record<typeof Deno.build.os, string>> = { darwin: "open", windows: "explorer.exe" };
 
-function openFile(path: string, display: string | undefined): Promise<boolean> {
+function openFile(path: string, display: string | undefined): boolean {
   const opener = OPENERS[Deno.build.os] ?? (display === undefined ? null : "xdg-open");
-  if (opener === null) return Promise.resolve(false);
+  if (opener === null) return false;
   try {
-    const quiet = { stdin: "null", stdout: "null", stderr: "null" } as const;
     // Not waited for, because xdg-open may run as long as the browser, and explorer.exe ends with 1 after a success.
-    new Deno.Command(opener, { args: [path], ...quiet }).spawn().unref();
-    return Promise.resolve(true);
+    new Deno.Command(opener, { args: [path], ...QUIET }).spawn().unref();
+    return true;
   } catch {
-    return Promise.resolve(false);
+    return false;
   }
 }
 

@@ -21,8 +21,7 @@ import {
   replacePeer,
   writePeers,
 } from "../connector/peers/peers.ts";
-import type { Column } from "../terminal/tables.ts";
-import { isConfirmed } from "./confirm.ts";
+import { isConfirmed, YES } from "./confirm.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import { call, type LocalCalls, post } from "../../shared/client/local_client.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
@@ -45,10 +44,7 @@ export const COMMANDS = [
       const listing = client === null ? directPeers(ctx, folder) : connectorPeers(client);
       const peers = await listing.catch((error) => showKnown(ctx, folder, error));
       if (peers === null) return EXIT.unreachable;
-      ctx.out.result(
-        { agent: folder.name, peers },
-        peers.length === 0 ? "No peers." : ctx.out.table(peerColumns(ctx.clock.now()), peers),
-      );
+      ctx.out.list({ agent: folder.name, peers }, peers, "No peers.", peerColumns(ctx.clock.now()));
       const [first] = peers;
       if (first !== undefined) ctx.out.next(["send", first.alias, "Hello", "--agent", folder.name]);
       if (client === null) {
@@ -93,10 +89,8 @@ export const COMMANDS = [
     async run(ctx, { args: { peer }, options }) {
       const { agent, changed } = await changedPeer(ctx, peer, { kind: "block" }, options);
       const { alias } = changed;
-      ctx.out.result(
-        { agent, peer: changed },
-        `${alias} is blocked: its messages are refused, and nothing is sent to it.`,
-      );
+      const text = `${alias} is blocked: its messages are refused, and nothing is sent to it.`;
+      ctx.out.result({ agent, peer: changed }, text);
       ctx.out.next(["peers", "unblock", alias, "--agent", agent], { when: "to end that" });
     },
   }),
@@ -116,7 +110,7 @@ export const COMMANDS = [
     summary: "End the pair with a peer, in both directions",
     details: ["Only another ticket pairs the two again. Messages that were read stay."],
     args: PEER,
-    options: { ...OPTIONS, yes: { summary: "Do not ask for confirmation" } },
+    options: { ...OPTIONS, yes: YES },
     examples: { "svc peers remove bob": "End the pair with bob, after a question" },
     async run(ctx, { args: { peer }, options }) {
       const { folder, client } = await connectorOf(ctx, options.agent);
@@ -128,10 +122,8 @@ export const COMMANDS = [
       const question = `End the pair with ${whom}? Neither can write to the other.`;
       if (!await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
       const removed = await changePeer(ctx, { folder, client }, peer, { kind: "remove" });
-      ctx.out.result(
-        { agent: folder.name, peer: removed },
-        `The pair with ${removed.alias} of ${removed.humanName} has ended.`,
-      );
+      const text = `The pair with ${removed.alias} of ${removed.humanName} has ended.`;
+      ctx.out.result({ agent: folder.name, peer: removed }, text);
     },
   }),
 ];
@@ -147,12 +139,12 @@ function showKnown(ctx: Context, folder: AgentFolder, error: unknown): null {
   const peers = Object.keys(known).map((alias) => peerIn(known, alias) as ChangedPeer);
   if (peers.length === 0) throw error;
   ctx.out.warn(`Only the peers that are known here are shown: ${code}: ${cause}. ${fix}`);
-  const columns: Column<ChangedPeer>[] = [
+  const table = ctx.out.table([
     { head: "PEER", of: ({ alias }) => alias },
     { head: "AGENT OF", of: ({ humanName }) => humanName },
     { head: "DID", isWide: true, of: ({ agentDid }) => agentDid },
-  ];
-  ctx.out.result({ agent: folder.name, peers }, ctx.out.table(columns, peers));
+  ], peers);
+  ctx.out.result({ agent: folder.name, peers }, table);
   return null;
 }
 
@@ -166,9 +158,7 @@ async function changedPeer(
   return { agent: connector.folder.name, changed: await changePeer(ctx, connector, peer, change) };
 }
 
-type PeerChange = { kind: "rename"; alias: string; replaces: boolean } | {
-  kind: "block" | "unblock" | "remove";
-};
+type PeerChange = { kind: "rename"; alias: string; replaces: boolean } | { kind: "block" | "unblock" | "remove" };
 
 /**
  * Changes a peer and returns its new state: through the connector that runs, else with the connector's lock, because of
@@ -193,12 +183,7 @@ async function changePeer(
   return peer;
 }
 
-async function changeHere(
-  ctx: Context,
-  folder: AgentFolder,
-  named: string,
-  change: PeerChange,
-): Promise<ChangedPeer> {
+async function changeHere(ctx: Context, folder: AgentFolder, named: string, change: PeerChange): Promise<ChangedPeer> {
   using _lock = await lockConnector(folder, ctx.pid);
   let peers = readPeers(folder);
   const ended = change.kind === "remove" ? named : change.kind === "rename" && change.replaces ? change.alias : null;
@@ -233,14 +218,8 @@ async function changeHere(
 /** @throws {ApiError} `CONNECTOR_ALIAS_TAKEN`, as a connector answers it */
 function changed(peers: Peers, did: string, change: PeerChange): Peers {
   try {
-    switch (change.kind) {
-      case "rename":
-        return (change.replaces ? replacePeer : renamePeer)(peers, did, change.alias);
-      case "remove":
-        return removePeer(peers, did);
-      default:
-        return blockPeer(peers, did, change.kind === "block");
-    }
+    if (change.kind === "rename") return (change.replaces ? replacePeer : renamePeer)(peers, did, change.alias);
+    return change.kind === "remove" ? removePeer(peers, did) : blockPeer(peers, did, change.kind === "block");
   } catch (error) {
     if (!(error instanceof AliasError)) throw error;
     throw new ApiError(409, "CONNECTOR_ALIAS_TAKEN", error.message, null);

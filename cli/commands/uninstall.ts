@@ -26,7 +26,7 @@ import { DEFAULT_PROFILE, profileFolders, profileOf } from "../files/profile.ts"
 import { recordedEntries } from "../hosts/install.ts";
 import { changedFiles, undoChanges } from "../platforms/setup.ts";
 import { shellWord } from "../terminal/output.ts";
-import { isConfirmed } from "./confirm.ts";
+import { isConfirmed, YES } from "./confirm.ts";
 
 export const COMMANDS = [
   command({
@@ -39,7 +39,7 @@ export const COMMANDS = [
     ],
     options: {
       print: { summary: "Show what would be removed, and remove nothing" },
-      yes: { summary: "Do not ask for confirmation" },
+      yes: YES,
       purge: { summary: "Delete the folder with accounts and keys too, on a terminal only" },
     },
     examples: { "svc uninstall --print": "Show what svc added to this machine" },
@@ -67,10 +67,7 @@ export const COMMANDS = [
       }
       if (installed.length > 0) { for (const line of lines) ctx.out.note(line); }
       if (installed.length > 0 && !await isConfirmed(ctx, options.yes, "Remove all of this?")) return EXIT.failed;
-      const removed: Installed[] = [];
-      // Twice, because a file may hold an entry and settings, which are undone in the other order than they were written.
-      const failed = await removeAll(await removeAll(installed, removed), removed);
-      for (const { path, error } of failed) ctx.out.warn(`${path} is not changed: ${error?.message}`);
+      const { removed, failed } = await removeAll(ctx, installed);
       const isWhole = failed.length + unread.length === 0;
       // The records in the folder say how to undo a change, so they stay as long as one is not undone.
       const left = isWhole && deletes ? await purge(ctx, keptAgents) : null;
@@ -96,29 +93,31 @@ interface Installed {
   what: string;
   /** Returns false when it is gone already. */
   remove(): Promise<boolean>;
-  /** Why it could not be removed. */
-  error?: CliError;
 }
 
 function shown({ kind, path, what }: Installed) {
   return { kind, path, what };
 }
 
-/** Removes these, adds them to `removed`, and returns those that could not be removed. */
-async function removeAll(
-  installed: readonly Installed[],
-  removed: Installed[],
-): Promise<Installed[]> {
-  const failed: Installed[] = [];
-  for (const one of installed) {
-    try {
-      if (await one.remove()) removed.push(one);
-    } catch (error) {
-      if (!(error instanceof CliError)) throw error;
-      failed.push({ ...one, error });
+/** Removes these, and warns of those that could not be removed. */
+async function removeAll(ctx: Context, installed: readonly Installed[]) {
+  const removed: Installed[] = [];
+  let failed: (Installed & { error?: CliError })[] = [...installed];
+  // Twice, because a file may hold an entry and settings, which are undone in the other order than they were written.
+  for (let round = 1; round <= 2; round++) {
+    const tried = failed;
+    failed = [];
+    for (const one of tried) {
+      try {
+        if (await one.remove()) removed.push(one);
+      } catch (error) {
+        if (!(error instanceof CliError)) throw error;
+        failed.push({ ...one, error });
+      }
     }
   }
-  return failed;
+  for (const { path, error } of failed) ctx.out.warn(`${path} is not changed: ${error?.message}`);
+  return { removed, failed };
 }
 
 /** An agent whose keys stay, with the context of its profile. */
@@ -132,10 +131,11 @@ interface KeptAgent {
 /** What svc wrote for one agent outside of its folder. @throws {CliError} when its records cannot be read */
 function writtenFor(ctx: Context, agent: AgentFolder): Installed[] {
   const settings = settingsOf(ctx, agent, agent.name);
-  const entries = recordedEntries(ctx, agent).map(({ path, place: what, remove }): Installed => {
-    return { kind: "entry", path, what, remove };
-  });
-  return [...settings, ...entries];
+  const entries = recordedEntries(ctx, agent);
+  return [
+    ...settings,
+    ...entries.map(({ path, place: what, remove }) => ({ kind: "entry", path, what, remove } as const)),
+  ];
 }
 
 function settingsOf(ctx: Context, folder: PrivateFolder, what: string): Installed[] {
@@ -161,19 +161,17 @@ async function servicesOf(ctx: Context, host: Host, agents: readonly (string | n
  * a host would otherwise start a program that fails, and a service would start again and again. Returns the changed files.
  */
 export async function removeOfAgent(ctx: Context, agent: AgentFolder): Promise<string[]> {
-  const removed: Installed[] = [];
   try {
     // Without a home there is no service.
     const services = ctx.env("HOME") === undefined ? [] : await servicesOf(ctx, thisHost(ctx), [agent.name]);
     const installed = [...services.filter(({ what }) => what === agent.name), ...writtenFor(ctx, agent)];
-    const failed = await removeAll(await removeAll(installed, removed), removed);
-    for (const { path, error } of failed) ctx.out.warn(`${path} is not changed: ${error?.message}`);
+    return (await removeAll(ctx, installed)).removed.map(({ path }) => path);
   } catch (error) {
     // The agent is revoked already, so its keys go in any case.
     if (!(error instanceof CliError)) throw error;
     ctx.out.warn(`What svc wrote into files of others may be there still: ${error.message}`);
+    return [];
   }
-  return removed.map(({ path }) => path);
 }
 
 /** Returns what every profile added. `unread`: agents whose records cannot be read, so what svc wrote for them is not known. */
@@ -198,20 +196,17 @@ async function findEverywhere(ctx: Context) {
       }
     }
   }
-  for (const path of completionFiles(host)) {
+  // The files that `svc completions --help` names, as far as they hold nothing else.
+  const completions = [
+    join(host.home, ".local", "share", "bash-completion", "completions", "svc"),
+    join(host.configHome, "fish", "completions", "svc.fish"),
+  ];
+  for (const path of completions) {
     const text = await Deno.readTextFile(path).catch(() => "");
     const remove = () => removeFile(path).then(() => true);
     if (text.startsWith(COMPLETION_START)) installed.push({ kind: "completion", path, what: "svc", remove });
   }
   return { installed, kept, unread };
-}
-
-/** The files that `svc completions --help` names, as far as they hold nothing else. */
-function completionFiles({ home, configHome }: Host): string[] {
-  return [
-    join(home, ".local", "share", "bash-completion", "completions", "svc"),
-    join(configHome, "fish", "completions", "svc.fish"),
-  ];
 }
 
 /** For zsh svc prints lines for a file of the person, from which only the person can take them. */
@@ -234,16 +229,14 @@ const OWN: ReadonlySet<string> = new Set([
 /** @throws {CliError} `CLI_USAGE` where no person can be asked, or while a connector runs */
 async function checkPurge({ ask, confirm, out }: Context, agents: readonly KeptAgent[]): Promise<void> {
   if (ask === undefined || ask === null || confirm === null || out.json) {
-    throw new CliError("CLI_USAGE", "--purge deletes keys, so it asks on a terminal", {
-      fix: "Run it there, without --json.",
-    });
+    const fix = "Run it there, without --json.";
+    throw new CliError("CLI_USAGE", "--purge deletes keys, so it asks on a terminal", { fix });
   }
   for (const { ctx, name, shown } of agents) {
     const folder = await new AgentStore(ctx).open(name).catch(() => null);
     if (folder === null || await connectorOf(ctx, folder).catch(() => null) === null) continue;
-    throw new CliError("CLI_USAGE", `The connector of ${shown} runs and would write its files again`, {
-      fix: "Stop it first.",
-    });
+    const fix = "Stop it first.";
+    throw new CliError("CLI_USAGE", `The connector of ${shown} runs and would write its files again`, { fix });
   }
 }
 
@@ -265,10 +258,8 @@ async function purge(ctx: Context, agents: readonly KeptAgent[]): Promise<string
 /** Offers to revoke the agent, because without its key only its owner's account or an admin can end its identity. */
 async function offerRevocation({ ctx, name, shown }: KeptAgent): Promise<void> {
   ctx.out.finish();
-  if (
-    await ctx.confirm?.(`Revoke ${shown} permanently first, so that no identity is left without its key?`, true) !==
-      true
-  ) return;
+  const question = `Revoke ${shown} permanently first, so that no identity is left without its key?`;
+  if (await ctx.confirm?.(question, true) !== true) return;
   try {
     const owner = connectAsPerson(ctx);
     await deleteAgent(ctx, owner, await findAgent(ctx, name));
@@ -284,9 +275,9 @@ async function removeOwn(folder: string): Promise<string[]> {
   const left: string[] = [];
   for (const name of [...names, "profiles"]) {
     const path = join(folder, name);
-    const isOwn = OWN.has(name) || isLeftover(name);
+    const isLeftover = name.startsWith(".svc-") && name.endsWith(".tmp");
     try {
-      if (isOwn) await Deno.remove(path, { recursive: true });
+      if (OWN.has(name) || isLeftover) await Deno.remove(path, { recursive: true });
       // Only when it is empty, because each profile is deleted by itself.
       else if (name === "profiles") await Deno.remove(path);
       else left.push(path);
@@ -297,6 +288,3 @@ async function removeOwn(folder: string): Promise<string[]> {
   if (left.length === 0) await Deno.remove(folder).catch(() => {});
   return [...new Set(left)];
 }
-
-/** A file of a write that was cut off. */
-const isLeftover = (name: string): boolean => name.startsWith(".svc-") && name.endsWith(".tmp");

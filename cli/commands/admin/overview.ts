@@ -6,7 +6,7 @@ import type { AdminClient, RelayAdminClient } from "../../client/admin_client.ts
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
 import { stopSignal } from "../../terminal/interrupt.ts";
-import { type Column, idCell } from "../../terminal/tables.ts";
+import { idCell } from "../../terminal/tables.ts";
 import { agoText, clockText, durationText } from "../../terminal/times.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
@@ -111,7 +111,8 @@ function overviewLines({ registry, proxy, counts, relay }: AdminOverview, ctx: C
   const since = (iso: string) => durationText(now - (parseIso(iso) ?? now));
   const up = relay === null ? [] : [`up ${since(relay.overview.startedAt)}`];
   const lines = [
-    [hostOf(registry.url), ...down.length === 0 ? ["ready"] : down, `version ${registry.version}`, ...up].join(" · "),
+    [new URL(registry.url ?? "").host, ...down.length === 0 ? ["ready"] : down, `version ${registry.version}`, ...up]
+      .join(" · "),
     numberLine("People", people.active + people.suspended, [[people.suspended, "suspended"]]),
     numberLine("Agents", agents.active + agents.revoked, [
       ...relay === null
@@ -162,13 +163,13 @@ function refusedLines({ refused, overview }: RelayFacts, { out, clock }: Context
   }));
   if (refused.others > 0) rows.push({ what: "others", count: refused.others, who: null, last: null });
   const from = clockText(parseIso(refused.since) ?? 0);
-  const columns: Column<(typeof rows)[number]>[] = [
+  const table = out.table([
     { head: `Refused since ${from}`, of: ({ what }) => what },
     { head: "COUNT", rank: 1, of: ({ count }) => String(count) },
     { head: "AGENT", rank: 2, of: ({ who }) => who },
     { head: "LAST", rank: 3, of: ({ last }) => last },
-  ];
-  return ["", ...out.table(columns, rows)];
+  ], rows);
+  return ["", ...table];
 }
 
 /** Returns the limit of requests of an agent as text when that limit refused (check 9), else an empty text. */
@@ -177,15 +178,9 @@ function limitText(check: number | null, { agentLimit: { requests, windowMs } }:
   return windowMs === 60_000 ? ` (${requests} a minute)` : ` (${requests} in ${durationText(windowMs)})`;
 }
 
-function hostOf(url: string | null): string {
-  return url === null ? "" : new URL(url).host;
-}
-
 const SIZES = [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["KB", 1e3]] as const;
 
 function sizeText(bytes: number): string {
-  for (const [unit, size] of SIZES) {
-    if (bytes >= size) return `${(bytes / size).toFixed(bytes < 10 * size ? 1 : 0)} ${unit}`;
-  }
-  return `${bytes} B`;
+  const [unit, size] = SIZES.find(([, size]) => bytes >= size) ?? ["B", 1];
+  return `${(bytes / size).toFixed(size > 1 && bytes < 10 * size ? 1 : 0)} ${unit}`;
 }
