@@ -5,7 +5,7 @@ import { didYouMean } from "../../shared/did_you_mean.ts";
 import { completionScript, SHELLS } from "../command_line/completion_scripts.ts";
 
 /** Returns the command. `commands` is called at run time, because that list contains this command. */
-export const completionCommands = (commands: () => Promise<readonly Command[]>, groups: Groups): readonly Command[] => [
+export const completionCommand = (commands: () => Promise<readonly Command[]>, groups: Groups): Command =>
   command({
     path: ["completions"],
     summary: "Print a completion script for your shell",
@@ -23,5 +23,4 @@ export const completionCommands = (commands: () => Promise<readonly Command[]>, 
       const script = completionScript(shell, await commands(), groups);
       ctx.out.result({ shell, script }, script.split("\n"));
     },
-  }),
-];
+  });

@@ -4,7 +4,7 @@
  * a repeated one costs the model a turn. Uses a running connector only, and marks nothing read.
  */
 import { join } from "node:path";
-import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
+import { call, get } from "../../shared/client/local_client.ts";
 import { InboxPage, type LocalMessage } from "../../shared/client/local_shapes.ts";
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import { DAY_MS, settledWithin, sleep } from "../../shared/clock.ts";
@@ -50,9 +50,8 @@ export const COMMANDS = [
       const stopped = Promise.withResolvers<void>();
       const forget = onStop(ctx, () => stopped.resolve());
       try {
-        const isLeft = options["unless-inbox"] && ctx.os !== "windows" &&
-          ctx.env("CLAUDE_CODE_MESSAGING_SOCKET") !== undefined;
-        if (isLeft) return EXIT.done;
+        const hasInbox = ctx.os !== "windows" && ctx.env("CLAUDE_CODE_MESSAGING_SOCKET") !== undefined;
+        if (options["unless-inbox"] && hasInbox) return EXIT.done;
         const seconds = parseCount(options.timeout ?? `${MAX_WAIT}`, "--timeout", MAX_WAIT);
         const line = await Promise.race([waitForMessages(ctx, args.agent, seconds), stopped.promise]);
         if (typeof line !== "string") return EXIT.done;
@@ -96,34 +95,23 @@ type Session = z.infer<typeof Session>;
  *
  * @throws {CliError} for input without a session, and when the connector pushes the messages to a runtime
  */
-async function waitForMessages(
-  ctx: Context,
-  agentName: string | undefined,
-  seconds: number,
-): Promise<string | null> {
+async function waitForMessages(ctx: Context, agentName: string | undefined, seconds: number): Promise<string | null> {
   const end = ctx.clock.now() + seconds * 1000;
   const folder = await chosenAgent(ctx, agentName);
   const name = (await sha256(await sessionOf(ctx))).slice(0, NAME_LENGTH);
   const sessions = new PrivateFolder(ctx, join(folder.path, "hooks"));
   await ensureDirectory(sessions.path, await ensureConfigDir(ctx));
-  const place = () => join(sessions.path, `${name}.lock`);
-  return await withLock(
-    ctx,
-    place,
-    async () => {
-      await removeOldSessions(sessions.path, ctx.clock.now());
-      return await new Waiter(ctx, folder, sessions, `${name}.json`).until(end);
-    },
-    () => {},
-    0,
-  );
+  const wait = async () => {
+    await removeOldSessions(sessions.path, ctx.clock.now());
+    return await new Waiter(ctx, folder, sessions, `${name}.json`).until(end);
+  };
+  return await withLock(ctx, () => join(sessions.path, `${name}.lock`), wait, () => {}, 0);
 }
 
 /** The session of the hook, from standard input. @throws {CliError} `CLI_USAGE` */
 async function sessionOf(ctx: Context): Promise<string> {
-  const reading = ctx.stdin(INPUT_BYTES_MAX);
   const input: { bytes?: Uint8Array } = {};
-  await settledWithin(ctx.clock, reading.then((bytes) => void (input.bytes = bytes)), INPUT_MS);
+  await settledWithin(ctx.clock, ctx.stdin(INPUT_BYTES_MAX).then((bytes) => void (input.bytes = bytes)), INPUT_MS);
   // Not parsed as a whole, because the input also has texts of the model and may be cut inside one.
   const text = new TextDecoder().decode(input.bytes);
   const member = topLevelMembers(text).find(({ key }) => key === "session_id");
@@ -179,8 +167,9 @@ class Waiter {
       let more = true;
       for (let pages = 0; more && pages < PAGES_MAX; pages++) {
         const after = messages.at(-1)?.id ?? this.#session.announced;
-        const seconds = messages.length > 0 ? 0 : Math.ceil(Math.min(LIMIT.waitMaxMs, end - ctx.clock.now()) / 1000);
-        const page = await this.#page(client, after, seconds);
+        const left = messages.length > 0 ? 0 : Math.max(0, Math.min(LIMIT.waitMaxMs, end - ctx.clock.now()));
+        const query = { unread: true, after, limit: LIMIT.pageMessagesMax, wait: Math.ceil(left / 1000) };
+        const page = await call(client, InboxPage, { ...get("/v1/inbox", query), waitSeconds: query.wait });
         messages.push(...page.messages);
         more = page.more && page.messages.length > 0;
       }
@@ -194,12 +183,6 @@ class Waiter {
       await pause();
       return [];
     }
-  }
-
-  async #page(client: LocalCalls, after: number, seconds: number): Promise<InboxPage> {
-    const waitSeconds = Math.max(0, seconds);
-    const query = { unread: true, after, limit: LIMIT.pageMessagesMax, wait: waitSeconds };
-    return await call(client, InboxPage, { ...get("/v1/inbox", query), waitSeconds });
   }
 
   /** Remembers the messages first: a message that is announced twice wakes the model without need. */

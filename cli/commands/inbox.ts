@@ -97,8 +97,9 @@ export const COMMANDS = [
 
 async function showMessage(ctx: Context, connector: LocalCalls, id: number, takes: boolean): Promise<void> {
   const { body: message, json } = await callForText(connector, LocalMessage, get(`/v1/inbox/${id}`));
-  const isTaken = isPrinted(ctx, { message, json }) && takes && message.readAt === null;
-  if (isTaken) await readMessages(connector, { ids: [id] });
+  if (isPrinted(ctx, { message, json }) && takes && message.readAt === null) {
+    await readMessages(connector, { ids: [id] });
+  }
 }
 
 /** Prints a message. Returns false when the reader of the output has ended. */
@@ -120,11 +121,7 @@ interface InboxQuery {
 class Lister {
   #after: number | null = null;
 
-  constructor(
-    readonly ctx: Context,
-    readonly connector: LocalCalls,
-    readonly query: InboxQuery,
-  ) {}
+  constructor(readonly ctx: Context, readonly connector: LocalCalls, readonly query: InboxQuery) {}
 
   async list(): Promise<void> {
     const { ctx, query: { limit, read } } = this;

@@ -64,8 +64,7 @@ export const COMMANDS = [
       await using connector = await access(ctx, folder);
       if (options.export) return await exportLog(ctx, connector, query);
       if (!forget) return await printLog(ctx, connector, query);
-      const body = peer === undefined ? {} : { peer };
-      const { forgotten } = await call(connector, Forgotten, post("/v1/log/forget", body));
+      const { forgotten } = await call(connector, Forgotten, post("/v1/log/forget", { peer }));
       ctx.out.result({ forgotten }, `${forgotten} ${forgotten === 1 ? "text is" : "texts are"} blanked.`);
     },
   }),

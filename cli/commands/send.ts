@@ -105,10 +105,9 @@ type SendOptions = Input<Record<never, never>, typeof SEND_OPTIONS>["options"];
  * @throws {ApiError} the refusal of the connector or of the proxy
  */
 async function sendMessage(ctx: Context, to: Message["to"], text: string | undefined, options: SendOptions) {
-  const { wait, timeout, data, file, conversation: conversationId } = options;
+  const { wait, timeout, conversation: conversationId, "only-online": onlyOnline, "request-id": given } = options;
   if (!wait && timeout !== undefined) throw new CliError("CLI_USAGE", "--timeout needs --wait");
   const waitSeconds = wait ? parseCount(timeout ?? `${TIMEOUT}`, "--timeout", MAX_TIMEOUT) : null;
-  const given = options["request-id"];
   if (given !== undefined && !isRequestId(given)) {
     throw new CliError("CLI_USAGE", `--request-id must be ${REQUEST_ID_FORM}`);
   }
@@ -116,9 +115,8 @@ async function sendMessage(ctx: Context, to: Message["to"], text: string | undef
     throw new CliError("CLI_USAGE", "--conversation must be 1 to 128 visible ASCII characters without a comma");
   }
   const folder = await chosenAgent(ctx, options.agent);
-  const payload = await payloadOf(ctx, { text, data, file });
+  const payload = await payloadOf(ctx, text, options);
   const requestId = given ?? ulidSource(() => ctx.clock.now(), (count) => ctx.random.bytes(count))();
-  const { "only-online": onlyOnline } = options;
   const message: Message = { to, payload, requestId, conversationId, onlyOnline, waitSeconds };
   try {
     const isNow = waitSeconds === null && typeof to === "string";
@@ -178,9 +176,9 @@ async function directly(
   // Loaded only here, because a command that uses a running connector needs none of these modules.
   const { sendDirectly } = await import("../messages/send_directly.ts");
   const origin = ctx.stdinIsTerminal ? "person" : "program";
-  const message = { payload, requestId, conversationId, mayWait: !onlyOnline, origin } as const;
+  const message = { to: String(to), payload, requestId, conversationId, mayWait: !onlyOnline, origin } as const;
   try {
-    return await sendDirectly(ctx, folder, { to: String(to), ...message });
+    return await sendDirectly(ctx, folder, message);
   } catch (error) {
     // Without a connector an alias may still be on this machine after the server has ended the pair.
     if (!(error instanceof ApiError && error.code === "PROXY_AUTH_FORBIDDEN")) throw error;
@@ -253,35 +251,28 @@ function withRepeat(error: unknown, requestId: string): unknown {
   return error;
 }
 
-/** What a person gave. Two of the three are refused, because it would be unclear which one to send. */
-interface Given {
-  /** The text; `-` reads standard input. */
-  text?: string | undefined;
-  /** JSON; `-` reads standard input. */
-  data?: string | undefined;
-  /** Path of a file with the text. */
-  file?: string | undefined;
-}
-
 /** A text of this size does not fit into a payload, because its JSON has at least as many bytes. */
 const READ_BYTES = LIMITS.payloadBytes + 1;
 
 /**
  * Returns the payload as JSON text: `{"message": text}`, or the JSON of `data` unchanged. Without a text, standard input is
- * the text when it is not a terminal.
+ * the text when it is not a terminal. Two of the three are refused, because it would be unclear which one to send.
  *
  * @throws {CliError} `CLI_USAGE`, `PAYLOAD_TOO_LARGE`
  */
-async function payloadOf(ctx: Context, given: Given): Promise<string> {
-  const payload = given.data === undefined
-    ? JSON.stringify({ message: await textOf(ctx, given) })
-    : await jsonOf(ctx, given, given.data);
+async function payloadOf(ctx: Context, text: string | undefined, { data, file }: SendOptions): Promise<string> {
+  if (data !== undefined && (text !== undefined || file !== undefined)) {
+    throw new CliError("CLI_USAGE", "Give either a text or --data");
+  }
+  const payload = data === undefined
+    ? JSON.stringify({ message: await textOf(ctx, text, file) })
+    : jsonOf(data === "-" ? decoded(await ctx.stdin(READ_BYTES), "Standard input") : data);
   const { length } = utf8Bytes(payload);
   if (length > LIMITS.payloadBytes) throw tooLarge(`${length}`);
   return payload;
 }
 
-async function textOf(ctx: Context, { text, file }: Given): Promise<string> {
+async function textOf(ctx: Context, text: string | undefined, file: string | undefined): Promise<string> {
   if (text !== undefined && file !== undefined) throw new CliError("CLI_USAGE", "Give either a text or --file");
   const isPiped = text === undefined && file === undefined && !ctx.stdinIsTerminal;
   const found = file !== undefined
@@ -296,9 +287,7 @@ async function textOf(ctx: Context, { text, file }: Given): Promise<string> {
   return found;
 }
 
-async function jsonOf(ctx: Context, { text, file }: Given, data: string): Promise<string> {
-  if (text !== undefined || file !== undefined) throw new CliError("CLI_USAGE", "Give either a text or --data");
-  const json = data === "-" ? decoded(await ctx.stdin(READ_BYTES), "Standard input") : data;
+function jsonOf(json: string): string {
   try {
     JSON.parse(json);
   } catch {
@@ -316,9 +305,6 @@ function decoded(bytes: Uint8Array, what: string): string {
   }
 }
 
-function tooLarge(length: string): CliError {
-  return new CliError(
-    "PAYLOAD_TOO_LARGE",
-    `The payload has ${length} bytes; at most ${LIMITS.payloadBytes} are allowed`,
-  );
+function tooLarge(size: string): CliError {
+  return new CliError("PAYLOAD_TOO_LARGE", `The payload has ${size} bytes; at most ${LIMITS.payloadBytes} are allowed`);
 }

@@ -29,7 +29,7 @@ import { searchOf } from "../../shared/client/http.ts";
 import { CliError, describe, EXIT } from "../errors.ts";
 import { printable } from "../terminal/escapes.ts";
 import { fields } from "../terminal/output.ts";
-import { type Column, idCell } from "../terminal/tables.ts";
+import { idCell } from "../terminal/tables.ts";
 import { memberOf, messageLines } from "../messages/received.ts";
 import { NOT_SENT, stateText } from "../connector/states.ts";
 
@@ -78,22 +78,16 @@ async function listSent(
   const to = named === undefined ? undefined : findPeerEver(readPeers(folder), named) ?? named;
   const { messages, more } = await call(connector, SentPage, get("/v1/sent", { limit, to }));
   const now = ctx.clock.now(), hostOf = hostsOfPeers(folder);
-  const columns: Column<SentPage["messages"][number]>[] = [
+  const state = (message: SentPage["messages"][number]) =>
+    stateText(message, now, message.to.alias ?? undefined, hostOf(message.to.agentDid));
+  ctx.out.list({ agent: folder.name, messages, more }, messages, "No sent messages.", [
     { head: "SENT", rank: 2, of: ({ sentAt }) => ctx.out.time(sentAt) },
     { head: "TO", of: ({ to }) => to.alias ?? idCell(to.agentDid) },
-    {
-      head: "STATE",
-      rank: 1,
-      of: (message) => stateText(message, now, message.to.alias ?? undefined, hostOf(message.to.agentDid)),
-    },
+    { head: "STATE", rank: 1, of: state },
     { head: "REQUEST ID", rank: 1, of: ({ requestId }) => idCell(requestId) },
     { head: "TEXT", rank: 3, cut: TEXT_COLUMNS, of: ({ text }) => text?.replaceAll("\n", " ") ?? null },
     { head: "REPLY TO", isWide: true, of: ({ inReplyTo }) => inReplyTo },
-  ];
-  ctx.out.result(
-    { agent: folder.name, messages, more },
-    messages.length === 0 ? "No sent messages." : ctx.out.table(columns, messages),
-  );
+  ]);
 }
 
 /** With fewer columns a text tells nothing. */
@@ -120,15 +114,10 @@ async function cancelSent(
   const target = `/v1/outbound/${encodeURIComponent(requestId)}/cancel${searchOf({ to })}`;
   const { body: result, json } = await callForText(connector, OutboundResult, post(target, {}));
   const isCancelled = result.problem === CANCELLED;
-  const shown = isCancelled && result.state === "unknown"
-    ? "Cancelled; an earlier attempt may have arrived."
-    : "Cancelled.";
+  const done = result.state === "unknown" ? "Cancelled; an earlier attempt may have arrived." : "Cancelled.";
+  const state = `${ctx.out.shown(idCell(requestId))} is ${stateText(result, ctx.clock.now())}`;
   if (ctx.out.json) ctx.out.jsonLine(json);
-  else {ctx.out.note(
-      isCancelled
-        ? shown
-        : `Not cancelled: ${ctx.out.shown(idCell(requestId))} is ${stateText(result, ctx.clock.now())}`,
-    );}
+  ctx.out.note(isCancelled ? done : `Not cancelled: ${state}`);
   return isCancelled;
 }
 

@@ -78,8 +78,8 @@ const FILES: readonly (readonly [words: string, load: () => Promise<{ COMMANDS: 
   ["explain", () => import("./explain.ts")],
   ["uninstall", () => import("./uninstall.ts")],
   ["completions", async () => {
-    const { completionCommands } = await import("./completions.ts");
-    return { COMMANDS: completionCommands(allCommands, GROUPS) };
+    const { completionCommand } = await import("./completions.ts");
+    return { COMMANDS: [completionCommand(allCommands, GROUPS)] };
   }],
 ];
 

@@ -49,20 +49,15 @@ export const COMMANDS = [
         ]);
         return;
       }
-      const { system, name, path, notes, status } = await installConnector(
-        ctx,
-        thisHost(ctx),
-        own,
-        agentName,
-        options,
-      );
-      const { state, problem } = status.connection;
+      const { status, ...service } = await installConnector(ctx, thisHost(ctx), own, agentName, options);
+      const { system, name, path, notes } = service, { state, problem } = status.connection;
       ctx.out.result({ agent: agentName, system, name, path, notes, connection: state, pid: status.pid }, [
         ctx.out.bold(`The connector of ${agentName} is running as the ${system} service ${name}.`),
-        ...fields([["file", path], ["connection", problem === null ? state : `${state}: ${problem}`], [
-          "pid",
-          status.pid,
-        ]]),
+        ...fields([
+          ["file", path],
+          ["connection", problem === null ? state : `${state}: ${problem}`],
+          ["pid", status.pid],
+        ]),
         ...notes,
       ]);
     },
@@ -102,10 +97,8 @@ export const COMMANDS = [
       try {
         child = new Deno.Command(program, { args, stdin: "null", stdout, stderr: "inherit" }).spawn();
       } catch (cause) {
-        throw new CliError("CLI_SERVICE_FAILED", `${program}, which holds the log, is not installed`, {
-          cause,
-          fix: "",
-        });
+        const problem = `${program}, which holds the log, is not installed`;
+        throw new CliError("CLI_SERVICE_FAILED", problem, { cause, fix: "" });
       }
       if (!ctx.out.json) return (await child.status).success ? EXIT.done : EXIT.failed;
       if (follow) return await printEach(ctx, child);
@@ -140,11 +133,11 @@ function serviceOf(agentName: string | null, system: string): string {
 /** The agent of the service; `null` for all. @throws {CliError} as `chosenAgents` */
 async function serviceAgent(
   ctx: Context,
-  agentName: string | undefined,
+  named: string | undefined,
   all: boolean,
   what: string,
 ): Promise<string | null> {
-  const chosen = await chosenAgents(ctx, agentName === undefined ? [] : [agentName], all, what);
+  const chosen = await chosenAgents(ctx, named === undefined ? [] : [named], all, what);
   const [name = null, second] = chosen;
   return chosen === "all" || second !== undefined ? null : name;
 }
