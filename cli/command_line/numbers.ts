@@ -47,25 +47,22 @@ export function parsePort(text: string | undefined, what: string): number | unde
   throw new CliError("CLI_USAGE", `${what} must be a number from 1 to 65535, not "${text}"`);
 }
 
+interface IdKind {
+  isWhole(text: string): boolean;
+  /** The IDs that the list command shows; called only for the end of an ID. */
+  known(): Promise<readonly string[]>;
+  /** What the ID is, with an article: `an invite ID`; what has it: `invite`; the command for a list: `svc invite list`. */
+  what: string;
+  named: string;
+  list: string;
+}
+
 /**
  * Returns the text if it is an ID, else the one known ID that ends in it.
  *
- * @param known the IDs that the list command shows; called only for the end of an ID
- * @param what what the ID is, with an article: `an invite ID`
- * @param named what has the ID: `invite`
- * @param list the command that lists the IDs: `svc invite list`
  * @throws {CliError} `CLI_USAGE` for another text, `CLI_AMBIGUOUS` when several IDs end in it
  */
-export async function wholeId(
-  text: string,
-  { isWhole, known, what, named, list }: {
-    isWhole(text: string): boolean;
-    known(): Promise<readonly string[]>;
-    what: string;
-    named: string;
-    list: string;
-  },
-): Promise<string> {
+export async function wholeId(text: string, { isWhole, known, what, named, list }: IdKind): Promise<string> {
   if (isWhole(text)) return text;
   const end = idEnd(text);
   const fitting = end === null ? [] : [...new Set(await known())].filter((id) => id.endsWith(end));

@@ -11,10 +11,7 @@ export const COMMANDS = [
   command({
     path: ["api-key", "create"],
     summary: "Create another API key; it is shown once and not saved",
-    options: {
-      ...PERSON_OPTIONS,
-      name: { value: "key-name", summary: "Name of the key", required: true },
-    },
+    options: { ...PERSON_OPTIONS, name: { value: "key-name", summary: "Name of the key", required: true } },
     examples: { "svc api-key create --name ci": "Create a separate key for another machine" },
     async run(ctx, { options }) {
       requireDisplayName(options.name, "--name");
@@ -34,16 +31,14 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const { apiKeys } = await registry.apiKeys(apiKey);
-      ctx.out.result(
-        { apiKeys },
-        ctx.out.table([
-          { head: "ID", of: ({ id }) => idCell(id) },
-          { head: "NAME", of: ({ name }) => name },
-          { head: "STATUS", rank: 1, of: ({ status }) => status },
-          { head: "CREATED", rank: 3, of: ({ createdAt }) => ctx.out.time(createdAt) },
-          { head: "LAST USED", rank: 2, of: ({ lastUsedAt }) => ctx.out.time(lastUsedAt) },
-        ], apiKeys),
-      );
+      const table = ctx.out.table([
+        { head: "ID", of: ({ id }) => idCell(id) },
+        { head: "NAME", of: ({ name }) => name },
+        { head: "STATUS", rank: 1, of: ({ status }) => status },
+        { head: "CREATED", rank: 3, of: ({ createdAt }) => ctx.out.time(createdAt) },
+        { head: "LAST USED", rank: 2, of: ({ lastUsedAt }) => ctx.out.time(lastUsedAt) },
+      ], apiKeys);
+      ctx.out.result({ apiKeys }, table);
     },
   }),
   command({

@@ -45,10 +45,8 @@ export const COMMANDS = [
       if (agent !== undefined && !options.pair) throw new CliError("CLI_USAGE", "An agent is for --pair");
       const expiresAt = options["expires-at"];
       if (expiresAt !== undefined && parseIso(expiresAt) === null) {
-        throw new CliError(
-          "CLI_USAGE",
-          `--expires-at is not an RFC 3339 time such as 2026-12-31T12:00:00Z: "${expiresAt}"`,
-        );
+        const problem = `--expires-at is not an RFC 3339 time such as 2026-12-31T12:00:00Z: "${expiresAt}"`;
+        throw new CliError("CLI_USAGE", problem);
       }
       if (options.pair) return await createWithPair(ctx, agent, { ...options, expiresAt: expiresAt ?? null });
       const { registry, registryUrl, apiKey } = connectAsPerson(ctx, options);
@@ -58,13 +56,9 @@ export const COMMANDS = [
       const link = { registryUrl: named, code: invite.code, ticketFields: null };
       ctx.out.result({ invite, registryUrl, joinLink: joinLink(link) }, [
         ctx.out.bold("The invite works once and is shown only once."),
-        ...fields([["code", invite.code], [
-          "expires",
-          ctx.out.shown(ctx.out.time(invite.expiresAt)) ?? "never",
-        ]]),
+        ...fields([["code", invite.code], ["expires", ctx.out.shown(ctx.out.time(invite.expiresAt)) ?? "never"]]),
       ]);
-      if (isLoopback(named)) ctx.out.note(`The registry's address ${named} can be reached from this machine only.`);
-      ctx.out.next(joinWords(link), { when: "on the other person's machine", isHere: false });
+      showJoin(ctx, named, joinWords(link));
     },
   }),
   command({
@@ -130,8 +124,7 @@ export const COMMANDS = [
         "",
         "The API key is shown only once.",
       ]);
-      const owner = { registry, apiKey: apiKey.token };
-      await saveAccount(ctx, owner, human, proxyUrl);
+      await saveAccount(ctx, { registry, apiKey: apiKey.token }, human, proxyUrl);
       ctx.out.next(["agent", "create", "my-agent"]);
     },
   }),
@@ -148,14 +141,18 @@ async function createWithPair(
   const until = ctx.out.shown({ short: dayAndTime(pairing.expiresAt), whole: pairing.expiresAt });
   ctx.out.result({ invite, registryUrl, joinLink: link, pairing }, [
     ctx.out.bold("The link works once and is shown only once. It is a secret."),
-    ...fields([["pairs with", `${pairing.agent}, until ${until}`], [
-      "expires",
-      ctx.out.shown(ctx.out.time(invite.expiresAt)) ?? "never",
-    ]]),
+    ...fields([
+      ["pairs with", `${pairing.agent}, until ${until}`],
+      ["expires", ctx.out.shown(ctx.out.time(invite.expiresAt)) ?? "never"],
+    ]),
   ]);
-  if (isLoopback(registryUrl)) {
-    ctx.out.note(`The registry's address ${registryUrl} can be reached from this machine only.`);
-  }
-  if (connector.isHost) ctx.out.next(["connector", "start", pairing.agent], { when: "to see the other person pair" });
-  ctx.out.next(words, { when: "on the other person's machine", isHere: false });
+  const start = ["connector", "start", pairing.agent];
+  showJoin(ctx, registryUrl, words, connector.isHost ? start : null);
+}
+
+/** Says what the other person runs. @param start the command that shows them pair */
+function showJoin({ out }: Context, registryUrl: string, words: string[], start: string[] | null = null): void {
+  if (isLoopback(registryUrl)) out.note(`The registry's address ${registryUrl} can be reached from this machine only.`);
+  if (start !== null) out.next(start, { when: "to see the other person pair" });
+  out.next(words, { when: "on the other person's machine", isHere: false });
 }

@@ -25,11 +25,7 @@ export const COMMANDS = [
       "A link of svc invite create --pair also pairs the new agent with one of the person who sent it.",
     ],
     args: {
-      link: {
-        summary: "Join link https://…/join#svc_inv_…, or set SVC_JOIN_LINK",
-        secret: true,
-        env: "SVC_JOIN_LINK",
-      },
+      link: { summary: "Join link https://…/join#svc_inv_…, or set SVC_JOIN_LINK", secret: true, env: "SVC_JOIN_LINK" },
     },
     options: {
       "allow-insecure": REGISTRY_OPTIONS["allow-insecure"],
@@ -49,8 +45,12 @@ export const COMMANDS = [
       const registryUrl = secureServiceUrl(ctx, linked, "the join link");
       if (!options.replace) await refuseSavedAccount(ctx, registryUrl, pairs);
       const { displayName, agent: agentName } = await firstNames(ctx, options, pairs || options.start);
-      if (agentName === undefined && (pairs || options.start)) throw needsAgent(pairs);
-
+      if (agentName === undefined && (pairs || options.start)) {
+        // Nothing was sent yet, so the link still works.
+        const what = pairs ? "The link also pairs an agent of yours" : "--start runs the connector of an agent";
+        const fix = pairs ? "Add --agent <new>, or --no-pair to leave that out." : "Add --agent <new>.";
+        throw new CliError("CLI_USAGE", `${what}, and none is named`, { fix });
+      }
       const registry = new RegistryClient(ctx, registryUrl);
       ctx.out.doing(`Asking ${registryUrl} for its addresses`);
       const proxyUrl = secureServiceUrl(ctx, await proxyOf(registry), "the address of the proxy");
@@ -80,25 +80,13 @@ export const COMMANDS = [
         ]);
       }
       if (pairing !== null) ctx.out.note(pairing.text);
-      if (options.start && agentName !== undefined) {
-        return await runConnectors(ctx, [agentName], {});
-      }
-      if (agentName === undefined) {
-        ctx.out.next(["agent", "create", "my-agent"]);
-        return;
-      }
+      if (agentName === undefined) return ctx.out.next(["agent", "create", "my-agent"]);
+      if (options.start) return await runConnectors(ctx, [agentName], {});
       ctx.out.next(["connector", "start", agentName]);
       ctx.out.next(["mcp", "install", agentName, "--for", "claude-code"], { when: IN_A_CODING_AGENT });
     },
   }),
 ];
-
-/** Without an agent there is nothing to pair or to start; nothing was sent yet, so the link still works. */
-function needsAgent(pairs: boolean): CliError {
-  const what = pairs ? "The link also pairs an agent of yours" : "--start runs the connector of an agent";
-  const fix = pairs ? "Add --agent <new>, or --no-pair to leave that out." : "Add --agent <new>.";
-  return new CliError("CLI_USAGE", `${what}, and none is named`, { fix });
-}
 
 interface PairResult {
   json: { paired: true; agentDid: string; agentName: string; humanName: string } | { paired: false; code: string };
@@ -112,20 +100,14 @@ const OVER: ReadonlySet<string> = new Set([
 ]);
 
 /** Pairs through the connector, which proves and pins the keys. Does not throw, because the account exists already. */
-async function pairWith(
-  ctx: Context,
-  { identity: { name } }: CreatedAgent,
-  ticket: string,
-): Promise<PairResult> {
+async function pairWith(ctx: Context, { identity: { name } }: CreatedAgent, ticket: string): Promise<PairResult> {
   try {
     const folder = await new AgentStore(ctx).open(name);
     await using connector = await access(ctx, folder);
     const answer = await call(connector, PairConfirmAnswer, post("/v1/pair/confirm", { ticket }));
     const { initiatorAgentDid: agentDid, initiatorProfile: { agentName, humanName } } = answer;
-    return {
-      json: { paired: true, agentDid, agentName, humanName },
-      text: `Paired with ${agentName} of ${humanName}.`,
-    };
+    const text = `Paired with ${agentName} of ${humanName}.`;
+    return { json: { paired: true, agentDid, agentName, humanName }, text };
   } catch (error) {
     const { code, cause, fix } = describe(error);
     const over =
@@ -146,12 +128,8 @@ async function refuseSavedAccount(ctx: Context, registryUrl: string, pairs: bool
     ? `A join was cut off here. Complete its agent with: svc agent create ${begun}. If its link also paired: ${pair}`
     : isHere && pairs
     ? `You are at this server already. To pair an agent of yours with the one of the link: ${pair}`
-    : null;
-  throw new CliError(
-    "CLI_CONFIG_IN_USE",
-    `${configPath(ctx)} holds the API key of an account`,
-    fix === null ? {} : { fix },
-  );
+    : undefined;
+  throw new CliError("CLI_CONFIG_IN_USE", `${configPath(ctx)} holds the API key of an account`, { fix });
 }
 
 /** Returns the address of the proxy. @throws {CliError} `CLI_REGISTRY_MISMATCH` when the registry has another address */

@@ -1,7 +1,6 @@
 /** `svc profile …`: configuration folders side by side, and what each of them trusts. */
 import { configPath, readConfig } from "../account/config_store.ts";
 import { readAuthority } from "../files/authority.ts";
-import { secureServiceUrl } from "../files/profile.ts";
 import { command } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
@@ -25,20 +24,17 @@ export const COMMANDS = [
       const rows = await Promise.all(
         [...profiles.profileFolders(ctx)].map(async ([name, folder]) => {
           const { agents } = await new AgentStore({ ...ctx, configDir: folder }).names();
-          const isCurrent = folder === ctx.configDir;
-          return { name, folder, ...accountOf(ctx, folder), agents, isCurrent };
+          return { name, folder, ...accountOf(ctx, folder), agents, isCurrent: folder === ctx.configDir };
         }),
       );
-      ctx.out.result(
-        { profiles: rows },
-        ctx.out.table([
-          { head: "PROFILE", of: ({ name, isCurrent }) => isCurrent ? `${name} *` : name },
-          { head: "REGISTRY", rank: 1, of: ({ registryUrl }) => registryUrl ?? "" },
-          { head: "NAME", rank: 2, of: ({ humanName }) => humanName ?? "" },
-          { head: "AGENTS", rank: 1, of: ({ agents }) => agents.join(" ") },
-          { head: "FOLDER", isWide: true, of: ({ folder }) => folder },
-        ], rows),
-      );
+      const table = ctx.out.table([
+        { head: "PROFILE", of: ({ name, isCurrent }) => isCurrent ? `${name} *` : name },
+        { head: "REGISTRY", rank: 1, of: ({ registryUrl }) => registryUrl ?? "" },
+        { head: "NAME", rank: 2, of: ({ humanName }) => humanName ?? "" },
+        { head: "AGENTS", rank: 1, of: ({ agents }) => agents.join(" ") },
+        { head: "FOLDER", isWide: true, of: ({ folder }) => folder },
+      ], rows);
+      ctx.out.result({ profiles: rows }, table);
     },
   }),
   command({
@@ -93,7 +89,7 @@ export const COMMANDS = [
         await profiles.saveAuthority(ctx, isNone ? null : await readAuthority(ctx, value, "ca"));
       } else if (setting === "insecure" && values.length > 0) {
         const allowing = { ...ctx, allowInsecure: true };
-        const origins = isNone ? [] : values.map((text) => secureServiceUrl(allowing, text, "insecure"));
+        const origins = isNone ? [] : values.map((text) => profiles.secureServiceUrl(allowing, text, "insecure"));
         const other = origins.find((origin) => !profiles.isPlain(origin));
         if (other !== undefined) {
           throw new CliError("CLI_USAGE", `${other} needs no permission: it is no plain http to another machine`);
@@ -104,16 +100,12 @@ export const COMMANDS = [
       } else if (setting === "notify" && values.length === 1) {
         await profiles.saveNotify(ctx, value);
       } else {
-        throw new CliError(
-          "CLI_USAGE",
-          "Set ca to one file, insecure to addresses such as http://registry.lan:8787, historyDays to a number, or notify to " +
-            profiles.NOTIFY.join(", "),
-        );
+        const others =
+          "ca to one file, insecure to addresses such as http://registry.lan:8787, historyDays to a number";
+        throw new CliError("CLI_USAGE", `Set ${others}, or notify to ${profiles.NOTIFY.join(", ")}`);
       }
-      ctx.out.result(
-        { setting, value: isNone ? null : values, folder: ctx.configDir },
-        isNone ? `${setting} is not set.` : `${setting} is set.`,
-      );
+      const data = { setting, value: isNone ? null : values, folder: ctx.configDir };
+      ctx.out.result(data, `${setting} is ${isNone ? "not set" : "set"}.`);
     },
   }),
 ];

@@ -3,6 +3,7 @@ import { memberOf } from "../platforms/settings.ts";
 import { tryParse } from "../../shared/protocol/json_text.ts";
 import { connect, connectAsPerson, type ConnectionOptions } from "../account/registry_access.ts";
 import { AGENT_OPTION, command, PERSON_OPTIONS } from "../command_line/command.ts";
+import type { RegistryClient } from "../client/registry_client.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { effectiveConfig } from "../account/config_store.ts";
@@ -102,8 +103,7 @@ const MAX_HEALTH_BYTES = 64 * 1024;
 
 /** Reads everything at the same time. @throws {CliError} for configuration and options */
 async function overview(ctx: Context, options: ConnectionOptions & { agent?: string | undefined }) {
-  const connection = connect(ctx, options);
-  const { registryUrl, config } = connection;
+  const { registry: client, registryUrl, config } = connect(ctx, options);
   const proxyUrl = effectiveConfig(ctx).proxyUrl ?? null;
   const store = new AgentStore(ctx);
   const names = options.agent === undefined ? (await store.names()).agents : [(await store.open(options.agent)).name];
@@ -111,7 +111,7 @@ async function overview(ctx: Context, options: ConnectionOptions & { agent?: str
   const [registry, proxy, person, agents] = await Promise.all([
     registryHealth,
     proxyUrl === registryUrl ? registryHealth : healthOf(ctx, proxyUrl, registryUrl),
-    registryHealth.then(({ problem }) => personOf(connection.registry, config.apiKey, problem !== null)),
+    registryHealth.then(({ problem }) => personOf(client, config.apiKey, problem !== null)),
     Promise.all(names.map((name) => agentOf(ctx, store, name))),
   ]);
   return { registry, proxy, person, agents };
@@ -137,11 +137,7 @@ export async function healthOf(ctx: Context, url: string | null, registryUrl = u
   }
 }
 
-async function personOf(
-  registry: { me(apiKey: string): Promise<{ human: { displayName: string; did: string } }> },
-  apiKey: string | undefined,
-  isAway: boolean,
-) {
+async function personOf(registry: RegistryClient, apiKey: string | undefined, isAway: boolean) {
   const unknown = (problem: string) => ({ name: null, did: null, problem });
   if (apiKey === undefined) return unknown(NO_API_KEY);
   if (isAway) return unknown("unknown: the registry does not answer");
@@ -154,7 +150,7 @@ async function personOf(
 }
 
 async function agentOf(ctx: Context, store: AgentStore, name: string): Promise<AgentOverview> {
-  const nothing = { did: null, link: null, unread: null, deadLetters: null, hasPeers: false } as const;
+  const nothing = { did: null, link: null, unread: null, deadLetters: null, hasPeers: false };
   const stopped = { name, ...nothing, connector: "not running" } as const;
   let folder: AgentFolder, did: string;
   try {
@@ -173,17 +169,10 @@ async function agentOf(ctx: Context, store: AgentStore, name: string): Promise<A
       return { ...stopped, did, hasPeers, unread, problem: null };
     }
     const status = await statusOf(client);
-    const { connection, inbox, deadLetters, runtime } = status;
-    return {
-      name,
-      did,
-      connector: isConnectorHealthy(status) ? "running" : "unhealthy",
-      link: connection.state,
-      unread: runtime.url === null ? inbox.waiting : null,
-      deadLetters,
-      problem: connection.problem ?? runtime.problem,
-      hasPeers,
-    };
+    const { connection: { state: link, problem }, inbox, deadLetters, runtime } = status;
+    const connector = isConnectorHealthy(status) ? "running" : "unhealthy";
+    const unread = runtime.url === null ? inbox.waiting : null;
+    return { name, did, connector, link, unread, deadLetters, problem: problem ?? runtime.problem, hasPeers };
   } catch (error) {
     return { ...stopped, did, connector: "unhealthy", problem: describeError(error) };
   }

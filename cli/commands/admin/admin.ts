@@ -1,7 +1,7 @@
 /** `svc admin …`: the commands for registry operators. */
 import { createAgent, type CreatedAgent } from "../../agents/registration.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import type { InternalService, IssuedServiceAnswer } from "../../../shared/protocol/api/services.ts";
+import type { IssuedServiceAnswer } from "../../../shared/protocol/api/services.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../../command_line/command.ts";
 import { connect, connectAsAdmin, connectAsPerson } from "../../account/registry_access.ts";
 import type { RegistryClient } from "../../client/registry_client.ts";
@@ -74,10 +74,8 @@ export const COMMANDS = [
       await checkSavable(ctx);
       const { displayName, agent: agentName } = await firstNames(ctx, options);
       ctx.out.doing(`Creating the first admin at ${registryUrl}`);
-      const { human, apiKey, internalService } = await registry.bootstrap(
-        options["bootstrap-secret"],
-        displayName,
-      );
+      const answer = await registry.bootstrap(options["bootstrap-secret"], displayName);
+      const { human, apiKey, internalService } = answer;
       const { secret, ...service } = internalService;
       const isShown = options["show-service"];
       const owner = { registry, apiKey: apiKey.token };
@@ -116,12 +114,7 @@ export const COMMANDS = [
     args: { name: { summary: "Service name: 2 to 64 of a-z, 0-9, _ and -" } },
     options: {
       ...PERSON_OPTIONS,
-      scope: {
-        value: "scope",
-        summary: `One of ${SCOPES.join(", ")} (default: all)`,
-        repeat: true,
-        complete: SCOPES,
-      },
+      scope: { value: "scope", summary: `One of ${SCOPES.join(", ")} (default: all)`, repeat: true, complete: SCOPES },
     },
     examples: { "svc admin service create proxy-eu": "Create a credential for a second proxy" },
     async run(ctx, { args, options }) {
@@ -139,16 +132,14 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const { internalServices } = await registry.services(apiKey);
-      ctx.out.result(
-        { internalServices },
-        ctx.out.table<InternalService>([
-          { head: "ID", of: ({ id }) => idCell(id) },
-          { head: "NAME", of: ({ name }) => name },
-          { head: "STATUS", rank: 1, of: ({ status }) => status },
-          { head: "SCOPES", rank: 3, of: ({ scopes }) => scopes.join(" ") },
-          { head: "LAST USED", rank: 2, of: ({ lastUsedAt }) => ctx.out.time(lastUsedAt) },
-        ], internalServices),
-      );
+      const table = ctx.out.table([
+        { head: "ID", of: ({ id }) => idCell(id) },
+        { head: "NAME", of: ({ name }) => name },
+        { head: "STATUS", rank: 1, of: ({ status }) => status },
+        { head: "SCOPES", rank: 3, of: ({ scopes }) => scopes.join(" ") },
+        { head: "LAST USED", rank: 2, of: ({ lastUsedAt }) => ctx.out.time(lastUsedAt) },
+      ], internalServices);
+      ctx.out.result({ internalServices }, table);
     },
   }),
   command({
@@ -162,11 +153,8 @@ export const COMMANDS = [
     async run(ctx, { args, options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const issued = await registry.rotateService(apiKey, await serviceId(registry, apiKey, args.id));
-      showIssued(
-        ctx,
-        issued,
-        `The service ${issued.internalService.name} has a new secret; the old one expires in one hour.`,
-      );
+      const { name } = issued.internalService;
+      showIssued(ctx, issued, `The service ${name} has a new secret; the old one expires in one hour.`);
     },
   }),
   command({
