@@ -10,11 +10,13 @@ import { defaultConfigDir } from "./files/config_dir.ts";
 import { readAuthority } from "./files/authority.ts";
 import { DEFAULT_PROFILE, profileFolder, savedAuthority } from "./files/profile.ts";
 import { realSystem } from "./system.ts";
-import { ClockCheck } from "./clock_check.ts";
 import { resolveSecrets } from "./command_line/secrets.ts";
 import { CliError, describe, type Described, EXIT } from "./errors.ts";
 import { tellNewerVersion } from "./newer_version.ts";
 import { ApiError, UnreachableError } from "../shared/client/errors.ts";
+import type { Clock } from "../shared/clock.ts";
+import { LIMITS } from "../shared/protocol/limits.ts";
+import { toIso } from "../shared/protocol/time.ts";
 import { help } from "./command_line/help.ts";
 import { Output } from "./terminal/output.ts";
 import { hasSwitch, type HereOptions, parse } from "./command_line/parse.ts";
@@ -86,6 +88,32 @@ async function onlyAgent(ctx: Context): Promise<string> {
   const { AgentStore } = await import("./agents/agent_store.ts");
   const { agents } = await new AgentStore(ctx).names().catch(() => ({ agents: [] }));
   return agents.length === 1 ? agents[0] ?? "<name>" : "<name>";
+}
+
+/**
+ * Compares the clock of this machine with the `Date` header of the services' responses, because a wrong clock makes
+ * signed requests fail with errors that do not name the cause.
+ */
+class ClockCheck {
+  #seen: { service: number; here: number } | null = null;
+
+  constructor(private readonly clock: Clock) {}
+
+  see(headers: Headers): void {
+    const service = Date.parse(headers.get("Date") ?? "");
+    if (!Number.isNaN(service)) this.#seen = { service, here: this.clock.now() };
+  }
+
+  /** The offset of the clock as text; `null` when it is within the allowed skew, or no response had a `Date`. */
+  complaint(): string | null {
+    if (this.#seen === null) return null;
+    const { service, here } = this.#seen;
+    const seconds = Math.round(Math.abs(here - service) / 1000);
+    if (seconds <= LIMITS.timestampSkewSeconds) return null;
+    const offset = `${Math.floor(seconds / 60)} min ${seconds % 60} s ${here > service ? "ahead" : "behind"}`;
+    return `This machine's clock is ${offset}: it shows ${toIso(here)}, the service's ${toIso(service)}. ` +
+      "Correct it; until then signed requests are refused";
+  }
 }
 
 /** Adds the clock offset to an error of a service whose clock differs: that is the most likely cause. */

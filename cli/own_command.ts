@@ -16,21 +16,18 @@ import { CliError } from "./errors.ts";
 export function ownCommand(set: "connector" | "svc" = "connector", exec?: string): string[] {
   if (Deno.build.standalone) {
     if (exec === undefined) return [Deno.execPath()];
-    throw new CliError(
-      "CLI_USAGE",
-      "--exec needs the installed svc, from npm: a single file may start no other program",
-    );
+    const problem = "--exec needs the installed svc, from npm: a single file may start no other program";
+    throw new CliError("CLI_USAGE", problem);
   }
   const main = fileURLToPath(Deno.mainModule);
   // The bundle of the npm package has all its code, but the source loads libraries.
   const alone = main.endsWith(".js") ? ["--no-remote", "--no-npm"] : [];
   const config = join(dirname(main), "deno.json");
-  // The option replaces the programs of the set, so it must name them too.
-  const programs = exec === undefined ? [] : [`--allow-run=${[...programsOf(config, set), exec].join(",")}`];
-  const flags = ["--quiet", "--no-prompt", ...alone, "--config", config, `-P=${set}`, ...programs];
+  const flags = ["--quiet", "--no-prompt", ...alone, "--config", config, `-P=${set}`];
+  if (exec !== undefined) {
+    // The option replaces the programs of the set, so it must name them too.
+    const programs: string[] = JSON.parse(Deno.readTextFileSync(config)).permissions[set].run;
+    flags.push(`--allow-run=${[...programs, exec].join(",")}`);
+  }
   return [Deno.execPath(), "run", ...flags, main];
-}
-
-function programsOf(config: string, set: string): string[] {
-  return JSON.parse(Deno.readTextFileSync(config)).permissions[set].run;
 }

@@ -1,8 +1,21 @@
-/** `svc completions`: prints shell completion scripts. */
-import { type Command, command, type Groups } from "../command_line/command.ts";
-import { CliError } from "../errors.ts";
+/**
+ * `svc completions`: shell completion scripts, generated from the command table: commands, options, their fixed values, the
+ * agents on this machine and the aliases of their peers. The scripts do not call svc.
+ */
 import { didYouMean } from "../../shared/did_you_mean.ts";
-import { completionScript, SHELLS } from "../command_line/completion_scripts.ts";
+import {
+  type ArgSpec,
+  beginsWith,
+  type Command,
+  command,
+  type Completion,
+  GLOBAL_OPTIONS,
+  type Groups,
+  type OptionSpec,
+} from "../command_line/command.ts";
+import { CliError } from "../errors.ts";
+
+const SHELLS = ["bash", "zsh", "fish"] as const;
 
 /** Returns the command. `commands` is called at run time, because that list contains this command. */
 export const completionCommand = (commands: () => Promise<readonly Command[]>, groups: Groups): Command =>
@@ -24,3 +37,192 @@ export const completionCommand = (commands: () => Promise<readonly Command[]>, g
       ctx.out.result({ shell, script }, script.split("\n"));
     },
   });
+
+/** A position on the command line: after a group of commands, or after a command. */
+interface Place {
+  /** The words so far, for example `agent auth`; may be empty. */
+  path: string;
+  words: [word: string, summary: string][];
+  options: Readonly<Record<string, OptionSpec>>;
+  /** The first argument. */
+  first?: ArgSpec | undefined;
+}
+
+/**
+ * Prints the aliases in `peers.json`, which is written with one member per line. A peer that is gone or removed has no
+ * pair, so it is left out. So is an alias with characters that a shell expands, because completion would run them.
+ */
+const ALIASES = `awk '/^  "/ { split($0, part, "\\""); alias = part[2] } /^    "(gone|removed)": true/ { alias = "" }` +
+  ` /^  [}]/ && alias ~ /^[A-Za-z0-9._-]+$/ { print alias }'`;
+
+/** The beginning of each script, by which `svc uninstall` recognises it. */
+export const COMPLETION_START = "# Completion of svc, made by: svc completions";
+
+export function completionScript(
+  shell: (typeof SHELLS)[number],
+  commands: readonly Command[],
+  groups: Groups,
+): string {
+  const places = allPlaces(commands, groups);
+  if (shell === "fish") return fishScript(places);
+  // zsh can run bash completion functions.
+  const forZsh = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }\n" +
+    "autoload -Uz bashcompinit && bashcompinit\n";
+  return shell === "bash" ? bashScript(places) : forZsh + bashScript(places);
+}
+
+function allPlaces(table: readonly Command[], summaries: Groups): Place[] {
+  const prefixes = new Map(
+    table.flatMap(({ path }) => path.map((_, i) => [path.slice(0, i).join(" "), path.slice(0, i)])),
+  );
+  const groups = [...prefixes].map(([path, prefix]): Place => {
+    const below = table.filter((command) => command.path.length > prefix.length && beginsWith(command.path, prefix));
+    const words = new Map(below.map((command) => {
+      const here = command.path.slice(0, prefix.length + 1);
+      const isWhole = command.path.length === here.length;
+      return [here.at(-1) ?? "", isWhole ? command.summary : summaries[here.join(" ")] ?? ""];
+    }));
+    return { path, words: [...words], options: GLOBAL_OPTIONS };
+  });
+  const commands = table.map(({ path, args, options }): Place => {
+    const [first] = Object.values(args);
+    return { path: path.join(" "), words: [], options: { ...options, ...GLOBAL_OPTIONS }, first };
+  });
+  return [...groups, ...commands];
+}
+
+function bashScript(places: Place[]): string {
+  const valued = new Set(
+    places.flatMap(({ options }) => Object.keys(options).filter((name) => options[name]?.value)),
+  );
+  const values = [...valued].flatMap((name) => bashValues(name, places));
+  const known = places.filter(({ path }) => path !== "").map(({ path }) => `"${path}"`);
+  const cases = places.map(({ path, words, options, first: { complete, repeat } = {} }) =>
+    `    "${path}")\n` +
+    `      if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W "${
+      Object.keys(options).map((name) => `--${name}`).join(" ")
+    }" -- "$cur"))\n` +
+    (words.length > 0
+      ? `      else COMPREPLY=($(compgen -W "${words.map(([word]) => word).join(" ")}" -- "$cur")); fi ;;`
+      : complete === undefined
+      ? `      fi ;;`
+      : repeat
+      ? `      else ${bashWords(complete)}; fi ;;`
+      : `      elif ((arguments == 0)); then ${bashWords(complete)}; fi ;;`)
+  );
+  return `${COMPLETION_START}
+_svc_folder() {
+  local config="\${SVC_CONFIG_DIR:-\${XDG_CONFIG_HOME:-$HOME/.config}/svc}"
+  if [[ $OSTYPE == darwin* && -z "\${SVC_CONFIG_DIR:-}\${XDG_CONFIG_HOME:-}" ]]; then
+    config="$HOME/Library/Application Support/svc"
+  fi
+  printf '%s' "$config/agents"
+}
+_svc_agents() {
+  command ls "$(_svc_folder)" 2>/dev/null
+}
+_svc_peers() {
+  command find "$(_svc_folder)/\${SVC_AGENT:-}" -maxdepth 2 -name peers.json -exec ${ALIASES} {} + 2>/dev/null
+}
+_svc() {
+  local cur prev place word i arguments=0
+  cur="\${COMP_WORDS[COMP_CWORD]}"
+  prev="\${COMP_WORDS[COMP_CWORD-1]}"
+  place=""
+  COMPREPLY=()
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    word="\${COMP_WORDS[i]}"
+    case "$word" in
+      ${[...valued].map((name) => `--${name}`).join("|")}) ((i++)); continue ;;
+      -*) continue ;;
+    esac
+    case "\${place:+$place }$word" in
+      ${known.join("|")}) place="\${place:+$place }$word" ;;
+      *) ((arguments++)) ;;
+    esac
+  done
+  case "$place $prev" in
+${values.join("\n")}
+    ${[...valued].map((name) => `*" --${name}"`).join("|")}) return ;;
+  esac
+  case "$place" in
+${cases.join("\n")}
+  esac
+}
+complete -F _svc svc
+`;
+}
+
+/** The case lines for the values of an option: one for each command whose values differ, then one for all others. */
+function bashValues(name: string, places: Place[]): string[] {
+  const found = places.flatMap(({ path, options }) => {
+    const complete = options[name]?.complete;
+    return complete === undefined ? [] : [{ path, words: bashWords(complete) }];
+  });
+  const usual = found.at(-1)?.words;
+  if (usual === undefined) return [];
+  const others = found.filter(({ words }) => words !== usual);
+  return [
+    ...others.map(({ path, words }) => `    "${path} --${name}") ${words}; return ;;`),
+    `    *" --${name}") ${usual}; return ;;`,
+  ];
+}
+
+function bashWords(completion: Completion): string {
+  if (completion === "files") return 'COMPREPLY=($(compgen -f -- "$cur"))';
+  const words = typeof completion === "string" ? `$(_svc_${completion})` : completion.join(" ");
+  return `COMPREPLY=($(compgen -W "${words}" -- "$cur"))`;
+}
+
+function fishScript(places: Place[]): string {
+  const lines = places.flatMap(({ path, words, options, first: { complete } = {} }) => {
+    const here = `-n '__svc_at "${path}"'`;
+    return [
+      ...words.map(([word, summary]) => `complete -c svc ${here} -f -a ${word} -d ${quoted(summary)}`),
+      ...Object.entries(options).map(([name, spec]) =>
+        `complete -c svc ${here} -l ${name}${fishValue(spec)} -d ${quoted(spec.summary)}`
+      ),
+      ...(complete === undefined ? [] : [`complete -c svc ${here} ${fishWords(complete)}`]),
+    ];
+  });
+  const known = places.filter(({ path }) => path !== "").map(({ path }) => quoted(path));
+  return `${COMPLETION_START} fish
+function __svc_folder
+    set -l config ~/.config/svc
+    test (uname) = Darwin; and set config ~/Library/Application\\ Support/svc
+    set -q XDG_CONFIG_HOME; and set config $XDG_CONFIG_HOME/svc
+    set -q SVC_CONFIG_DIR; and set config $SVC_CONFIG_DIR
+    echo $config/agents
+end
+function __svc_agents
+    command ls (__svc_folder) 2>/dev/null
+end
+function __svc_peers
+    command find (__svc_folder)"/$SVC_AGENT" -maxdepth 2 -name peers.json -exec ${ALIASES} '{}' + 2>/dev/null
+end
+function __svc_at
+    set -l place ''
+    for word in (commandline -opc)
+        set -l next (string trim -- "$place $word")
+        contains -- "$next" ${known.join(" ")}; and set place $next
+    end
+    test "$place" = "$argv[1]"
+end
+complete -c svc -f
+${lines.join("\n")}
+`;
+}
+
+function fishValue({ value, complete }: OptionSpec): string {
+  return value === undefined ? "" : complete === undefined ? " -x" : ` -r ${fishWords(complete)}`;
+}
+
+function fishWords(completion: Completion): string {
+  if (completion === "files") return "-F";
+  const words = typeof completion === "string" ? `(__svc_${completion})` : completion.join(" ");
+  return `-f -a ${quoted(words)}`;
+}
+
+function quoted(text: string): string {
+  return `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
+}

@@ -17,7 +17,6 @@ import {
   uninstallService,
 } from "../autostart/control.ts";
 import { command } from "../command_line/command.ts";
-import { COMPLETION_START } from "../command_line/completion_scripts.ts";
 import { connectorOf } from "../connector/attach.ts";
 import type { Context } from "../context.ts";
 import { CliError, describe, EXIT } from "../errors.ts";
@@ -26,6 +25,7 @@ import { DEFAULT_PROFILE, profileFolders, profileOf } from "../files/profile.ts"
 import { recordedEntries } from "../hosts/install.ts";
 import { changedFiles, undoChanges } from "../platforms/setup.ts";
 import { shellWord } from "../terminal/output.ts";
+import { COMPLETION_START } from "./completions.ts";
 import { isConfirmed, YES } from "./confirm.ts";
 
 export const COMMANDS = [

@@ -16,6 +16,7 @@ import { checkSavable } from "../../account/config_store.ts";
 import { accountFields, FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../../agents/new_account.ts";
 
 const SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
+const CODE_MIN = LIMITS.pageCodeMs / 60_000;
 const SERVICE = { summary: "Service ID, or its last 6 characters, from svc admin service list" } as const;
 
 export const COMMANDS = [
@@ -23,9 +24,7 @@ export const COMMANDS = [
     path: ["admin", "open"],
     summary: "Open the console in a browser: people, agents, messages, refusals",
     details: [
-      `The server must run with svc serve --console, or CONSOLE=on. The address works once, for ${
-        LIMITS.pageCodeMs / 60_000
-      } min.`,
+      `The server must run with svc serve --console, or CONSOLE=on. The address works once, for ${CODE_MIN} min.`,
     ],
     options: {
       ...PERSON_OPTIONS,

@@ -90,18 +90,15 @@ export const COMMANDS = [
     options: PERSON_OPTIONS,
     examples: { "svc admin relay delivery 01KHYQ5H00AAAAAAAAAAAAAAAA": "Show the timeline of a message" },
     async run(ctx, { args: { requestId }, options }) {
-      if (!isRequestId(requestId)) {
-        throw new CliError("CLI_USAGE", `this is not a request ID: ${REQUEST_ID_FORM}`);
-      }
+      if (!isRequestId(requestId)) throw new CliError("CLI_USAGE", `this is not a request ID: ${REQUEST_ID_FORM}`);
       const relay = await connectToRelay(ctx, options);
       const [{ deliveries }, { refusals }] = await Promise.all([
         relay.deliveries(requestId),
         relay.refusals({ requestId, limit: MAX_REFUSALS }),
       ]);
+      const idOf = (did: string) => ctx.out.shown(idCell(did));
       const lines = deliveries.flatMap(({ senderAgentDid, recipientAgentDid, state, events }) => [
-        `${ctx.out.bold(state)}: from ${ctx.out.shown(idCell(senderAgentDid))} to ${
-          ctx.out.shown(idCell(recipientAgentDid))
-        }`,
+        `${ctx.out.bold(state)}: from ${idOf(senderAgentDid)} to ${idOf(recipientAgentDid)}`,
         ...ctx.out.table([
           { head: "AT", of: ({ at }) => at },
           { head: "EVENT", of: ({ event }) => event },
@@ -109,13 +106,10 @@ export const COMMANDS = [
         ], events),
         "",
       ]);
-      const isUnknown = lines.length === 0 && refusals.length === 0;
+      if (refusals.length > 0) lines.push(...ctx.out.table(refusalColumns(ctx), refusals));
       const unknown = `No trace of ${requestId}. Deliveries are kept 8 days, refusals until the server restarts.`;
-      ctx.out.result(
-        { requestId, deliveries, refusals },
-        isUnknown ? unknown : [...lines, ...refusals.length === 0 ? [] : ctx.out.table(refusalColumns(ctx), refusals)],
-      );
-      if (isUnknown) return EXIT.notFound;
+      ctx.out.result({ requestId, deliveries, refusals }, lines.length === 0 ? unknown : lines);
+      if (lines.length === 0) return EXIT.notFound;
     },
   }),
 ];

@@ -17,6 +17,8 @@ import type { StartOptions } from "../../connector/start_options.ts";
 import { NOTIFY } from "../../files/profile.ts";
 import * as attach from "../../connector/attach.ts";
 
+const CODE_MIN = LIMITS.pageCodeMs / 60_000;
+
 /** Shared with `inbox --follow`. */
 export const EXEC_OPTION = {
   exec: {
@@ -63,13 +65,12 @@ export const CONNECTOR_OPTIONS = {
 /** The switch for the question before unread messages go to a runtime, shared with commands that change a platform. */
 export const YES = { yes: { summary: "Hand unread messages to a runtime without a question" } } as const;
 
+const [, USUAL] = NOTIFY;
 /** Options of the view on a terminal, shared with `inbox --follow`. */
 export const VIEW_OPTIONS = {
   notify: {
     value: "how",
-    summary: `Tell of new messages on a terminal: ${NOTIFY.join(", ")} (default: that of the profile, else ${
-      NOTIFY[1]
-    })`,
+    summary: `Tell of new messages on a terminal: ${NOTIFY.join(", ")} (default: that of the profile, else ${USUAL})`,
     env: "SVC_NOTIFY",
     complete: NOTIFY,
   },
@@ -124,11 +125,7 @@ export const COMMANDS = [
   command({
     path: ["connector", "open"],
     summary: "Open the web page of a running connector: read, answer, pair",
-    details: [
-      `The address works once, for ${
-        LIMITS.pageCodeMs / 60_000
-      } min, on this machine only. Without a browser it is printed.`,
-    ],
+    details: [`The address works once, for ${CODE_MIN} min, on this machine only. Without a browser it is printed.`],
     args: { agentName: AGENT_ARG },
     options: { print: { summary: "Print the address instead of opening a browser" } },
     examples: { "svc connector open": "Read and answer messages in a browser" },
@@ -148,9 +145,8 @@ export const COMMANDS = [
     ],
     args: {
       agentName: {
+        ...AGENT_ARG,
         summary: "Agent names on this machine; optional if there is only one agent",
-        complete: "agents",
-        optional: true,
         repeat: true,
       },
     },
@@ -174,24 +170,17 @@ export const COMMANDS = [
   }),
 ];
 
-/** The words that people try behind `svc connector`, with the commands that they mean. */
-const MEANT: Readonly<Record<string, string>> = {
-  start: "start",
-  status: "status",
-  open: "open",
-  service: "service",
-  install: "service install",
-  uninstall: "service uninstall",
-  logs: "service logs",
-};
+/** The words that people try behind `svc connector`; the second ones are those of `svc connector service`. */
+const WORDS = ["start", "status", "open", "service"], SERVICE_WORDS = ["install", "uninstall", "logs"];
 
 /** Puts the command that a word resembles before the error about an unknown agent: `svc connector strat`. */
 function orCommand(error: unknown, word: string | undefined): unknown {
   if (!(error instanceof CliError) || error.code !== "CLI_AGENT_UNKNOWN" || word === undefined) return error;
-  const near = nearest(word, Object.keys(MEANT));
+  const near = nearest(word, [...WORDS, ...SERVICE_WORDS]);
   if (near === null) return error;
+  const meant = SERVICE_WORDS.includes(near) ? `service ${near}` : near;
   const fix = "Run svc agent list to see your agents.";
-  return new CliError(error.code, `Did you mean svc connector ${MEANT[near]}? ${error.message}`, { fix });
+  return new CliError(error.code, `Did you mean svc connector ${meant}? ${error.message}`, { fix });
 }
 
 /** Returns an agent's folder and the client of its connector, `null` when none runs. */

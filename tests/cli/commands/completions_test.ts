@@ -1,6 +1,6 @@
 /** Completion scripts: the words that a shell offers at each position. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { completionScript } from "../../../cli/command_line/completion_scripts.ts";
+import { completionScript } from "../../../cli/commands/completions.ts";
 import { allCommands, GROUPS } from "../../../cli/commands/table.ts";
 
 const COMMANDS = await allCommands();
