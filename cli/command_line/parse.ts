@@ -20,64 +20,59 @@ export type Parsed =
 
 /** @throws {CliError} `CLI_USAGE` */
 export function parse(argv: readonly string[], commands: readonly Command[]): Parsed {
-  const { flags, words: given, unknown } = readFlags(argv, allOptions(commands));
+  // Each option takes a value in all commands or in none, because they are read before the command.
+  const version: OptionSpec = { summary: "Print the version" };
+  const options = Object.assign({ version }, ...commands.map((command) => command.options), GLOBAL_OPTIONS);
+  const { flags, words: given, unknown } = readFlags(argv, options);
   // `svc help agent create` is `svc agent create --help`.
   const asksHelp = given[0] === "help";
   const words = asksHelp ? given.slice(1) : given;
   if (flags.version !== undefined && words.length === 0) return { kind: "version" };
-  const found = findCommand(words, commands);
+  const [found] = commands.filter(({ path }) => beginsWith(words, path)).sort((a, b) => b.path.length - a.path.length);
   const wantsHelp = asksHelp || flags.help !== undefined;
-  if (found === null) {
-    const fix = ELSEWHERE.get(words[0] ?? "");
+  if (found === undefined) {
+    const [, fix] = Object.entries(ELSEWHERE).find(([tried]) => tried.split(" ").includes(words[0] ?? "")) ?? [];
     if (fix !== undefined) throw new CliError("CLI_USAGE", `There is no command svc ${words[0]}`, { fix });
     const group = knownGroup(words, commands);
     const isKnown = words.length === group.length;
     if (wantsHelp && (isKnown || !asksHelp)) return { kind: "help", path: group };
-    if (!isKnown) throw new CliError("CLI_USAGE", unknownCommand(words, commands));
     const known = ["version", ...Object.keys(GLOBAL_OPTIONS)];
     const wrong = [...unknown, ...Object.keys(flags)].find((name) => !known.includes(name));
-    if (wrong !== undefined) {
+    if (isKnown && wrong !== undefined) {
       throw new CliError("CLI_USAGE", `There is no option --${wrong} here.${didYouMean(wrong, known, "--")}`);
     }
     if (words.length === 0) return { kind: "help", path: [] };
-    throw new CliError("CLI_USAGE", unknownCommand(words, commands));
+    throw new CliError("CLI_USAGE", unknownCommand(words, group, commands));
   }
   if (wantsHelp) return { kind: "help", path: found.path };
   const own: Record<string, OptionSpec> = { ...found.options, ...GLOBAL_OPTIONS };
-  for (const name of [...unknown, ...Object.keys(flags)]) {
-    if (Object.hasOwn(own, name)) continue;
-    throw usage(found, `There is no option --${name}.${didYouMean(name, Object.keys(own), "--")}`);
+  const wrong = [...unknown, ...Object.keys(flags)].find((name) => !Object.hasOwn(own, name));
+  if (wrong !== undefined) {
+    throw usage(found, `There is no option --${wrong}.${didYouMean(wrong, Object.keys(own), "--")}`);
   }
-  for (const [name, { value, repeat }] of Object.entries(own)) {
-    const isRepeated = value !== undefined && !repeat && (flags[name]?.length ?? 0) > 1;
-    if (isRepeated) throw new CliError("CLI_USAGE", `--${name} is given more than once`);
+  for (const [name, { length }] of Object.entries(flags)) {
+    if (length <= 1 || own[name]?.value === undefined || own[name].repeat) continue;
+    throw new CliError("CLI_USAGE", `--${name} is given more than once`);
   }
   const here = { configDir: flags["config-dir"]?.[0], profile: flags.profile?.[0], ca: flags.ca?.[0] };
   const args = namedArgs(found, words.slice(found.path.length), commands);
   return { kind: "run", command: found, here, input: { args, options: ownOptions(found, flags) } };
 }
 
-const PAIRING =
-  "A person pairs with the keys of svc connector start <agent>; svc connector <agent> prints the lines for a program.";
-const PEERS = "svc peers lists the peers, and its help how to rename, block and remove one: svc peers --help.";
-const LEAVING = "svc agent delete <agent> ends an agent, svc uninstall --purge removes what svc keeps on this machine.";
-/** Words that people try as commands, and what to use in their place. */
-const ELSEWHERE: ReadonlyMap<string, string> = new Map([
-  ...["pair", "pairing", "confirm", "ticket"].map((word) => [word, PAIRING] as const),
-  ...["rename", "block", "unblock", "unpair", "part", "contacts"].map((word) => [word, PEERS] as const),
-  ...["leave", "logout", "quit"].map((word) => [word, LEAVING] as const),
-]);
+/** What to use in place of words that people try as commands. */
+const ELSEWHERE = {
+  "pair pairing confirm ticket":
+    "A person pairs with the keys of svc connector start <agent>; svc connector <agent> prints the lines for a program.",
+  "rename block unblock unpair part contacts":
+    "svc peers lists the peers, and its help how to rename, block and remove one: svc peers --help.",
+  "leave logout quit":
+    "svc agent delete <agent> ends an agent, svc uninstall --purge removes what svc keeps on this machine.",
+};
 
 /** Returns true when a switch of every command is given, even if the command line is otherwise invalid. */
 export function hasSwitch(argv: readonly string[], name: "json" | "wide"): boolean {
   const end = argv.indexOf("--");
   return argv.slice(0, end === -1 ? argv.length : end).includes(`--${name}`);
-}
-
-/** The options of all commands. Each takes a value in all or in none, because they are read before the command. */
-function allOptions(commands: readonly Command[]): Record<string, OptionSpec> {
-  const version: OptionSpec = { summary: "Print the version" };
-  return Object.assign({ version }, ...commands.map((command) => command.options), GLOBAL_OPTIONS);
 }
 
 /** Separates words and options, with the values of each option by its name; a switch has the empty text. */
@@ -111,11 +106,6 @@ function valueForm(name: string, { secret }: OptionSpec): string {
   return secret ? `${usual}, --${name}=<value> for a value that begins with --, or - for standard input` : usual;
 }
 
-function findCommand(words: readonly string[], commands: readonly Command[]): Command | null {
-  const matching = commands.filter(({ path }) => beginsWith(words, path));
-  return matching.sort((a, b) => b.path.length - a.path.length)[0] ?? null;
-}
-
 /** Returns the longest prefix of the words that is a group of commands. */
 function knownGroup(words: readonly string[], commands: readonly Command[]): string[] {
   for (let length = words.length; length > 0; length--) {
@@ -131,8 +121,7 @@ function wordsBelow(words: readonly string[], commands: readonly Command[]): str
   return commands.filter(({ path }) => beginsWith(path, words)).flatMap(({ path }) => path.slice(length, length + 1));
 }
 
-function unknownCommand(words: readonly string[], commands: readonly Command[]): string {
-  const group = knownGroup(words, commands);
+function unknownCommand(words: readonly string[], group: readonly string[], commands: readonly Command[]): string {
   const next = new Set(wordsBelow(group, commands));
   const prefix = ["svc", ...group, ""].join(" ");
   const wrong = words[group.length];

@@ -35,9 +35,8 @@ export const COMMANDS = [
       if (before === null) await updateConfig(ctx, { registryUrl });
       ctx.out.doing(`Asking ${registryUrl} for the proxy's address`);
       const { proxyUrl } = await registry.metadata();
-      const apiKeyIsOfAnother = before?.apiKey !== undefined && before.registryUrl !== undefined &&
-        before.registryUrl !== registryUrl;
-      if (apiKeyIsOfAnother) ctx.out.warn(`The saved API key belongs to ${before.registryUrl}`);
+      const { apiKey, registryUrl: saved = registryUrl } = before ?? {};
+      if (apiKey !== undefined && saved !== registryUrl) ctx.out.warn(`The saved API key belongs to ${saved}`);
       const change = { registryUrl, proxyUrl: parseConfigValue(ctx, "proxyUrl", proxyUrl) };
       const isNew = before === null;
       const isChanged = isNew || CONFIG_KEYS.some((key) => key in change && before[key] !== (change as Config)[key]);

@@ -92,15 +92,12 @@ async function relayFacts(relay: RelayAdminClient, admin: AdminClient) {
 /** A group with the names of its agent, `null` for an agent that is not known. */
 async function named(admin: AdminClient, group: RefusalGroup) {
   const id = parseDid(group.agentDid ?? "")?.id;
-  if (id === undefined) return { ...group, agentName: null, ownerName: null };
-  try {
-    const { agent, ownerName } = await admin.agent(id);
-    return { ...group, agentName: agent.name, ownerName };
-  } catch (error) {
+  const found = id === undefined ? null : await admin.agent(id).catch((error) => {
     // An agent of another registry, or one whose record has ended.
-    if (error instanceof ApiError && error.status === 404) return { ...group, agentName: null, ownerName: null };
+    if (error instanceof ApiError && error.status === 404) return null;
     throw error;
-  }
+  });
+  return { ...group, agentName: found && found.agent.name, ownerName: found && found.ownerName };
 }
 
 function overviewLines({ registry, proxy, counts, relay }: AdminOverview, ctx: Context): string[] {
@@ -155,11 +152,12 @@ const plural = (count: number, noun: string): string => count === 1 ? noun : `${
 
 function refusedLines({ refused, overview }: RelayFacts, { out, clock }: Context): string[] {
   if (refused.byAgent.length === 0) return [];
+  const now = clock.now();
   const rows = refused.byAgent.map(({ code, check, agentDid, agentName, ownerName, count, lastAt }) => ({
     what: code + limitText(check, overview),
     count,
     who: agentName === null ? idCell(agentDid) : `${agentName} of ${ownerName}`,
-    last: agoText(clock.now() - (parseIso(lastAt) ?? clock.now())) as string | null,
+    last: agoText(now - (parseIso(lastAt) ?? now)) as string | null,
   }));
   if (refused.others > 0) rows.push({ what: "others", count: refused.others, who: null, last: null });
   const from = clockText(parseIso(refused.since) ?? 0);
