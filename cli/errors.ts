@@ -223,12 +223,9 @@ export function describe(error: unknown): Described {
   }
   if (error instanceof LocalDown) {
     const fix = `svc connector start ${error.agentName}`;
-    return { code: "CLI_CONNECTOR_DOWN", cause: error.message, fix, exit: EXIT.unreachable, requestId: null };
+    return describe(new CliError("CLI_CONNECTOR_DOWN", error.message, { fix }));
   }
-  if (error instanceof UnreachableError) {
-    const { code, message: cause, fix = CLI_ERRORS[code].fix } = error;
-    return { code, cause, fix, exit: EXIT.unreachable, requestId: null };
-  }
+  if (error instanceof UnreachableError) return describe(new CliError(error.code, error.message, { fix: error.fix }));
   if (error instanceof Error && error.message.includes("No space left on device")) {
     return describe(new CliError("CLI_SAVE_FAILED", "The disk is full"));
   }

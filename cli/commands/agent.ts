@@ -253,7 +253,11 @@ const PENDING = ["refresh.pending", "reissue.pending"];
 async function inspectAgent(ctx: Context, folder: AgentFolder, registry: RegistryClient) {
   const identity = folder.identity(), auth = folder.auth(), ait = folder.ait(), keys = await folder.keys();
   ctx.out.doing(`Calling ${registry.registryUrl}`);
-  const [judged, status] = await Promise.all([judge(ctx, registry, ait), statusOf(registry, identity.did)]);
+  // The status comes from the public route, so that inspecting needs no API key.
+  const [judged, status] = await Promise.all([
+    judge(ctx, registry, ait),
+    registry.stateOf(identity.did).catch(unknownAfter),
+  ]);
   const { claims } = judged;
   const session = claims === null ? "unknown" : await sessionOf(registry, folder, claims, auth.accessToken);
   const mismatch = claims && claims.cnf.jwk.x !== keys.publicKey
@@ -298,14 +302,10 @@ async function judge(ctx: Context, registry: RegistryClient, ait: string) {
   }
 }
 
-/** Returns the agent's status from the public route, so that inspecting needs no API key. */
-async function statusOf(registry: RegistryClient, did: string): Promise<string> {
-  try {
-    return await registry.stateOf(did);
-  } catch (error) {
-    if (error instanceof ApiError || error instanceof UnreachableError) return "unknown";
-    throw error;
-  }
+/** What a registry that refuses or does not answer leaves of a fact. @throws any other error */
+function unknownAfter(error: unknown): "unknown" {
+  if (error instanceof ApiError || error instanceof UnreachableError) return "unknown";
+  throw error;
 }
 
 /** Returns the state of the session whose tokens are on this machine. */
@@ -323,8 +323,7 @@ async function sessionOf(
     if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_UNAUTHORIZED") return "revoked";
     // An expired access token does not end a session, because the next command refreshes it.
     if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_EXPIRED") return "active";
-    if (error instanceof ApiError || error instanceof UnreachableError) return "unknown";
-    throw error;
+    return unknownAfter(error);
   }
 }
 

@@ -58,11 +58,7 @@ const ALIASES = `awk '/^  "/ { split($0, part, "\\""); alias = part[2] } /^    "
 /** The beginning of each script, by which `svc uninstall` recognises it. */
 export const COMPLETION_START = "# Completion of svc, made by: svc completions";
 
-export function completionScript(
-  shell: (typeof SHELLS)[number],
-  commands: readonly Command[],
-  groups: Groups,
-): string {
+export function completionScript(shell: (typeof SHELLS)[number], commands: readonly Command[], groups: Groups): string {
   const places = allPlaces(commands, groups);
   if (shell === "fish") return fishScript(places);
   // zsh can run bash completion functions.
@@ -92,9 +88,7 @@ function allPlaces(table: readonly Command[], summaries: Groups): Place[] {
 }
 
 function bashScript(places: Place[]): string {
-  const valued = new Set(
-    places.flatMap(({ options }) => Object.keys(options).filter((name) => options[name]?.value)),
-  );
+  const valued = new Set(places.flatMap(({ options }) => Object.keys(options).filter((name) => options[name]?.value)));
   const values = [...valued].flatMap((name) => bashValues(name, places));
   const known = places.filter(({ path }) => path !== "").map(({ path }) => `"${path}"`);
   const cases = places.map(({ path, words, options, first: { complete, repeat } = {} }) =>

@@ -101,9 +101,7 @@ export const COMMANDS = [
   command({
     path: ["invite", "redeem"],
     summary: "Redeem an invite code: create an account and save its API key",
-    args: {
-      code: { summary: "Invite code svc_inv_…, or set SVC_INVITE_CODE", secret: true, env: "SVC_INVITE_CODE" },
-    },
+    args: { code: { summary: "Invite code svc_inv_…, or set SVC_INVITE_CODE", secret: true, env: "SVC_INVITE_CODE" } },
     options: {
       ...REGISTRY_OPTIONS,
       "display-name": { value: "name", summary: "Display name (default: humanName of the configuration)" },

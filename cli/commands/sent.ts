@@ -162,11 +162,7 @@ function show(
     ]),
     ...reply === null ? [] : [
       "",
-      ...messageLines(
-        { message: reply, json: memberOf(json, "reply") },
-        ctx.out.columns,
-        ctx.clock.now(),
-      ),
+      ...messageLines({ message: reply, json: memberOf(json, "reply") }, ctx.out.columns, ctx.clock.now()),
     ],
   ]);
 }

@@ -51,9 +51,7 @@ export const COMMANDS = [
         summary: "local, dev or production (ENVIRONMENT, default local)",
         complete: ["local", "dev", "production"],
       },
-      "behind-proxy": {
-        summary: "Trust X-Forwarded-For of a front on this machine (TRUSTED_PROXIES=127.0.0.1,::1)",
-      },
+      "behind-proxy": { summary: "Trust X-Forwarded-For of a front on this machine (TRUSTED_PROXIES=127.0.0.1,::1)" },
       metrics: { value: "host:port", summary: "Serve metrics and readiness there too (METRICS_LISTEN)" },
       console: { summary: "Serve the console of svc admin open (CONSOLE=on)" },
       "access-log": { summary: "Log each success (ACCESS_LOG=on)" },
@@ -317,7 +315,9 @@ function nextLines(out: Context["out"], { address, madeSecret, hasSecret, public
   if (madeSecret === null && !hasSecret) {
     return ["", "There is no admin yet. To create one, set BOOTSTRAP_SECRET and start again."];
   }
-  const url = reachable(address);
+  const { hostname, port, origin } = new URL(address);
+  // A server that listens on all addresses is reached at one of this machine.
+  const url = ["0.0.0.0", "[::]"].includes(hostname) ? `http://127.0.0.1:${port}` : origin;
   // The command saves the public address too, which later commands would otherwise refuse.
   const isPrivate = [url, publicUrl ?? url].every((one) => one.startsWith("https:") || isLoopback(one));
   const insecure = isPrivate ? [] : ["--allow-insecure"];
@@ -325,12 +325,6 @@ function nextLines(out: Context["out"], { address, madeSecret, hasSecret, public
   const words = ["admin", "bootstrap", `--bootstrap-secret=${madeSecret ?? "-"}`, "--registry-url", url, ...insecure];
   const how = madeSecret === null ? " (type your BOOTSTRAP_SECRET, Enter, Ctrl-D)" : "";
   return ["", `Next, in another terminal, make yourself the admin${how}:`, "", ...out.commandLines(words), ""];
-}
-
-/** Returns an address of this machine for a server that listens on all of them. */
-function reachable(address: string): string {
-  const url = new URL(address);
-  return ["0.0.0.0", "[::]"].includes(url.hostname) ? `http://127.0.0.1:${url.port}` : url.origin;
 }
 
 /** Returns the path of the store in the data folder of the user. @throws {CliError} `CLI_USAGE` without a home directory */

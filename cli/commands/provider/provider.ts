@@ -1,5 +1,6 @@
 /** `svc provider …`: status, checks and a test message. provider_setup.ts changes the runtime's settings. */
 import { command } from "../../command_line/command.ts";
+import type { Context } from "../../context.ts";
 import { CliError, describe, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
 import { CONNECTOR_URL, FOR, placeOf, providerOf, STATE_DIR, WHICH_AGENT } from "./provider_world.ts";
@@ -12,16 +13,12 @@ import { PLATFORMS } from "../../platforms/table.ts";
 import { presentPeers, readPeers } from "../../connector/peers/peers.ts";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";
 import { ApiError, LocalDown } from "../../../shared/client/errors.ts";
-import { type Clock, sleep } from "../../../shared/clock.ts";
+import { sleep } from "../../../shared/clock.ts";
 import { HookAnswer } from "../../../shared/protocol/api/relay.ts";
 import { call, get, type LocalCalls, post } from "../../../shared/client/local_client.ts";
 import { CheckedReceipts } from "../../../shared/client/local_shapes.ts";
 
-const WHERE = {
-  for: FOR,
-  "agent-name": WHICH_AGENT,
-  "connector-base-url": CONNECTOR_URL,
-} as const;
+const WHERE = { for: FOR, "agent-name": WHICH_AGENT, "connector-base-url": CONNECTOR_URL } as const;
 const PEER = { value: "alias", summary: "Alias or DID of a peer", complete: "peers" } as const;
 
 export const COMMANDS = [
@@ -160,13 +157,8 @@ export const COMMANDS = [
         for (const { name, seen, fix } of failed) ctx.out.warn(`${name}: ${seen}. ${ctx.out.withHere(fix)}`);
       }
       ctx.out.doing(`Waiting for the receipt of ${peer}`);
-      const sending = sendProbe(ctx.clock, client, {
-        peer,
-        message: options.message ?? null,
-        requestId: `probe-${toBase64Url(ctx.random.bytes(12))}`,
-        sessionId: options["session-id"],
-      });
-      const result = await sending.catch((error) => {
+      const probe = { peer, message: options.message, conversationId: options["session-id"] };
+      const result = await sendProbe(ctx, client, probe).catch((error) => {
         // A refusal is the result of the test, so it is printed and not thrown.
         if (!(error instanceof ApiError)) throw error;
         const { code, cause, fix } = describe(error);
@@ -202,10 +194,9 @@ export const COMMANDS = [
 function onlyPeer(aliases: readonly string[]): string {
   const [first, second] = aliases;
   if (first !== undefined && second === undefined) return first;
-  if (first === undefined) {
-    throw new CliError("CLI_USAGE", "No peer yet: pair first, with the keys of svc connector start");
-  }
-  throw new CliError("CLI_USAGE", `There are several peers. Give --peer, one of ${aliases.join(", ")}`);
+  const none = "No peer yet: pair first, with the keys of svc connector start";
+  const several = `There are several peers. Give --peer, one of ${aliases.join(", ")}`;
+  throw new CliError("CLI_USAGE", first === undefined ? none : several);
 }
 
 const WAIT_MS = 30_000;
@@ -213,10 +204,9 @@ const LOOK_EVERY_MS = 500;
 
 interface RelayProbe {
   peer: string;
-  /** Text of a message that the peer's agent reads; `null`: a probe, which its connector answers. */
-  message: string | null;
-  requestId: string;
-  sessionId?: string | undefined;
+  /** Text of a message that the peer's agent reads; absent: a probe, which its connector answers. */
+  message: string | undefined;
+  conversationId: string | undefined;
 }
 
 /**
@@ -225,11 +215,11 @@ interface RelayProbe {
  *
  * @throws the refusal of the connector or the proxy
  */
-async function sendProbe(clock: Clock, connector: LocalCalls, probe: RelayProbe) {
-  const { peer, message, requestId, sessionId } = probe;
-  const began = clock.now();
-  const payload = message === null ? { svcProbe: requestId } : { message };
-  const body = { to: peer, payload, requestId, conversationId: sessionId };
+async function sendProbe({ clock, random }: Context, connector: LocalCalls, probe: RelayProbe) {
+  const { peer, message, conversationId } = probe;
+  const requestId = `probe-${toBase64Url(random.bytes(12))}`, began = clock.now();
+  const payload = message === undefined ? { svcProbe: requestId } : { message };
+  const body = { to: peer, payload, requestId, conversationId };
   const sent = await call(connector, HookAnswer, post("/v1/outbound", body));
   const sentInMs = clock.now() - began;
   while (sent.delivered && clock.now() - began < WAIT_MS) {

@@ -115,6 +115,7 @@ Deno.test("every code of both services maps to the exit code of its status", () 
   assertEquals(describe(new Error("bug")), {
     code: "CLI_UNEXPECTED",
     cause: "Error: bug",
+    details: [],
     fix: CLI_ERRORS.CLI_UNEXPECTED.fix,
     exit: EXIT.failed,
     requestId: null,
