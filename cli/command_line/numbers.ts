@@ -1,4 +1,5 @@
-/** Numbers, durations, ports and IDs of the command line. */
+/** Numbers, durations, ports, IDs and known words of the command line. */
+import { didYouMean } from "../../shared/did_you_mean.ts";
 import { CliError } from "../errors.ts";
 import { idEnd } from "../terminal/tables.ts";
 
@@ -71,4 +72,12 @@ export async function wholeId(text: string, { isWhole, known, what, named, list 
   if (first !== undefined) throw new CliError("CLI_AMBIGUOUS", `Several IDs end in ${end}: ${fitting.join(", ")}`);
   const problem = end === null ? `"${text}" is not ${what} or the end of one` : `No ${named} ends in ${end}`;
   throw new CliError("CLI_USAGE", problem, { fix: `Run ${list} to see them, or give a whole ID.` });
+}
+
+/** Returns the text if it is one of the known words. @throws {CliError} `CLI_USAGE` */
+export function oneOf<T extends string>(known: readonly T[], text: string, what: string, all = "Known:"): T {
+  const found = known.find((one) => one === text);
+  if (found !== undefined) return found;
+  const hint = didYouMean(text, known) || ` ${all} ${known.join(", ")}.`;
+  throw new CliError("CLI_USAGE", `There is no ${what} "${text}".${hint}`);
 }

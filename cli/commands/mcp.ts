@@ -5,7 +5,7 @@
  */
 import { resolve } from "node:path";
 import { AGENT_ARG, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
-import { didYouMean } from "../../shared/did_you_mean.ts";
+import { oneOf } from "../command_line/numbers.ts";
 import { CliError, describe } from "../errors.ts";
 import { HOST_IDS, SCOPES, WAKES } from "../hosts/table.ts";
 import { fields, Output } from "../terminal/output.ts";
@@ -134,16 +134,59 @@ export const COMMANDS = [
       "svc mcp alpha": "What the configuration of such a program runs",
       "svc mcp alpha --peers beta --read-only": "Let a model only read what beta has written",
     },
-    run: (ctx, { args: { agent }, options }) => serveMcp(withoutStdout(ctx), agent, options),
+    // Serves until standard input ends or the command is stopped.
+    async run(given, { args, options }) {
+      const ctx = withoutStdout(given);
+      const only = options.peers === undefined ? null : peerNames(options.peers);
+      const folder = await chosenAgent(ctx, args.agent);
+      // Output of libraries between the lines of the protocol would break them.
+      for (const method of ["log", "info", "debug"] as const) console[method] = console.error;
+      const { name } = folder;
+      if (only !== null) warnOfUnknown(ctx, folder, only);
+      const isPush = await isPushPlatform(ctx, folder);
+      if (isPush && options.channel) {
+        ctx.out.warn("The messages of this agent go to its runtime: --channel has no effect");
+      }
+      await using connector = keptAccess(ctx, folder);
+      const mcp = new McpAgent({
+        identity: { ...folder.identity(), name },
+        connector,
+        peers: () => readPeers(folder),
+        pairingCommand: (action, body) => {
+          const url = readConnectorFile(folder)?.url;
+          return url === undefined ? null : pairingCommand(folder, url, action, body);
+        },
+        clock: ctx.clock,
+        random: ctx.random,
+        isPush,
+        isReadOnly: options["read-only"],
+        only,
+      });
+      using stopped = stopSignal(ctx);
+      const ended = new AbortController();
+      if (options["wake-model"] && !isPush) {
+        const { claudeInbox, codexQueue, wakeModel } = await import("../mcp/wake.ts");
+        const inbox = claudeInbox(ctx);
+        const run = async (program: string, args: string[]) => {
+          let code: number | null = null;
+          const running = thisHost(ctx).run(program, args).then((ran) => code = ran?.code ?? null);
+          await settledWithin(ctx.clock, running, PROGRAM_MS);
+          return code;
+        };
+        const wayOf = () => inbox ?? (mcp.codexThread === null ? null : codexQueue(mcp.codexThread, run));
+        void wakeModel(mcp, wayOf, AbortSignal.any([stopped.signal, ended.signal]));
+      }
+      const { serveMcpAgent } = await import("../mcp/stdio_server.ts");
+      await serveMcpAgent(mcp, {
+        version: ctx.version,
+        isChannel: options.channel && !isPush,
+        report: (error) => ctx.out.note(error.message),
+        signal: stopped.signal,
+      });
+      ended.abort();
+    },
   }),
 ];
-
-function oneOf<T extends string>(known: readonly T[], given: string, what: string): T {
-  const found = known.find((one) => one === given);
-  if (found !== undefined) return found;
-  const hint = didYouMean(given, known) || ` Known: ${known.join(", ")}.`;
-  throw new CliError("CLI_USAGE", `There is no ${what} "${given}".${hint}`);
-}
 
 /** @throws {CliError} `CLI_USAGE` */
 function peerNames(list: string): string[] {
@@ -151,62 +194,6 @@ function peerNames(list: string): string[] {
   const { sendersAtOnce } = CONNECTOR_LIMITS;
   if (names.length <= sendersAtOnce && names.every((name) => name !== "")) return names;
   throw new CliError("CLI_USAGE", `--peers takes 1 to ${sendersAtOnce} names, separated by commas`);
-}
-
-interface McpOptions {
-  "read-only": boolean;
-  peers: string | undefined;
-  channel: boolean;
-  "wake-model": boolean;
-}
-
-/** Serves until standard input ends or the command is stopped. @throws {CliError} */
-async function serveMcp(ctx: Context, agentName: string | undefined, options: McpOptions): Promise<void> {
-  const only = options.peers === undefined ? null : peerNames(options.peers);
-  const folder = await chosenAgent(ctx, agentName);
-  // Output of libraries between the lines of the protocol would break them.
-  for (const method of ["log", "info", "debug"] as const) console[method] = console.error;
-  const { name } = folder;
-  if (only !== null) warnOfUnknown(ctx, folder, only);
-  const isPush = await isPushPlatform(ctx, folder);
-  if (isPush && options.channel) ctx.out.warn("The messages of this agent go to its runtime: --channel has no effect");
-  await using connector = keptAccess(ctx, folder);
-  const mcp = new McpAgent({
-    identity: { ...folder.identity(), name },
-    connector,
-    peers: () => readPeers(folder),
-    pairingCommand: (action, body) => {
-      const url = readConnectorFile(folder)?.url;
-      return url === undefined ? null : pairingCommand(folder, url, action, body);
-    },
-    clock: ctx.clock,
-    random: ctx.random,
-    isPush,
-    isReadOnly: options["read-only"],
-    only,
-  });
-  using stopped = stopSignal(ctx);
-  const ended = new AbortController();
-  if (options["wake-model"] && !isPush) {
-    const { claudeInbox, codexQueue, wakeModel } = await import("../mcp/wake.ts");
-    const inbox = claudeInbox(ctx);
-    const run = async (program: string, args: string[]) => {
-      let code: number | null = null;
-      const running = thisHost(ctx).run(program, args).then((ran) => code = ran?.code ?? null);
-      await settledWithin(ctx.clock, running, PROGRAM_MS);
-      return code;
-    };
-    const wayOf = () => inbox ?? (mcp.codexThread === null ? null : codexQueue(mcp.codexThread, run));
-    void wakeModel(mcp, wayOf, AbortSignal.any([stopped.signal, ended.signal]));
-  }
-  const { serveMcpAgent } = await import("../mcp/stdio_server.ts");
-  await serveMcpAgent(mcp, {
-    version: ctx.version,
-    isChannel: options.channel && !isPush,
-    report: (error) => ctx.out.note(error.message),
-    signal: stopped.signal,
-  });
-  ended.abort();
 }
 
 /** The context with a terminal that writes everything to standard error. */

@@ -1,10 +1,9 @@
 /** Shared parts of the runtime commands: the agent that a command concerns, and its saved runtime settings. */
 import { join } from "node:path";
 import type { Context } from "../../context.ts";
-import { CliError } from "../../errors.ts";
 import { PLATFORM_IDS, type PlatformId, type RuntimeTarget } from "../../platforms/platform.ts";
 import type { AgentState } from "../../client/registry_client.ts";
-import { didYouMean } from "../../../shared/did_you_mean.ts";
+import { oneOf } from "../../command_line/numbers.ts";
 import { type AgentFolder, AgentStore } from "../../agents/agent_store.ts";
 import { PrivateFolder } from "../../files/private_files.ts";
 import { connectorOf } from "../../connector/attach.ts";
@@ -33,10 +32,7 @@ export const WHICH_AGENT = {
 
 /** @throws {CliError} `CLI_USAGE` */
 export function parsePlatform(text: string): PlatformId {
-  const id = PLATFORM_IDS.find((known) => known === text);
-  if (id !== undefined) return id;
-  const hint = didYouMean(text, PLATFORM_IDS) || ` The platforms are ${PLATFORM_IDS.join(", ")}.`;
-  throw new CliError("CLI_USAGE", `There is no platform "${text}".${hint}`);
+  return oneOf(PLATFORM_IDS, text, "platform", "The platforms are");
 }
 
 interface ProviderOptions {
