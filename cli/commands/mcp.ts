@@ -88,20 +88,17 @@ export const COMMANDS = [
       if (options.print) {
         const parts = files.map(({ path, fragment }) => ({ path, text: fragment }));
         const lines = parts.flatMap(({ path, text }, i) => [...i > 0 ? [""] : [], `${path}:`, ...text.split("\n")]);
-        ctx.out.result({ ...data, files: parts }, lines);
-        return;
+        return ctx.out.result({ ...data, files: parts }, lines);
       }
       const changed = files.filter((file) => file.changed).map(({ path }) => path);
       if (options.undo) {
         const text = changed.length === 0 ? "There is nothing to undo." : ctx.out.bold(`Removed: ${name}.`);
-        ctx.out.result({ ...data, hook: of }, [text, ...changed.map((path) => `  from  ${path}`)]);
-        return;
+        return ctx.out.result({ ...data, hook: of }, [text, ...changed.map((path) => `  from  ${path}`)]);
       }
       if (messages.platform !== "inbox") {
-        ctx.out.warn(
-          `Messages for ${agent} go to ${messages.platform}, and the tools cannot read them; to change that: ` +
-            `svc install --for inbox --agent-name ${agent}`,
-        );
+        const change = `svc install --for inbox --agent-name ${agent}`;
+        const problem = `Messages for ${agent} go to ${messages.platform}, and the tools cannot read them`;
+        ctx.out.warn(`${problem}; to change that: ${change}`);
       }
       ctx.out.result({ ...data, hook: of, platform: messages.platform }, [
         ctx.out.bold(`${hostName} has the tools of ${agent} as ${name}.`),

@@ -64,15 +64,12 @@ export const COMMANDS = [
       ctx.out.doing("Looking for agent runtimes");
       const found = await detectAll(thisMachine(ctx));
       if (options.list) {
-        ctx.out.result(
-          { platforms: found },
-          ctx.out.table([
-            { head: "PLATFORM", of: ({ platform }) => platform },
-            { head: "CONFIDENCE", of: ({ confidence }) => confidence },
-            { head: "BECAUSE", rank: 1, of: ({ reasons }) => reasons.join("; ") || null },
-          ], found),
-        );
-        return;
+        const table = ctx.out.table([
+          { head: "PLATFORM", of: ({ platform }) => platform },
+          { head: "CONFIDENCE", of: ({ confidence }) => confidence },
+          { head: "BECAUSE", rank: 1, of: ({ reasons }) => reasons.join("; ") || null },
+        ], found);
+        return ctx.out.result({ platforms: found }, table);
       }
       const chosen = wanted === null ? likeliest(found) : found.find(({ platform }) => platform === wanted) ?? null;
       if (chosen === null) {
@@ -171,8 +168,7 @@ export const COMMANDS = [
         const text = restored.length === 0
           ? "There is nothing to undo."
           : ["Restored:", ...restored.map((path) => `  ${path}`)];
-        ctx.out.result({ agent, platform: id, restored }, text);
-        return;
+        return ctx.out.result({ agent, platform: id, restored }, text);
       }
       if (platform.delivery === "pull") throw nothingToSetUp(id);
       const before = file ?? emptyRuntimeFile(id);
