@@ -7,7 +7,7 @@ import { inputPlaces } from "./command_line/command.ts";
 import { commandsOf, GROUPS } from "./commands/table.ts";
 import type { Authority, Context, Programs, SeenVersion, System } from "./context.ts";
 import { defaultConfigDir } from "./files/config_dir.ts";
-import { readAuthority } from "./files/authority.ts";
+import { readAuthority } from "./files/profile.ts";
 import { DEFAULT_PROFILE, profileFolder, savedAuthority } from "./files/profile.ts";
 import { realSystem } from "./system.ts";
 import { resolveSecrets } from "./command_line/secrets.ts";

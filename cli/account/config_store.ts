@@ -3,15 +3,15 @@
  * invalid file is reported and never overwritten, because it may hold the only copy of an API key.
  */
 import { join } from "node:path";
-import { requireDisplayName } from "./display_name.ts";
 import type { Context, EnvironmentName } from "../context.ts";
-import { ensureConfigDir } from "../files/config_dir.ts";
 import { CliError } from "../errors.ts";
 import { isDirectory, readPrivate, removeLeftovers, writePrivate } from "../files/private_files.ts";
-import { withLock } from "../files/lock.ts";
+import { withConfigLock } from "../files/lock.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { secureServiceUrl } from "../files/profile.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
+import { parseDisplayName } from "../../shared/protocol/names.ts";
 
 export const CONFIG_KEYS = ["registryUrl", "proxyUrl", "apiKey", "humanName"] as const;
 export type ConfigKey = (typeof CONFIG_KEYS)[number];
@@ -58,6 +58,13 @@ export function parseConfigValue(
   }
 }
 
+/** Returns the trimmed name. @param what names the option or key in the error @throws {CliError} `CLI_USAGE` */
+export function requireDisplayName(text: string, what: string): string {
+  const name = parseDisplayName(text);
+  if (name !== null) return name;
+  throw new CliError("CLI_USAGE", `${what} must be 1 to ${LIMITS.displayName} characters of text`);
+}
+
 export function configPath({ configDir }: Pick<Context, "configDir">): string {
   return join(configDir, "config.json");
 }
@@ -100,8 +107,7 @@ export function readConfig(ctx: Pick<Context, "configDir">): Config | null {
 }
 
 export async function updateConfig(ctx: Context, change: Config): Promise<void> {
-  await ensureConfigDir(ctx);
-  await withLock(ctx, () => join(ctx.configDir, ".config.lock"), async () => {
+  await withConfigLock(ctx, async () => {
     await removeLeftovers(ctx.configDir, ctx.clock.now());
     const config = { ...readConfig(ctx), ...change };
     const ordered = Object.fromEntries(CONFIG_KEYS.flatMap((key) => config[key] ? [[key, config[key]]] : []));
@@ -117,17 +123,19 @@ export async function updateConfig(ctx: Context, change: Config): Promise<void> 
  */
 export async function checkSavable(ctx: Context): Promise<void> {
   readConfig(ctx);
-  await ensureConfigDir(ctx);
   const path = configPath(ctx);
   if (isDirectory(path)) throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: it is a directory`);
   const probe = join(ctx.configDir, ".config.probe");
-  await withLock(ctx, () => join(ctx.configDir, ".config.lock"), async () => {
+  await withConfigLock(ctx, async () => {
     await writePrivate(ctx.random, probe, "{}\n");
     await Deno.remove(probe);
   });
 }
 
-export function effectiveConfig(ctx: Pick<Context, "configDir" | "env">, flags: Config = {}): Config {
+export function effectiveConfig(
+  ctx: Pick<Context, "configDir" | "env">,
+  flags: { [K in ConfigKey]?: string | undefined } = {},
+): Config {
   const config: Config = { registryUrl: DEFAULT_REGISTRY_URL };
   const file = readConfig(ctx) ?? {};
   for (const key of CONFIG_KEYS) {

@@ -3,10 +3,11 @@
  * `…#<invite code>.<first field>.<second field>`: the fields of a ticket of the registry's proxy. All of it is in the
  * fragment, which no client sends to a server. An error never repeats a link, because it would show its secrets.
  */
-import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
+import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseTicket, type Ticket, TICKET_PREFIX } from "../../shared/protocol/ticket.ts";
 import { CliError } from "../errors.ts";
+import { isPlain } from "../files/profile.ts";
 
 export interface JoinLink {
   registryUrl: string;
@@ -38,8 +39,7 @@ export function ticketOf({ ticketFields }: Pick<JoinLink, "ticketFields">, proxy
 }
 
 export function joinWords(link: JoinLink): string[] {
-  const isPlain = link.registryUrl.startsWith("http:") && !isLoopback(link.registryUrl);
-  return ["join", joinLink(link), ...isPlain ? ["--allow-insecure"] : []];
+  return ["join", joinLink(link), ...isPlain(link.registryUrl) ? ["--allow-insecure"] : []];
 }
 
 /**

@@ -26,11 +26,7 @@ export interface RegistryAccess {
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`, `CLI_CONFIG_INVALID`
  */
 export function connect(ctx: Context, options: ConnectionOptions = {}, own?: string): RegistryAccess {
-  const flags: Config = {};
-  const wanted = options["registry-url"] ?? own;
-  if (wanted !== undefined) flags.registryUrl = wanted;
-  if (options["api-key"] !== undefined) flags.apiKey = options["api-key"];
-  const config = effectiveConfig(ctx, flags);
+  const config = effectiveConfig(ctx, { registryUrl: options["registry-url"] ?? own, apiKey: options["api-key"] });
   const what = options["registry-url"] === undefined ? "registryUrl" : "--registry-url";
   const registryUrl = secureServiceUrl(ctx, config.registryUrl ?? "", what);
   return { registry: new RegistryClient(ctx, registryUrl), registryUrl, config };

@@ -2,8 +2,14 @@
  * A new account: the names of its person and of its first agent, from options or asked for on a terminal before anything is
  * sent, and its API key. A command prints the key also when saving fails, because the registry never shows it again.
  */
-import { requireDisplayName } from "../account/display_name.ts";
-import { type Config, configPath, effectiveConfig, readConfig, updateConfig } from "../account/config_store.ts";
+import {
+  type Config,
+  configPath,
+  effectiveConfig,
+  readConfig,
+  requireDisplayName,
+  updateConfig,
+} from "../account/config_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
@@ -94,7 +100,9 @@ export async function saveAccount(
   try {
     const before = readConfig(ctx);
     const config: Config = { registryUrl: registry.registryUrl, apiKey, humanName };
-    const proxyUrl = parseServiceUrl(knownProxyUrl ?? await proxyOf(registry));
+    // When the registry does not answer, the key is saved without the proxy.
+    const asked = () => registry.metadata().then(({ proxyUrl }) => proxyUrl, () => "");
+    const proxyUrl = parseServiceUrl(knownProxyUrl ?? await asked());
     if (proxyUrl !== null) config.proxyUrl = proxyUrl;
     await updateConfig(ctx, config);
     const urls = [config.registryUrl, config.proxyUrl].filter((url) => url !== undefined);
@@ -121,13 +129,4 @@ export function accountFields(
     ["API key", apiKey.token],
     ["agent", agent === null ? undefined : out.shown({ short: agent.name, whole: agent.did })],
   ]);
-}
-
-/** Returns the proxy URL; empty when the registry does not answer. The key is then saved without it. */
-async function proxyOf(registry: RegistryClient): Promise<string> {
-  try {
-    return (await registry.metadata()).proxyUrl;
-  } catch {
-    return "";
-  }
 }

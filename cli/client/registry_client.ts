@@ -70,8 +70,8 @@ export class RegistryClient {
     this.#call("POST", "/v1/me/api-keys", apiKey, accounts.CreateApiKeyAnswer, { name });
   /** All API keys of the caller, from every page. */
   readonly apiKeys = async (apiKey: string) => {
-    const pages = this.#pages("/v1/me/api-keys", apiKey, accounts.ApiKeyList);
-    return { apiKeys: (await Array.fromAsync(pages)).flatMap((page) => page.apiKeys) };
+    const pages = await this.#pages("/v1/me/api-keys", apiKey, accounts.ApiKeyList);
+    return pages.flatMap((page) => page.apiKeys);
   };
   readonly revokeApiKey = (apiKey: string, keyId: string) =>
     this.#call("DELETE", `/v1/me/api-keys/${encodeURIComponent(keyId)}`, apiKey, null);
@@ -111,8 +111,8 @@ export class RegistryClient {
     this.#call("POST", "/v1/invites", apiKey, invites.CreateInviteAnswer, { expiresAt });
   /** All invites, without their codes, from every page. */
   readonly invites = async (apiKey: string) => {
-    const pages = this.#pages("/v1/invites", apiKey, invites.InviteList);
-    return { invites: (await Array.fromAsync(pages)).flatMap((page) => page.invites) };
+    const pages = await this.#pages("/v1/invites", apiKey, invites.InviteList);
+    return pages.flatMap((page) => page.invites);
   };
   readonly deleteInvite = (apiKey: string, inviteId: string) =>
     this.#call("DELETE", `/v1/invites/${encodeURIComponent(inviteId)}`, apiKey, null);
@@ -120,8 +120,8 @@ export class RegistryClient {
   readonly createService = (apiKey: string, name: string, scopes: readonly string[]) =>
     this.#call("POST", SERVICES, apiKey, services.IssuedServiceAnswer, { name, scopes });
   readonly services = async (apiKey: string) => {
-    const pages = this.#pages(SERVICES, apiKey, services.ServiceList);
-    return { internalServices: (await Array.fromAsync(pages)).flatMap((page) => page.internalServices) };
+    const pages = await this.#pages(SERVICES, apiKey, services.ServiceList);
+    return pages.flatMap((page) => page.internalServices);
   };
   readonly rotateService = (apiKey: string, serviceId: string) =>
     this.#call("POST", `${SERVICES}/${encodeURIComponent(serviceId)}/rotate`, apiKey, services.IssuedServiceAnswer);
@@ -171,7 +171,7 @@ export class RegistryClient {
   ) {
     const read = (cursor?: string) =>
       this.#call("GET", path + searchOf({ cursor }), apiKey, response) as Promise<z.output<S>>;
-    return pagesOf(read, undefined, PAGES_MAX);
+    return Array.fromAsync(pagesOf(read, undefined, PAGES_MAX));
   }
 
   #call<S extends z.ZodType | null>(

@@ -1,5 +1,5 @@
 /** `svc api-key …`: a person's API keys. */
-import { requireDisplayName } from "../account/display_name.ts";
+import { requireDisplayName } from "../account/config_store.ts";
 import { command, PERSON_OPTIONS } from "../command_line/command.ts";
 import { connectAsPerson } from "../account/registry_access.ts";
 import { fields } from "../terminal/output.ts";
@@ -30,7 +30,7 @@ export const COMMANDS = [
     examples: { "svc api-key list": "Show their IDs, names and last use" },
     async run(ctx, { options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
-      const { apiKeys } = await registry.apiKeys(apiKey);
+      const apiKeys = await registry.apiKeys(apiKey);
       const table = ctx.out.table([
         { head: "ID", of: ({ id }) => idCell(id) },
         { head: "NAME", of: ({ name }) => name },
@@ -51,7 +51,7 @@ export const COMMANDS = [
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const id = await wholeId(args["key-id"], {
         isWhole: isUlid,
-        known: async () => (await registry.apiKeys(apiKey)).apiKeys.map(({ id }) => id),
+        known: async () => (await registry.apiKeys(apiKey)).map(({ id }) => id),
         what: "a key ID",
         named: "API key",
         list: "svc api-key list",

@@ -1,5 +1,5 @@
 /** `svc invite …`: creates, lists, revokes and redeems invites. */
-import { requireDisplayName } from "../account/display_name.ts";
+import { requireDisplayName } from "../account/config_store.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
@@ -68,7 +68,7 @@ export const COMMANDS = [
     examples: { "svc invite list": "Show which invites are unused, redeemed or expired" },
     async run(ctx, { options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
-      const { invites } = await registry.invites(apiKey);
+      const invites = await registry.invites(apiKey);
       ctx.out.list({ invites }, invites, "No invites.", [
         { head: "ID", of: ({ id }) => idCell(id) },
         { head: "STATUS", of: ({ status }) => status },
@@ -89,7 +89,7 @@ export const COMMANDS = [
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const id = await wholeId(given, {
         isWhole: isUlid,
-        known: async () => (await registry.invites(apiKey)).invites.map(({ id }) => id),
+        known: async () => (await registry.invites(apiKey)).map(({ id }) => id),
         what: "an invite ID",
         named: "invite",
         list: "svc invite list",

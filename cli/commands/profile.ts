@@ -1,6 +1,6 @@
 /** `svc profile …`: configuration folders side by side, and what each of them trusts. */
 import { configPath, readConfig } from "../account/config_store.ts";
-import { readAuthority } from "../files/authority.ts";
+import { readAuthority } from "../files/profile.ts";
 import { command } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";

@@ -2,15 +2,19 @@
 import { isAbsolute, join } from "node:path";
 import type { System } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { close as takeRights, isOpen, type Owners, saveFailed } from "./private_files.ts";
+import { type Owners, saveFailed, takeRights } from "./private_files.ts";
 
 /** Returns the configuration directory for a command without `--config-dir`. @throws {CliError} `CLI_NO_CONFIG_DIR` */
 export function defaultConfigDir({ env, os }: Pick<System, "env" | "os">): string {
-  const given = env("SVC_CONFIG_DIR");
-  if (given !== undefined) return given;
-  const parent = userFolder({ env, os }, "config");
-  if (parent === undefined) throw new CliError("CLI_NO_CONFIG_DIR", "No home directory is set");
-  return join(parent, "svc");
+  const folder = env("SVC_CONFIG_DIR") ?? usualConfigDir({ env, os });
+  if (folder === undefined) throw new CliError("CLI_NO_CONFIG_DIR", "No home directory is set");
+  return folder;
+}
+
+/** The configuration directory where nothing names another one; `undefined` without a home directory. */
+export function usualConfigDir(system: Pick<System, "env" | "os">): string | undefined {
+  const parent = userFolder(system, "config");
+  return parent === undefined ? undefined : join(parent, "svc");
 }
 
 /** The folder in which programs of this user keep settings, or data; `undefined` without a home directory. */
@@ -45,6 +49,6 @@ export async function ensureConfigDir(
   if (uid === null || stat.mode === null || stat.uid === null) return null;
   // In a sticky directory such as /tmp other users can add entries, but cannot change ours.
   const isSticky = (stat.mode & 0o1000) !== 0;
-  if (isOpen(stat.mode) && !isSticky) await takeRights(configDir);
+  if (!isSticky) await takeRights(configDir, stat.mode);
   return isSticky ? [uid, 0] : [uid, 0, stat.uid];
 }

@@ -3,10 +3,12 @@
  * system releases the lock when the holder ends for any reason. A file that is not such a lock is rejected, never
  * changed, because it may be the data of another program.
  */
+import { join } from "node:path";
 import { sleep } from "../../shared/clock.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
+import { ensureConfigDir } from "./config_dir.ts";
 import { isSame, readPrivate, saveFailed } from "./private_files.ts";
 
 const LOOK_EVERY_MS = 50;
@@ -58,6 +60,12 @@ export async function withLock<T>(
     // Closing the file releases the lock; the second close, at the end of this block, does nothing.
     return await work({ release: () => file[Symbol.dispose]() });
   }
+}
+
+/** Runs `work` while no other process changes the files of the configuration directory. Creates it if needed. */
+export async function withConfigLock(ctx: Context, work: () => Promise<void>): Promise<void> {
+  await ensureConfigDir(ctx);
+  await withLock(ctx, () => join(ctx.configDir, ".config.lock"), work);
 }
 
 /** Opens or creates a lock file. Returns `null` when another process removed it at the same moment. */

@@ -6,22 +6,15 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { System } from "../context.ts";
 import type { PrivateFolder } from "./private_files.ts";
 
-/** An address that works once, until a time (ISO 8601). */
-interface PageCode {
-  url: string;
-  expiresAt: string;
-}
-
 /**
- * Shows a page. The browser gets a private file that leads to it, because other users of the machine can read the
+ * Shows the page of an address that works once. The browser gets a private file that leads to it, because other users of the machine can read the
  * command line of the browser. Returns the lines for the terminal: without a browser they have the address.
  */
 export async function openPage(
   system: Pick<System, "openFile">,
   folder: PrivateFolder,
-  code: PageCode,
+  { url }: { url: string },
 ): Promise<string[]> {
-  const { url } = code;
   if (system.openFile !== undefined) {
     const leads =
       markup`<!doctype html><meta charset="utf-8"><title>svc</title><meta http-equiv="refresh" content="0;url=${url}">`;
@@ -29,9 +22,9 @@ export async function openPage(
     if (await system.openFile(join(folder.path, PAGE_FILE))) return ["The page opens in your browser."];
     await folder.remove(PAGE_FILE);
   }
-  return pageLines(code);
+  return pageLines({ url });
 }
 
-export function pageLines({ url }: PageCode): string[] {
+export function pageLines({ url }: { url: string }): string[] {
   return [`Open this address in a browser. It works once, for ${LIMITS.pageCodeMs / 60_000} min:`, "", url, ""];
 }

@@ -85,7 +85,7 @@ export async function writePrivate(
   mode?: number | null,
   isReady: () => boolean = () => true,
 ): Promise<boolean> {
-  if (isLink(path)) throw unsafe(path, "is a link");
+  if (statOf(path)?.isSymlink) throw unsafe(path, "is a link");
   const temporary = join(dirname(path), `.svc-${toBase64Url(random.bytes(12))}.tmp`);
   let made = false;
   try {
@@ -166,16 +166,12 @@ export async function checkDirectory(path: string, owners: Owners): Promise<void
   if (!stat.isDirectory) throw unsafe(path, "is not a directory");
   if (owners === null || stat.mode === null) return;
   if (stat.uid !== null && !owners.includes(stat.uid)) throw unsafe(path, "belongs to another user");
-  if (isOpen(stat.mode)) await close(path);
+  await takeRights(path, stat.mode);
 }
 
-/** Returns true when other users may add or remove entries in a directory of this mode. */
-export function isOpen(mode: number): boolean {
-  return (mode & OTHERS_MAY_WRITE) !== 0;
-}
-
-/** Sets a directory's mode to 0700. @throws {CliError} `CLI_FILE_UNSAFE` */
-export async function close(path: string): Promise<void> {
+/** Sets the mode 0700 of a directory in which other users may add or remove entries. @throws {CliError} `CLI_FILE_UNSAFE` */
+export async function takeRights(path: string, mode: number): Promise<void> {
+  if ((mode & OTHERS_MAY_WRITE) === 0) return;
   try {
     await Deno.chmod(path, 0o700);
   } catch {
@@ -196,10 +192,6 @@ export async function kindOf(path: string): Promise<"none" | "directory" | "othe
 /** Returns true for a directory. Does not follow links. */
 export function isDirectory(path: string): boolean {
   return statOf(path)?.isDirectory ?? false;
-}
-
-function isLink(path: string): boolean {
-  return statOf(path)?.isSymlink ?? false;
 }
 
 function statOf(path: string): Deno.FileInfo | null {

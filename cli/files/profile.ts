@@ -3,24 +3,25 @@
  * `config.json` that names the registry. What a person trusts is saved there once, so that no later command needs
  * `--ca` or `--allow-insecure`.
  */
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
 import { tryParse } from "../../shared/protocol/json_text.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { Authority, Context } from "../context.ts";
+import type { Authority, Context, System } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { shellWord } from "../terminal/output.ts";
 import { ensureConfigDir } from "./config_dir.ts";
-import { withLock } from "./lock.ts";
-import { readPrivate, removeFile, writePrivate } from "./private_files.ts";
+import { withConfigLock } from "./lock.ts";
+import { readAtMost, readPrivate, removeFile, writePrivate } from "./private_files.ts";
 
 const PROFILE_FILE = "profile.json", CA_FILE = "ca.pem", PROFILES_FOLDER = "profiles";
 /** The profile of the configuration folder itself. */
 export const DEFAULT_PROFILE = "default";
 const NAME = /^[a-z0-9-]{1,32}$/;
 const MAX_BYTES = 64 * 1024;
-/** No less than `--ca` takes, because a saved file could otherwise not be read again. */
-const CA_MAX_BYTES = 1024 * 1024 + 1;
+/** Largest file of authorities. With more, a wrong file would fill the memory. */
+const CA_MAX_BYTES = 1024 * 1024;
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/;
 const { historyDays: HISTORY_DAYS, historyDaysMax: HISTORY_DAYS_MAX } = LIMITS;
 /** How a person at a terminal is told of messages; the second is the default. */
 export const NOTIFY = ["off", "bell", "desktop"] as const;
@@ -80,11 +81,36 @@ export function readProfile(folder: Folder): ProfileSettings {
 
 /** Changes or creates the settings; members that this version does not know stay. */
 async function updateProfile(ctx: Context, change: Partial<ProfileSettings>): Promise<void> {
-  await ensureConfigDir(ctx);
-  await withLock(ctx, () => join(ctx.configDir, ".config.lock"), async () => {
+  await withConfigLock(ctx, async () => {
     const profile = { ...members(ctx), ...change, version: 1 };
     await writePrivate(ctx.random, join(ctx.configDir, PROFILE_FILE), `${JSON.stringify(profile, null, 2)}\n`);
   });
+}
+
+/**
+ * Returns the authorities of a file that a person trusts.
+ *
+ * @param what the source of the path, for the message: `--ca`, `SVC_CA`
+ * @throws {CliError} `CLI_USAGE` when the file holds no certificate, or one that cannot be read
+ */
+export async function readAuthority(
+  { trusting }: Pick<System, "trusting">,
+  file: string,
+  what: string,
+): Promise<Authority> {
+  const path = resolve(file);
+  const bytes = await readAtMost(path, CA_MAX_BYTES + 1).catch((cause: CliError) => {
+    throw new CliError("CLI_USAGE", `${what}: ${cause.message}`, { cause, fix: cause.fix });
+  });
+  if (bytes.length > CA_MAX_BYTES) throw new CliError("CLI_USAGE", `${what}: ${path} is larger than 1 MiB`);
+  const pem = new TextDecoder().decode(bytes);
+  if (!CERTIFICATE.test(pem)) throw new CliError("CLI_USAGE", `${what}: ${path} holds no certificate in PEM form`);
+  try {
+    trusting?.(pem);
+  } catch (cause) {
+    throw new CliError("CLI_USAGE", `${what}: a certificate in ${path} cannot be read`, { cause });
+  }
+  return { path, pem };
 }
 
 /** Saves a copy of the authorities; `null` ends the trust. */

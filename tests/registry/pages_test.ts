@@ -72,7 +72,7 @@ Deno.test("the client reads all pages of API keys and internal services", async 
     if (i === 60) await w.clock.advance(DAY_MS);
     await w.client.createApiKey(apiKey);
   }
-  assertEquals((await w.client.apiKeys(apiKey)).apiKeys.length, 102);
+  assertEquals((await w.client.apiKeys(apiKey)).length, 102);
   // Copies of one record, because the creation of a hundred services shows nothing more.
   const { internalService } = await w.client.createService(apiKey, "relay", ["crl.read"]);
   const { value } = await w.kv.get<object>(KEYS.service(internalService.id));
@@ -80,7 +80,7 @@ Deno.test("the client reads all pages of API keys and internal services", async 
     const id = w.newId();
     await w.kv.set(KEYS.service(id), { ...value, id });
   }
-  assertEquals((await w.client.services(apiKey)).internalServices.length, 102);
+  assertEquals((await w.client.services(apiKey)).length, 102);
 });
 
 Deno.test("a filtered page of agents reads at most 1,000 of them and returns a cursor to go on", async () => {

@@ -130,7 +130,7 @@ export const COMMANDS = [
     examples: { "svc admin service list": "Show their IDs, scopes and states" },
     async run(ctx, { options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
-      const { internalServices } = await registry.services(apiKey);
+      const internalServices = await registry.services(apiKey);
       const table = ctx.out.table([
         { head: "ID", of: ({ id }) => idCell(id) },
         { head: "NAME", of: ({ name }) => name },
@@ -187,7 +187,7 @@ export const COMMANDS = [
 
 /** The ID of a service in an argument; a text that is neither an ID nor the end of one is left to the registry. */
 async function serviceId(registry: RegistryClient, apiKey: string, text: string): Promise<string> {
-  const known = async () => (await registry.services(apiKey)).internalServices.map(({ id }) => id);
+  const known = async () => (await registry.services(apiKey)).map(({ id }) => id);
   const named = { what: "a service ID", named: "service", list: "svc admin service list" };
   return await wholeId(text, { isWhole: (text) => idEnd(text) === null, known, ...named });
 }
