@@ -15,7 +15,6 @@ import {
   checkDirectory,
   ensureDirectory,
   kindOf,
-  type Owners,
   PrivateFolder,
   removeLeftovers,
   saveFailed,
@@ -70,10 +69,14 @@ export class AgentFolder extends PrivateFolder {
   }
 }
 
-export interface PendingFolder {
-  folder: AgentFolder;
-  /** True when no earlier run has left files in it. */
-  isNew: boolean;
+/** Returns what `read` reads; `other` when the file is damaged. */
+export async function unlessDamaged<T, O>(read: () => T | Promise<T>, other: O): Promise<T | O> {
+  try {
+    return await read();
+  } catch (error) {
+    if (error instanceof CliError && error.code === "CLI_FILE_INVALID") return other;
+    throw error;
+  }
 }
 
 export class AgentStore {
@@ -137,14 +140,19 @@ export class AgentStore {
   }
 
   /**
-   * Runs `work` on the pending folder of an agent while no other process works on it.
+   * Runs `work` on the pending folder of an agent while no other process works on it. `isNew`: no earlier run has left
+   * files in it.
    *
    * @throws {CliError} `CLI_AGENT_EXISTS`
    */
-  async lockPending<T>(name: string, work: (folder: PendingFolder, held: HeldLock) => Promise<T>): Promise<T> {
+  async lockPending<T>(
+    name: string,
+    work: (folder: AgentFolder, isNew: boolean, held: HeldLock) => Promise<T>,
+  ): Promise<T> {
     const place = async () => {
       await this.refuseExisting(name);
-      const owners = await this.#ensure();
+      const owners = await ensureConfigDir(this.ctx);
+      await ensureDirectory(this.#folder, owners);
       const path = join(this.#folder, `.${requireAgentName(name)}.pending`);
       await ensureDirectory(path, owners);
       return path;
@@ -160,7 +168,7 @@ export class AgentStore {
         if (isNew) await this.discard(folder, held);
         throw error;
       }
-      return await work({ folder, isNew }, held);
+      return await work(folder, isNew, held);
     });
   }
 
@@ -210,12 +218,6 @@ export class AgentStore {
     return names;
   }
 
-  async #ensure(): Promise<Owners> {
-    const owners = await ensureConfigDir(this.ctx);
-    await ensureDirectory(this.#folder, owners);
-    return owners;
-  }
-
   #pathOf(name: string): string {
     return join(this.#folder, requireAgentName(name));
   }
@@ -237,18 +239,12 @@ export function requireAgentName(text: string): string {
   throw new CliError("CLI_USAGE", `"${text}" is not an agent name: ${RULE}`);
 }
 
-/** Returns a name, an agent ID or an agent DID. @throws {CliError} `CLI_USAGE` */
-export function requireAgentReference(text: string): string {
-  return isUlid(text) || isAgentDid(text) ? text : requireAgentName(text);
-}
-
 /** Checks all words of a command line that name an agent. @throws {CliError} `CLI_USAGE` */
 export function checkAgentWords({ args, options }: Command, input: RawInput): void {
   for (const [name, { complete, orId }] of Object.entries(args)) {
     if (complete !== "agents") continue;
     for (const word of [input.args[name] ?? []].flat()) {
-      if (orId) requireAgentReference(word);
-      else requireAgentName(word);
+      if (!orId || !(isUlid(word) || isAgentDid(word))) requireAgentName(word);
     }
   }
   for (const [name, { complete }] of Object.entries(options)) {

@@ -6,7 +6,7 @@
  * lost and that the registry may have created a session with unknown tokens, so it ends that session. After an
  * interruption, running the deletion or the reissue again completes it.
  */
-import { type AgentFolder, type AgentReference, AgentStore } from "./agent_store.ts";
+import { type AgentFolder, type AgentReference, AgentStore, unlessDamaged } from "./agent_store.ts";
 import type { Context } from "../context.ts";
 import { ApiError, wasRefused } from "../../shared/client/errors.ts";
 import { type Owner, reissueWithSession } from "./registration.ts";
@@ -134,7 +134,8 @@ export async function refreshAgent(
 
 /** Writes the marker. Returns true when an earlier refresh with this token left one, so that its answer may be lost. */
 async function mark(folder: AgentFolder, refreshToken: string): Promise<boolean> {
-  const digest = await sha256(refreshToken), found = marker(folder);
+  const digest = await sha256(refreshToken);
+  const found = await unlessDamaged(() => folder.read(REFRESH_MARKER)?.trim() ?? null, "");
   // A digest of another token remains from a refresh whose answer was saved. Damaged content may be this token's marker.
   if (found !== null && (found === digest || !/^[A-Za-z0-9_-]{43}$/.test(found))) return true;
   await folder.write(REFRESH_MARKER, digest);
@@ -154,15 +155,5 @@ async function saveTokens(folder: AgentFolder, auth: AgentAuth): Promise<void> {
     const fix =
       `Free disk space or make the directory writable, then run svc agent auth refresh ${folder.name} to recover them.`;
     throw new CliError("CLI_SAVE_FAILED", `The new tokens could not be saved: ${why}`, { cause, fix });
-  }
-}
-
-/** The digest in the marker; `null` without a marker, empty when it is damaged. */
-function marker(folder: AgentFolder): string | null {
-  try {
-    return folder.read(REFRESH_MARKER)?.trim() ?? null;
-  } catch (error) {
-    if (error instanceof CliError && error.code === "CLI_FILE_INVALID") return "";
-    throw error;
   }
 }

@@ -11,13 +11,13 @@ import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts"
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { AGENT_FILES, type Identity } from "../../shared/client/agent_files.ts";
-import { type AgentFolder, AgentStore } from "./agent_store.ts";
+import { type AgentFolder, AgentStore, unlessDamaged } from "./agent_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { ApiError, UnreachableError, wasRefused } from "../../shared/client/errors.ts";
 import { PAGES_MAX, pagesOf, type RegistryClient, type WantedAgent } from "../client/registry_client.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import { type TrustedKeys, trustedKeys } from "../verify/trusted_keys.ts";
+import { trustedKeys } from "../verify/trusted_keys.ts";
 import { evaluateToken } from "../verify/evaluate.ts";
 
 export interface CreatedAgent {
@@ -52,7 +52,7 @@ const CLOCKS_APART_MS = 10_000;
 /** Creates an agent, or resumes its creation. @throws {CliError} `CLI_AGENT_EXISTS` before anything is sent */
 export async function createAgent(ctx: Context, owner: Owner, wanted: WantedAgent): Promise<CreatedAgent> {
   const store = new AgentStore(ctx);
-  return await store.lockPending(wanted.name, async ({ folder, isNew }, held) => {
+  return await store.lockPending(wanted.name, async (folder, isNew, held) => {
     let identity = isNew ? null : await completeIdentity(folder);
     if (identity === null) {
       try {
@@ -71,22 +71,19 @@ export async function createAgent(ctx: Context, owner: Owner, wanted: WantedAgen
 }
 
 /** Returns the identity when all files of the folder are complete, else `null`. */
-async function completeIdentity(folder: AgentFolder): Promise<Identity | null> {
-  try {
+function completeIdentity(folder: AgentFolder): Promise<Identity | null> {
+  return unlessDamaged(async () => {
     const identity = folder.identity();
     const { publicKey } = await folder.keys();
     return folder.auth() && folder.ait() !== "" && folder.read(AGENT_FILES.publicKey)?.trim() === publicKey
       ? identity
       : null;
-  } catch (error) {
-    if (error instanceof CliError && error.code === "CLI_FILE_INVALID") return null;
-    throw error;
-  }
+  }, null);
 }
 
 async function register(ctx: Context, owner: Owner, wanted: WantedAgent, folder: AgentFolder): Promise<Identity> {
   const { registryUrl } = owner.registry;
-  const intent = readIntent(folder);
+  const intent = await unlessDamaged(() => folder.readJson(INTENT, Intent), "damaged" as const);
   const keys = await ensureKeys(ctx, folder, intent !== null);
   ctx.out.doing(`Registering ${wanted.name}`);
   const issued = (intent && await goOn(ctx, owner, keys, wanted, intent)) ??
@@ -103,21 +100,6 @@ async function register(ctx: Context, owner: Owner, wanted: WantedAgent, folder:
   await folder.writeJson(AGENT_FILES.auth, agentAuth);
   await folder.writeJson(AGENT_FILES.identity, identity);
   return identity;
-}
-
-/** Verifies the issued token. The agent of an invalid token is deleted, because no other machine has its key. */
-async function verifyOrDelete(ctx: Context, owner: Owner, { agent, ait }: Issued, publicKey: string): Promise<void> {
-  const { registry, apiKey } = owner;
-  try {
-    await verifyIssuedToken(ctx, registry, ait, agent, publicKey);
-  } catch (error) {
-    if (error instanceof CliError && error.code === "CLI_TOKEN_REFUSED") {
-      await registry.deleteAgent(apiKey, agent.id).catch(() => {
-        ctx.out.warn(`The agent ${agent.id} is registered but unusable; delete it with: svc agent delete ${agent.id}`);
-      });
-    }
-    throw error;
-  }
 }
 
 /** Requests a new challenge and saves it before answering it. */
@@ -170,15 +152,6 @@ async function goOn(
       default:
         throw error;
     }
-  }
-}
-
-function readIntent(folder: AgentFolder): Intent | "damaged" | null {
-  try {
-    return folder.readJson(INTENT, Intent);
-  } catch (error) {
-    if (error instanceof CliError && error.code === "CLI_FILE_INVALID") return "damaged";
-    throw error;
   }
 }
 
@@ -240,20 +213,24 @@ function isRefusal(error: unknown): error is ApiError {
 }
 
 /**
- * Checks signature, issuer, times, subject and key of the token.
+ * Checks signature, issuer, times, subject and key of the token. The agent of an invalid token is deleted, because no other
+ * machine has its key.
  *
  * @param publicKey the agent's own key, base64url
  * @throws {CliError} `CLI_TOKEN_REFUSED` when the token is invalid
  * @throws {UnreachableError} when the registry's keys cannot be fetched, so that the token cannot be checked
  */
-async function verifyIssuedToken(
+async function verifyOrDelete(
   ctx: Context,
-  registry: RegistryClient,
-  ait: string,
-  agent: Pick<Agent, "did" | "ownerDid">,
+  { registry, apiKey }: Owner,
+  { agent, ait }: Issued,
   publicKey: string,
 ): Promise<void> {
-  const trusted = await keysOf(ctx, registry);
+  const trusted = await trustedKeys(ctx, registry).catch((cause) => {
+    // An ApiError would count as a refusal, and the key of an agent that is registered already would be discarded.
+    if (cause instanceof ApiError) throw new UnreachableError(`No keys to verify with: ${cause.message}`, { cause });
+    throw cause;
+  });
   const nowSeconds = unixSeconds(ctx.clock.now());
   const { checks, claims } = await evaluateToken(ait, { trusted, crl: "just issued", nowSeconds });
   const failed = checks.find(({ result }) => result === "failed");
@@ -267,17 +244,10 @@ async function verifyIssuedToken(
   if (problem === null) return;
   // The saved keys may lack the newest one, and a refused token would cost an agent that is registered its key.
   if (trusted.stale !== null) throw new UnreachableError(`The saved keys do not verify the token: ${trusted.stale}`);
+  await registry.deleteAgent(apiKey, agent.id).catch(() => {
+    ctx.out.warn(`The agent ${agent.id} is registered but unusable; delete it with: svc agent delete ${agent.id}`);
+  });
   throw new CliError("CLI_TOKEN_REFUSED", `The issued identity token does not verify: ${problem}`, {
     fix: "Check this machine's clock and the registry's address, then run the command again. Nothing was saved.",
   });
-}
-
-async function keysOf(ctx: Context, registry: RegistryClient): Promise<TrustedKeys> {
-  try {
-    return await trustedKeys(ctx, registry);
-  } catch (cause) {
-    // An ApiError would count as a refusal, and the key of an agent that is registered already would be discarded.
-    if (cause instanceof ApiError) throw new UnreachableError(`No keys to verify with: ${cause.message}`, { cause });
-    throw cause;
-  }
 }
