@@ -13,7 +13,7 @@ import { ConnectorLockedError, lockConnector } from "../connector/connector_lock
 import { directProxy } from "../connector/file_credentials.ts";
 import { outboundJson } from "../connector/local_api/message_json.ts";
 import { PeerBook } from "../connector/peers/peer_book.ts";
-import { aliasesOf, findPeer, noPeer, type Peers, peerUnknown, readPeers } from "../connector/peers/peers.ts";
+import { aliasesOf, findPeer, noPeer, peerUnknown, readPeers } from "../connector/peers/peers.ts";
 import { isStrict, runtimeSettings } from "../connector/runtime/runtime_file.ts";
 import { MessageSender, type MessageToSend, SendRefusedError } from "../connector/sending/message_sender.ts";
 import { Database } from "../connector/store/database.ts";
@@ -37,12 +37,26 @@ export async function sendDirectly(
   using direct = await directProxy(ctx, folder);
   const { did: toDid, proxy: origin } = await recipientOf(direct.proxy, folder, to);
   const proxy = direct.at(origin);
-  using lock = await MomentaryLock.take(folder);
+  let lock: Disposable | null = await lockConnector(folder, null);
+  const release = () => {
+    lock?.[Symbol.dispose]();
+    lock = null;
+  };
+  using _lock = { [Symbol.dispose]: release };
   using database = Database.open(join(folder.path, "connector.db"));
   const peers = new PeerBook({ read: () => readPeers(folder), write: () => Promise.resolve() });
   const call = async (request: ProxyRequest) => {
     out.doing(`Calling ${proxy.place.dialUrl}`);
-    return await lock.without(() => proxy.call(request));
+    release();
+    try {
+      return await proxy.call(request);
+    } finally {
+      lock = await lockConnector(folder, null).catch((error) => {
+        // A connector has started. It finds the row of the message, and SQLite lets both processes write.
+        if (error instanceof ConnectorLockedError) return null;
+        throw error;
+      });
+    }
   };
   const sender = new MessageSender({
     clock,
@@ -68,55 +82,20 @@ export async function sendDirectly(
   }
 }
 
-class MomentaryLock implements Disposable {
-  private constructor(private readonly folder: AgentFolder, private held: Disposable | null) {}
-
-  static async take(folder: AgentFolder): Promise<MomentaryLock> {
-    return new MomentaryLock(folder, await lockConnector(folder, null));
-  }
-
-  async without<T>(work: () => Promise<T>): Promise<T> {
-    this[Symbol.dispose]();
-    try {
-      return await work();
-    } finally {
-      this.held = await lockConnector(this.folder, null).catch((error) => {
-        // A connector has started. It finds the row of the message, and SQLite lets both processes write.
-        if (error instanceof ConnectorLockedError) return null;
-        throw error;
-      });
-    }
-  }
-
-  [Symbol.dispose](): void {
-    this.held?.[Symbol.dispose]();
-    this.held = null;
-  }
-}
-
-interface Recipient {
-  did: string;
-  /** Origin of its home proxy, for a peer of another server. */
-  proxy: string | undefined;
-}
-
 /**
- * Returns a peer, from a DID or an alias. Reads the peers from the proxy when the alias is unknown.
+ * Returns the DID of a peer, from a DID or an alias, and the origin of its home proxy for a peer of another server.
+ * Reads the peers from the proxy when the alias is unknown.
  *
  * @throws {import("../../shared/client/errors.ts").ApiError} `CONNECTOR_PEER_UNKNOWN`, as a connector answers
  * @throws {import("../errors.ts").CliError} `CLI_FILE_INVALID`
  */
-async function recipientOf(proxy: ProxyCaller, folder: AgentFolder, peer: string): Promise<Recipient> {
-  const known = readPeers(folder);
-  const did = findPeer(known, peer);
-  if (did !== null) return withProxy(known, did);
-  const { updatePeers } = await import("../connector/peers/peer_list.ts");
-  const { known: listed } = await updatePeers(proxy, folder);
-  const found = findPeer(listed, peer);
-  if (found !== null) return withProxy(listed, found);
-  throw peerUnknown(noPeer(peer, listed));
-}
-
-function withProxy(peers: Peers, did: string): Recipient {
+async function recipientOf(proxy: ProxyCaller, folder: AgentFolder, peer: string) {
+  let peers = readPeers(folder);
+  if (findPeer(peers, peer) === null) {
+    const { updatePeers } = await import("../connector/peers/peer_list.ts");
+    peers = (await updatePeers(proxy, folder)).known;
+  }
+  const did = findPeer(peers, peer);
+  if (did === null) throw peerUnknown(noPeer(peer, peers));
   return { did, proxy: peers[aliasesOf(peers).get(did) ?? ""]?.proxy };
 }
