@@ -7,19 +7,15 @@ import { dirname } from "node:path";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { kindOf, removeLeftovers } from "../files/private_files.ts";
-import { type HostFile, readHostFile, refuseReadOnly, replaceHostFile } from "./host_file.ts";
+import { type HostFilePlace, readHostFile, refuseReadOnly, replaceHostFile } from "./host_file.ts";
 import { BYTE_ORDER_MARK, isSame, NotEditableError, type Place, type TextEditor } from "./place.ts";
 import type { Record, Records } from "./records.ts";
 
 /** With less, a host that writes its file once makes the command fail; with more, two programs race for longer. */
 const REPLACE_TRIES = 3;
 
-export interface Target {
+export interface Target extends HostFilePlace {
   host: string;
-  hostName: string;
-  path: string;
-  /** The folder of the project that the file belongs to; `null` for a file of the user. */
-  project: string | null;
   editor: TextEditor;
   /** Names of the objects around the entry; the last one is that of the entry, or of the array with it. */
   place: readonly string[];
@@ -30,22 +26,11 @@ export interface Target {
   newMode: number;
 }
 
-/** The content of a file as far as it concerns a target. */
-interface Found {
-  place: Place;
-  entry: unknown;
-  missing: number;
-}
-
 /** Checks that the entry can be added. @throws {CliError} `CLI_FILE_INVALID`, `CLI_FILE_UNSAFE` */
 export async function checkEntry(ctx: Context, records: Records, target: Target): Promise<void> {
-  const file = await read(ctx, target);
+  const file = await readHostFile(ctx, target);
   const { text } = withEntry(target, file.path, file.text ?? "", records.find(file.path, target.place));
   if (text !== null) refuseReadOnly(file);
-}
-
-async function read(ctx: Context, { path, hostName, project }: Target): Promise<HostFile> {
-  return await readHostFile(ctx, path, hostName, project);
 }
 
 /**
@@ -56,7 +41,7 @@ async function read(ctx: Context, { path, hostName, project }: Target): Promise<
  */
 export async function addEntry(ctx: Context, records: Records, target: Target): Promise<boolean> {
   for (let tries = 1; tries <= REPLACE_TRIES; tries++) {
-    const file = await read(ctx, target);
+    const file = await readHostFile(ctx, target);
     if (tries === 1) await removeLeftovers(dirname(file.path), ctx.clock.now());
     const known = records.find(file.path, target.place);
     const { text, found } = withEntry(target, file.path, file.text ?? "", known);
@@ -92,7 +77,7 @@ export async function addEntry(ctx: Context, records: Records, target: Target): 
 export async function removeEntry(ctx: Context, records: Records, target: Target): Promise<boolean> {
   if (await kindOf(dirname(target.path)) === "none") return false;
   for (let tries = 1; tries <= REPLACE_TRIES; tries++) {
-    const file = await read(ctx, target);
+    const file = await readHostFile(ctx, target);
     if (tries === 1) await removeLeftovers(dirname(file.path), ctx.clock.now());
     const record = records.find(file.path, target.place);
     const isWritten = (entry: unknown) => [target.value, ...record?.written ?? []].some((one) => isSame(one, entry));
@@ -147,7 +132,7 @@ function withEntry(target: Target, path: string, before: string, record: Record 
   });
 }
 
-function find(target: Target, text: string, isEntry: (entry: unknown) => boolean): Found {
+function find(target: Target, text: string, isEntry: (entry: unknown) => boolean) {
   const place = placeOf(target, isEntry);
   return { place, ...target.editor.find(text, place) };
 }
@@ -169,8 +154,8 @@ function edited<T>(path: string, target: Target, edit: () => T): T {
   }
 }
 
-export function fragmentOf({ editor, place, isInArray, value }: Target): string {
-  return editor.fragment(isInArray ? { path: place, isEntry: () => true } : { path: place }, value);
+export function fragmentOf(target: Target): string {
+  return target.editor.fragment(placeOf(target, () => true), target.value);
 }
 
 function changedSince(path: string, { place }: Target): CliError {

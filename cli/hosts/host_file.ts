@@ -5,6 +5,13 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { reason, removeFile, writePrivate } from "../files/private_files.ts";
 
+export interface HostFilePlace {
+  path: string;
+  hostName: string;
+  /** The folder of the project that the file belongs to; `null` for a file of the user. */
+  project: string | null;
+}
+
 export interface HostFile {
   /** The file itself, behind links. */
   path: string;
@@ -14,6 +21,7 @@ export interface HostFile {
   mode: number | null;
 }
 
+const BY_HAND = "Change it by hand; see --print.";
 const OWNER_MAY_WRITE = 0o200;
 const OTHERS_MAY_WRITE = 0o002;
 const GROUP_MAY_WRITE = 0o020;
@@ -22,18 +30,12 @@ const GROUP_MAY_WRITE = 0o020;
  * Reads a configuration file, which may not exist. A link of the user is followed to a file of the user; one of a project is
  * not, because the author of the repository could point it at the user's own files.
  *
- * @param host display name of the host
  * @param project folder that the file must be in, without a link as its last part; `null` for a file of the user
  * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`
  */
-export async function readHostFile(
-  ctx: Context,
-  path: string,
-  host: string,
-  project: string | null = null,
-): Promise<HostFile> {
-  const real = await behindLinks(path, host, project);
-  for (const folder of new Set([dirname(path), dirname(real)])) await checkFolder(ctx, folder);
+export async function readHostFile(ctx: Context, place: HostFilePlace): Promise<HostFile> {
+  const real = await behindLinks(place);
+  for (const folder of new Set([dirname(place.path), dirname(real)])) await checkFolder(ctx, folder);
   let stat: Deno.FileInfo;
   try {
     stat = await Deno.stat(real);
@@ -45,14 +47,10 @@ export async function readHostFile(
   if (isOfOther(ctx, stat.uid)) throw new CliError("CLI_FILE_UNSAFE", `${real} belongs to another user`);
   if (stat.size > CONNECTOR_LIMITS.hostFileBytes) {
     const mib = CONNECTOR_LIMITS.hostFileBytes / 1024 ** 2;
-    throw new CliError("CLI_FILE_INVALID", `${real} is over ${mib} MiB`, { fix: "Change it by hand; see --print." });
+    throw new CliError("CLI_FILE_INVALID", `${real} is over ${mib} MiB`, { fix: BY_HAND });
   }
   const text = textOf(real);
-  if (text === undefined) {
-    throw new CliError("CLI_FILE_INVALID", `${real} cannot be read as text`, {
-      fix: "Change it by hand; see --print.",
-    });
-  }
+  if (text === undefined) throw new CliError("CLI_FILE_INVALID", `${real} cannot be read as text`, { fix: BY_HAND });
   return { path: real, text, mode: stat.mode };
 }
 
@@ -103,7 +101,7 @@ function textOf(path: string): string | null | undefined {
 }
 
 /** @throws {CliError} `CLI_FILE_INVALID` without the folder, `CLI_FILE_UNSAFE` for a link to nothing or out of a project */
-async function behindLinks(path: string, host: string, project: string | null): Promise<string> {
+async function behindLinks({ path, hostName: host, project }: HostFilePlace): Promise<string> {
   let folder: string;
   try {
     folder = await Deno.realPath(dirname(path));

@@ -4,7 +4,7 @@ import type { AgentFolder } from "../agents/agent_store.ts";
 import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "../connector/runtime/runtime_file.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { defaultConfigDir } from "../files/config_dir.ts";
+import { usualConfigDir } from "../files/config_dir.ts";
 import { withLock } from "../files/lock.ts";
 import { saveFailed } from "../files/private_files.ts";
 import type { PlatformId } from "../platforms/platform.ts";
@@ -47,13 +47,7 @@ interface Messages {
   isNew: boolean;
 }
 
-interface Plan {
-  row: HostRow;
-  name: string;
-  tool: ReturnType<typeof toolCommand>;
-  target: Target;
-  hook: Target | null;
-}
+type Plan = ReturnType<typeof planOf>;
 
 /** Returns what `installEntry` would write. Changes nothing. @throws {CliError} `CLI_USAGE` */
 export function planEntry(ctx: Context, folder: AgentFolder, wish: InstallWish) {
@@ -137,10 +131,9 @@ export async function isOnPath(ctx: Context): Promise<boolean> {
   return found.includes(true);
 }
 
-function planOf(ctx: Context, folder: AgentFolder, wish: InstallWish): Plan {
-  const { host, scope } = wish;
+function planOf(ctx: Context, folder: AgentFolder, wish: InstallWish) {
+  const { host, scope, wake } = wish;
   const row = HOSTS[host];
-  const { wake } = wish;
   if (wake !== undefined && !row.wakes.includes(wake)) throw noWake(row, wake);
   const where = whereabouts(ctx, folder, wish.project);
   const path = row.path(scope, where);
@@ -220,14 +213,6 @@ function hereWords(ctx: Context): string[] {
     ...isUsual ? [] : ["--config-dir", ctx.configDir],
     ...authority === undefined || authority.isSaved ? [] : ["--ca", authority.path],
   ];
-}
-
-function usualConfigDir(system: Pick<Context, "env" | "os">): string | null {
-  try {
-    return defaultConfigDir(system);
-  } catch {
-    return null;
-  }
 }
 
 /** The hosts' files of this user are changed by one svc at a time, so that no entry of another agent is lost. */

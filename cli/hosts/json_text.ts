@@ -1,17 +1,11 @@
 /**
  * Writes and removes an entry in a JSON text. Comments, trailing commas, indentation and line ends of the rest stay.
  * Each result is read again, and refused unless only tokens of the entry differ, because other settings would be lost.
+ * Of two members with one name the last one counts, as in every parser. The parser comes from npm and loads only for
+ * this, because a command that does not edit files should not pay for it.
  */
-import {
-  type Container,
-  isSameExcept,
-  type Item,
-  type JsonView,
-  type Mark,
-  marksBetween,
-  valueAt,
-  viewJson,
-} from "./json_view.ts";
+import { createScanner, type Node, parse, type ParseError, parseTree } from "jsonc-parser";
+import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { BYTE_ORDER_MARK, NotEditableError, type Place, type TextEditor } from "./place.ts";
 
 /** A change of a text at positions of the old text. */
@@ -33,14 +27,11 @@ export const JSON_TEXT: TextEditor = {
   withEntry(text, place, value) {
     const { mark, body } = opened(text);
     const view = viewJson(body, place);
-    const written = edited(
-      body,
-      view.entry ? [replaced(body, view, view.entry, value)] : added(body, view, place, value),
-    );
+    const written = edited(body, placed(body, view, place, value));
     const after = viewJson(written, place);
     // The level of the outermost container, or of the entry, that is new.
     const at = view.entry === null ? view.containers.length - 1 : view.depth - 1;
-    const isDone = after.entry !== null && isSameExcept(body, view.entry, written, wantedAt(after, at));
+    const isDone = after.entry !== null && isSameExcept(body, view.entry, written, wantedOf(after.containers[at]));
     if (!isDone) throw new NotEditableError("the entry cannot be added without changing something else");
     return mark + written;
   },
@@ -53,7 +44,8 @@ export const JSON_TEXT: TextEditor = {
     while (at > 0 && at > view.depth - 1 - made && isAlone(body, view.containers[at])) at--;
     const written = edited(body, removed(body, view.containers[at] as Container));
     const after = viewJson(written, place);
-    const isDone = wantedAt(after, at) === null && isSameExcept(body, wantedAt(view, at), written, null);
+    const isDone = wantedOf(after.containers[at]) === null &&
+      isSameExcept(body, wantedOf(view.containers[at]), written, null);
     if (!isDone) throw new NotEditableError("the entry cannot be removed without changing something else");
     return mark + written;
   },
@@ -71,14 +63,11 @@ function opened(text: string): { mark: string; body: string } {
   return { mark, body: body.trim() === "" ? "{}\n" : body };
 }
 
-function wantedAt({ containers }: JsonView, level: number): Item | null {
-  return containers[level]?.wanted?.item ?? null;
-}
-
 /** Whether a container has nothing but the wanted item, also no comment. */
 function isAlone(text: string, container: Container | undefined): boolean {
-  if (container?.wanted == null || container.first !== container.last) return false;
-  const { open, close, wanted: { item } } = container;
+  const item = wantedOf(container);
+  if (container === undefined || item === null || container.items.length > 1) return false;
+  const { open, close } = container;
   return [...marksBetween(text, open, item.start), ...marksBetween(text, item.end, close)]
     .every(({ kind }) => kind !== "comment");
 }
@@ -92,23 +81,19 @@ function edited(text: string, edits: readonly Edit[]): string {
   return result + text.slice(at);
 }
 
-function replaced(text: string, { containers }: JsonView, { value: start, end }: Item, value: object): Edit {
-  const layout = layoutOf(text, containers, containers.length - 1);
-  return { start, end, text: formatted(value, layout) };
-}
-
-/** The edits that add the entry, with the objects around it that do not exist. */
-function added(text: string, { containers }: JsonView, { path, isEntry }: Place, value: object): Edit[] {
+/** The edits that replace the entry, or add it with the objects around it that do not exist. */
+function placed(text: string, { containers, entry }: JsonView, { path, isEntry }: Place, value: object): Edit[] {
+  const layout = layoutOf(text, containers);
+  if (entry !== null) return [{ start: entry.value, end: entry.end, text: formatted(value, layout) }];
   const level = containers.length - 1;
   const container = containers[level] as Container;
   const [name, ...missing] = path.slice(level);
   const innermost: unknown = isEntry === undefined || name === undefined ? value : [value];
-  const layout = layoutOf(text, containers, level);
   const nested = missing.reduceRight((inner, name) => ({ [name]: inner }), innermost);
   const item = (name === undefined ? "" : `${JSON.stringify(name)}: `) + formatted(nested, layout);
   const { newLine, isInline } = layout;
-  if (container.last === null) return [intoEmpty(text, container, item, layout)];
-  const { last, close } = container;
+  const last = container.items.at(-1), { close } = container;
+  if (last === undefined) return [intoEmpty(text, container, item, layout)];
   const marks = marksBetween(text, last.end, close);
   const comma = marks.find(({ kind }) => kind === "comma");
   if (isInline) return [{ start: last.end, end: last.end, text: `, ${item}` }];
@@ -133,25 +118,17 @@ function intoEmpty(text: string, { open, close }: Container, item: string, { new
 }
 
 /** The edits that remove the wanted item with its comma and its line. */
-function removed(text: string, { open, close, first, last, wanted }: Container): Edit[] {
-  const { item, before, after } = wanted as NonNullable<Container["wanted"]>;
-  const commaIn = (from: number, to: number) => marksBetween(text, from, to).find(({ kind }) => kind === "comma");
-  const commaAfter = commaIn(item.end, after?.start ?? close);
-  const commaBefore = before && commaIn(before.end, item.start);
+function removed(text: string, container: Container): Edit[] {
+  const { open, close, items, wanted } = container;
+  if (isAlone(text, container)) return [{ start: open, end: close, text: "" }];
+  const [before, item, after] = [items[wanted - 1], items[wanted] as Item, items[wanted + 1]];
   let start = item.start;
   while (start > open && " \t".includes(text.charAt(start - 1))) start--;
   if (text.charAt(start - 1) === "\n") start -= text.charAt(start - 2) === "\r" ? 2 : 1;
+  const commaIn = (from: number, to: number) => marksBetween(text, from, to).find(({ kind }) => kind === "comma");
   // A comma behind the last item shows that the file uses trailing commas, so the comma before it stays.
-  const comma = commaAfter ?? commaBefore;
-  let [from, to] = [start, item.end];
-  const edits: Edit[] = [];
-  if (comma && comma.start === to) to = comma.end;
-  else if (comma && comma.end === from) from = comma.start;
-  else if (comma) edits.push({ start: comma.start, end: comma.end, text: "" });
-  if (first === last && text.slice(open, from).trim() === "" && text.slice(to, close).trim() === "") {
-    return [{ start: open, end: close, text: "" }];
-  }
-  return [...edits, { start: from, end: to, text: "" }];
+  const comma = commaIn(item.end, after?.start ?? close) ?? (before && commaIn(before.end, item.start));
+  return [{ start, end: item.end }, ...comma === undefined ? [] : [comma]].map((gone) => ({ ...gone, text: "" }));
 }
 
 interface Layout {
@@ -164,13 +141,14 @@ interface Layout {
   isInline: boolean;
 }
 
-function layoutOf(text: string, containers: readonly Container[], level: number): Layout {
-  const container = containers[level] as Container;
+function layoutOf(text: string, containers: readonly Container[]): Layout {
+  const container = containers.at(-1) as Container;
   const [root] = containers;
   const end = text.includes("\r\n") ? "\r\n" : "\n";
-  const unit = (root?.first && indentOfLine(text, root.first.start)) || INDENT;
-  const own = container.first && indentOfLine(text, container.first.start);
-  const isInline = container.first === null ? root?.first != null && !text.trim().includes("\n") : own === null;
+  const [[ofRoot] = [], [first]] = [root?.items, container.items];
+  const unit = (ofRoot && indentOfLine(text, ofRoot.start)) || INDENT;
+  const own = first === undefined ? null : indentOfLine(text, first.start);
+  const isInline = first === undefined ? ofRoot !== undefined && !text.trim().includes("\n") : own === null;
   const outer = container.open === root?.open ? "" : lineIndent(text, container.open - 1);
   return { newLine: end + (own ?? outer + unit), outer: end + outer, unit, isInline };
 }
@@ -189,4 +167,138 @@ function lineIndent(text: string, at: number): string {
 
 function formatted(value: unknown, { newLine, unit, isInline }: Layout): string {
   return isInline ? JSON.stringify(value) : JSON.stringify(value, null, unit).replaceAll("\n", newLine);
+}
+
+/** A member of an object, or an element of an array. */
+interface Item {
+  /** Start of the name, or of the element. */
+  start: number;
+  /** Start of the value. */
+  value: number;
+  end: number;
+}
+
+/** An object or array on the way to the entry. */
+interface Container {
+  /** Index just past the opening bracket. */
+  open: number;
+  /** Index of the closing bracket. */
+  close: number;
+  items: readonly Item[];
+  /** Index of the item on the way to the entry; -1 without one. */
+  wanted: number;
+}
+
+/** The containers that exist on the way to the entry, the outermost first. If all exist, the last may have it. */
+interface JsonView {
+  containers: Container[];
+  /** How many containers there would be with an entry. */
+  depth: number;
+  /** The entry; `null` when there is none. */
+  entry: Item | null;
+}
+
+/** Tokens of the scanner as numbers, because its enumeration is not a value. */
+const TOKEN = { open: [1, 3], close: [2, 4], comma: 5, comment: [12, 13], lineBreak: 14, end: 17 };
+
+/** @throws {NotEditableError} for a text that is not an object in JSON, or is nested too deep */
+function viewJson(text: string, { path, isEntry }: Place): JsonView {
+  refuseDeep(text);
+  const errors: ParseError[] = [];
+  let node = parseTree(text, errors, { allowTrailingComma: true });
+  const [fault] = errors;
+  if (fault !== undefined) throw new NotEditableError(`it is not valid JSON in line ${lineOf(text, fault.offset)}`);
+  const depth = isEntry === undefined ? path.length : path.length + 1;
+  const containers: Container[] = [];
+  for (let level = 0; node !== undefined && level < depth; level++) {
+    const isArray = level === path.length;
+    if (node.type !== (isArray ? "array" : "object")) {
+      const what = level === 0 ? "it is not an object" : `its ${path.slice(0, level).join(".")} has another form`;
+      throw new NotEditableError(what);
+    }
+    const { offset, length, children = [] } = node;
+    const items = children.map(itemOf);
+    const wanted = isArray
+      ? items.findIndex((item) => isEntry?.(valueAt(text, item)))
+      : children.findLastIndex((member) => member.children?.[0]?.value === path[level]);
+    containers.push({ open: offset + 1, close: offset + length - 1, items, wanted });
+    node = isArray ? undefined : children[wanted]?.children?.[1];
+  }
+  return { containers, depth, entry: containers.length === depth ? wantedOf(containers.at(-1)) : null };
+}
+
+function itemOf({ type, offset, length, children }: Node): Item {
+  const value = type === "property" ? children?.[1]?.offset ?? offset : offset;
+  return { start: offset, value, end: offset + length };
+}
+
+function wantedOf(container: Container | undefined): Item | null {
+  return container?.items[container.wanted] ?? null;
+}
+
+/** Refuses a text before the parser calls itself for each level, because many levels would exhaust the stack. */
+function refuseDeep(text: string): void {
+  const max = CONNECTOR_LIMITS.hostFileDepth;
+  const scanner = createScanner(text, true);
+  let depth = 0;
+  for (let token: number = scanner.scan(); token !== TOKEN.end; token = scanner.scan()) {
+    if (TOKEN.open.includes(token)) depth++;
+    if (TOKEN.close.includes(token)) depth--;
+    if (depth > max) throw new NotEditableError(`it is nested deeper than ${max} levels`);
+  }
+}
+
+function valueAt(text: string, { value, end }: Item): unknown {
+  return parse(text.slice(value, end), [], { allowTrailingComma: true });
+}
+
+/** A token between two positions that is a comma or a comment, or a line break. */
+interface Mark {
+  kind: "comma" | "comment" | "line break";
+  start: number;
+  end: number;
+}
+
+/** The commas, comments and line breaks of a part of the text without values. */
+function marksBetween(text: string, from: number, to: number): Mark[] {
+  const marks: Mark[] = [];
+  const scanner = createScanner(text, false);
+  scanner.setPosition(from);
+  for (let token: number = scanner.scan(); token !== TOKEN.end; token = scanner.scan()) {
+    const start = scanner.getTokenOffset();
+    if (start >= to) break;
+    const end = start + scanner.getTokenLength();
+    if (token === TOKEN.comma) marks.push({ kind: "comma", start, end });
+    else if (token === TOKEN.lineBreak) marks.push({ kind: "line break", start, end });
+    else if (TOKEN.comment.includes(token)) marks.push({ kind: "comment", start, end });
+  }
+  return marks;
+}
+
+/**
+ * Returns true when two texts have the same tokens in the same order, without those of the given items. Commas do not
+ * count, because both texts have been found valid.
+ */
+function isSameExcept(a: string, skippedInA: Item | null, b: string, skippedInB: Item | null): boolean {
+  const [left, right] = [tokensOf(a, skippedInA), tokensOf(b, skippedInB)];
+  for (;;) {
+    const [one, other] = [left.next(), right.next()];
+    if (one.done || other.done) return one.done === other.done;
+    if (one.value !== other.value) return false;
+  }
+}
+
+function* tokensOf(text: string, skipped: Item | null): Generator<string, undefined> {
+  const scanner = createScanner(text, true);
+  for (let token: number = scanner.scan(); token !== TOKEN.end; token = scanner.scan()) {
+    const start = scanner.getTokenOffset();
+    const isSkipped = skipped !== null && start >= skipped.start && start < skipped.end;
+    if (token !== TOKEN.comma && !isSkipped) yield text.slice(start, start + scanner.getTokenLength());
+  }
+}
+
+function lineOf(text: string, offset: number): number {
+  let line = 1;
+  for (let at = text.indexOf("\n"); at !== -1 && at < offset; at = text.indexOf("\n", at + 1)) line++;
+  return line;
 }

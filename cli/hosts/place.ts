@@ -50,11 +50,8 @@ export function isSame(a: unknown, b: unknown, depth: number = CONNECTOR_LIMITS.
     return a instanceof Date && b instanceof Date && a.toISOString() === b.toISOString();
   }
   if (Array.isArray(a) !== Array.isArray(b)) return false;
+  const [one, other] = [a, b] as [Record<string, unknown>, Record<string, unknown>];
   const keys = Object.keys(a);
   return keys.length === Object.keys(b).length &&
-    keys.every((key) => Object.hasOwn(b, key) && isSame(memberOf(a, key), memberOf(b, key), depth - 1));
-}
-
-function memberOf(value: object, key: string): unknown {
-  return (value as Record<string, unknown>)[key];
+    keys.every((key) => Object.hasOwn(b, key) && isSame(one[key], other[key], depth - 1));
 }

@@ -18,7 +18,9 @@ export const TOML_TEXT: TextEditor = {
     const before = parsed(text);
     const present = memberOf(before, ...place.path);
     const block = blockOf(place, value);
-    const written = present === undefined ? appended(text, block) : text.replace(...swap(text, place, present, block));
+    const written = present === undefined
+      ? appended(text, block)
+      : text.replace(presentBlock(text, place, present), () => block.replaceAll("\n", lineEndOf(text)));
     return checked(before, written, place, value);
   },
 
@@ -106,11 +108,6 @@ function appended(text: string, block: string): string {
   const lines = block.replaceAll("\n", end);
   if (text === "") return lines + end;
   return text + (text.endsWith("\n") ? "" : end) + end + lines + end;
-}
-
-/** Arguments of `replace` for the block of the present entry. */
-function swap(text: string, place: Place, present: unknown, block: string): [from: string, to: () => string] {
-  return [presentBlock(text, place, present), () => block.replaceAll("\n", lineEndOf(text))];
 }
 
 /** The present entry as it stands in the text. @throws {NotEditableError} when it is written in another way */

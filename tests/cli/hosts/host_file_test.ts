@@ -21,8 +21,8 @@ async function codeOf(work: Promise<unknown>): Promise<string> {
 Deno.test("files and folders of another user are refused", async () => {
   await withFile(async (ctx, path) => {
     const other = { ...ctx, uid: (ctx.uid ?? 0) + 4_711 };
-    assertEquals(await codeOf(readHostFile(other, path, "Host")), "CLI_FILE_UNSAFE");
-    assertEquals((await readHostFile(ctx, path, "Host")).text, "{}");
+    assertEquals(await codeOf(readHostFile(other, { path, hostName: "Host", project: null })), "CLI_FILE_UNSAFE");
+    assertEquals((await readHostFile(ctx, { path, hostName: "Host", project: null })).text, "{}");
   });
 });
 
@@ -31,7 +31,10 @@ Deno.test("a folder that its group can write to is accepted when the group has t
     const folder = path.replace("/mcp.json", "");
     await Deno.chmod(folder, 0o775);
     const { gid } = await Deno.stat(folder);
-    const found = await readHostFile(ctx, path, "Host").then(() => "accepted", ({ code }: CliError) => code);
+    const found = await readHostFile(ctx, { path, hostName: "Host", project: null }).then(
+      () => "accepted",
+      ({ code }: CliError) => code,
+    );
     assertEquals(found, gid === ctx.uid ? "accepted" : "CLI_FILE_UNSAFE");
   });
 });
@@ -45,7 +48,7 @@ Deno.test("a file that has changed since it was read is not replaced, and nothin
     for (const text of ["{ }", null]) {
       await t.step(`${name}, ${text === null ? "to remove" : "to replace"}`, async () => {
         await withFile(async (ctx, path) => {
-          const file = await readHostFile(ctx, path, "Host");
+          const file = await readHostFile(ctx, { path, hostName: "Host", project: null });
           await change(path);
           const before = await Deno.readTextFile(path).catch(() => null);
           assertEquals(await replaceHostFile(ctx, file, text, 0o600), false);
@@ -61,7 +64,7 @@ Deno.test("a file that has changed since it was read is not replaced, and nothin
 Deno.test("a file that was created since it was missing is not replaced", async () => {
   await withFile(async (ctx, path) => {
     await Deno.remove(path);
-    const file = await readHostFile(ctx, path, "Host");
+    const file = await readHostFile(ctx, { path, hostName: "Host", project: null });
     for (const text of [[0x7b, 0x7d], [0xff]]) {
       await Deno.writeFile(path, new Uint8Array(text));
       assertEquals(await replaceHostFile(ctx, file, "{ }", 0o600), false);
