@@ -12,16 +12,10 @@ import { type LocalCalls, readMessages } from "../../shared/client/local_client.
  */
 const LEASE_SECONDS = 20;
 
-/** The answer to a call, as a tool sees it. */
-export interface Answer {
-  /** Leases unread messages for this answer. Returns the IDs of those that no other program has. */
-  hold(ids: readonly number[]): Promise<number[]>;
-}
-
 export interface AnsweredCall {
   /** Aborted when the call is cancelled, or the MCP client has gone. */
   signal: AbortSignal;
-  answer: Answer;
+  answer: Pick<LeasedAnswer, "hold">;
 }
 
 export class Answers {
@@ -31,7 +25,7 @@ export class Answers {
   constructor(readonly connector: LocalCalls, readonly newId: () => string) {}
 
   /** The answer to a request. `signal` aborts when it is cancelled or its client has gone. */
-  begin(request: RequestId, signal: AbortSignal): Answer {
+  begin(request: RequestId, signal: AbortSignal): LeasedAnswer {
     const answer = new LeasedAnswer(this.connector, this.newId(), (work) => this.#await(work));
     this.#open.set(request, answer);
     signal.addEventListener("abort", () => {
@@ -74,7 +68,7 @@ export class Answers {
 }
 
 /** Its requests are repeatable: the same lease holds, marks or releases the same messages. */
-class LeasedAnswer implements Answer {
+class LeasedAnswer {
   readonly #ids: number[] = [];
   #isOver = false;
 
@@ -84,6 +78,7 @@ class LeasedAnswer implements Answer {
     readonly settle: (work: Promise<unknown>) => void,
   ) {}
 
+  /** Leases unread messages for this answer. Returns the IDs of those that no other program has. */
   async hold(ids: readonly number[]): Promise<number[]> {
     if (ids.length === 0) return [];
     const { connector, leaseId } = this;

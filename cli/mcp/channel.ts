@@ -11,7 +11,7 @@ import { CALL_SECONDS, type McpAgent } from "./mcp_agent.ts";
 /** With less, a connector that is away is asked again and again; with more, messages are announced later. */
 export const WATCH_MS = 5_000;
 /** With more, a full inbox makes one count read for seconds. */
-export const COUNTED_PAGES_MAX = 10;
+const COUNTED_PAGES_MAX = 10;
 /** With less, a host drops what it gets before it has begun to listen. */
 const CHANNEL_DELAY_MS = 2_000;
 /** With more, a burst wakes the model once for each of its messages. */
@@ -51,26 +51,32 @@ export async function announce(
   }
 }
 
-/** All unread messages behind an ID, waiting for the first one; none while there is no connector. */
+/** All unread messages behind an ID, on at most `COUNTED_PAGES_MAX` pages, waiting for the first one. */
+export async function unreadMessages(mcp: McpAgent, after: number, wait: number): Promise<Received[]> {
+  const found: Received[] = [];
+  const limit = CONNECTOR_LIMITS.pageMessagesMax;
+  for (let pages = 0, more = true; more && pages < COUNTED_PAGES_MAX; pages++) {
+    const last = found.at(-1)?.message.id ?? after;
+    const page = await mcp.page({ unread: true, after: last, limit, wait: pages === 0 ? wait : 0 });
+    found.push(...page.messages);
+    more = page.more;
+  }
+  return found;
+}
+
+/** The same; none while there is no connector. */
 export async function newMessages(
   mcp: McpAgent,
   after: number,
   wait: number,
   signal: AbortSignal,
 ): Promise<Received[]> {
-  const found: Received[] = [];
-  const limit = CONNECTOR_LIMITS.pageMessagesMax;
   try {
-    for (let pages = 0, more = true; more && pages < COUNTED_PAGES_MAX; pages++) {
-      const last = found.at(-1)?.message.id ?? after;
-      const page = await mcp.page({ unread: true, after: last, limit, wait: pages === 0 ? wait : 0 });
-      found.push(...page.messages);
-      more = page.more;
-    }
+    return await unreadMessages(mcp, after, wait);
   } catch {
     await sleep(mcp.options.clock, WATCH_MS, signal);
+    return [];
   }
-  return found;
 }
 
 function noticeOf(agent: string, messages: readonly Received[]): ChannelNotice {

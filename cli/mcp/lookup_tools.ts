@@ -1,8 +1,7 @@
 /** Tools that look and change nothing: the agent itself, its peers, and what happened to a sent message. */
-import { COUNTED_PAGES_MAX } from "./channel.ts";
+import { unreadMessages } from "./channel.ts";
 import { sentMessage } from "../../shared/client/local_client.ts";
 import { SENT_STATES } from "../../shared/client/local_shapes.ts";
-import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { connectorPeers } from "../connector/peers/peer_list.ts";
 import { statusOf } from "../connector/status.ts";
 import { fitting, ModelPeer, modelPeer } from "./model_message.ts";
@@ -31,9 +30,11 @@ export const WHOAMI: ToolRow = tool({
   }),
   isLookup: true,
   async run(mcp) {
-    const { identity, connector } = mcp.options;
+    const { identity, connector, only, isPush } = mcp.options;
     const { connection, inbox, proxy, runtime } = await statusOf(connector);
     const problem = connection.problem ?? runtime.problem;
+    // Of the peers that the server may see. Messages that go to the runtime are not unread here.
+    const unread = only === null ? inbox.waiting : isPush ? 0 : (await unreadMessages(mcp, 0, 0)).length;
     return {
       agentDid: identity.did,
       name: identity.name,
@@ -43,25 +44,11 @@ export const WHOAMI: ToolRow = tool({
       platform: runtime.platform,
       connection: connection.state,
       since: connection.since,
-      unread: mcp.options.only === null ? inbox.waiting : await unreadOf(mcp),
+      unread,
       problem: problem === null ? null : shownText(problem, PROBLEM_CHARACTERS_MAX),
     };
   },
 });
-
-/** The number of unread messages of the peers that the server may see, counted on at most `COUNTED_PAGES_MAX` pages. */
-async function unreadOf(mcp: McpAgent): Promise<number> {
-  // The messages go to the runtime, so none is unread here.
-  if (mcp.options.isPush) return 0;
-  let count = 0;
-  for (let pages = 0, after = 0; pages < COUNTED_PAGES_MAX; pages++) {
-    const { messages, more } = await mcp.page({ unread: true, after, limit: CONNECTOR_LIMITS.pageMessagesMax });
-    count += messages.length;
-    after = messages.at(-1)?.message.id ?? after;
-    if (!more) break;
-  }
-  return count;
-}
 
 export const LIST_PEERS: ToolRow = tool({
   name: "list_peers",

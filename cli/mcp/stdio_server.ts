@@ -7,6 +7,7 @@ import {
   isInputRequiredResult,
   type JSONRPCMessage,
   McpServer,
+  type ServerCapabilities,
   type ServerContext,
   type StandardSchemaWithJSON,
 } from "@modelcontextprotocol/server";
@@ -20,8 +21,7 @@ import { Confirmation, QUESTION } from "./pair_tools.ts";
 import { TOOLS } from "./table.ts";
 import type { Person, ToolRow } from "./tool.ts";
 import { longestWait, reportProgress } from "./waits.ts";
-import { INSTRUCTIONS } from "./model_texts.ts";
-import { checkedArguments, toolFailure, toolResult } from "./tool_result.ts";
+import { checkedArguments, INSTRUCTIONS, toolFailure, toolResult } from "./tool_result.ts";
 import { codexThread } from "./wake.ts";
 import process from "node:process";
 import type * as z from "zod";
@@ -48,7 +48,7 @@ export async function serveMcpAgent(mcp: McpAgent, serving: Serving): Promise<vo
   const transport = new Transport(mcp.answers, streams ?? { input: process.stdin, output: process.stdout });
   const close = serving.isChannel
     ? await serveChannel(mcp, transport, serving)
-    : serveStdio(() => mcpServer(mcp, { version }), { transport, onerror: report }).close;
+    : serveStdio(() => mcpServer(mcp, version), { transport, onerror: report }).close;
   const stop = () => void close();
   signal.addEventListener("abort", stop);
   if (signal.aborted) stop();
@@ -59,7 +59,7 @@ export async function serveMcpAgent(mcp: McpAgent, serving: Serving): Promise<vo
 
 /** A client takes a server for a channel only with a revision up to 2025-11-25, so no later one is offered. */
 async function serveChannel(mcp: McpAgent, transport: Transport, { version, report }: Serving) {
-  const server = mcpServer(mcp, { version, experimental: { [CHANNEL_CAPABILITY]: {} } });
+  const server = mcpServer(mcp, version, { experimental: { [CHANNEL_CAPABILITY]: {} } });
   const ended = new AbortController();
   server.server.onerror = report;
   server.server.onclose = () => ended.abort();
@@ -103,15 +103,10 @@ function written(output: Writable): Promise<void> {
   });
 }
 
-export interface ServerAbout {
-  version: string;
-  experimental?: Record<string, Record<string, never>>;
-}
-
 /** Returns a server that is not connected yet. */
-export function mcpServer(mcp: McpAgent, { version, experimental }: ServerAbout): McpServer {
+export function mcpServer(mcp: McpAgent, version: string, more: ServerCapabilities = {}): McpServer {
   const server = new McpServer({ name: "svc", version }, {
-    capabilities: { tools: { listChanged: false }, ...experimental === undefined ? {} : { experimental } },
+    capabilities: { tools: { listChanged: false }, ...more },
     instructions: INSTRUCTIONS,
     inputRequired: { maxRounds: 1, roundTimeoutMs: APPROVAL_MS },
   });
@@ -128,11 +123,10 @@ function register(server: McpServer, mcp: McpAgent, row: ToolRow): void {
     outputSchema: output,
     annotations: { ...hints, destructiveHint: false },
   }, async (given, context) => {
-    mcp.codexThread = codexThread(context.mcpReq._meta) ?? mcp.codexThread;
-    using _progress = reportProgress(mcp.options.clock, context.mcpReq);
+    const { mcpReq } = context, { id, signal } = mcpReq;
+    mcp.codexThread = codexThread(mcpReq._meta) ?? mcp.codexThread;
+    using _progress = reportProgress(mcp.options.clock, mcpReq);
     try {
-      const { mcpReq } = context;
-      const { id, signal } = mcpReq;
       const call = {
         signal,
         maxWaitSeconds: longestWait(mcpReq),

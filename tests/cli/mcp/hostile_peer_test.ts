@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { RESULT_CHARACTERS_MAX } from "../../../cli/mcp/model_message.ts";
-import { DATA_LINE } from "../../../cli/mcp/model_texts.ts";
+import { DATA_LINE } from "../../../cli/mcp/tool_result.ts";
 import { encodeFrame } from "../../../shared/protocol/frames.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { withoutHidden } from "../../../cli/terminal/escapes.ts";

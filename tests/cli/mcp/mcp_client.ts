@@ -9,7 +9,7 @@ import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { pairingCommand } from "../../../cli/connector/local_api/curl_lines.ts";
 import { mcpServer } from "../../../cli/mcp/stdio_server.ts";
 import { McpAgent, type McpAgentOptions } from "../../../cli/mcp/mcp_agent.ts";
-import { DATA_LINE } from "../../../cli/mcp/model_texts.ts";
+import { DATA_LINE } from "../../../cli/mcp/tool_result.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { REGISTRY_URL, type World } from "../../support/world.ts";
 import type { Bench } from "../connector/bench.ts";
@@ -72,7 +72,7 @@ export class McpClient implements AsyncDisposable {
     const [near, far] = InMemoryTransport.createLinkedPair();
     const send = far.send.bind(far);
     far.send = (message, options) => mcp.answers.write(message, () => send(message, options));
-    const handle = serveStdio(() => mcpServer(mcp, { version: "0" }), { transport: far });
+    const handle = serveStdio(() => mcpServer(mcp, "0"), { transport: far });
     const client = new Client({ name: "program", version: "1" }, {
       capabilities,
       versionNegotiation: negotiationOf(era),

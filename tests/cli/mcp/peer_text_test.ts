@@ -9,8 +9,7 @@ import {
   modelPeer,
   RESULT_CHARACTERS_MAX,
 } from "../../../cli/mcp/model_message.ts";
-import { DATA_LINE } from "../../../cli/mcp/model_texts.ts";
-import { ERROR_CHARACTERS_MAX, failureText, toolResult } from "../../../cli/mcp/tool_result.ts";
+import { DATA_LINE, ERROR_CHARACTERS_MAX, failureText, toolResult } from "../../../cli/mcp/tool_result.ts";
 import { withoutHidden } from "../../../cli/terminal/escapes.ts";
 import { codePoints } from "../../shared/protocol/arbitraries.ts";
 import { World } from "../../support/world.ts";

@@ -1,6 +1,6 @@
 /** The tools of `svc mcp` (D-128) with the real client, in both kinds of protocol revisions. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { DATA_LINE, INSTRUCTIONS } from "../../../cli/mcp/model_texts.ts";
+import { DATA_LINE, INSTRUCTIONS } from "../../../cli/mcp/tool_result.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
