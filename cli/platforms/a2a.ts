@@ -13,8 +13,8 @@ import {
   type TaskProtocol,
   textOf,
 } from "./platform.ts";
-import { gatewayUrl, openClawConfigPath } from "./openclaw.ts";
-import { memberOf, parseSettings, withMember } from "./settings.ts";
+import { gatewayUrl, openClawSettings } from "./openclaw.ts";
+import { changeTo, memberOf, parseSettings, withMember } from "./settings.ts";
 import { tryParse } from "../../shared/protocol/json_text.ts";
 import * as z from "zod";
 
@@ -23,14 +23,11 @@ const PEER = "svc";
 const HOOK_PATH = "/a2a/v1";
 
 /** Errors after which the same request never succeeds. */
-const FINAL: ReadonlySet<number> = new Set([
-  RPC_ERROR.request,
-  RPC_ERROR.method,
-  RPC_ERROR.params,
-  RPC_ERROR.unsupported,
-  RPC_ERROR.contentType,
-  RPC_ERROR.version,
-]);
+const FINAL: ReadonlySet<number> = new Set(
+  (["request", "method", "params", "unsupported", "contentType", "version"] as const).map((name) =>
+    RPC_ERROR[name].code
+  ),
+);
 
 const WITHOUT_RESULT: ReadonlyMap<string, TaskCode> = new Map([
   ["TASK_STATE_FAILED", "TASK_FAILED"],
@@ -111,16 +108,15 @@ export const A2A: PushPlatform = {
   },
 
   async detect(machine, stateDir) {
-    const configPath = openClawConfigPath(machine, stateDir);
-    const settings = tryParse(configPath === null ? null : await machine.read(configPath));
+    const settings = tryParse((await openClawSettings(machine, stateDir)).text);
     const found = settings === null ? {} : { baseUrl: gatewayUrl(settings) };
     return { confidence: "none", reasons: [], configPath: null, ...found };
   },
 
   async inspectHook(machine, { hookPath, hookToken }, stateDir) {
     if (hookPath !== HOOK_PATH) return null;
-    const path = openClawConfigPath(machine, stateDir);
-    const settings = tryParse(path === null ? null : await machine.read(path));
+    const { path, text } = await openClawSettings(machine, stateDir);
+    const settings = tryParse(text);
     if (settings === null) return null;
     if (memberOf(settings, "channels", "a2a", "enabled") !== true) return `the A2A channel is off in ${path}`;
     const known = memberOf(settings, "channels", "a2a", "peers", PEER, "token");
@@ -128,22 +124,15 @@ export const A2A: PushPlatform = {
   },
 
   async plan(machine, { target, stateDir, makeToken }) {
-    const { hookPath } = target;
-    const path = openClawConfigPath(machine, stateDir);
-    const text = path === null ? null : await machine.read(path);
+    const { path, text } = await openClawSettings(machine, stateDir);
     const settings = path === null ? {} : parseSettings(text, path);
     const at = ["channels", "a2a", "peers", PEER, "token"];
     const known = memberOf(settings, ...at);
     const hookToken = target.hookToken ?? (typeof known === "string" && known !== "" ? known : makeToken());
     const steps = [`For Hermes, add these lines to its .env: A2A_PORT=9900 and A2A_PEER_TOKENS=${PEER}:${hookToken}`];
-    if (path === null || text === null || hookPath !== HOOK_PATH) return { change: null, steps, hookToken, hookPath };
-    let wanted = settings;
-    if (memberOf(settings, "channels", "a2a", "enabled") !== true) {
-      wanted = withMember(wanted, ["channels", "a2a", "enabled"], true);
-    }
-    if (known !== hookToken) wanted = withMember(wanted, at, hookToken);
-    const change = wanted === settings ? null : { path, text: `${JSON.stringify(wanted, null, 2)}\n` };
-    return { change, steps, hookToken, hookPath };
+    if (path === null || text === null || target.hookPath !== HOOK_PATH) return { change: null, steps, hookToken };
+    const wanted = withMember(withMember(settings, ["channels", "a2a", "enabled"], true), at, hookToken);
+    return { change: changeTo(wanted, path, settings), steps, hookToken };
   },
 };
 
@@ -153,9 +142,10 @@ export function contextOf(fromDid: string, session: string | null): Promise<stri
 }
 
 function errorOf({ code, message }: z.infer<typeof Failure>["error"]): TaskAnswer {
-  if (code === RPC_ERROR.taskNotFound) return { kind: "unknown_task" };
+  if (code === RPC_ERROR.taskNotFound.code) return { kind: "unknown_task" };
   const why = `A2A error ${code}: ${message.slice(0, MAX_WHY).toWellFormed()}`;
-  return FINAL.has(code) ? { kind: "refused", why, isEnded: code === RPC_ERROR.unsupported } : { kind: "unclear", why };
+  if (!FINAL.has(code)) return { kind: "unclear", why };
+  return { kind: "refused", why, isEnded: code === RPC_ERROR.unsupported.code };
 }
 
 function answerOfTask({ id: taskId, status: { state, message }, artifacts }: z.infer<typeof Task>): TaskAnswer {

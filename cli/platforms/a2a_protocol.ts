@@ -8,44 +8,26 @@ export const A2A_VERSION_HEADER = "A2A-Version";
 export const A2A_VERSION = "1.0";
 export const CARD_PATH = "/.well-known/agent-card.json";
 
-export const RPC_ERROR = Object.freeze({
-  parse: -32700,
-  request: -32600,
-  method: -32601,
-  params: -32602,
-  internal: -32603,
-  taskNotFound: -32001,
-  taskNotCancelable: -32002,
-  pushNotSupported: -32003,
-  unsupported: -32004,
-  contentType: -32005,
-  extendedCard: -32007,
-  version: -32009,
-});
-
-/** Reasons of the errors in `google.rpc.ErrorInfo`: the name of the error without its ending (section 9.5). */
-const REASONS: Readonly<Record<keyof typeof RPC_ERROR, string>> = {
-  parse: "JSON_PARSE",
-  request: "INVALID_REQUEST",
-  method: "METHOD_NOT_FOUND",
-  params: "INVALID_PARAMS",
-  internal: "INTERNAL",
-  taskNotFound: "TASK_NOT_FOUND",
-  taskNotCancelable: "TASK_NOT_CANCELABLE",
-  pushNotSupported: "PUSH_NOTIFICATION_NOT_SUPPORTED",
-  unsupported: "UNSUPPORTED_OPERATION",
-  contentType: "CONTENT_TYPE_NOT_SUPPORTED",
-  extendedCard: "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
-  version: "VERSION_NOT_SUPPORTED",
-};
+/** Errors: the code, and the reason in `google.rpc.ErrorInfo`, the name of the error without its ending (section 9.5). */
+export const RPC_ERROR = {
+  parse: { code: -32700, reason: "JSON_PARSE" },
+  request: { code: -32600, reason: "INVALID_REQUEST" },
+  method: { code: -32601, reason: "METHOD_NOT_FOUND" },
+  params: { code: -32602, reason: "INVALID_PARAMS" },
+  internal: { code: -32603, reason: "INTERNAL" },
+  taskNotFound: { code: -32001, reason: "TASK_NOT_FOUND" },
+  taskNotCancelable: { code: -32002, reason: "TASK_NOT_CANCELABLE" },
+  pushNotSupported: { code: -32003, reason: "PUSH_NOTIFICATION_NOT_SUPPORTED" },
+  unsupported: { code: -32004, reason: "UNSUPPORTED_OPERATION" },
+  contentType: { code: -32005, reason: "CONTENT_TYPE_NOT_SUPPORTED" },
+  extendedCard: { code: -32007, reason: "EXTENDED_AGENT_CARD_NOT_CONFIGURED" },
+  version: { code: -32009, reason: "VERSION_NOT_SUPPORTED" },
+} as const;
 
 export function rpcError(name: keyof typeof RPC_ERROR, message: string) {
-  const info = {
-    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-    reason: REASONS[name],
-    domain: "a2a-protocol.org",
-  };
-  return { code: RPC_ERROR[name], message, data: [info] };
+  const { code, reason } = RPC_ERROR[name];
+  const info = { "@type": "type.googleapis.com/google.rpc.ErrorInfo", reason, domain: "a2a-protocol.org" };
+  return { code, message, data: [info] };
 }
 
 export const TASK_STATES = [

@@ -32,6 +32,5 @@ export const GENERIC: PushPlatform = {
 
   detect: () => Promise.resolve({ confidence: "none", reasons: [], configPath: null }),
 
-  plan: (_machine, { target: { hookToken, hookPath } }) =>
-    Promise.resolve({ change: null, steps: [], hookToken, hookPath }),
+  plan: (_machine, { target: { hookToken } }) => Promise.resolve({ change: null, steps: [], hookToken }),
 };

@@ -75,14 +75,9 @@ export const HERMES: PushPlatform = {
   async plan(machine, { target, stateDir, makeToken }) {
     const folder = stateOf(machine, stateDir);
     const route = routeOf(target.hookPath);
-    const { hookPath } = target;
     if (folder === null) {
-      return {
-        change: null,
-        steps: ["Give the state directory of Hermes with --platform-state-dir"],
-        hookToken: null,
-        hookPath,
-      };
+      const steps = ["Give the state directory of Hermes with --platform-state-dir"];
+      return { change: null, steps, hookToken: null };
     }
     const path = join(folder, ".env");
     const text = await machine.read(path);
@@ -100,12 +95,9 @@ export const HERMES: PushPlatform = {
       change: isSet ? null : { path, text: withEnvValues(text, wanted) },
       steps: [
         ...(isSet ? [] : ["Restart Hermes: it reads its .env at start"]),
-        ...(hasRoute ? [] : [
-          `Create the route, with your own prompt: ${subscribe(route)}`,
-        ]),
+        ...(hasRoute ? [] : [`Create the route, with your own prompt: ${subscribe(route)}`]),
       ],
       hookToken,
-      hookPath,
     };
   },
 };

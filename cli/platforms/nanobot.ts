@@ -49,8 +49,8 @@ export const NANOBOT: PushPlatform = {
     return { confidence: confidenceOf(reasons, isLive), reasons, configPath, baseUrl: BASE_URL };
   },
 
-  plan(_machine, { target: { hookToken, hookPath } }) {
+  plan(_machine, { target: { hookToken } }) {
     // Its API needs no settings.
-    return Promise.resolve({ change: null, steps: ["Run its API: nanobot serve"], hookToken, hookPath });
+    return Promise.resolve({ change: null, steps: ["Run its API: nanobot serve"], hookToken });
   },
 };

@@ -6,7 +6,7 @@
 import { join } from "node:path";
 import { confidenceOf, type FileChange, type Machine, type PushPlatform, senderHeaders, textOf } from "./platform.ts";
 import { CliError } from "../errors.ts";
-import { memberOf, parseSettings, withMember } from "./settings.ts";
+import { changeTo, memberOf, parseSettings, withMember } from "./settings.ts";
 import { tryParse } from "../../shared/protocol/json_text.ts";
 
 const PORT = 18_789;
@@ -28,8 +28,7 @@ export const OPENCLAW: PushPlatform = {
 
   async detect(machine, stateDir) {
     const reasons: string[] = [];
-    const configPath = openClawConfigPath(machine, stateDir);
-    const text = configPath === null ? null : await machine.read(configPath);
+    const { path: configPath, text } = await openClawSettings(machine, stateDir);
     if (text !== null) reasons.push(`its settings are at ${configPath}`);
     const version = await machine.run("openclaw", ["--version"]);
     if (version !== null && /^OpenClaw\b/i.test(version.trim())) reasons.push(`${version.trim()} is installed`);
@@ -49,33 +48,29 @@ export const OPENCLAW: PushPlatform = {
     if (response.status !== 405) {
       return `hooks are off, or not at ${hookPath}: a GET returns ${response.status}`;
     }
-    const path = openClawConfigPath(machine, stateDir);
-    const known = memberOf(tryParse(path === null ? null : await machine.read(path)), "hooks", "token");
+    const { path, text } = await openClawSettings(machine, stateDir);
+    const known = memberOf(tryParse(text), "hooks", "token");
     if (typeof known === "string" && known !== hookToken) return `the token is not that of ${path}`;
     return null;
   },
 
   async plan(machine, { target, stateDir, makeToken }) {
-    const path = openClawConfigPath(machine, stateDir);
+    const { path, text } = await openClawSettings(machine, stateDir);
     if (path === null) {
-      return { change: null, steps: ["Give the state directory of OpenClaw with --platform-state-dir"], ...none };
+      const steps = ["Give the state directory of OpenClaw with --platform-state-dir"];
+      return { change: null, steps, hookToken: null };
     }
-    const settings = parseSettings(await machine.read(path), path);
+    const settings = parseSettings(text, path);
     const known = memberOf(settings, "hooks", "token");
     const hookToken = target.hookToken ?? (typeof known === "string" && known !== "" ? known : makeToken());
     const hooks = target.hookPath.replace(/\/agent$/, "");
-    let wanted = settings;
-    if (memberOf(settings, "hooks", "enabled") !== true) wanted = withMember(wanted, ["hooks", "enabled"], true);
-    if (known !== hookToken) wanted = withMember(wanted, ["hooks", "token"], hookToken);
+    let wanted = withMember(withMember(settings, ["hooks", "enabled"], true), ["hooks", "token"], hookToken);
     if (memberOf(settings, "hooks", "path") !== hooks && (hooks !== "/hooks" || memberOf(settings, "hooks", "path"))) {
       wanted = withMember(wanted, ["hooks", "path"], hooks);
     }
-    const change = wanted === settings ? null : { path, text: `${JSON.stringify(wanted, null, 2)}\n` };
-    return { change, steps: [], hookToken, hookPath: target.hookPath };
+    return { change: changeTo(wanted, path, settings), steps: [], hookToken };
   },
 };
-
-const none = { hookToken: null, hookPath: OPENCLAW.defaults.hookPath };
 
 /** A peer of OpenClaw's A2A channel: where OpenClaw sends to, with which token, and the token that it accepts. */
 export interface OpenClawPeer {
@@ -95,8 +90,7 @@ export async function withA2aPeer(
   alias: string,
   peer: OpenClawPeer,
 ): Promise<FileChange & { name: string }> {
-  const path = openClawConfigPath(machine, stateDir);
-  const text = path === null ? null : await machine.read(path);
+  const { path, text } = await openClawSettings(machine, stateDir);
   if (path === null || text === null) {
     throw new CliError("CLI_USAGE", `There is no ${path ?? "openclaw.json"}: is OpenClaw installed for this user?`, {
       fix: "Name its state directory with --platform-state-dir.",
@@ -129,6 +123,12 @@ export function openClawConfigPath(machine: Machine, stateDir: string | null): s
   const state = machine.env("OPENCLAW_STATE_DIR");
   if (state !== undefined) return join(state, "openclaw.json");
   return machine.home === null ? null : join(machine.home, ".openclaw", "openclaw.json");
+}
+
+/** Path and text of `openclaw.json`; `null` for what there is not. */
+export async function openClawSettings(machine: Machine, stateDir: string | null) {
+  const path = openClawConfigPath(machine, stateDir);
+  return { path, text: path === null ? null : await machine.read(path) };
 }
 
 async function isReady(machine: Machine, baseUrl: string): Promise<boolean> {

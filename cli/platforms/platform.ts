@@ -104,7 +104,6 @@ export interface SetupPlan {
   steps: string[];
   /** The token that the runtime will require; `null` for none. */
   hookToken: string | null;
-  hookPath: string;
 }
 
 export interface SetupOptions {

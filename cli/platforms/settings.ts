@@ -1,5 +1,6 @@
 /** Reads and changes settings files of other programs, and keeps the rest of their content. */
 import { CliError } from "../errors.ts";
+import type { FileChange } from "./platform.ts";
 import { tryParse } from "../../shared/protocol/json_text.ts";
 
 type Json = Record<string, unknown>;
@@ -25,6 +26,12 @@ export function withMember(settings: Json, path: readonly string[], value: unkno
   if (key === undefined) return settings;
   const inner = isRecord(settings[key]) ? settings[key] : {};
   return { ...settings, [key]: rest.length === 0 ? value : withMember(inner, rest, value) };
+}
+
+/** The change of a JSON file to other settings; `null` when it has them already. */
+export function changeTo(wanted: Json, path: string, present: Json): FileChange | null {
+  const text = JSON.stringify(wanted, null, 2);
+  return text === JSON.stringify(present, null, 2) ? null : { path, text: `${text}\n` };
 }
 
 export function isRecord(value: unknown): value is Json {

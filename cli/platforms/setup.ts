@@ -84,7 +84,10 @@ export function hasBackup(folder: PrivateFolder): boolean {
 async function currentOf(path: string): Promise<{ text: string; mode: number | null } | null> {
   try {
     const { size, mode } = await Deno.stat(path);
-    if (size > MAX_SETTINGS_BYTES) throw tooLarge(path);
+    if (size > MAX_SETTINGS_BYTES) {
+      const mib = MAX_SETTINGS_BYTES / 1024 ** 2;
+      throw new CliError("CLI_FILE_INVALID", `${path} is over ${mib} MiB: change it by hand`, { fix: "" });
+    }
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(await Deno.readFile(path));
     return { text, mode };
   } catch (error) {
@@ -92,14 +95,6 @@ async function currentOf(path: string): Promise<{ text: string; mode: number | n
     if (error instanceof CliError) throw error;
     throw new CliError("CLI_FILE_INVALID", `${path} cannot be read as text`, { fix: "" });
   }
-}
-
-function tooLarge(path: string): CliError {
-  return new CliError(
-    "CLI_FILE_INVALID",
-    `${path} is over ${MAX_SETTINGS_BYTES / 1024 / 1024} MiB: change it by hand`,
-    { fix: "" },
-  );
 }
 
 function readBackup(folder: PrivateFolder): Backup {

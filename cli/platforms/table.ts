@@ -37,22 +37,19 @@ export interface Detected extends Finding {
   name: string;
 }
 
+const UNSEEN: Finding = { confidence: "none", reasons: [], configPath: null };
 const RANK: Record<Confidence, number> = { high: 2, medium: 1, none: 0 };
 
 export async function detectAll(machine: Machine): Promise<Detected[]> {
   const found = await Promise.all(
     PLATFORM_IDS.map(async (id) => {
       const platform: Platform = PLATFORMS[id];
-      return { platform: id, name: platform.name, ...await findingOf(platform, machine) };
+      // A pull platform is chosen by name only: nothing on a machine shows that it is wanted.
+      const finding = platform.delivery === "push" ? await platform.detect(machine, null) : UNSEEN;
+      return { platform: id, name: platform.name, ...finding };
     }),
   );
   return found.sort((a, b) => RANK[b.confidence] - RANK[a.confidence]);
-}
-
-/** A pull platform is chosen by name only: nothing on a machine shows that it is wanted. */
-async function findingOf(platform: Platform, machine: Machine): Promise<Finding> {
-  if (platform.delivery === "push") return await platform.detect(machine, null);
-  return { confidence: "none", reasons: [], configPath: null };
 }
 
 /** The platform to use when none is named; `null` when none is found, or several have the same confidence. */

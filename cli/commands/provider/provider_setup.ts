@@ -192,12 +192,12 @@ export const COMMANDS = [
       const plan = await planned();
       await ensureConfigDir(ctx);
       if (plan.change !== null) await applyChange(ctx, settings, plan.change);
-      const saved = { ...wanted, hookPath: plan.hookPath, webhookToken: plan.hookToken };
+      const saved = { ...wanted, hookPath: target.hookPath, webhookToken: plan.hookToken };
       await settings.writeJson(RUNTIME_FILE, saved);
       await warnOfOwnSettings(ctx, place);
       if (peersPath !== undefined && peersFrom !== null) await copyPeers(peersFrom, peersPath);
       const changed = plan.change === null ? [] : [plan.change.path];
-      const url = target.baseUrl + plan.hookPath;
+      const url = target.baseUrl + target.hookPath;
       ctx.out.result({ agent, platform: id, url, changed, steps: plan.steps }, [
         ctx.out.bold(`${platform.name} accepts messages for ${agent ?? "every agent on this machine"} at ${url}.`),
         ...fields([

@@ -13,7 +13,7 @@ const send = (more: object = {}, configuration?: object) =>
 
 function codeOf(text: string, version: string | null = null): number {
   const error = assertThrows(() => parseCall(text, version), RpcError);
-  return RPC_ERROR[error.code];
+  return RPC_ERROR[error.code].code;
 }
 
 function payloadOf(parts: string): string {
@@ -173,7 +173,7 @@ Deno.test("any text is a call or an error with a code, and a call keeps what the
         if (call.method === "SendMessage") assertEquals(typeof JSON.parse(call.message.payload), "object");
       } catch (error) {
         assert(error instanceof RpcError, String(error));
-        assert(RPC_ERROR[error.code] < -32000);
+        assert(RPC_ERROR[error.code].code < -32000);
       }
     }),
     { numRuns: 2_000 },
