@@ -28,12 +28,6 @@ const NAMES: Readonly<Record<string, string>> = {
   "\x1b[1~": "Home",
   "\x1b[3~": "Delete",
   "\x1b[4~": "End",
-  "\x1bOA": "Up",
-  "\x1bOB": "Down",
-  "\x1bOC": "Right",
-  "\x1bOD": "Left",
-  "\x1bOH": "Home",
-  "\x1bOF": "End",
 };
 /** A key with the number before it, as in `12r`. */
 const NUMBERED = /^\d{1,9}[a-z]?$/;
@@ -92,7 +86,8 @@ export class KeyDecoder {
     const rest = text.slice(escape);
     const [sequence] = SEQUENCE.exec(rest) ?? [];
     if (sequence === PASTE.start) this.#paste = { text: "", isTooLong: false };
-    const name = NAMES[sequence ?? ""];
+    // Some terminals send SS3 in place of CSI.
+    const name = NAMES[sequence?.replace("\x1bO", "\x1b[") ?? ""];
     if (name !== undefined) found.push({ kind: "key", key: name });
     if (sequence !== undefined) return rest.slice(sequence.length);
     if (rest.length <= MAX_HELD) this.#held = rest;

@@ -12,6 +12,19 @@ export class LineEditor {
   #place: number;
   /** What was written before a look at earlier lines. */
   #unsent = "";
+  readonly #keys: Readonly<Record<string, () => void>> = {
+    Left: () => this.#cursor = Math.max(0, this.#cursor - 1),
+    Right: () => this.#cursor = Math.min(this.#text.length, this.#cursor + 1),
+    Home: () => this.#cursor = 0,
+    End: () => this.#cursor = this.#text.length,
+    Backspace: () => this.#delete(this.#cursor - 1, this.#cursor),
+    Delete: () => this.#delete(this.#cursor, this.#cursor + 1),
+    "Ctrl-U": () => this.#delete(0, this.#cursor),
+    "Ctrl-K": () => this.#delete(this.#cursor, this.#text.length),
+    "Ctrl-W": () => this.#delete(this.#wordStart(), this.#cursor),
+    Up: () => this.#recall(-1),
+    Down: () => this.#recall(1),
+  };
 
   /** @param past the lines of earlier editors, oldest first; a sent line is added */
   constructor(readonly prompt: string, past: string[] = [], text = "") {
@@ -38,47 +51,14 @@ export class LineEditor {
 
   /** Handles a key. Returns the text when it is complete: Enter was pressed, and no backslash is at its end. */
   press(key: string): string | null {
-    const end = this.#text.length;
-    switch (key) {
-      case "Enter":
-        if (this.#text.at(-1) === "\\") {
-          this.set(`${this.text.slice(0, -1)}\n`);
-          return null;
-        }
-        return this.#remember();
-      case "Left":
-        this.#cursor = Math.max(0, this.#cursor - 1);
-        return null;
-      case "Right":
-        this.#cursor = Math.min(end, this.#cursor + 1);
-        return null;
-      case "Home":
-        this.#cursor = 0;
-        return null;
-      case "End":
-        this.#cursor = end;
-        return null;
-      case "Backspace":
-        this.#delete(this.#cursor - 1, this.#cursor);
-        return null;
-      case "Delete":
-        this.#delete(this.#cursor, this.#cursor + 1);
-        return null;
-      case "Ctrl-U":
-        this.#delete(0, this.#cursor);
-        return null;
-      case "Ctrl-K":
-        this.#delete(this.#cursor, end);
-        return null;
-      case "Ctrl-W":
-        this.#delete(this.text.length === 0 ? 0 : this.#wordStart(), this.#cursor);
-        return null;
-      case "Up":
-      case "Down":
-        this.#recall(key === "Up" ? -1 : 1);
-        return null;
+    if (key === "Enter") {
+      if (this.#text.at(-1) !== "\\") return this.#remember();
+      this.set(`${this.text.slice(0, -1)}\n`);
+      return null;
     }
-    if ([...key].length === 1) this.insert(key);
+    const act = this.#keys[key];
+    if (act !== undefined) act();
+    else if ([...key].length === 1) this.insert(key);
     return null;
   }
 
