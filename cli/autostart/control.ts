@@ -93,15 +93,12 @@ export async function uninstallService(host: Host, system: ServiceSystem, servic
   const path = pathOf(host, system, service);
   if (!await exists(path)) return false;
   // The results do not matter, because a service that is not loaded does not run.
-  if (system === "systemd") await host.run("systemctl", ["--user", "disable", "--now", unitName(service)]);
-  else await host.run("launchctl", ["bootout", `gui/${host.uid}/${label(service)}`]);
+  const name = nameOf(system, service);
+  if (system === "systemd") await host.run("systemctl", ["--user", "disable", "--now", name]);
+  else await host.run("launchctl", ["bootout", `gui/${host.uid}/${name}`]);
   await removeFile(path);
   if (system === "systemd") await host.run("systemctl", ["--user", "daemon-reload"]);
   return true;
-}
-
-function pathOf(host: Host, system: ServiceSystem, service: ServiceName): string {
-  return system === "systemd" ? unitPath(host, service) : plistPath(host, service);
 }
 
 /** The log of a service under launchd. @param folder of its agent, or of the configuration when it is for all */
@@ -119,14 +116,14 @@ export function logCommand(
   return system === "systemd"
     ? {
       program: "journalctl",
-      args: ["--user", "--unit", unitName(service), "--output", "cat", "--lines", String(lines), "--no-pager"]
+      args: ["--user", "--unit", nameOf(system, service), "--output", "cat", "--lines", String(lines), "--no-pager"]
         .concat(follow ? ["--follow"] : []),
     }
     : { program: "tail", args: ["-n", String(lines), ...follow ? ["-F"] : [], logPath] };
 }
 
 async function installUnit(host: Host, spec: ServiceSpec): Promise<Installed> {
-  const [name, path] = [unitName(spec), unitPath(host, spec)];
+  const [name, path] = [nameOf("systemd", spec), unitPath(host, spec)];
   const [program = ""] = spec.command;
   if (!isProgram(program)) {
     throw new CliError("CLI_USAGE", `systemd cannot run a program at this path; move it: ${program}`);
@@ -143,7 +140,7 @@ async function installUnit(host: Host, spec: ServiceSpec): Promise<Installed> {
 }
 
 async function installAgent(host: Host, spec: ServiceSpec): Promise<Installed> {
-  const [name, path] = [label(spec), plistPath(host, spec)];
+  const [name, path] = [nameOf("launchd", spec), pathOf(host, "launchd", spec)];
   await write(path, plistText(spec));
   const domain = `gui/${host.uid}`;
   await host.run("launchctl", ["bootout", `${domain}/${name}`]);
@@ -176,12 +173,23 @@ function exists(path: string): Promise<boolean> {
   return Deno.lstat(path).then(() => true, () => false);
 }
 
-export function unitName({ agentName, profile }: ServiceName): string {
-  return `svc-connector${agentName === null ? "" : `-${agentName}`}${profileSuffix(profile)}.service`;
+/** The name of a unit of systemd, or the label of an agent of launchd. */
+function nameOf(system: ServiceSystem, { agentName, profile }: ServiceName): string {
+  // Two dots, which no agent name has, because otherwise the agent `a.work` and the agent `a` of the profile `work` would
+  // share a service.
+  const suffix = profile === null ? "" : `..${profile}`;
+  return system === "systemd"
+    ? `svc-connector${agentName === null ? "" : `-${agentName}`}${suffix}.service`
+    : `com.svc.connector${agentName === null ? "" : `.${agentName}`}${suffix}`;
+}
+
+function pathOf(host: Host, system: ServiceSystem, service: ServiceName): string {
+  if (system === "systemd") return unitPath(host, service);
+  return join(host.home, "Library", "LaunchAgents", `${nameOf(system, service)}.plist`);
 }
 
 export function unitPath({ configHome }: Pick<Host, "configHome">, service: ServiceName): string {
-  return join(configHome, "systemd", "user", unitName(service));
+  return join(configHome, "systemd", "user", nameOf("systemd", service));
 }
 
 /** The text of the unit. It is not restarted after exit codes that stay: usage error, not authorised, not found. */
@@ -231,29 +239,13 @@ function specifiersEscaped(text: string): string {
   return text.replaceAll("%", "%%");
 }
 
-export function label({ agentName, profile }: ServiceName): string {
-  return `com.svc.connector${agentName === null ? "" : `.${agentName}`}${profileSuffix(profile)}`;
-}
-
-/**
- * Two dots, which no agent name has, because otherwise the agent `a.work` and the agent `a` of the profile `work` would
- * share a service.
- */
-function profileSuffix(profile: string | null): string {
-  return profile === null ? "" : `..${profile}`;
-}
-
-export function plistPath({ home }: Pick<Host, "home">, service: ServiceName): string {
-  return join(home, "Library", "LaunchAgents", `${label(service)}.plist`);
-}
-
 export function plistText({ command, logPath, ...service }: ServiceSpec): string {
   return [
     '<?xml version="1.0" encoding="UTF-8"?>',
     '<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">',
     '<plist version="1.0">',
     "<dict>",
-    `  <key>Label</key><string>${escaped(label(service))}</string>`,
+    `  <key>Label</key><string>${escaped(nameOf("launchd", service))}</string>`,
     "  <key>ProgramArguments</key>",
     "  <array>",
     ...command.map((word) => `    <string>${escaped(word)}</string>`),
@@ -287,8 +279,7 @@ export function escaped(text: string): string {
     .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "");
 }
 
-export const SERVICE_SYSTEMS = ["launchd", "systemd"] as const;
-export type ServiceSystem = (typeof SERVICE_SYSTEMS)[number];
+export type ServiceSystem = "launchd" | "systemd";
 
 /** Agent and profile, because with the agent alone one profile would replace the service of another. */
 export interface ServiceName {
