@@ -5,6 +5,7 @@
 import { verifyCrl } from "../../shared/protocol/signed/crl.ts";
 import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import type { RegistryAccess } from "../account/registry_access.ts";
+import type { RegistryClient } from "../client/registry_client.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { readAtMost } from "../files/private_files.ts";
@@ -22,7 +23,7 @@ export interface VerificationInputs extends RegistryAccess {
 }
 
 export interface VerificationReport extends Awaited<ReturnType<typeof evaluateToken>> {
-  keysFrom: { issuer: string; fetchedAt: string; stale: string | null };
+  keysFrom: Pick<TrustedKeys, "issuer" | "fetchedAt" | "stale">;
   canonical?: string;
 }
 
@@ -66,19 +67,22 @@ export async function verifyRequest(
   return { ...await evaluateRequest(request, known, origins), keysFrom: source(known.trusted) };
 }
 
-async function gather(ctx: Context, setting: VerificationInputs): Promise<TrustedInputs> {
+/** The keys and the revocation list of a registry. */
+export async function gather(
+  ctx: Context,
+  setting: Pick<VerificationInputs, "registry" | "offline" | "nowSeconds">,
+): Promise<TrustedInputs> {
   const { registry, offline, nowSeconds } = setting;
   const trusted = await trustedKeys(ctx, registry, { offline });
-  return { trusted, nowSeconds, crl: await revocations(ctx, setting, trusted) };
+  return { trusted, nowSeconds, crl: offline ? "not fetched: --offline" : await revocations(ctx, registry, trusted) };
 }
 
 /** Returns the revocation list, or the reason why there is none. */
-export async function revocations(
+async function revocations(
   ctx: Context,
-  { registry, offline }: Pick<VerificationInputs, "registry" | "offline">,
+  registry: RegistryClient,
   trusted: TrustedKeys,
 ): Promise<TrustedInputs["crl"]> {
-  if (offline) return "not fetched: --offline";
   try {
     ctx.out.doing("Fetching the revocation list");
     // Checked at the current time, regardless of `--at`, because the list is the current one.
@@ -91,7 +95,7 @@ export async function revocations(
   }
 }
 
-function source({ issuer, fetchedAt, stale }: TrustedKeys): VerificationReport["keysFrom"] {
+export function source({ issuer, fetchedAt, stale }: TrustedKeys): VerificationReport["keysFrom"] {
   return { issuer, fetchedAt, stale };
 }
 

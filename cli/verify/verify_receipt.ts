@@ -8,13 +8,20 @@ import { parseReceipt, type ReceiptClaims, verifyReceipt } from "../../shared/pr
 import { parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
 import { TokenError, type TokenRefusal } from "../../shared/protocol/signed/jws.ts";
 import { readKeyDocument } from "../../shared/protocol/signed/key_document.ts";
-import { toIso } from "../../shared/protocol/time.ts";
+import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { RegistryAccess } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { readGiven, revocations } from "./collect_inputs.ts";
-import { evaluateToken, failed, skipped, step, type TrustedInputs, type VerificationStep } from "./evaluate.ts";
-import { trustedKeys } from "./trusted_keys.ts";
+import { gather, readGiven, source } from "./collect_inputs.ts";
+import {
+  evaluateToken,
+  failed,
+  skipped,
+  step,
+  textsOf,
+  type TrustedInputs,
+  type VerificationStep,
+} from "./evaluate.ts";
 
 const FILE_BYTES_MAX = 64 * 1024, KEYS_BYTES_MAX = 256 * 1024, PAYLOAD_BYTES_MAX = 1024 * 1024;
 
@@ -33,10 +40,9 @@ export async function verifyReceiptFile(
   const row = rowOf(await readJson(ctx, path, FILE_BYTES_MAX), path);
   const payload = payloadPath === undefined ? null : await readGiven(ctx, payloadPath, PAYLOAD_BYTES_MAX);
   const known = keysPath === undefined
-    ? await ofRegistry(ctx, connection())
+    ? await gather(ctx, { ...connection(), offline: false, nowSeconds: unixSeconds(ctx.clock.now()) })
     : await ofFile(row, await readJson(ctx, keysPath, KEYS_BYTES_MAX), keysPath);
-  const { issuer, fetchedAt, stale } = known.trusted;
-  return { ...await evaluateReceipt(row, payload, known), keysFrom: { issuer, fetchedAt, stale } };
+  return { ...await evaluateReceipt(row, payload, known), keysFrom: source(known.trusted) };
 }
 
 function rowOf(value: unknown, path: string): ReceiptRow {
@@ -59,12 +65,6 @@ async function readJson(ctx: Context, path: string, maxBytes: number): Promise<u
   } catch {
     throw new CliError("CLI_USAGE", `${path} is not JSON`);
   }
-}
-
-async function ofRegistry(ctx: Context, connection: RegistryAccess): Promise<TrustedInputs> {
-  const nowSeconds = Math.floor(ctx.clock.now() / 1000);
-  const trusted = await trustedKeys(ctx, connection.registry);
-  return { trusted, nowSeconds, crl: await revocations(ctx, { ...connection, offline: false }, trusted) };
 }
 
 /** The keys of a saved document. Nothing in it proves which registry published it, so the person must know that. */
@@ -154,7 +154,6 @@ function revocation({ iss, iat }: ReceiptClaims, { crl }: TrustedInputs): Verifi
   return step("revocation", !entry || entry.revokedAt > iat, "not deleted before", `The agent was deleted at ${when}`);
 }
 
-/** Compares with and without a final line feed, because editors add one that was not sent. */
 async function payloadStep(
   { bodySha256, payloadSha256 }: ReceiptClaims,
   payload: Uint8Array<ArrayBuffer> | null,
@@ -162,10 +161,8 @@ async function payloadStep(
 ): Promise<VerificationStep> {
   const name = "payload";
   if (payload === null) return skipped(name, "no --payload to compare");
-  const isCut = payload.at(-1) === 0x0a;
-  const texts = isCut ? [payload, payload.slice(0, payload.at(-2) === 0x0d ? -2 : -1)] : [payload];
   const found = async (hash: string, before: Uint8Array<ArrayBuffer>) => {
-    const hashes = await Promise.all(texts.map((text) => sha256(new Uint8Array([...before, ...text]))));
+    const hashes = await Promise.all(textsOf(payload).map((text) => sha256(new Uint8Array([...before, ...text]))));
     return hashes.includes(hash);
   };
   if (payloadSha256 === undefined) {
