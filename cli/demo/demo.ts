@@ -3,6 +3,7 @@
  * one machine, step by step. It starts a server with a store in memory on a free loopback port, calls it over real HTTP
  * and real WebSockets, stops it, and removes the files of the agents.
  */
+import type { BootstrapAnswer } from "../../shared/protocol/api/accounts.ts";
 import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../shared/protocol/api/pairing.ts";
 import { ReceiptAnswer, ReceiptList } from "../../shared/protocol/api/receipts.ts";
 import { HookAnswer } from "../../shared/protocol/api/relay.ts";
@@ -76,10 +77,7 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
   const admin = await story.step("Ada becomes the admin", {
     proves: "the bootstrap secret makes one admin, once",
     run: () => registry.bootstrap(bootstrapSecret, "Ada"),
-    shows: (answer) => [
-      `human    ${answer.human.displayName} (${answer.human.role})  ${answer.human.did}`,
-      `API key  ${maskSecret(answer.apiKey.token)}, shown once`,
-    ],
+    shows: aboutPerson,
   });
   const { invite } = await story.step("Ada invites a second person", {
     proves: "people join by invite only",
@@ -89,10 +87,7 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
   const bob = await story.step("Bob redeems the invite", {
     proves: "each person has an API key of their own",
     run: () => registry.redeemInvite(invite.code, "Bob"),
-    shows: (answer) => [
-      `human    ${answer.human.displayName} (${answer.human.role})  ${answer.human.did}`,
-      `API key  ${maskSecret(answer.apiKey.token)}, shown once`,
-    ],
+    shows: aboutPerson,
   });
   const alpha = await story.step("Ada creates the agent alpha", {
     proves: "an agent has a key of its own, which never leaves its machine; the registry signs its identity",
@@ -170,9 +165,7 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
     run: () => arrived.promise,
     shows: (received) => [
       `frame    ${received.type} ${received.id}, attempt ${received.attempt}`,
-      ...String((JSON.parse(received.payload) as { message: string }).message).split("\n").map((line) =>
-        `       │ ${line}`
-      ),
+      ...(JSON.parse(received.payload) as { message: string }).message.split("\n").map((line) => `       │ ${line}`),
     ],
   });
   await story.step("beta reports that it has processed it", {
@@ -186,14 +179,8 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
         ...{ nonce: proof.nonce, bodySha256: await sha256(body) },
       };
       const signed = await signReceipt(claims, await beta.folder.keys());
-      const said = {
-        requestId,
-        recipientAgentDid: to,
-        senderAgentDid,
-        status,
-        timestamp: toIso(ctx.clock.now()),
-        signed,
-      };
+      const timestamp = toIso(ctx.clock.now());
+      const said = { requestId, recipientAgentDid: to, senderAgentDid, status, timestamp, signed };
       return await callAs(beta, url, ReceiptAnswer, post("/v1/relay/delivery-receipts", said));
     },
     shows: ({ receipt }) => [`receipt  ${receipt.status} at ${receipt.receivedAt}`],
@@ -231,6 +218,13 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
     shows: (error) => [`answer   ${error.status} ${error.code}: ${error.message}`],
   });
   return refused.code ?? `HTTP_${refused.status}`;
+}
+
+function aboutPerson({ human, apiKey }: Pick<BootstrapAnswer, "human" | "apiKey">): string[] {
+  return [
+    `human    ${human.displayName} (${human.role})  ${human.did}`,
+    `API key  ${maskSecret(apiKey.token)}, shown once`,
+  ];
 }
 
 function post(target: string, body: unknown): ProxyRequest {

@@ -52,10 +52,7 @@ export async function askOverMcp(story: Story, agents: { alpha: DemoAgent; beta:
   const answer = { to, text: ANSWER, reply_to: asked.id };
   await story.step("beta answers with its MCP tool", {
     proves: "an answer names its question, so it cannot be taken for the answer to another one",
-    run: async () => {
-      const { data } = await beta.call("send_message", answer, Sent);
-      return data;
-    },
+    run: async () => (await beta.call("send_message", answer, Sent)).data,
     shows: ({ state }) => [`call     send_message ${JSON.stringify(answer)}`, `state    ${state}`],
   });
   await story.step("the answer is the result of alpha's tool call", {

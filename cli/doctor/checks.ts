@@ -178,109 +178,87 @@ async function hookChecks(
 ): Promise<DoctorCheck[]> {
   if (platform.inspectHook === undefined) return [];
   const problem = await platform.inspectHook(machine, target, stateDir);
-  return [
-    check(
-      "hook",
-      problem === null,
-      problem ?? `takes messages at ${url}`,
-      "the runtime's own settings",
-      `svc provider setup --for ${platform.id}`,
-    ),
-  ];
+  const fix = `svc provider setup --for ${platform.id}`;
+  return [check("hook", problem === null, problem ?? `takes messages at ${url}`, "the runtime's own settings", fix)];
 }
 
 /** @param response the connector's status, or the error as text */
 function connectorChecks(
-  folder: AgentFolder,
+  { name }: AgentFolder,
   clientUrl: string | null,
   response: Status | string | null,
 ): DoctorCheck[] {
-  const start = `svc connector start ${folder.name}`;
+  const start = `svc connector start ${name}`;
   if (response === null) return [check("connector", false, "none runs", FILES, start)];
   if (typeof response === "string") return [check("connector", false, response, `a request to ${clientUrl}`, start)];
   const { api, connection, deadLetters, clockOffsetMs, inbox, runtime, servers, otherKeys } = response;
+  const live = (what: string, ok: boolean, seen: string, fix: string) => check(what, ok, seen, RUNNING, fix);
+  const { state, problem } = connection;
   const since = formatDuration(Date.parse(response.now) - Date.parse(connection.since));
   const seconds = Math.round(clockOffsetMs / 1000);
   const isPull = runtime.platform === "inbox";
-  const inboxFix = isPull ? `svc inbox --agent ${folder.name} --take reads them` : "See the check of the runtime";
   return [
-    check("connector", true, `runs as process ${response.pid}`, RUNNING, ""),
-    ...api === null ? [] : [portCheck(api, folder.name)],
-    check(
+    live("connector", true, `runs as process ${response.pid}`, ""),
+    // Whether the local API has the agent's own port, which other programs know.
+    ...api === null ? [] : [live(
+      "port",
+      api.movedFrom === null,
+      api.movedFrom === null ? api.url : `${api.url}, because another program has port ${api.movedFrom}`,
+      `Stop that program, or choose another port: ${start} --port <port>`,
+    )],
+    live(
       "proxy",
-      connection.state === "connected",
-      `${connection.state} for ${since}${connection.problem === null ? "" : `: ${connection.problem}`}`,
-      RUNNING,
-      wayBack(folder.name, connection.problem) ??
-        `${remedy(connection.problem)}; svc connector status ${folder.name} shows the next attempt`,
+      state === "connected",
+      `${state} for ${since}${problem === null ? "" : `: ${problem}`}`,
+      wayBack(name, problem) ?? `${remedy(problem)}; svc connector status ${name} shows the next attempt`,
     ),
-    ...isPull ? [] : [handOverCheck(runtime)],
-    check("inbox", inbox.waiting < 1_000, `${inbox.waiting} ${isPull ? "unread" : "waiting"}`, RUNNING, inboxFix),
-    check(
+    ...isPull ? [] : [live(
+      "hand-over",
+      runtime.problem === null,
+      runtime.problem ?? "the connector has seen no problem",
+      `A wrong token, or hooks that are off: svc provider setup --for ${runtime.platform}`,
+    )],
+    live(
+      "inbox",
+      inbox.waiting < 1_000,
+      `${inbox.waiting} ${isPull ? "unread" : "waiting"}`,
+      isPull ? `svc inbox --agent ${name} --take reads them` : "See the check of the runtime",
+    ),
+    live(
       "dead letters",
       deadLetters === 0,
       String(deadLetters),
-      RUNNING,
-      `svc dead-letters --agent ${folder.name} lists them, with replay and purge`,
+      `svc dead-letters --agent ${name} lists them, with replay and purge`,
     ),
     ...servers.slice(0, SERVERS_CHECKED).map(({ host, problem }) =>
-      check(
+      live(
         `server ${host}`,
         problem === null,
         problem ?? "answered, or not called yet",
-        RUNNING,
         `Messages for it wait here for a day and are tried again. ${remedy(problem)}`,
       )
     ),
-    check(
+    live(
       "peer keys",
       otherKeys.length === 0,
       otherKeys.length === 0 ? "one for each peer" : `the registry has signed another key for ${otherKeys.join(", ")}`,
-      RUNNING,
       "Ask the operator of the registry why. Messages with the other key are refused; " +
-        `svc peers remove <peer> --agent ${folder.name} ends the pair`,
+        `svc peers remove <peer> --agent ${name} ends the pair`,
     ),
-    check(
-      "clock",
-      seconds === 0,
-      seconds === 0 ? "right" : `off by ${seconds} s`,
-      RUNNING,
-      "Correct this machine's clock",
-    ),
+    live("clock", seconds === 0, seconds === 0 ? "right" : `off by ${seconds} s`, "Correct this machine's clock"),
   ];
-}
-
-/** Whether the local API has the agent's own port, which other programs know. */
-function portCheck({ url, movedFrom }: NonNullable<Status["api"]>, name: string): DoctorCheck {
-  const seen = movedFrom === null ? url : `${url}, because another program has port ${movedFrom}`;
-  const fix = `Stop that program, or choose another port: svc connector start ${name} --port <port>`;
-  return check("port", movedFrom === null, seen, RUNNING, fix);
-}
-
-function handOverCheck({ platform, problem }: Status["runtime"]): DoctorCheck {
-  const fix = `A wrong token, or hooks that are off: svc provider setup --for ${platform}`;
-  return check("hand-over", problem === null, problem ?? "the connector has seen no problem", RUNNING, fix);
 }
 
 function peerCheck(folder: AgentFolder, alias: string): DoctorCheck {
   try {
     const peers = readPeers(folder), did = findPeer(peers, alias), ended = findPeerEver(peers, alias);
     const ticket = "press p in the terminal of svc connector start";
-    return did === null && ended !== null
-      ? check(
-        "peer",
-        false,
-        `the pair with ${alias} is over`,
-        FILES,
-        `A ticket begins it again, same name and key: ${ticket}`,
-      )
-      : check(
-        "peer",
-        did !== null,
-        did ?? `no peer has the alias ${alias}`,
-        FILES,
-        `Run svc peers --agent ${folder.name} to see the peers; to pair, ${ticket}`,
-      );
+    if (did === null && ended !== null) {
+      const fix = `A ticket begins it again, same name and key: ${ticket}`;
+      return check("peer", false, `the pair with ${alias} is over`, FILES, fix);
+    }
+    const fix = `Run svc peers --agent ${folder.name} to see the peers; to pair, ${ticket}`;
+    return check("peer", did !== null, did ?? `no peer has the alias ${alias}`, FILES, fix);
   } catch (error) {
     // The fix restores the folder, because without the file each peer would have to be paired again.
     const fix = error instanceof CliError && error.fix || `Restore the folder of ${folder.name} from a copy`;
@@ -293,31 +271,21 @@ function againFrom(name: string): string {
   return `Make it again: svc agent delete ${name}, then svc agent create ${name}, and pair it by new tickets`;
 }
 
-function newSession(name: string): string {
-  return `svc agent auth revoke ${name}, then svc agent reissue ${name}`;
-}
-
 /** The fix for why a connector has no link; `null` when the link comes back by itself, or no command is known. */
 function wayBack(name: string, problem: string | null): string | null {
   if (problem === null) return null;
+  const again = `svc agent reissue ${name}`, newSession = `svc agent auth revoke ${name}, then ${again}`;
   if (problem.startsWith(TAKEN_OVER)) {
-    return `A copy of ${name} runs. Stop one; if you do not know it: ${newSession(name)}`;
+    return `A copy of ${name} runs. Stop one; if you do not know it: ${newSession}`;
   }
-  switch (problem.split(":", 1)[0]) {
-    case "AGENT_NOT_FOUND":
-      return againFrom(name);
-    case "PROXY_AUTH_REVOKED":
-      return `It was reissued elsewhere, or its files are an old copy: svc agent reissue ${name}`;
-    case "AGENT_AUTH_REFRESH_REVOKED":
-      return `svc agent reissue ${name}`;
-    case "AGENT_AUTH_REFRESH_INVALID":
-      return `If a copy of ${name} runs elsewhere, stop it. Then ${newSession(name)}`;
-    case "AGENT_AUTH_REFRESH_EXPIRED":
-    case "AGENT_AUTH_REFRESH_UNAUTHORIZED":
-      return newSession(name);
-    case "ACCOUNT_SUSPENDED":
-      return "Ask the administrator of the registry; then it comes back by itself";
-    default:
-      return null;
-  }
+  const fixes = new Map([
+    ["AGENT_NOT_FOUND", againFrom(name)],
+    ["PROXY_AUTH_REVOKED", `It was reissued elsewhere, or its files are an old copy: ${again}`],
+    ["AGENT_AUTH_REFRESH_REVOKED", again],
+    ["AGENT_AUTH_REFRESH_INVALID", `If a copy of ${name} runs elsewhere, stop it. Then ${newSession}`],
+    ["AGENT_AUTH_REFRESH_EXPIRED", newSession],
+    ["AGENT_AUTH_REFRESH_UNAUTHORIZED", newSession],
+    ["ACCOUNT_SUSPENDED", "Ask the administrator of the registry; then it comes back by itself"],
+  ]);
+  return fixes.get(problem.split(":", 1)[0] ?? "") ?? null;
 }
