@@ -30,7 +30,9 @@ export class Answers {
     this.#open.set(request, answer);
     signal.addEventListener("abort", () => {
       // Not while it is being written, because only `write` knows whether the answer has left.
-      if (this.#open.get(request) === answer) this.#close(request, answer, false);
+      if (this.#open.get(request) !== answer) return;
+      this.#open.delete(request);
+      answer.end(false);
     });
     return answer;
   }
@@ -46,18 +48,13 @@ export class Answers {
       await write();
       hasLeft = hasData(message);
     } finally {
-      this.#close(request, answer, hasLeft);
+      answer.end(hasLeft);
     }
   }
 
   /** Resolves when every answer that has ended is marked or released. */
   async settled(): Promise<void> {
     await Promise.all(this.#ending);
-  }
-
-  #close(request: RequestId, answer: LeasedAnswer, hasLeft: boolean): void {
-    if (this.#open.get(request) === answer) this.#open.delete(request);
-    answer.end(hasLeft);
   }
 
   #await(work: Promise<unknown>): void {

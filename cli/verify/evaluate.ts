@@ -50,12 +50,9 @@ export async function evaluateToken(
   let refusal: TokenError | null = null;
   try {
     const jws = parseAit(token);
-    const issuer = Issued.safeParse(tryParse(jws.payloadJson)).data?.iss ?? "";
-    if (issuer !== known.trusted.issuer) {
-      throw new TokenError(
-        "issuer",
-        `It names ${issuer || "none"}, not ${known.trusted.issuer}; name it with --registry-url`,
-      );
+    const named = Issued.safeParse(tryParse(jws.payloadJson)).data?.iss ?? "", { issuer } = known.trusted;
+    if (named !== issuer) {
+      throw new TokenError("issuer", `It names ${named || "none"}, not ${issuer}; name it with --registry-url`);
     }
     claims = await verifyAitSignature(jws, known.trusted);
     checkAitTimes(claims, known.nowSeconds);
@@ -121,12 +118,8 @@ function timestampStep(timestamp: string, nowSeconds: number): VerificationStep 
   if (seconds === null) return failed("timestamp", "It is missing or not a Unix timestamp");
   const off = seconds - nowSeconds;
   const when = `${Math.abs(off)} s ${off < 0 ? "before" : "after"} the time of the check`;
-  return step(
-    "timestamp",
-    Math.abs(off) <= LIMITS.timestampSkewSeconds,
-    when,
-    `${when}; ${LIMITS.timestampSkewSeconds} s are allowed`,
-  );
+  const { timestampSkewSeconds: most } = LIMITS;
+  return step("timestamp", Math.abs(off) <= most, when, `${when}; ${most} s are allowed`);
 }
 
 async function bodyStep(claimed: string, body: Uint8Array<ArrayBuffer>): Promise<VerificationStep> {
