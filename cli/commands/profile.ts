@@ -1,6 +1,5 @@
 /** `svc profile …`: configuration folders side by side, and what each of them trusts. */
 import { configPath, readConfig } from "../account/config_store.ts";
-import { readAuthority } from "../files/profile.ts";
 import { command } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
@@ -86,7 +85,7 @@ export const COMMANDS = [
       const [value = ""] = values;
       const isNone = values.length === 1 && value === NONE;
       if (setting === "ca" && values.length === 1) {
-        await profiles.saveAuthority(ctx, isNone ? null : await readAuthority(ctx, value, "ca"));
+        await profiles.saveAuthority(ctx, isNone ? null : await profiles.readAuthority(ctx, value, "ca"));
       } else if (setting === "insecure" && values.length > 0) {
         const allowing = { ...ctx, allowInsecure: true };
         const origins = isNone ? [] : values.map((text) => profiles.secureServiceUrl(allowing, text, "insecure"));
