@@ -203,7 +203,7 @@ export async function startAgentConnector(
   const replies = target?.replies ?? false;
   emit("started", { agent: name, api: url, proxy: proxy.dialUrl, runtime: runtimeUrl, platform, replies });
   if (movedFrom !== null) emit("port_moved", { from: movedFrom, to: port });
-  session.onEnd = (error) => connector.fail(error);
+  session.onEnd = (error) => void connector.stop(error);
   session.watch();
   const ended = untilEnd(connector, opened.move(), async (error) => {
     const why = error && await explainEnd(error, identity, () => registryOf(identity.registryUrl));

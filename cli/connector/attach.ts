@@ -128,14 +128,10 @@ class Attached implements Access {
   async watch(): Promise<void> {
     const { signal } = this.#ended;
     while (!signal.aborted) {
-      const isThere = await this.#look().then(() => true, () => false);
+      const look = this.connected().then(async () => this.isHost || await statusOf(this));
+      const isThere = await look.then(() => true, () => false);
       await sleep(this.ctx.clock, isThere ? LOOK_EVERY_MS : RETRY_MS, signal);
     }
-  }
-
-  async #look(): Promise<void> {
-    await this.connected();
-    if (!this.isHost) await statusOf(this);
   }
 
   /** The client of the present connector. Requests at the same time wait for one attempt to find or start it. */

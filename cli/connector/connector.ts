@@ -7,12 +7,11 @@
  *     ▲                  │         ▲
  *     └──── sending ◀────┘         └── local API
  */
-import { type Cancel, type Clock, settledWithin } from "../../shared/clock.ts";
+import { type Cancel, settledWithin } from "../../shared/clock.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
 import type { OpeningKey } from "../../shared/protocol/sealed_body.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import type { Random } from "../../shared/random.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
 import { type OpenLink, ReconnectingLink } from "../link/reconnect.ts";
 import { AskedTasks, Waits } from "./waits.ts";
@@ -48,13 +47,10 @@ import type { Runtime } from "./runtime/runtime.ts";
 import type { ServiceClock } from "../link/service_clock.ts";
 import type { VisitCredentials } from "../link/agent_credentials.ts";
 import type { Status } from "./status.ts";
+import type { Context } from "../context.ts";
 
-export interface ConnectorDeps {
-  clock: Clock;
+interface ConnectorDeps extends Pick<Context, "clock" | "random" | "fetch" | "onResponse"> {
   serviceClock: ServiceClock;
-  random: Random;
-  fetch: typeof fetch;
-  onResponse?: ((headers: Headers) => void) | undefined;
   open: OpenLink;
   session: VisitCredentials;
   /** Verifies what the agent signs. */
@@ -71,12 +67,12 @@ export interface ConnectorDeps {
   emit: EmitEvent;
 }
 
-export interface ConnectorOptions {
+interface ConnectorOptions {
   agent: { name: string; did: string };
   /** Profile that the agent sends when it pairs. */
   profile: { agentName: string; humanName: string };
   proxy: ProxyPlace;
-  strict?: boolean;
+  strict: boolean;
   version: string;
   pid: number;
 }
@@ -124,13 +120,12 @@ export class Connector {
   readonly #end = Promise.withResolvers<unknown>();
 
   constructor(readonly deps: ConnectorDeps, readonly options: ConnectorOptions) {
-    const { clock, random, serviceClock, session, open, emit, runtime, fetch, onResponse } = deps;
+    const { clock, serviceClock, emit, runtime } = deps;
     this.#startedAt = clock.now();
-    this.newId = ulidSource(() => clock.now(), random.bytes);
+    this.newId = ulidSource(() => clock.now(), deps.random.bytes);
     this.waits = new Waits(clock);
     const onSilence = () => this.#connection.check();
-    const calls = { fetch, onResponse, clock: serviceClock, random, session, emit, onSilence };
-    this.proxy = new ProxyCaller(calls, options.proxy);
+    const proxy = this.proxy = new ProxyCaller({ ...deps, clock: serviceClock, onSilence }, options.proxy);
     const store = this.store = deps.openStore({
       newId: this.newId,
       delivery: runtime === null ? "pull" : "push",
@@ -141,44 +136,35 @@ export class Connector {
           isTaskId(requestId) && this.askedTasks.claim({ toDid, requestId }),
       },
       onChange: (change) => this.#changed(change),
-      onDamaged: (error) => this.fail(error),
+      onDamaged: (error) => void this.stop(error),
     });
     // Before the API is open, because a message that a program sends before `run` would otherwise be sent twice.
     orReport(emit, () => store.recover(clock.now()), undefined);
-    const guard = this.#guard, { did } = options.agent;
     const write = async (all: Peers) => {
       // Also of a request that is answered later: the folder may be another connector's by then, or removed.
       if (this.isOver) throw new Error("The connector has ended");
       await deps.peers.write(all);
     };
     const peers = this.peers = new PeerBook({ ...deps.peers, write });
-    const { proxy, newId } = this, { strict = false } = options;
     const onAnswer = (host: string) => this.sending.answeredBy(host);
-    const elsewhere = { fetch, onResponse, machine: clock, random, session, emit, check: deps.checkOrigin, onAnswer };
+    const elsewhere = { ...deps, machine: clock, check: deps.checkOrigin, onAnswer };
     const proxies = this.proxies = new PeerProxies(elsewhere, proxy, (did) => peers.of(did)?.proxy);
-    const { publicKey } = deps;
-    const sends = { clock, random, store, proxy, proxies, session, publicKey, peers, guard, newId, did, strict, emit };
-    this.sending = new Sending(sends, () => void this.updatePeers());
+    const { agent: { did }, strict } = options, { newId } = this, guard = this.#guard;
+    const parts = { ...deps, store, peers, proxy, proxies, guard, newId, did, strict };
+    this.sending = new Sending(parts, () => void this.updatePeers());
     const hasPins = Object.values(peers.all).some(({ key }) => key !== undefined);
     if (store.proofs.begin(hasPins, clock.now())) emit("memory_lost");
-    const readPeers = () => this.updatePeers(), isOver = () => this.isOver;
-    const pairs = { clock, random, session, store, peers, did, proxy, proxies, emit, readPeers, isOver };
-    this.pairing = new Pairing(pairs);
+    const readPeers = () => this.updatePeers();
+    this.pairing = new Pairing({ ...parts, readPeers, isOver: () => this.isOver });
     this.#receiving = new Receiving({
-      clock,
-      emit,
-      store,
-      trust: deps.trust,
-      peers,
+      ...parts,
       agent: { did, origin: options.proxy.origin, openingKey: deps.openingKey },
-      guard,
-      strict,
       pairing: this.pairing,
       readPeers,
       onUndecided: (why) => this.#connection.drop(why),
     });
-    this.#runtime = runtime && new RuntimeRoom({ clock, store, runtime, guard, emit });
-    this.#connection = new ReconnectingLink({ clock, random, serviceClock, session, open, emit }, {
+    this.#runtime = runtime && new RuntimeRoom({ ...parts, runtime });
+    this.#connection = new ReconnectingLink(parts, {
       ready: () => deps.trust.ready(),
       deliver: async (frame) => {
         const ack = await this.#receiving.deliver(frame);
@@ -210,17 +196,10 @@ export class Connector {
   /** Tells the parts what has changed on disk, because they do not call each other. */
   #changed(change: Change): void {
     this.version++;
-    switch (change.kind) {
-      case "arrived": {
-        const { waiting } = change;
-        // The hand-over begins after the ack, because a slow hand-over would otherwise delay the ack.
-        if (waiting !== null) queueMicrotask(() => this.#runtime?.add([waiting]));
-        break;
-      }
-      case "receipt":
-      case "kept":
-        this.sending.wake(change.kind);
-    }
+    const waiting = change.kind === "arrived" ? change.waiting : null;
+    // The hand-over begins after the ack, because a slow hand-over would otherwise delay the ack.
+    if (waiting !== null) queueMicrotask(() => this.#runtime?.add([waiting]));
+    if (change.kind === "receipt" || change.kind === "kept") this.sending.wake(change.kind);
     this.waits.changed(change);
   }
 
@@ -233,18 +212,15 @@ export class Connector {
     this.sending.wake("receipt");
     this.sending.wake("kept");
     this.#cleanUp();
-    void this.#connection.run().then((why) => why !== null && this.fail(why));
+    void this.#connection.run().then((why) => this.stop(why));
     return this.#end.promise;
   }
 
-  fail(why: unknown): void {
-    void this.#shutDown(why);
+  /** Stops accepting messages, completes the work in progress and ends, within 5 s. `why`: the error that ends it. */
+  stop(why: unknown = null): Promise<void> {
+    return this.#shutting ??= this.#drain(why);
   }
-
-  /** Stops accepting messages, completes the work in progress and ends, within 5 s. */
-  stop(): Promise<void> {
-    return this.#shutDown(null);
-  }
+  #shutting: Promise<void> | null = null;
 
   /** True from the beginning of the stop: every wait ends at once from then on. */
   get isStopping(): boolean {
@@ -255,12 +231,6 @@ export class Connector {
   get isOver(): boolean {
     return this.#stopped.signal.aborted;
   }
-
-  #shutDown(why: unknown): Promise<void> {
-    this.#shutting ??= this.#drain(why);
-    return this.#shutting;
-  }
-  #shutting: Promise<void> | null = null;
 
   /** Ends also when a part cannot be stopped, because the agent could otherwise have no connector again. */
   async #drain(why: unknown): Promise<void> {

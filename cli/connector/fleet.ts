@@ -40,7 +40,6 @@ interface Agent {
   name: string;
   /** `busy`: another process runs its connector. `failed`: it has ended and waits for its next start. */
   state: "starting" | "running" | "busy" | "failed";
-  connector: FleetMember | null;
   /** Aborted when the fleet stops, or when the agent no longer exists. */
   stop: AbortController;
   failures: number;
@@ -93,7 +92,7 @@ export class Fleet {
       // An agent that is still stopping is started at a later look.
       if (this.#agents.has(name)) continue;
       const stop = new AbortController();
-      const agent: Agent = { name, state: "starting", connector: null, stop, failures: 0, ended: Promise.resolve() };
+      const agent: Agent = { name, state: "starting", stop, failures: 0, ended: Promise.resolve() };
       this.#agents.set(name, agent);
       agent.ended = this.#keepRunning(agent).finally(() => this.#agents.delete(name));
     }
@@ -101,7 +100,7 @@ export class Fleet {
 
   /** Runs the connector of an agent, and starts it again after a failure, until it is stopped. */
   async #keepRunning(agent: Agent): Promise<void> {
-    const { clock, filesOf } = this.deps;
+    const { clock, filesOf, emit } = this.deps;
     const { signal } = agent.stop;
     while (!signal.aborted) {
       const files = await filesOf(agent.name);
@@ -109,7 +108,8 @@ export class Fleet {
       const error = await this.#runOnce(agent);
       if (signal.aborted) return;
       if (error instanceof ConnectorLockedError) {
-        this.#becomeBusy(agent, error);
+        if (agent.state !== "busy") emit(agent.name, "busy", { pid: error.pid });
+        agent.state = "busy";
         await sleep(clock, BUSY_MS, signal);
         continue;
       }
@@ -126,26 +126,18 @@ export class Fleet {
   /** Runs the connector of an agent until it ends. Returns why it ended or did not start. */
   async #runOnce(agent: Agent): Promise<unknown> {
     const { signal } = agent.stop;
-    const stop = () => void agent.connector?.stop();
     if (agent.state === "failed") agent.state = "starting";
     try {
-      agent.connector = await this.#starts.run(() => signal.aborted ? null : this.deps.start(agent.name));
-      if (agent.connector === null) return null;
+      const connector = await this.#starts.run(() => signal.aborted ? null : this.deps.start(agent.name));
+      if (connector === null) return null;
       agent.state = "running";
+      const stop = () => void connector.stop();
       signal.addEventListener("abort", stop);
       if (signal.aborted) stop();
-      return await agent.connector.ended;
+      return await connector.ended.finally(() => signal.removeEventListener("abort", stop));
     } catch (error) {
       return error;
-    } finally {
-      signal.removeEventListener("abort", stop);
-      agent.connector = null;
     }
-  }
-
-  #becomeBusy(agent: Agent, { pid }: ConnectorLockedError): void {
-    if (agent.state !== "busy") this.deps.emit(agent.name, "busy", { pid });
-    agent.state = "busy";
   }
 
   #fail(agent: Agent, error: unknown, nextInMs: number): void {

@@ -2,6 +2,8 @@
  * Takes messages from the link: checks each one against its sender's proof (D-143), pins the key of a new contact, and stores
  * the message before it is acknowledged. Messages of one sender are stored in the order in which they came.
  */
+import * as z from "zod";
+import { BoundedMap } from "../../shared/bounded_map.ts";
 import { type Clock, sleep } from "../../shared/clock.ts";
 import type { AckReason } from "../../shared/protocol/ack_reasons.ts";
 import type { DeliverFrame } from "../../shared/protocol/frames.ts";
@@ -12,7 +14,6 @@ import { Undecided } from "../link/reconnect.ts";
 import type { LoopGuard } from "../link/loop_guard.ts";
 import { checkProof, type ProofCheck, type ProvenMessage, type Recipient } from "./check_proof.ts";
 import type { EmitEvent } from "./events.ts";
-import { isProbe, ProbeCounts } from "./probes.ts";
 import type { Pairing } from "./peers/pairing.ts";
 import type { PeerBook } from "./peers/peer_book.ts";
 import { noteOtherKey, pinContact, pinOf } from "./peers/peers.ts";
@@ -22,10 +23,10 @@ import type { ConnectorStore } from "./store/store.ts";
 
 /** With less, messages of strangers would cost the proxy requests without end. */
 const LOOK_UP_MS = 3_000;
-/** With less, a relay that forges messages would fill the log. */
-const REPORT_MS = 60_000;
+/** With more, a peer could make this agent send receipts without end. */
+export const PROBES_A_MINUTE = 10;
 
-export interface ReceivingDeps {
+interface ReceivingDeps {
   clock: Clock;
   emit: EmitEvent;
   store: Pick<ConnectorStore, "received" | "answerProbe">;
@@ -49,9 +50,8 @@ export class Receiving {
   #lookingUp: Promise<boolean> | null = null;
   /** Messages that wait until the peers are read again. */
   #strangers = 0;
-  /** When the refusals of each sender were last reported, and how many it has had since. */
-  readonly #untold = new Map<string, { since: number; count: number }>();
-  readonly #probes = new ProbeCounts();
+  readonly #refusals = new MinuteCounts();
+  readonly #probes = new MinuteCounts();
   refused = 0;
   #isStopped = false;
 
@@ -165,7 +165,7 @@ export class Receiving {
   #answer(probe: ProvenMessage): StoreResult | "probed" {
     const { clock, store } = this.deps;
     const now = clock.now();
-    return store.answerProbe(probe, now, this.#probes.mayAnswer(probe.fromAgentDid, now));
+    return store.answerProbe(probe, now, this.#probes.add(probe.fromAgentDid, now).count <= PROBES_A_MINUTE);
   }
 
   #isPeer(did: string): boolean {
@@ -211,36 +211,49 @@ export class Receiving {
 
   /** Counts a refusal, and reports those of a sender at most once a minute, because a sender could otherwise fill the log. */
   #refuse({ fromAgentDid: from, requestId }: DeliverFrame, reason: AckReason, shown?: string): Ack {
-    const { clock, emit, peers } = this.deps;
+    const { clock, emit, peers } = this.deps, now = clock.now();
     this.refused++;
     // A refusal of a blocked agent emits no event, because that agent could otherwise fill the log.
     if (reason === "blocked") return { accepted: false, reason };
-    const before = this.#untoldOf(from);
-    if (before !== null) emit("proof_refused", { from, requestId, reason, before });
+    const { count, before } = this.#refusals.add(from, now);
+    if (count === 1) emit("proof_refused", { from, requestId, reason, before: Math.max(0, before - 1) });
     // Counted apart, because another refused message of the same minute would otherwise hide the other key.
-    if (shown !== undefined && this.#untoldOf(`key of ${from}`) !== null) {
+    if (shown !== undefined && this.#refusals.add(`key of ${from}`, now).count === 1) {
       emit("peer_key_changed", { from, key: this.#pinOf(from)?.key ?? null, shown });
-      peers.change((all) => noteOtherKey(all, from, toIso(clock.now())))
+      peers.change((all) => noteOtherKey(all, from, toIso(now)))
         .catch((error) => emit("store_failed", { from, why: describeError(error) }));
     }
     return { accepted: false, reason };
-  }
-
-  /** How many were not told since the last report about `what`; `null` within a minute of that report. */
-  #untoldOf(what: string): number | null {
-    const now = this.deps.clock.now(), known = this.#untold.get(what);
-    // A much later time comes from a clock that was set back, and would silence the reports until then.
-    if (known !== undefined && Math.abs(now - known.since) < REPORT_MS) {
-      known.count++;
-      return null;
-    }
-    if (this.#untold.size >= SENDERS_REPORTED) this.#untold.clear();
-    this.#untold.set(what, { since: now, count: 0 });
-    return known?.count ?? 0;
   }
 }
 
 /** With more, a relay that invents senders would fill the memory with their messages. */
 const STRANGERS_WAITING = 64;
-/** Senders whose refusals are counted, so that invented senders take no memory without end. */
-const SENDERS_REPORTED = 1_000;
+/** A longer payload is no probe, so that the long payloads of peers are not parsed in vain. */
+const PROBE_CHARACTERS = 256;
+const Probe = z.strictObject({ svcProbe: z.string() });
+
+/** Whether a payload, which is JSON, is a message of `provider relay-test`: the connector answers it, and no agent sees it. */
+export function isProbe(payload: string): boolean {
+  if (payload.length > PROBE_CHARACTERS || !payload.includes('"svcProbe"')) return false;
+  return Probe.safeParse(JSON.parse(payload)).success;
+}
+
+const MINUTE_MS = 60_000;
+/** Names that are counted, so that invented senders take no memory without end. */
+const COUNTED = 1_000;
+
+/** Counts events by name, in minutes that begin with an event. */
+export class MinuteCounts {
+  readonly #counts = new BoundedMap<string, { since: number; count: number; before: number }>(COUNTED);
+
+  /** Counts an event. Returns how many this minute has had, and how many the last one had. */
+  add(name: string, now: number): { count: number; before: number } {
+    const known = this.#counts.get(name);
+    // A much later time comes from a clock that was set back, and would end the answers and reports until then.
+    const isOver = known === undefined || Math.abs(now - known.since) >= MINUTE_MS;
+    const minute = isOver ? { since: now, count: 1, before: known?.count ?? 0 } : { ...known, count: known.count + 1 };
+    this.#counts.set(name, minute);
+    return minute;
+  }
+}

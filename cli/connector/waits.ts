@@ -13,30 +13,8 @@ const HELD_AFTER_WAIT_MS = 10_000;
 /** Ended waits that are remembered, the newest. */
 export const ENDED_WAITS = 1_000;
 
-interface Waiter {
-  isAffected(change: Change): boolean;
-  wake(): void;
-}
-
-/** A waiting call. Disposing it makes room for another one. */
-export interface WaitingCall extends Disposable {
-  /**
-   * Calls `look` until it returns a result, each time something has changed that `isAffected` names. Returns what `look`
-   * returns last; `null` when it has found nothing.
-   *
-   * @param ms time from now
-   * @param signal aborted when the caller has gone
-   */
-  until<T>(
-    look: () => T | null,
-    isAffected: (change: Change) => boolean,
-    ms: number,
-    signal: AbortSignal,
-  ): Promise<T | null>;
-}
-
 export class Waits {
-  readonly #waiters = new Set<Waiter>();
+  readonly #waiters = new Set<{ isAffected(change: Change): boolean; wake(): void }>();
   /** Questions whose reply callers wait for, with the number of callers. */
   readonly #asked = new Map<string, number>();
   /** Questions whose last wait has ended, with the time. */
@@ -50,9 +28,9 @@ export class Waits {
    * Counts a call that will wait. A reply that arrives before the wait begins is found by its first look.
    *
    * @param question the sent message whose reply the caller waits for
-   * @returns `null` when too many calls wait
+   * @returns `null` when too many calls wait. Disposing it makes room for another one.
    */
-  begin(question?: SentKey): WaitingCall | null {
+  begin(question?: SentKey): Disposable | null {
     if (this.#calls >= LIMIT.waitingCalls) return null;
     this.#calls++;
     const end = new DisposableStack();
@@ -62,13 +40,17 @@ export class Waits {
       this.#asked.set(key, (this.#asked.get(key) ?? 0) + 1);
       end.defer(() => this.#release(key));
     }
-    return {
-      until: (look, isAffected, ms, signal) => this.#until(look, isAffected, ms, signal),
-      [Symbol.dispose]: () => end.dispose(),
-    };
+    return end;
   }
 
-  async #until<T>(
+  /**
+   * Calls `look` until it returns a result, each time something has changed that `isAffected` names. Returns what `look`
+   * returns last; `null` when it has found nothing.
+   *
+   * @param ms time from now
+   * @param signal aborted when the caller has gone
+   */
+  async until<T>(
     look: () => T | null,
     isAffected: (change: Change) => boolean,
     ms: number,

@@ -13,7 +13,6 @@ import {
 } from "../../../shared/client/local_shapes.ts";
 import type { Connector } from "../connector.ts";
 import type { Change, SentKey } from "../store/received_rows.ts";
-import type { WaitingCall } from "../waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { findPeerEver, noPeer } from "../peers/peers.ts";
 import {
@@ -83,11 +82,10 @@ export async function inbox({ connector, query }: QueryInput<typeof InboxQuery>)
     inboxPageJson(page?.messages ?? [], page?.more ?? false, connector.peers);
   const page = look();
   if (page !== null || wait === 0) return jsonText(written(page));
-  const waiting = beginWait(connector);
   return laterJsonText(
     connector,
-    waiting,
-    async (signal) => written(await waiting.until(look, isAffected, wait * 1000, signal)),
+    beginWait(connector),
+    async (signal) => written(await connector.waits.until(look, isAffected, wait * 1000, signal)),
   );
 }
 
@@ -137,7 +135,7 @@ function known({ peers }: Connector, to: string, did: string | null): string {
 }
 
 /** @throws {LocalError} `CONNECTOR_BUSY` */
-export function beginWait({ waits }: Connector, question?: SentKey): WaitingCall {
+export function beginWait({ waits }: Connector, question?: SentKey): Disposable {
   const waiting = waits.begin(question);
   if (waiting === null) throw new LocalError("CONNECTOR_BUSY", undefined, 1);
   return waiting;

@@ -8,7 +8,6 @@ import { orReport } from "../events.ts";
 import type { Change, InboxMessage } from "../store/received_rows.ts";
 import { type MessageToSend, SendRefusedError, type SentResult } from "../sending/message_sender.ts";
 import { isTaskId, type SentMessage } from "../store/sent_messages.ts";
-import type { WaitingCall } from "../waits.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { beginWait, didEver, didOf } from "./inbox_handlers.ts";
 import {
@@ -67,7 +66,7 @@ export async function outbound(
   using owned = new DisposableStack();
   // Before the request leaves, because the reply can be faster than the response, and a call that cannot wait sends
   // nothing.
-  const waiting = wait ? owned.use(beginWait(connector, message)) : null;
+  if (wait) owned.use(beginWait(connector, message));
   const { sent, response, sealed } = await send(connector, message);
   const isAccepted = response === null || response.status < 300;
   if (isAccepted && sent.state !== "refused" && answered !== null) {
@@ -77,7 +76,7 @@ export async function outbound(
   }
   const answer = response !== null && (wait === undefined || !isAccepted)
     ? passed(response)
-    : result(connector, sent, waiting && { waiting, owned: owned.move(), seconds: wait ?? 0 });
+    : result(connector, sent, wait ? { owned: owned.move(), seconds: wait } : null);
   answer.headers.set(SEALED_HEADER, sealed ? "1" : "0");
   return answer;
 }
@@ -108,11 +107,10 @@ export async function sentMessage(
   const waiting = query.wait === 0 ? null : beginWait(connector, sent);
   const asked = Promise.all([connector.sending.ask(sent), connector.sending.refresh()]);
   if (waiting === null) await settledWithin(connector.deps.clock, asked, LIMIT.receiptLookupTimeoutMs);
-  return result(connector, sent, waiting && { waiting, owned: waiting, seconds: query.wait });
+  return result(connector, sent, waiting && { owned: waiting, seconds: query.wait });
 }
 
 interface WaitForEnd {
-  waiting: WaitingCall;
   owned: Disposable;
   seconds: number;
 }
@@ -137,7 +135,7 @@ function result(connector: Connector, sent: SentMessage, wait: WaitForEnd | null
   };
   return laterJsonText(connector, wait.owned, async (signal) => {
     using _receipts = connector.sending.follow(sent);
-    return written(await wait.waiting.until(look, isAffected, wait.seconds * 1000, signal));
+    return written(await connector.waits.until(look, isAffected, wait.seconds * 1000, signal));
   });
 }
 

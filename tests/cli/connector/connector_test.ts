@@ -471,7 +471,7 @@ Deno.test("a connector that failed before it ran ends with the error, because it
   const { bench } = await story(world);
   const damaged = new Error("connector.db is damaged");
   const second = new Connector(bench.connector.deps, bench.connector.options);
-  second.fail(damaged);
+  void second.stop(damaged);
   await until(() => second.isOver);
   assertEquals(await Promise.race([second.run(), flushTasks().then(() => "it runs")]), damaged);
 });

@@ -1,7 +1,7 @@
 /** Probes of `provider relay-test`: the peer's connector answers them, and its agent sees none. */
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { isProbe, ProbeCounts, PROBES_A_MINUTE } from "../../../cli/connector/probes.ts";
+import { isProbe, MinuteCounts, PROBES_A_MINUTE } from "../../../cli/connector/receiving.ts";
 import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
 import { Bench, story } from "./bench.ts";
@@ -35,9 +35,9 @@ Deno.test("a peer's connector answers a probe with a receipt and stores no messa
 });
 
 Deno.test("after the clock was set back by an hour, probes are answered within a minute", () => {
-  const counts = new ProbeCounts(), now = 3_600_000;
-  for (let n = 0; n <= PROBES_A_MINUTE; n++) counts.mayAnswer("peer", now);
-  assertEquals([counts.mayAnswer("peer", now), counts.mayAnswer("peer", 0)], [false, true]);
+  const counts = new MinuteCounts(), now = 3_600_000;
+  for (let n = 0; n < PROBES_A_MINUTE; n++) counts.add("peer", now);
+  assertEquals([counts.add("peer", now).count, counts.add("peer", 0).count], [PROBES_A_MINUTE + 1, 1]);
 });
 
 Deno.test("only an object with the one member is a probe, of any JSON", () => {

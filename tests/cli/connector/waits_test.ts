@@ -1,6 +1,6 @@
 /** Calls of the local API that wait: what ends a wait, how many there are, and for whom a reply is kept. */
 import { assert, assertEquals } from "@std/assert";
-import { ENDED_WAITS, type WaitingCall, Waits } from "../../../cli/connector/waits.ts";
+import { ENDED_WAITS, Waits } from "../../../cli/connector/waits.ts";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 
@@ -9,26 +9,24 @@ const QUESTION = { toDid: "did:svc:r.test:agent:01KHYQ5H00AAAAAAAAAAAAAAAA", req
 const REPLY = { fromDid: QUESTION.toDid, conversationId: null, inReplyTo: QUESTION.requestId };
 const stored = { kind: "arrived", message: { seq: 1, ...REPLY }, waiting: null } as const;
 
-function begin(waits: Waits, question?: typeof QUESTION): WaitingCall {
+function begin(waits: Waits, question?: typeof QUESTION): Disposable {
   const call = waits.begin(question);
   assert(call !== null);
   return call;
 }
 
-function wait(call: WaitingCall, look: () => string | null, ms = 60_000, signal = never()) {
-  return call.until(look, ({ kind }) => kind === "arrived", ms, signal);
+function wait(waits: Waits, look: () => string | null, ms = 60_000, signal = never()) {
+  return waits.until(look, ({ kind }) => kind === "arrived", ms, signal);
 }
 
 Deno.test("a wait ends at a match, at its time, when its caller has gone, and when the connector stops", async (t) => {
   await t.step("at once", async () => {
-    using call = begin(new Waits(new ManualClock()));
-    assertEquals(await wait(call, () => "found"), "found");
+    assertEquals(await wait(new Waits(new ManualClock()), () => "found"), "found");
   });
   await t.step("at a match", async () => {
     const waits = new Waits(new ManualClock());
-    using call = begin(waits);
     let found: string | null = null, looks = 0;
-    const waiting = wait(call, () => {
+    const waiting = wait(waits, () => {
       looks++;
       return found;
     });
@@ -42,9 +40,8 @@ Deno.test("a wait ends at a match, at its time, when its caller has gone, and wh
   });
   await t.step("at its time, with a last look", async () => {
     const clock = new ManualClock();
-    using call = begin(new Waits(clock));
     let found: string | null = null;
-    const waiting = wait(call, () => found, 1_000);
+    const waiting = wait(new Waits(clock), () => found, 1_000);
     await clock.advance(999);
     found = "late";
     await clock.advance(1);
@@ -53,21 +50,19 @@ Deno.test("a wait ends at a match, at its time, when its caller has gone, and wh
   await t.step("when its caller has gone", async () => {
     const clock = new ManualClock();
     const caller = new AbortController();
-    using call = begin(new Waits(clock));
-    const waiting = wait(call, () => null, 60_000, caller.signal);
+    const waits = new Waits(clock);
+    const waiting = wait(waits, () => null, 60_000, caller.signal);
     caller.abort();
     assertEquals([await waiting, clock.waiting], [null, 0]);
-    assertEquals(await wait(call, () => null, 60_000, caller.signal), null);
+    assertEquals(await wait(waits, () => null, 60_000, caller.signal), null);
   });
   await t.step("at a stop, and at once after it", async () => {
     const clock = new ManualClock();
     const waits = new Waits(clock);
-    using one = begin(waits);
-    using two = begin(waits);
-    const waiting = [wait(one, () => null), wait(two, () => "second")];
+    const waiting = [wait(waits, () => null), wait(waits, () => "second")];
     waits.stop();
     assertEquals(await Promise.all(waiting), [null, "second"]);
-    assertEquals([await wait(one, () => null), clock.waiting], [null, 0]);
+    assertEquals([await wait(waits, () => null), clock.waiting], [null, 0]);
   });
 });
 

@@ -135,7 +135,7 @@ async function sendMessage(
   return laterJsonText(connector, owned.move(), async (signal) => {
     using _receipts = connector.sending.follow(sent);
     try {
-      await waiting.until(look, isAffected, LIMIT.a2aBlockMs, signal);
+      await connector.waits.until(look, isAffected, LIMIT.a2aBlockMs, signal);
       return written();
     } catch (error) {
       // The status has left, so a full disk is an error of the call. The reply stays, and the client asks for it again.
