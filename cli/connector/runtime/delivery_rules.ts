@@ -87,6 +87,10 @@ export function nextAttempt(before: Tries, result: RuntimeResult, now: number): 
   };
 }
 
+function keyOf({ seq, lane, aside }: QueuedMessage): string {
+  return aside ? String(seq) : lane;
+}
+
 function senderOf(lane: string): string {
   return lane.split(" ", 1)[0] ?? lane;
 }
@@ -97,26 +101,18 @@ function senderOf(lane: string): string {
  * peer.
  */
 export class Lanes {
-  /** In order of arrival. */
+  /** In order of arrival. A message that is aside has a lane of its own. */
   readonly #lanes = new Map<string, QueuedMessage[]>();
-  readonly #aside = new Map<number, QueuedMessage>();
   readonly #taken = new Map<number, QueuedMessage>();
   /** The turn of each sender that had one since the lanes were empty. */
   readonly #turns = new Map<string, number>();
   #turn = 0;
 
   add(message: QueuedMessage): void {
-    if (message.aside) {
-      this.#aside.set(message.seq, message);
-      return;
-    }
-    const lane = this.#lanes.get(message.lane);
-    if (!lane) this.#lanes.set(message.lane, [message]);
-    else {
-      lane.push(message);
-      const before = lane.at(-2);
-      if (before && before.seq > message.seq) lane.sort((a, b) => a.seq - b.seq);
-    }
+    const key = keyOf(message), lane = this.#lanes.get(key) ?? [], last = lane.at(-1);
+    lane.push(message);
+    if (last && last.seq > message.seq) lane.sort((a, b) => a.seq - b.seq);
+    this.#lanes.set(key, lane);
   }
 
   /**
@@ -141,13 +137,11 @@ export class Lanes {
     const message = this.#taken.get(seq);
     if (!message) return;
     this.#taken.delete(seq);
-    this.#aside.delete(seq);
-    const lane = this.#lanes.get(message.lane);
-    const at = lane?.indexOf(message) ?? -1;
-    if (lane && at !== -1) lane.splice(at, 1);
-    if (lane?.length === 0) this.#lanes.delete(message.lane);
+    const key = keyOf(message), lane = this.#lanes.get(key) ?? [];
+    lane.splice(lane.indexOf(message), 1);
+    if (lane.length === 0) this.#lanes.delete(key);
     if (next) this.add({ ...message, isHeld: false, ...next });
-    if (this.#lanes.size + this.#aside.size === 0) this.#turns.clear();
+    if (this.#lanes.size === 0) this.#turns.clear();
   }
 
   /**
@@ -155,7 +149,7 @@ export class Lanes {
    * the runtime would otherwise get the caller's answer.
    */
   wake(now: number): void {
-    for (const message of [...[...this.#lanes.values()].flat(), ...this.#aside.values()]) {
+    for (const message of [...this.#lanes.values()].flat()) {
       if (!this.#taken.has(message.seq) && !message.isHeld) message.nextAt = Math.min(message.nextAt, now);
     }
   }
@@ -173,9 +167,6 @@ export class Lanes {
   *#heads(): Generator<QueuedMessage> {
     for (const [head] of this.#lanes.values()) {
       if (head && !this.#taken.has(head.seq)) yield head;
-    }
-    for (const message of this.#aside.values()) {
-      if (!this.#taken.has(message.seq)) yield message;
     }
   }
 }

@@ -7,10 +7,11 @@ import type { Clock } from "../../../shared/clock.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { payloadProblem } from "../../../shared/protocol/payload_bounds.ts";
-import type { PushPlatform, ReplyContent } from "../../platforms/platform.ts";
+import type { ReplyContent } from "../../platforms/platform.ts";
 import type { EmitEvent } from "../events.ts";
 import { busyReply, conversationOf, TOO_MANY, waitForThread } from "../sending/automatic_replies.ts";
 import type { RuntimeAnswer } from "./delivery_rules.ts";
+import type { Runtime } from "./runtime.ts";
 import { idempotencyKey, type InboxMessage } from "../store/received_rows.ts";
 import type { NewSentMessage } from "../store/sent_messages.ts";
 import type { ConnectorStore } from "../store/store.ts";
@@ -21,29 +22,28 @@ export interface RuntimeReplyRow {
   problem: string | null;
 }
 
-interface ReplyDeps {
+export interface RuntimeDeps {
   clock: Clock;
   guard: LoopGuard;
-  store: Pick<ConnectorStore, "received" | "sent">;
-  /** The replies of the platform; absent when its answers are about tasks. */
-  replyOf?: PushPlatform["replyOf"] | undefined;
+  store: ConnectorStore;
+  runtime: Runtime;
   emit: EmitEvent;
 }
 
-export type Question = Pick<InboxMessage, "fromDid" | "requestId" | "conversationId">;
+type Question = Pick<InboxMessage, "fromDid" | "requestId" | "conversationId">;
 
 export class RuntimeReplies {
-  constructor(private readonly deps: ReplyDeps) {}
+  constructor(private readonly deps: RuntimeDeps) {}
 
   /** Returns the reply in the answer that accepted a message; `null` when there is none. */
   async from(question: InboxMessage, answer: RuntimeAnswer): Promise<RuntimeReplyRow | null> {
-    const payload = this.#payloadOf(answer, { to: question.fromDid, requestId: question.requestId });
-    return payload === null ? null : await this.row(question, payload);
+    return await this.row(question, this.#payloadOf(answer, { to: question.fromDid, requestId: question.requestId }));
   }
 
-  /** Returns the reply with a payload; when the loop guard refuses it, the one that says so. */
-  async row(question: Question, payload: string): Promise<RuntimeReplyRow> {
-    const { clock, guard, store: { received, sent }, emit } = this.deps;
+  /** Returns the reply with a payload, `null` without one; when the loop guard refuses it, the one that says so. */
+  async row(question: Question, payload: string | null): Promise<RuntimeReplyRow | null> {
+    if (payload === null) return null;
+    const { store: { received }, emit } = this.deps;
     const { fromDid: toDid, requestId } = question;
     // The same for each answer to this message, so that a repeated hand-over causes one reply (D-69).
     const replyId = `r-${await idempotencyKey(question)}`;
@@ -51,7 +51,7 @@ export class RuntimeReplies {
     const answer = { toDid, requestId: replyId, conversationId, inReplyTo: requestId, auto: true, payload } as const;
     const message: NewSentMessage = { ...answer, origin: "runtime" };
     const answered = received.question(toDid, requestId);
-    const wait = answered === null ? 0 : waitForThread({ clock, guard, sent }, answered);
+    const wait = answered === null ? 0 : waitForThread(this.deps, answered);
     if (answered === null || wait === 0) return { message, problem: null };
     emit("loop_guard", { to: toDid, requestId, why: TOO_MANY });
     const busy = await busyReply(answered, wait);
@@ -59,7 +59,7 @@ export class RuntimeReplies {
   }
 
   #payloadOf(answer: RuntimeAnswer, about: { to: string; requestId: string }): string | null {
-    const { replyOf, emit } = this.deps;
+    const { runtime: { platform: { replyOf } }, emit } = this.deps;
     if (answer.kind !== "status") return null;
     const { text, cut } = answer;
     if (cut === "broken") {

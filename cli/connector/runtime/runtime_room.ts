@@ -3,18 +3,16 @@
  * result before the next message of the lane. Each hand-over, and a check at intervals, shows the runtime's health. The
  * rules are in delivery_rules.ts, the storage in ../store.
  */
-import { type Cancel, type Clock, settledWithin } from "../../../shared/clock.ts";
+import { type Cancel, settledWithin } from "../../../shared/clock.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
-import type { LoopGuard } from "../../link/loop_guard.ts";
-import { type EmitEvent, orReport } from "../events.ts";
+import { orReport } from "../events.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import type { Status } from "../status.ts";
 import type { InboxMessage, QueuedMessage } from "../store/received_rows.ts";
-import type { ConnectorStore } from "../store/store.ts";
 import { classifyAnswer, Lanes, type NextAttempt, nextAttempt } from "./delivery_rules.ts";
-import { describeAnswer, type Runtime, type RuntimeHealth } from "./runtime.ts";
-import { RuntimeReplies } from "./runtime_replies.ts";
+import { describeAnswer } from "./runtime.ts";
+import { type RuntimeDeps, RuntimeReplies } from "./runtime_replies.ts";
 import { type AttemptMeaning, TaskFollower } from "./task_follower.ts";
 
 /** Concurrent requests to the runtime: with more, a burst overloads a runtime that runs a model for each. */
@@ -35,14 +33,6 @@ interface Result {
   outcome: AttemptMeaning;
 }
 
-interface RuntimeDeps {
-  clock: Clock;
-  store: ConnectorStore;
-  runtime: Runtime;
-  guard: LoopGuard;
-  emit: EmitEvent;
-}
-
 export class RuntimeRoom {
   readonly #lanes = new Lanes();
   readonly #stop = new AbortController();
@@ -59,20 +49,17 @@ export class RuntimeRoom {
   readonly #replies: RuntimeReplies | null;
   /** Absent when the runtime answers with its result, not with a task. */
   readonly #tasks: TaskFollower | undefined;
-  #health: Omit<RuntimeHealth, "reachable"> & { reachable: boolean | null; checkedAt: number | null } = {
+  #health: Pick<Status["runtime"], "reachable" | "problem" | "checkedAt"> = {
     reachable: null,
     problem: null,
     checkedAt: null,
   };
 
   constructor(private readonly deps: RuntimeDeps) {
-    const { clock, store, runtime, guard, emit } = deps;
-    const { platform: { replyOf, tasks: protocol }, target } = runtime;
-    const replies = this.#replies = target.replies && (replyOf || protocol)
-      ? new RuntimeReplies({ clock, guard, store, replyOf, emit })
-      : null;
+    const { platform: { tasks: protocol }, target } = deps.runtime;
+    const replies = this.#replies = target.replies ? new RuntimeReplies(deps) : null;
     const [hasHandover, onRoom] = [() => this.#hasHandover(), () => this.#pump()];
-    this.#tasks = protocol && new TaskFollower({ clock, store, runtime, protocol, replies, emit, hasHandover, onRoom });
+    this.#tasks = protocol && new TaskFollower({ ...deps, protocol, replies, hasHandover, onRoom });
   }
 
   /** Queues the messages that an earlier run left, and checks the runtime. */
@@ -235,15 +222,14 @@ export class RuntimeRoom {
 
   status(): Status["runtime"] {
     const { platform: { id: platform }, url, target: { source = null, replies = false } } = this.deps.runtime;
-    const { checkedAt, ...health } = this.#health;
-    return { platform, url, source, replies, ...health, checkedAt: checkedAt === null ? null : toIso(checkedAt) };
+    return { platform, url, source, replies, ...this.#health };
   }
 
   /** Records what a request showed: whether the runtime answers, and why it accepts no message at all. */
   #seen(reachable: boolean, problem: string | null): void {
     const { clock, runtime: { url }, emit } = this.deps;
     const before = this.#health.reachable;
-    this.#health = { reachable, problem, checkedAt: clock.now() };
+    this.#health = { reachable, problem, checkedAt: toIso(clock.now()) };
     if (before === reachable || (before === null && reachable)) return;
     if (reachable) emit("runtime_up", { url });
     else emit("runtime_down", { url, why: problem });

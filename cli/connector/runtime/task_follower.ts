@@ -2,18 +2,16 @@
  * Follows the tasks that a runtime works on (D-134): what its answer to a message means, the requests for the state of each
  * open task, also after a restart, and the reply at its end. A task and the reply that ends it change in one transaction.
  */
-import { type Cancel, type Clock, sleep } from "../../../shared/clock.ts";
+import { type Cancel, sleep } from "../../../shared/clock.ts";
 import { doubled } from "../../../shared/client/backoff.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { contextOf } from "../../platforms/a2a.ts";
 import type { TaskAnswer, TaskCode, TaskProtocol } from "../../platforms/platform.ts";
-import type { EmitEvent } from "../events.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { classifyAnswer, type RuntimeAnswer, type RuntimeResult } from "./delivery_rules.ts";
 import type { InboxMessage } from "../store/received_rows.ts";
-import { describeAnswer, type Runtime } from "./runtime.ts";
-import type { RuntimeReplies, RuntimeReplyRow } from "./runtime_replies.ts";
-import type { ConnectorStore } from "../store/store.ts";
+import { describeAnswer } from "./runtime.ts";
+import type { RuntimeDeps, RuntimeReplies, RuntimeReplyRow } from "./runtime_replies.ts";
 import type { OpenTask, TaskRows } from "../store/task_rows.ts";
 import { errorPayload } from "../../../shared/client/local_shapes.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
@@ -37,19 +35,15 @@ export interface AttemptMeaning {
 }
 
 /** The A2A context of a message, and the task whose question the message answers. */
-export interface TaskContext {
+interface TaskContext {
   contextId: string;
   asking: OpenTask | null;
 }
 
-interface FollowerDeps {
-  clock: Clock;
-  store: Pick<ConnectorStore, "tasks" | "sent" | "transaction">;
-  runtime: Runtime;
+interface FollowerDeps extends RuntimeDeps {
   protocol: TaskProtocol;
   /** `null` when answers of the runtime do not go back: then no task is followed. */
   replies: RuntimeReplies | null;
-  emit: EmitEvent;
   /** Called when a task has ended, so that another message may be handed over. */
   onRoom(): void;
   /** Whether a message could be handed over now: those come first. */
@@ -122,16 +116,16 @@ export class TaskFollower {
         return { result: LATER, why: answer.why, reply: null };
       case "unknown_task":
       case "refused": {
-        const why = answer.kind === "refused" ? answer.why : "A2A error: the task is unknown";
-        if (asking === null) return { result: answer.kind === "refused" ? NEVER : LATER, why, reply: null };
-        if (answer.kind === "refused" && !answer.isEnded) return { result: NEVER, why, reply: null };
+        const isRefused = answer.kind === "refused";
+        const why = isRefused ? answer.why : "A2A error: the task is unknown";
+        if (isRefused && (asking === null || !answer.isEnded)) return { result: NEVER, why, reply: null };
         // The task that asked is gone, so the message begins another one.
-        this.deps.store.transaction(() => this.#rows.remove(asking));
+        this.deps.store.transaction(answered);
         return { result: LATER, why, reply: null };
       }
       case "ended": {
         const payload = message.auto ? null : taskPayload(answer.text, answer.code);
-        const reply = payload === null || replies === null ? null : await replies.row(message, payload);
+        const reply = replies && await replies.row(message, payload);
         return { result, why: "", reply, also: answered };
       }
       case "working":
@@ -145,7 +139,7 @@ export class TaskFollower {
         return {
           result,
           why: "",
-          reply: payload === null ? null : await replies.row(message, payload),
+          reply: await replies.row(message, payload),
           also: () => {
             answered();
             const polls = this.#budget.isHalfFree(now) ? 0 : EARLY_LOOKS_MS.length;
@@ -179,27 +173,26 @@ export class TaskFollower {
       const wait = !isOver(task, now) && this.deps.hasHandover() ? POLL_FIRST_MS : this.#budget.wait(now);
       if (wait > 0) return wait;
       this.#budget.take(now);
-      const work = this.#poll(task).catch((error) => {
+      const work = this.#poll(task).catch(async (error) => {
         this.deps.emit("store_failed", { why: describeError(error) });
-        return false;
-      }).then(async (isStored) => {
         // The row is unchanged, so without this pause it would be due at once, again and again.
-        if (!isStored) await sleep(this.deps.clock, LIMIT.slowFirstMs, this.#stop.signal);
+        await sleep(this.deps.clock, LIMIT.slowFirstMs, this.#stop.signal);
+      }).then(() => {
         this.#polling.delete(keyOf(task));
         this.wake();
       });
       this.#polling.set(keyOf(task), work);
     }
+    if (this.#polling.size > 0) return LIMIT.taskPollMaxMs;
     const next = this.#rows.nextAt();
-    if (next === null || this.#polling.size > 0) return this.#polling.size > 0 ? LIMIT.taskPollMaxMs : null;
-    return Math.min(Math.max(next - now, 0), LIMIT.taskPollMaxMs);
+    return next === null ? null : Math.min(Math.max(next - now, 0), LIMIT.taskPollMaxMs);
   }
 
-  /** Requests the state of a task. Returns true when the result is stored. */
-  async #poll(task: OpenTask): Promise<boolean> {
+  /** Requests the state of a task, and stores the result. */
+  async #poll(task: OpenTask): Promise<void> {
     const { clock, runtime, protocol } = this.deps;
     const response = await runtime.poll(protocol, task.taskId, this.#stop.signal);
-    if (this.#stop.signal.aborted) return true;
+    if (this.#stop.signal.aborted) return;
     const answer = classifyAnswer(response) === "accepted" && response.kind === "status"
       ? this.#answerOf(response)
       : { kind: "unclear" } as const;
@@ -215,16 +208,14 @@ export class TaskFollower {
         if (isOver(task, clock.now())) return await this.#end(task, LOST_LATE, "TASK_LOST");
         const polls = task.polls + 1;
         this.#rows.postpone(task, polls, clock.now() + lookWait(polls));
-        return true;
       }
     }
   }
 
   /** Stores the reply to a task. `asks`: its row while it waits for an answer to that reply. */
-  async #end(task: OpenTask, text: string, code: TaskCode | null, asks: OpenTask | null = null): Promise<true> {
+  async #end(task: OpenTask, text: string, code: TaskCode | null, asks: OpenTask | null = null): Promise<void> {
     const { clock, store, replies, emit } = this.deps;
-    const payload = replies && taskPayload(text, code);
-    const reply = payload === null || replies === null ? null : await replies.row(task, payload);
+    const reply = replies && await replies.row(task, taskPayload(text, code));
     store.transaction(() => {
       if (asks === null) this.#rows.remove(task);
       else this.#rows.put(asks);
@@ -233,7 +224,6 @@ export class TaskFollower {
     const state = code ?? (asks === null ? "completed" : "asks");
     emit("task_ended", { from: task.fromDid, requestId: task.requestId, state });
     this.deps.onRoom();
-    return true;
   }
 
   #answerOf({ text, cut }: RuntimeAnswer & { kind: "status" }): TaskAnswer {

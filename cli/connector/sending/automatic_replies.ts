@@ -12,7 +12,7 @@ import type { NewSentMessage, SentMessages } from "../store/sent_messages.ts";
 interface Deps {
   clock: Clock;
   guard: LoopGuard;
-  sent: Pick<SentMessages, "automaticInThread">;
+  store: { sent: Pick<SentMessages, "automaticInThread"> };
 }
 
 /** Why automatic replies are refused, for events and errors. */
@@ -21,7 +21,7 @@ export const TOO_MANY = "too many automatic replies in this thread";
 const BUSY_ID = /^b-[A-Za-z0-9_-]{43}$/;
 
 /** Milliseconds until an automatic reply to a message may be sent; 0: now. */
-export function waitForThread({ clock, guard, sent }: Deps, { fromDid, requestId }: Answered): number {
+export function waitForThread({ clock, guard, store: { sent } }: Deps, { fromDid, requestId }: Answered): number {
   return guard.automaticReply(sent.automaticInThread(fromDid, requestId, LOOP_MESSAGES), clock.now());
 }
 

@@ -77,14 +77,6 @@ export class SendRefusedError extends Error {
   }
 }
 
-interface Loop {
-  why: string;
-  /** `null` when waiting does not help. */
-  waitMs: number | null;
-  /** The message that was to be answered automatically: its sender gets a reply that says why it is not. */
-  asker: Answered | null;
-}
-
 export interface SendingDeps {
   clock: Clock;
   random: Random;
@@ -135,8 +127,7 @@ export class MessageSender {
     const { requestId = newId() } = message;
     // A repeated request is not another message, so it is not counted again.
     const before = sent.find(requestId, toDid)?.state ?? null;
-    const loop = before === null ? this.#loopOf({ toDid, requestId, origin, auto }, answered) : null;
-    if (loop !== null) throw await this.#refused(toDid, loop);
+    if (before === null) await this.#refuseLoop({ toDid, requestId, origin, auto }, answered);
     const row = this.#begin({ toDid, requestId, conversationId, inReplyTo, auto, origin, payload, keep });
     const sealed = this.deps.peers.sealTo(toDid) !== null;
     if (row.state === "kept") {
@@ -246,35 +237,41 @@ export class MessageSender {
     return await sealedIn(sent.leave(message, made), payload) ?? body;
   }
 
-  /** Why a message may be part of a loop; `null` when it may be sent. */
-  #loopOf(
+  /**
+   * Refuses a message that may be part of a loop, also to the asker that waits for an automatic answer (D-113).
+   *
+   * @throws {SendRefusedError} `CONNECTOR_LOOP_GUARD`
+   */
+  async #refuseLoop(
     { toDid, requestId, origin, auto }: { toDid: string; requestId: string; origin: Origin; auto: boolean },
     answered: Answered | null,
-  ): Loop | null {
-    const { clock, guard, store: { sent } } = this.deps;
-    const stopped = (why: string, waitMs: number, asker: Answered | null = null) =>
-      waitMs === 0 ? null : { why, waitMs, asker };
+  ): Promise<void> {
+    const { clock, guard, store: { sent }, emit } = this.deps;
     const now = clock.now();
+    const refused = (why: string, waitMs: number | null) => {
+      emit("loop_guard", { to: toDid, why });
+      return new SendRefusedError("CONNECTOR_LOOP_GUARD", `Not sent: ${why}`, waitMs && Math.ceil(waitMs / 1000));
+    };
     if (auto && answered !== null) {
-      if (!answered.auto) return stopped(TOO_MANY, waitForThread({ clock, guard, sent }, answered), answered);
-      guard.refusals++;
-      return { why: "the message that it answers is automatic", waitMs: null, asker: null };
+      if (answered.auto) {
+        guard.refusals++;
+        throw refused("the message that it answers is automatic", null);
+      }
+      const waitMs = waitForThread(this.deps, answered);
+      if (waitMs === 0) return;
+      // The asker gets a reply, so there is nothing to wait for: the program goes on with its other messages.
+      const error = refused(TOO_MANY, null);
+      const busy = await busyReply(answered, waitMs);
+      if (busy !== null) sent.begin(busy, now);
+      throw error;
     }
-    if (auto) return stopped("too many messages were passed on", guard.automaticMessage(toDid, requestId, now));
-    const isAnswer = answered !== null && !sent.hasAnswered(toDid, answered.requestId);
-    if (origin !== "model" || isAnswer) return null;
-    return stopped("too many messages wait for an answer", guard.modelMessage(toDid, requestId, now));
-  }
-
-  /** Reports a refusal, also to the asker that waits for the answer (D-113). */
-  async #refused(toDid: string, { why, waitMs, asker }: Loop): Promise<SendRefusedError> {
-    const { clock, store: { sent }, emit } = this.deps;
-    emit("loop_guard", { to: toDid, why });
-    const busy = asker && await busyReply(asker, waitMs ?? 0);
-    if (busy !== null) sent.begin(busy, clock.now());
-    // The asker gets a reply, so there is nothing to wait for: the program goes on with its other messages.
-    const seconds = waitMs === null || asker !== null ? null : Math.ceil(waitMs / 1000);
-    return new SendRefusedError("CONNECTOR_LOOP_GUARD", `Not sent: ${why}`, seconds);
+    if (auto) {
+      const waitMs = guard.automaticMessage(toDid, requestId, now);
+      if (waitMs > 0) throw refused("too many messages were passed on", waitMs);
+    } else if (origin === "model" && (answered === null || sent.hasAnswered(toDid, answered.requestId))) {
+      const waitMs = guard.modelMessage(toDid, requestId, now);
+      if (waitMs > 0) throw refused("too many messages wait for an answer", waitMs);
+    }
   }
 
   /** Stores the state. When the store cannot be written, the caller still gets the response. */

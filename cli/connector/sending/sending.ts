@@ -17,7 +17,7 @@ import { parseReceipt, type ReceiptClaims, verifyReceipt } from "../../../shared
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { TokenError } from "../../../shared/protocol/signed/jws.ts";
 import type { Pin } from "../check_proof.ts";
-import type { SentProof } from "../store/sent_messages.ts";
+import type { SentProof, StateChange } from "../store/sent_messages.ts";
 
 /** First wait before receipts are asked for again; doubles. With less, a slow recipient costs many requests. */
 const LOOKUP_FIRST_MS = 1_000;
@@ -54,20 +54,18 @@ export class Sending {
     const status = result.response?.status ?? 0, isUnpaired = status === 403 || host !== null && status === 401;
     // The list tells whether the pair has ended, because no frame does.
     if (isUnpaired && this.deps.peers.of(message.toDid)?.gone === undefined) this.readPeers();
-    if (host !== null && status > 0 && status < 300) this.#loops.kept.reached(host);
+    if (status > 0 && status < 300) this.#loops.kept.reached(host);
     return result;
   }
 
   /** Sends what waits for the server of a peer, because that server works again. */
   heardOf(did: string): void {
-    const host = this.deps.proxies.hostOf(did);
-    if (host !== null) this.#loops.kept.reached(host);
+    this.#loops.kept.reached(this.deps.proxies.hostOf(did));
   }
 
   /** Tries the server of a peer that has written, because it probably works again. */
   heardFrom(did: string): void {
-    const host = this.deps.proxies.hostOf(did);
-    if (host !== null) this.#loops.kept.tryNow(host);
+    this.#loops.kept.tryNow(this.deps.proxies.hostOf(did));
   }
 
   /** Tries another server that has answered, because it may take messages again, and asks it later how they ended. */
@@ -118,17 +116,14 @@ export class Sending {
    * (D-154).
    */
   told({ requestId, recipientAgentDid: toDid, state }: DeliveriesAnswer["deliveries"][number]): void {
-    const { clock, store: { sent }, emit } = this.deps;
-    if (state === "processed" && this.#signs(toDid)) return this.#prove({ toDid, requestId });
-    orReport(
-      emit,
-      () => {
-        const message = sent.find(requestId, toDid);
-        if (message !== null) sent.settle(message, { state }, clock.now());
-      },
-      undefined,
-      { to: toDid, requestId },
-    );
+    const sent = { toDid, requestId };
+    if (state === "processed" && this.#signs(toDid)) return this.#prove(sent);
+    orReport(this.deps.emit, () => this.#settle(sent, state), undefined, { to: toDid, requestId });
+  }
+
+  #settle({ toDid, requestId }: SentKey, state: StateChange["state"]): void {
+    const { clock, store: { sent } } = this.deps, message = sent.find(requestId, toDid);
+    if (message !== null) sent.settle(message, { state }, clock.now());
   }
 
   #signs(did: string): boolean {
@@ -237,15 +232,14 @@ export class Sending {
 
   async #ask(key: SentKey): Promise<void> {
     const { toDid, requestId } = key;
-    const { clock, store: { sent }, proxies } = this.deps;
+    const { store: { sent }, proxies } = this.deps;
     try {
       if (!OPEN.has(sent.find(requestId, toDid)?.state ?? "")) return;
       const query = new URLSearchParams({ requestId, recipientAgentDid: toDid });
       const target = `/v1/relay/delivery-receipts?${query}`;
       const answer = await proxies.of(toDid).ask({ method: "GET", target });
       const state = shownState(await this.checked(ReceiptList.parse(answer).receipts, key), this.#signs(toDid));
-      const message = sent.find(requestId, toDid);
-      if (message !== null && state !== null) sent.settle(message, { state }, clock.now());
+      if (state !== null) this.#settle(key, state);
     } catch {
       // The caller learns the last known state.
     }

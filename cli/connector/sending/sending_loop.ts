@@ -33,13 +33,19 @@ abstract class SendingLoop<T> {
   /** The proxy has come back during this run, which may fail because it began before. */
   #isBack = false;
   #stopped = false;
+  /** Results that could not be stored. Until they are, nothing is sent, because each run would send the same again. */
+  readonly #unstored = new Set<() => void>();
 
   constructor(protected readonly deps: Pick<SendingDeps, "clock" | "emit">, private readonly queue: SendingQueue<T>) {}
 
   /** Sends an item and stores the result. Returns the milliseconds to wait before the next item; 0: none. */
   protected abstract send(item: T): Promise<number>;
 
-  protected prepare(): void {}
+  protected store(result: () => void): void {
+    this.#unstored.add(result);
+    result();
+    this.#unstored.delete(result);
+  }
 
   /** Sends the items that are due, and schedules the next run. */
   wake(): void {
@@ -83,23 +89,18 @@ abstract class SendingLoop<T> {
       return this.wake();
     }
     this.#again = false;
-    const { clock } = this.deps;
-    const next = this.#nextAt();
+    const { clock, emit } = this.deps;
+    // Soon when the store cannot be read, because without a time no run would follow.
+    const next = orReport(emit, () => this.queue.nextAt(), clock.now() + RETRY_FIRST_MS);
     if (next === null && leastWait === 0) return;
     const wait = Math.min(Math.max((next ?? 0) - clock.now(), leastWait), RETRY_MAX_MS);
     this.#cancel = clock.after(wait, () => this.wake());
   }
 
-  /** When the next item is due; soon when the store cannot be read, because without a time no run would follow. */
-  #nextAt(): number | null {
-    const { clock, emit } = this.deps;
-    return orReport(emit, () => this.queue.nextAt(), clock.now() + RETRY_FIRST_MS);
-  }
-
   /** @returns milliseconds to wait before the next request, when the proxy does not answer or asks for a pause */
   async #sendDue(): Promise<number> {
     const { clock } = this.deps;
-    this.prepare();
+    for (const result of this.#unstored) this.store(result);
     while (!this.#stopped) {
       const now = clock.now();
       const due = this.queue.due(now, now + RETRY_MAX_MS);
@@ -123,8 +124,6 @@ type ReceiptDeps = Pick<SendingDeps, "clock" | "emit" | "proxy" | "session" | "p
 
 /** Signs receipts and sends them to the proxy until it has them (D-72, D-154). */
 export class ReceiptSender extends SendingLoop<PendingReceipt> {
-  /** Receipts that are not sent again but are still stored. */
-  readonly #sent = new Set<number>();
   #hasReported = false;
 
   constructor(protected override readonly deps: ReceiptDeps) {
@@ -136,27 +135,23 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
     super.sendAllNow();
   }
 
-  protected override prepare(): void {
-    for (const seq of this.#sent) this.#remove(seq);
-  }
-
   protected override async send(receipt: PendingReceipt): Promise<number> {
     const { clock, store: { receipts }, proxy, did: recipientAgentDid, peers, emit } = this.deps;
     const { seq, fromDid, requestId, status, at } = receipt;
+    const remove = () => this.store(() => receipts.remove(seq));
     if (peers.isBlocked(fromDid)) {
-      this.#remove(seq);
+      remove();
       return 0;
     }
     const about = { from: fromDid, requestId, status };
     const timestamp = toIso(at);
     try {
       const signed = await this.#signed(receipt);
-      const said = { requestId, recipientAgentDid, senderAgentDid: fromDid, status, timestamp, signed };
-      const body = JSON.stringify(said);
+      const body = JSON.stringify({ requestId, recipientAgentDid, senderAgentDid: fromDid, status, timestamp, signed });
       await proxy.ask({ method: "POST", target: "/v1/relay/delivery-receipts", body });
     } catch (error) {
       if (isReceiptRefused(error)) {
-        this.#remove(seq);
+        remove();
         emit("receipt_refused", { ...about, why: describeError(error) });
         return 0;
       }
@@ -169,7 +164,7 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
       this.#hasReported = true;
       return wait;
     }
-    this.#remove(seq);
+    remove();
     emit("receipt_sent", about);
     return 0;
   }
@@ -181,16 +176,6 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
     const iat = unixSeconds(at);
     return await signReceipt({ iss, sub, iat, requestId, status, ...about }, { publicKey, privateKey });
   }
-
-  /**
-   * Removes a receipt that is not sent again. While the store cannot be written, `prepare` fails before anything is
-   * sent, because the proxy would otherwise get the same receipts at each run.
-   */
-  #remove(seq: number): void {
-    this.#sent.add(seq);
-    this.deps.store.receipts.remove(seq);
-    this.#sent.delete(seq);
-  }
 }
 
 /**
@@ -200,21 +185,9 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
  */
 export class KeptSender extends SendingLoop<SentMessage> {
   readonly #pauses = new ServerPauses();
-  /** Results that could not be stored. Until they are, nothing is sent, because each run could add another one. */
-  readonly #unstored = new Set<() => void>();
 
   constructor(protected override readonly deps: SendingDeps, private readonly sender: MessageSender) {
     super(deps, deps.store.sent.kept);
-  }
-
-  protected override prepare(): void {
-    for (const result of this.#unstored) this.#store(result);
-  }
-
-  #store(result: () => void): void {
-    this.#unstored.add(result);
-    result();
-    this.#unstored.delete(result);
   }
 
   protected override async send(kept: SentMessage): Promise<number> {
@@ -252,30 +225,30 @@ export class KeptSender extends SendingLoop<SentMessage> {
       // A later time would count as due, as if the clock was set back; the pause holds the message for the rest.
       const waitMs = Math.min(Math.max(tried.waitMs, serverMs), RETRY_MAX_MS);
       const now = clock.now();
-      this.#store(() => sent.keep(message, { problem, mayHaveArrived, nextAt: now + waitMs }, now));
+      this.store(() => sent.keep(message, { problem, mayHaveArrived, nextAt: now + waitMs }, now));
       emit(isReply(kept) ? "reply_failed" : "kept", { ...about, why: problem, nextInMs: waitMs });
       return isOfAll && host === null ? waitMs : 0;
     }
-    if (host !== null) this.reached(host);
+    this.reached(host);
     const { outcome, response: { status } } = tried;
     if (status >= 300) return this.#giveUp(message, outcome.problem ?? `status ${status}`);
-    this.#store(() => sent.settle(message, outcome, clock.now()));
+    this.store(() => sent.settle(message, outcome, clock.now()));
     return 0;
   }
 
-  /** Sends what waits for a server, because it has answered. */
-  reached(host: string): void {
-    if (this.#pauses.reached(host)) this.sendAllNow();
+  /** Sends what waits for a server, because it has answered. `null`: the agent's own, which has no pauses. */
+  reached(host: string | null): void {
+    if (host !== null && this.#pauses.reached(host)) this.sendAllNow();
   }
 
   /** Ends the wait for the next try of a server. */
-  tryNow(host: string): void {
-    if (this.#pauses.end(host, this.deps.clock.now())) this.sendAllNow();
+  tryNow(host: string | null): void {
+    if (host !== null && this.#pauses.end(host, this.deps.clock.now())) this.sendAllNow();
   }
 
   #giveUp(message: SentMessage, problem: string): number {
     const { clock, store: { sent }, emit } = this.deps;
-    this.#store(() => sent.giveUp(message, problem, clock.now()));
+    this.store(() => sent.giveUp(message, problem, clock.now()));
     const about = { to: message.toDid, requestId: message.requestId, why: problem };
     emit(isReply(message) ? "reply_refused" : "kept_ended", about);
     return 0;
@@ -294,7 +267,7 @@ const SERVERS_MAX = 1_000;
  * Pauses between tries of servers that do not answer (D-287), so one message at a time is the probe of all that wait
  * for a server.
  */
-export class ServerPauses {
+class ServerPauses {
   readonly #servers = new BoundedMap<
     string,
     { failures: number; failedAt: number; until: number; probing: boolean; isEnded: boolean }
