@@ -32,7 +32,6 @@ import { type EmitEvent, withAlias } from "./events.ts";
 import { openFileCredentials } from "./file_credentials.ts";
 import { proxyAddress } from "./proxy_address.ts";
 import { describeError } from "../../shared/client/refusals.ts";
-import { issuerOf } from "../link/signed_headers.ts";
 import { type RegistryTrust, registryTrust } from "./registry_trust.ts";
 import { openLink } from "../link/link.ts";
 import { announce, makeToken, removeDiscoveryFiles, withdraw } from "./local_api/discovery_file.ts";
@@ -40,14 +39,13 @@ import { firstPort, openPort } from "./local_api/port.ts";
 import { CONNECTOR_LIMITS } from "./limits.ts";
 import { readA2aPeers } from "./local_api/a2a_peers.ts";
 import type { LocalCalls } from "../../shared/client/local_client.ts";
-import { type Identity, PAGE_FILE } from "../../shared/client/agent_files.ts";
+import { PAGE_FILE } from "../../shared/client/agent_files.ts";
 import { localApi, ownCalls } from "./local_api/local_api.ts";
 import type { LocalPages } from "./pages/local_pages.ts";
 import { aliasesOf, readPeers, shownAliases, writePeers } from "./peers/peers.ts";
 import { parsePort } from "../command_line/numbers.ts";
 import type { StartOptions } from "./start_options.ts";
 import { ApiError } from "../../shared/client/errors.ts";
-import type { RegistryClient } from "../client/registry_client.ts";
 
 // Set only here: a connector hashes for each message, but a short command would lose more time by loading these.
 useHashes({
@@ -60,7 +58,7 @@ const RUNTIME_PORTS = Object.values(PLATFORMS).flatMap((platform) =>
   platform.delivery === "push" ? [Number(new URL(platform.defaults.baseUrl).port)] : []
 );
 
-export interface ConnectorHooks {
+interface ConnectorHooks {
   emit: EmitEvent;
   /** Keys and lists by registry, which the connectors of one process share. */
   trusts?: Map<string, RegistryTrust>;
@@ -112,24 +110,21 @@ export async function startAgentConnector(
   } else if (target === null && settings === null && await rememberInbox(folder)) {
     await hooks.onDefault?.();
   }
-  const { session, clock: serviceClock, registryOf } = await openFileCredentials(ctx, { name, emit });
-  const trust = hooks.trusts?.get(identity.registryUrl) ?? registryTrust(ctx, {
-    issuer: issuerOf(folder.ait()) ?? identity.registryUrl,
-    registryUrl: identity.registryUrl,
-  });
+  const { session, clock: serviceClock, registryOf } = await openFileCredentials(ctx, name, emit);
+  const trust = hooks.trusts?.get(identity.registryUrl) ?? registryTrust(ctx, folder);
   hooks.trusts?.set(identity.registryUrl, trust);
-  const newId = ulidSource(ctx.clock.now, ctx.random.bytes);
+  const { fetch, clock, random, onResponse, reach, isOfOtherUser, authority } = ctx;
+  const newId = ulidSource(clock.now, random.bytes);
   const historyMs = readProfile(ctx).historyDays * DAY_MS;
   const isHidden = options.hidden === true || ctx.env("SVC_HIDDEN") === "1";
-  const { fetch, clock, reach, isOfOtherUser } = ctx;
   const runtime = target && new Runtime({ fetch, clock, reach, isOfOtherUser }, PLATFORMS[target.platform], target);
   const keys = await folder.keys();
   const connector = new Connector({
-    clock: ctx.clock,
+    clock,
     serviceClock,
-    random: ctx.random,
-    fetch: ctx.fetch,
-    onResponse: ctx.onResponse,
+    random,
+    fetch,
+    onResponse,
     session,
     publicKey: keys.publicKey,
     openingKey: await openingKey(keys),
@@ -138,10 +133,8 @@ export async function startAgentConnector(
     emit,
     trust,
     checkOrigin: (origin) => void secureServiceUrl(ctx, origin, "The server of the peer"),
-    open: (agent, events) => {
-      const { random, authority } = ctx;
-      return openLink({ clock: serviceClock, random, newId, authority, isHidden }, proxy, agent, events);
-    },
+    open: (agent, events) =>
+      openLink({ clock: serviceClock, random, newId, authority, isHidden }, proxy, agent, events),
     runtime,
     peers: {
       read: () => readPeers(folder),
@@ -158,7 +151,7 @@ export async function startAgentConnector(
     version: ctx.version,
     pid: ctx.pid,
   });
-  const token = makeToken(ctx.random);
+  const token = makeToken(random);
   let respond: ReturnType<typeof localApi> = () => Promise.resolve(new Response(null, { status: 503 }));
   let hasFailed = false;
   // Told once, because a process without a free file tries to listen twice a second.
@@ -169,22 +162,21 @@ export async function startAgentConnector(
   const choice = { first: await firstPort(ctx), reserved: RUNTIME_PORTS, onFailed };
   const { listener, movedFrom } = await openPort(store, folder, wantedPort, (request) => respond(request), choice);
   // Calls that waited still get their answers, but without this bound one slow request would hold up the end.
-  opened.defer(() => settledWithin(ctx.clock, listener.shutdown(), CONNECTOR_LIMITS.closeMs));
+  opened.defer(() => settledWithin(clock, listener.shutdown(), CONNECTOR_LIMITS.closeMs));
   const { port } = listener.addr;
   // After a move another program has the port that a browser knows, so there is no page (D-119).
   const hasPage = movedFrom === null;
-  const openPage = async () => await (await pages()).open();
   const local = {
     connector,
     token,
     port,
     a2aPeers: () => readA2aPeers(folder),
     onTicket: hooks.onTicket,
-    page: hasPage ? openPage : null,
+    page: hasPage ? async () => await (await pages()).open() : null,
   };
   const api = localApi(local), calls = ownCalls(local);
   const url = `http://127.0.0.1:${port}`;
-  const file = { url, port, token, pid: ctx.pid, agentDid: identity.did, startedAt: toIso(ctx.clock.now()) };
+  const file = { url, port, token, pid: ctx.pid, agentDid: identity.did, startedAt: toIso(clock.now()) };
   // Loaded with the first page, because most connectors show none.
   let loading: Promise<LocalPages> | null = null;
   const pages = () =>
@@ -205,11 +197,15 @@ export async function startAgentConnector(
   if (movedFrom !== null) emit("port_moved", { from: movedFrom, to: port });
   session.onEnd = (error) => void connector.stop(error);
   session.watch();
-  const ended = untilEnd(connector, opened.move(), async (error) => {
-    const why = error && await explainEnd(error, identity, () => registryOf(identity.registryUrl));
+  const owned = opened.move();
+  const ended = (async (): Promise<unknown> => {
+    await using _owned = owned;
+    const error = await connector.run();
+    const stateOf = async () => await registryOf(identity.registryUrl).stateOf(identity.did);
+    const why = error && await explainEnd(error, identity.name, stateOf);
     emit("stopped", why === null ? {} : { why: describeError(why) });
     return why;
-  });
+  })().catch((error) => error);
   const stop = async () => {
     void connector.stop();
     await ended;
@@ -226,38 +222,16 @@ async function removePageFile(folder: AgentFolder): Promise<void> {
   await folder.remove(PAGE_FILE).catch(() => {});
 }
 
-/** Runs the connector and releases what belongs to it. Returns `null` after a stop, else the error. */
-async function untilEnd(
-  connector: Connector,
-  opened: AsyncDisposableStack,
-  report: (error: unknown) => Promise<unknown>,
-): Promise<unknown> {
-  try {
-    await using _opened = opened;
-    return await report(await connector.run());
-  } catch (error) {
-    return error;
-  }
-}
-
 const REVOKED: ReadonlySet<string | null> = new Set(["PROXY_AUTH_REVOKED", "AGENT_AUTH_REFRESH_REVOKED"]);
 
 /**
  * The error to show: for a deleted agent one that says so, else the same error. The services refuse a deleted agent and
  * a reissued token with the same code, and the owner can repair only the second.
  */
-async function explainEnd(
-  error: unknown,
-  { did, name }: Identity,
-  registry: () => Pick<RegistryClient, "stateOf">,
-): Promise<unknown> {
+async function explainEnd(error: unknown, name: string, stateOf: () => Promise<string>): Promise<unknown> {
   if (!(error instanceof ApiError) || !REVOKED.has(error.code)) return error;
-  try {
-    if (await registry().stateOf(did) !== "revoked") return error;
-  } catch {
-    // The registry does not answer, so the reason stays unknown.
-    return error;
-  }
+  // When the registry does not answer, the reason stays unknown.
+  if (await stateOf().catch(() => null) !== "revoked") return error;
   const deleted = new ApiError(error.status, error.code, `The agent ${name} was deleted`, error.requestId);
   deleted.fix = "To make it again: svc agent delete <name>, then svc agent create <name>, and pair it by a new ticket.";
   return deleted;

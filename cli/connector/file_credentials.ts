@@ -1,5 +1,5 @@
 /** The agent's credentials for the connector, from its files. refreshAgent locks out other processes. */
-import { type SessionStore, StoredCredentials, type StoredSession } from "../link/agent_credentials.ts";
+import { type SessionStore, StoredCredentials } from "../link/agent_credentials.ts";
 import { ServiceClock } from "../link/service_clock.ts";
 import { connect } from "../account/registry_access.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
@@ -15,10 +15,7 @@ import { secureServiceUrl } from "../files/profile.ts";
 import { PeerProxies } from "../link/peer_proxies.ts";
 import { ProxyCaller } from "../link/proxy_caller.ts";
 
-export async function openFileCredentials(
-  ctx: Context,
-  { name, emit }: { name: string; emit: EmitEvent },
-) {
+export async function openFileCredentials(ctx: Context, name: string, emit: EmitEvent) {
   const clock = new ServiceClock(ctx.clock, (offsetMs) => emit("clock_offset_refused", { offsetMs }));
   const store = new AgentStore(ctx);
   const registryOf = (registryUrl: string) => registryAt(ctx, clock, registryUrl);
@@ -27,10 +24,17 @@ export async function openFileCredentials(
   const { did } = (await store.open(name)).identity();
   const files: SessionStore = {
     read: async () => {
-      const read = await readFiles(await store.open(name));
-      if (read.identity.did === did) return read;
-      const fix = `Start its connector again: svc connector start ${name}`;
-      throw new CliError("CLI_AGENT_UNKNOWN", `The agent ${name} was deleted and made again`, { fix });
+      const folder = await store.open(name), identity = folder.identity();
+      if (identity.did !== did) {
+        const fix = `Start its connector again: svc connector start ${name}`;
+        throw new CliError("CLI_AGENT_UNKNOWN", `The agent ${name} was deleted and made again`, { fix });
+      }
+      const auth = folder.auth(), { privateKey } = await folder.keys();
+      return {
+        identity: { did, ait: folder.ait(), privateKey, accessToken: auth.accessToken },
+        auth,
+        aitExpiresAt: Date.parse(identity.expiresAt),
+      };
     },
     visit: async (agent, audience) => {
       const folder = await store.open(name), { registryUrl } = folder.identity();
@@ -53,17 +57,6 @@ export function registryAt(ctx: Context, clock: ServiceClock, registryUrl: strin
   return connect({ ...ctx, clock, onResponse }, {}, registryUrl).registry;
 }
 
-async function readFiles(folder: AgentFolder): Promise<StoredSession> {
-  const { did, expiresAt } = folder.identity();
-  const auth = folder.auth();
-  const { privateKey } = await folder.keys();
-  return {
-    identity: { did, ait: folder.ait(), privateKey, accessToken: auth.accessToken },
-    auth,
-    aitExpiresAt: Date.parse(expiresAt),
-  };
-}
-
 /**
  * Calls to the proxy from a command, signed as the agent, when its connector does not run. Takes no connector lock;
  * refreshes the session as every other process does (D-83).
@@ -73,7 +66,7 @@ async function readFiles(folder: AgentFolder): Promise<StoredSession> {
 export async function directProxy(ctx: Context, folder: AgentFolder) {
   const place = proxyAddress(ctx);
   const emit = () => {};
-  const { session, clock } = await openFileCredentials(ctx, { name: folder.name, emit });
+  const { session, clock } = await openFileCredentials(ctx, folder.name, emit);
   const { fetch, random, onResponse } = ctx, calls = { fetch, onResponse, random, session, emit };
   const proxy = new ProxyCaller({ ...calls, clock }, place);
   const check = (origin: string) => void secureServiceUrl(ctx, origin, "The server of the peer");

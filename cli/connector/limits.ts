@@ -11,11 +11,7 @@ export const CONNECTOR_LIMIT_TABLE = {
   a2aBlockingCalls: [32, "count", "waiting calls of A2A clients"],
   keptMessages: [1_000, "count", "messages that wait in the connector for the proxy"],
   keptBytes: [64 * 1024 ** 2, "bytes", "payload of all messages that wait in the connector"],
-  keptMs: [
-    DAY_MS,
-    "ms",
-    "retries of a waiting message, because the proxy recognises its request ID as long",
-  ],
+  keptMs: [DAY_MS, "ms", "retries of a waiting message, because the proxy recognises its request ID as long"],
   drainMs: [4_000, "ms", "time for work in progress when the connector stops"],
   localBodyBytes: [LIMITS.hookBodyBytes + 8 * 1024, "bytes", "body of a call of the local API"],
   waitingCalls: [64, "count", "waiting calls of the local API"],

@@ -15,16 +15,15 @@ const CONNECT_PATH = "/v1/relay/connect";
 export function proxyAddress(ctx: Context, wsUrl?: string): ProxyPlace {
   const configured = effectiveConfig(ctx).proxyUrl;
   const given = wsUrl ?? ctx.env("SVC_PROXY_WS_URL");
-  const what = wsUrl === undefined ? "SVC_PROXY_WS_URL" : "--proxy-ws-url";
-  const dialUrl = given === undefined ? null : parseWsUrl(ctx, given, what);
-  if (configured === undefined) {
-    if (dialUrl === null) {
-      throw new CliError("CLI_USAGE", "No proxy is configured: run svc config init, or give --proxy-ws-url");
-    }
-    return { dialUrl, origin: dialUrl };
+  if (given !== undefined) {
+    const dialUrl = parseWsUrl(ctx, given, wsUrl === undefined ? "SVC_PROXY_WS_URL" : "--proxy-ws-url");
+    return { dialUrl, origin: configured === undefined ? dialUrl : new URL(configured).origin };
   }
-  const origin = dialUrl === null ? secureServiceUrl(ctx, configured, "proxyUrl") : new URL(configured).origin;
-  return { dialUrl: dialUrl ?? origin, origin };
+  if (configured === undefined) {
+    throw new CliError("CLI_USAGE", "No proxy is configured: run svc config init, or give --proxy-ws-url");
+  }
+  const origin = secureServiceUrl(ctx, configured, "proxyUrl");
+  return { dialUrl: origin, origin };
 }
 
 function parseWsUrl(ctx: Context, text: string, what: string): string {

@@ -21,9 +21,11 @@ import { Undecided } from "../link/reconnect.ts";
 import { join } from "node:path";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ApiError } from "../../shared/client/errors.ts";
+import type { AgentFolder } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
 import { readPrivate } from "../files/private_files.ts";
 import { ServiceClock } from "../link/service_clock.ts";
+import { issuerOf } from "../link/signed_headers.ts";
 import { Output } from "../terminal/output.ts";
 import { keepCopy, trustedKeys } from "../verify/trusted_keys.ts";
 import { registryAt } from "./file_credentials.ts";
@@ -223,11 +225,9 @@ export class RegistryTrust {
   }
 }
 
-/** Returns what an agent's connector believes of its registry. `issuer` is its origin, as in the agent's own token. */
-export function registryTrust(
-  ctx: Context,
-  { issuer, registryUrl }: { issuer: string; registryUrl: string },
-): RegistryTrust {
+/** Returns what an agent's connector believes of its registry. */
+export function registryTrust(ctx: Context, folder: AgentFolder): RegistryTrust {
+  const { registryUrl } = folder.identity();
   // The connector owns the terminal, so the progress of a request is not printed.
   const quiet = { ...ctx, out: new Output(ctx.terminal, ctx.clock, { json: true, colour: false }) };
   // Its own clock, because the clock of other requests also takes the time of the proxy.
@@ -235,16 +235,13 @@ export function registryTrust(
   const registry = () => registryAt(ctx, clock, registryUrl);
   const file = `${encodeURIComponent(registryUrl)}.crl`;
   return new RegistryTrust(ctx.clock, {
-    issuer,
+    issuer: issuerOf(folder.ait()) ?? registryUrl,
     keys: async () => await trustedKeys(quiet, registry()),
-    list: async () => {
-      try {
-        return await registry().crl();
-      } catch (error) {
+    list: async () =>
+      await registry().crl().catch((error) => {
         if (error instanceof ApiError && error.code === "CRL_NOT_FOUND") return null;
         throw error;
-      }
-    },
+      }),
     savedList: () => {
       try {
         const saved = readPrivate(join(ctx.configDir, "keys", file), LIMITS.crlBytes);

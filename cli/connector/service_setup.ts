@@ -39,7 +39,7 @@ import { type Status, statusOf } from "./status.ts";
 const UP_MS = 20_000;
 const LOOK_EVERY_MS = 250;
 
-export interface FleetServiceResult extends Installed {
+interface FleetServiceResult extends Installed {
   /** Each agent with the status that its connector reports; `null` without an answer. */
   agents: { agent: string; status: Status | null }[];
 }
@@ -52,9 +52,8 @@ export async function installConnector(
   options: StartOptions & { platform?: string | undefined },
 ) {
   const folder = await new AgentStore(ctx).open(agentName);
-  const system = chooseSystem(options.platform ?? "auto", ctx.os);
   const identity = folder.identity();
-  await requireOwnService(host, system, serviceName(ctx, agentName), ctx.configDir);
+  const place = await ownService(ctx, host, agentName, options.platform);
   requireProxy(ctx, options);
   const settings = runtimeSettings(folder);
   const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
@@ -64,7 +63,7 @@ export async function installConnector(
     const file = settings?.file ?? emptyRuntimeFile(target.platform);
     await folder.writeJson(RUNTIME_FILE, { ...file, webhookToken: token });
   }
-  const { agents: [installed], ...service } = await install(ctx, host, system, agentName, [folder], [
+  const { agents: [installed], ...service } = await install(ctx, host, place, [folder], [
     ...[...own, "connector", "start", agentName],
     ...commonArguments(ctx, options),
     ...valued([["port", options.port]]),
@@ -77,14 +76,13 @@ export async function installConnector(
 async function install(
   ctx: Context,
   host: Host,
-  system: ReturnType<typeof chooseSystem>,
-  agentName: string | null,
+  { system, service }: Awaited<ReturnType<typeof ownService>>,
   folders: readonly AgentFolder[],
   command: readonly string[],
 ): Promise<FleetServiceResult> {
   const before = new Map(folders.map((folder) => [folder, readConnectorFile(folder)?.token]));
-  const logPath = logPathOf((agentName === null ? null : folders[0])?.path ?? ctx.configDir);
-  const installed = await installService(host, system, { ...serviceName(ctx, agentName), command, logPath });
+  const logPath = logPathOf((service.agentName === null ? null : folders[0])?.path ?? ctx.configDir);
+  const installed = await installService(host, system, { ...service, command, logPath });
   // A timer and not a time of the clock, because one that is set back would lengthen the wait.
   let isLate = false;
   const cancel = ctx.clock.after(UP_MS, () => isLate = true);
@@ -93,7 +91,7 @@ async function install(
   })).finally(cancel);
   if (folders.length > 0 && agents.every(({ status }) => status === null)) {
     throw new CliError("CLI_SERVICE_FAILED", "The service is installed, but its connector did not start", {
-      fix: `svc connector service logs ${agentName ?? "--all"} shows why.`,
+      fix: `svc connector service logs ${service.agentName ?? "--all"} shows why.`,
     });
   }
   return { ...installed, agents };
@@ -108,16 +106,18 @@ export async function installFleet(
   refuseOptionsOfOne(ctx, options);
   // The service does not have the environment of this command, so it would run without the token.
   if (ctx.env("SVC_HOOK_TOKEN") !== undefined) throw runtimeOfOne("SVC_HOOK_TOKEN", "the service of several agents");
-  const system = chooseSystem(options.platform ?? "auto", ctx.os);
-  await requireOwnService(host, system, serviceName(ctx, null), ctx.configDir);
+  const place = await ownService(ctx, host, null, options.platform);
   requireProxy(ctx, options);
   await ensureConfigDir(ctx);
   const command = [
-    ...[...own, "connector", "start", "--all"],
+    ...own,
+    "connector",
+    "start",
+    "--all",
     ...commonArguments(ctx, options),
     ...readerArguments(options),
   ];
-  return await install(ctx, host, system, null, await agentFolders(ctx), command);
+  return await install(ctx, host, place, await agentFolders(ctx), command);
 }
 
 /**
@@ -134,10 +134,8 @@ function requireProxy(ctx: Context, options: StartOptions): void {
   });
 }
 
-export async function uninstallConnector(ctx: Context, host: Host, agentName: string | null, platform = "auto") {
-  const system = chooseSystem(platform, ctx.os);
-  const service = serviceName(ctx, agentName);
-  await requireOwnService(host, system, service, ctx.configDir);
+export async function uninstallConnector(ctx: Context, host: Host, agentName: string | null, platform?: string) {
+  const { system, service } = await ownService(ctx, host, agentName, platform);
   return { system, removed: await uninstallService(host, system, service) };
 }
 
@@ -152,14 +150,16 @@ export async function connectorLogs(
 ) {
   const folder = agentName === null ? null : await new AgentStore(ctx).open(agentName);
   const logPath = logPathOf(folder?.path ?? ctx.configDir);
-  const system = chooseSystem(platform, ctx.os), service = serviceName(ctx, agentName);
-  await requireOwnService(host, system, service, ctx.configDir);
+  const { system, service } = await ownService(ctx, host, agentName, platform);
   const isThere = await serviceFile(host, system, service, ctx.configDir) !== null;
   return { system, log: isThere ? logCommand(system, service, logPath, lines, follow) : null };
 }
 
-function serviceName(ctx: Context, agentName: string | null) {
-  return { agentName, profile: profileOf(ctx) };
+/** The service of an agent, `null` for all of them, and its manager. @throws as `requireOwnService` */
+async function ownService(ctx: Context, host: Host, agentName: string | null, platform = "auto") {
+  const system = chooseSystem(platform, ctx.os), service = { agentName, profile: profileOf(ctx) };
+  await requireOwnService(host, system, service, ctx.configDir);
+  return { system, service };
 }
 
 /** The folders of all agents that can be opened, because a damaged one must not stop the others. */
@@ -220,11 +220,12 @@ async function newStatus(
   isLate: () => boolean,
 ): Promise<Status | null> {
   let status: Status | null = null;
-  while (!isLate() && (status === null || status.connection.state === "connecting")) {
+  while (!isLate()) {
     const client = await connectorOf(ctx, folder);
     const isNew = client !== null && readConnectorFile(folder)?.token !== before;
     if (isNew) status = await statusOf(client).catch(() => null);
-    if (status === null || status.connection.state === "connecting") await sleep(ctx.clock, LOOK_EVERY_MS);
+    if (status !== null && status.connection.state !== "connecting") break;
+    await sleep(ctx.clock, LOOK_EVERY_MS);
   }
   return status;
 }

@@ -44,7 +44,7 @@ export async function startConnectors(
   const names = async () => wanted === "all" ? (await store.names()).agents : wanted;
   const screen = await openScreen(ctx, { ...options, agents: (await names()).length }, () => stop());
   const { view, talk } = screen;
-  const started = ({ connector, folder, calls, ended }: RunningConnector) => {
+  const show = ({ connector, folder, calls, ended }: RunningConnector) => {
     if (!ctx.terminal.stdoutIsTerminal || ctx.out.json) return;
     const status = () => {
       try {
@@ -57,11 +57,6 @@ export async function startConnectors(
     talk.add(talkAgent(ctx, folder, calls, status));
     void ended.then(() => talk.remove(folder.name));
   };
-  const runProgram = ({ calls, ended }: RunningConnector, program: string, emit: EmitEvent) => {
-    const end = new AbortController();
-    void ended.then(() => end.abort());
-    void runForMessages(ctx, calls, program, (why) => emit("exec_failed", { why }), end.signal);
-  };
   const trusts = new Map<string, RegistryTrust>();
   const start = async (name: string, emit: EmitEvent) => {
     const running = await startAgentConnector(ctx, name, options, {
@@ -73,8 +68,12 @@ export async function startConnectors(
       onTicket: (ticket, until) => talk.showTicket(name, ticket, until),
       onDefault: async () => view.show(await runtimeHint(ctx)),
     });
-    started(running);
-    if (program !== null) runProgram(running, program, emit);
+    show(running);
+    if (program !== null) {
+      const end = new AbortController();
+      void running.ended.then(() => end.abort());
+      void runForMessages(ctx, running.calls, program, (why) => emit("exec_failed", { why }), end.signal);
+    }
     return running;
   };
   const fleet = new Fleet({
@@ -87,33 +86,28 @@ export async function startConnectors(
   });
   let running: RunningConnector | null = null;
   let isStopped = false;
-  stop = isOne
-    ? () => {
-      isStopped = true;
-      void running?.stop();
-    }
-    : () => fleet.stop();
+  stop = () => {
+    isStopped = true;
+    void running?.stop();
+    fleet.stop();
+  };
   const forget = onStop(ctx, stop, () => talk.discard());
   const endReports = reportDefects((event, fields) => view.event(event, fields));
   try {
     screen.open();
-    if (!isOne) return await untilFailure(() => fleet.run());
-    running = await start(only, (event, fields) => view.event(event, fields));
-    if (isStopped) void running.stop();
-    view.show(hintsOf(running, options));
-    const { ended } = running;
-    return await untilFailure(() => ended);
+    if (isOne) {
+      running = await start(only, (event, fields) => view.event(event, fields));
+      if (isStopped) void running.stop();
+      view.show(hintsOf(running, options));
+    }
+    const failure = await (running?.ended ?? fleet.run());
+    if (failure !== null) throw failure;
+    return EXIT.done;
   } finally {
     forget();
     endReports();
     screen.close();
   }
-}
-
-async function untilFailure(run: () => Promise<unknown>): Promise<number> {
-  const failure = await run();
-  if (failure !== null) throw failure;
-  return EXIT.done;
 }
 
 function hintsOf({ connector }: RunningConnector, options: StartOptions): string[] {

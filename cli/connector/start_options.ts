@@ -2,7 +2,7 @@
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import type { ScreenOptions } from "./talk/screen.ts";
-import type { TargetOptions } from "./runtime/runtime_file.ts";
+import { ADDRESSES, type TargetOptions } from "./runtime/runtime_file.ts";
 
 export interface StartOptions extends TargetOptions, ScreenOptions {
   "proxy-ws-url"?: string | undefined;
@@ -27,14 +27,9 @@ export function givesRuntime(options: StartOptions): boolean {
 /** @throws {CliError} `CLI_USAGE` when there is nothing to save */
 export function checkSave(options: StartOptions): void {
   if (!options.save || options.strict || givesRuntime(options)) return;
-  throw new CliError(
-    "CLI_USAGE",
-    `--save needs one of ${[...RUNTIME_OPTIONS, "inbox", "replies", "strict"].map((name) => `--${name}`).join(", ")}`,
-  );
+  const names = [...RUNTIME_OPTIONS, "inbox", "replies", "strict"].map((name) => `--${name}`);
+  throw new CliError("CLI_USAGE", `--save needs one of ${names.join(", ")}`);
 }
-
-/** Variables of an address. A token is for every agent. */
-const VARIABLES_OF_ONE = ["SVC_RUNTIME_BASE_URL", "OPENCLAW_BASE_URL", "SVC_HOOK_PATH"] as const;
 
 /**
  * Refuses options and variables of one agent where there are several, because one runtime would get the messages of all.
@@ -48,7 +43,7 @@ export function refuseOptionsOfOne({ env }: Pick<Context, "env">, options: Start
     if (value === undefined || isOfAll) continue;
     throw new CliError("CLI_USAGE", `--${name} is for the connector of one agent, not for several`);
   }
-  const variable = VARIABLES_OF_ONE.find((name) => env(name) !== undefined);
+  const variable = Object.values(ADDRESSES).find((name) => env(name) !== undefined);
   if (variable !== undefined) throw runtimeOfOne(variable, "several agents");
 }
 

@@ -7,7 +7,7 @@ import * as z from "zod";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
-import type { PrivateFolder } from "../../files/private_files.ts";
+import { kindOf, type PrivateFolder } from "../../files/private_files.ts";
 import {
   PLATFORM_IDS,
   type PlatformId,
@@ -20,13 +20,12 @@ import {
 import { PLATFORMS } from "../../platforms/table.ts";
 import { parseHookPath, parseHookToken, parseRuntimeUrl } from "./runtime.ts";
 import { join } from "node:path";
-import { kindOf } from "../../files/private_files.ts";
 import { Database } from "../store/database.ts";
 
 export const RUNTIME_FILE = "runtime.json";
 
 /** Options that name an address of the runtime, and their variables. A token is not one: it is for every agent. */
-const ADDRESSES = {
+export const ADDRESSES = {
   "runtime-base-url": "SVC_RUNTIME_BASE_URL",
   "openclaw-base-url": "OPENCLAW_BASE_URL",
   "hook-path": "SVC_HOOK_PATH",
@@ -109,7 +108,7 @@ export function runtimeTarget(
   options: TargetOptions = {},
   fileSource: "agent" | "install" = "agent",
 ): RuntimeTarget | null {
-  const platform = platformOf(ctx, file, framework, options);
+  const platform = platformOf(ctx.env, file, framework, options);
   if (platform === "inbox") return null;
   const { defaults } = PLATFORMS[platform];
   const [urlFrom, url] = firstGiven([
@@ -164,7 +163,7 @@ function sourceOf(from: string, otherwise: RuntimeSource): RuntimeSource {
  * because a default address belongs to the program that happens to listen there.
  */
 function platformOf(
-  ctx: Pick<Context, "env">,
+  env: Context["env"],
   file: RuntimeFile | null,
   framework: string,
   options: TargetOptions,
@@ -176,19 +175,18 @@ function platformOf(
     throw new CliError("CLI_USAGE", `--inbox and --${address} exclude each other: with --inbox there is no runtime`);
   }
   const named = file?.platform ?? PLATFORM_IDS.find((id) => id === framework && id !== "generic") ?? "inbox";
-  const isGiven = address !== undefined || names.some((name) => ctx.env(ADDRESSES[name]) !== undefined);
+  const isGiven = address !== undefined || names.some((name) => env(ADDRESSES[name]) !== undefined);
   if (named !== "inbox" || !isGiven) return named;
-  const isElsewhere = (options["runtime-base-url"] ?? ctx.env("SVC_RUNTIME_BASE_URL")) !== undefined;
+  const isElsewhere = (options["runtime-base-url"] ?? env("SVC_RUNTIME_BASE_URL")) !== undefined;
   return isElsewhere ? "generic" : "openclaw";
 }
 
 function fileUrl({ baseUrl, webhookHost, webhookPort }: RuntimeFile, usual: string): string | undefined {
   if (webhookHost === null && webhookPort === null) return baseUrl ?? undefined;
   const url = new URL(baseUrl ?? usual);
-  const host = webhookHost ?? url.hostname;
-  return `${url.protocol}//${host.includes(":") && !host.startsWith("[") ? `[${host}]` : host}:${
-    webhookPort ?? url.port
-  }`;
+  const name = webhookHost ?? url.hostname;
+  const host = name.includes(":") && !name.startsWith("[") ? `[${name}]` : name;
+  return `${url.protocol}//${host}:${webhookPort ?? url.port}`;
 }
 
 function firstGiven(sources: [from: string, value: string | undefined][], otherwise: string): [string, string] {
@@ -217,9 +215,8 @@ export async function confirmChange(
   if (target === null || isAgreed || !hasReader(folder)) return;
   const unread = await countUnread(folder);
   if (unread === 0) return;
-  const what = `${unread} unread ${unread === 1 ? "message" : "messages"} of ${folder.name} ${
-    unread === 1 ? "goes" : "go"
-  } to ${PLATFORMS[target.platform].name} now`;
+  const [messages, go] = unread === 1 ? ["message", "goes"] : ["messages", "go"];
+  const what = `${unread} unread ${messages} of ${folder.name} ${go} to ${PLATFORMS[target.platform].name} now`;
   const canAsk = ctx.confirm !== null && !ctx.out.json;
   if (canAsk) ctx.out.finish();
   if (!canAsk || !await ctx.confirm?.(`${what}. Continue?`)) throw new CliError("CLI_PLATFORM_CHANGE", what);

@@ -13,10 +13,7 @@ import { until, untilLater } from "../../support/until.ts";
 async function opened(world: World, machine: Machine) {
   const ctx = contextOf(world, machine);
   const events: string[] = [];
-  const { session, clock } = await openFileCredentials(ctx, {
-    name: "alpha",
-    emit: (event) => void events.push(event),
-  });
+  const { session, clock } = await openFileCredentials(ctx, "alpha", (event) => void events.push(event));
   return { session, events, clock };
 }
 
