@@ -163,13 +163,12 @@ export function runtimeOf(
 }
 
 async function reachableCheck(runtime: Runtime): Promise<DoctorCheck> {
-  const { reachable, problem } = await runtime.probe();
+  const problem = await runtime.problem();
   const own = `set its address: svc install --for ${runtime.platform.id}`;
   const fix = problem === OF_OTHER_USER
     ? `Messages wait, and go nowhere. Give ${runtime.platform.name} a port that no other user has, and ${own}`
     : `Start ${runtime.platform.name}, or ${own}`;
-  const seen = reachable ? `answers at ${runtime.target.baseUrl}` : problem ?? "silent";
-  return check("runtime", reachable, seen, HERE, fix);
+  return check("runtime", problem === null, problem ?? `answers at ${runtime.target.baseUrl}`, HERE, fix);
 }
 
 async function hookChecks(

@@ -36,10 +36,11 @@ export const COMMANDS = [
       // What the connector uses counts, because it may have been started with other settings than those of the files.
       const runtime = connector === null ? provider.runtime : runtimeOf(connector, provider);
       const platform = connector === null ? provider.platform : PLATFORMS[connector.runtime.platform];
-      const [{ reachable, problem }, finding] = await Promise.all([
-        runtime === null ? { reachable: true, problem: null } : runtime.probe(),
+      const [problem, finding] = await Promise.all([
+        runtime?.problem() ?? null,
         platform.delivery === "pull" ? { configPath: null, reasons: [] } : platform.detect(machine, stateDir),
       ]);
+      const reachable = problem === null;
       const hookToken = runtime?.target.hookToken ?? null;
       const url = runtime?.url ?? null;
       const facts = {

@@ -18,9 +18,16 @@ const SERVER_ERROR_ATTEMPTS = 10, CLIENT_ERROR_ATTEMPTS = 5;
 /** How long a message is tried while no answer is about it. With less, a runtime that is down for a night loses it. */
 const PATIENCE_MS = DAY_MS;
 
-/** `cut`: why `text` is not the whole body. */
+export interface StatusAnswer {
+  kind: "status";
+  status: number;
+  retryAfterMs: number | null;
+  text: string;
+  /** Why `text` is not the whole body. */
+  cut: "large" | "broken" | null;
+}
 export type RuntimeAnswer =
-  | { kind: "status"; status: number; retryAfterMs: number | null; text: string; cut: "large" | "broken" | null }
+  | StatusAnswer
   | { kind: "timeout" }
   | { kind: "unreachable"; why: string };
 
@@ -48,8 +55,7 @@ const PASSING: Readonly<Record<number, { isOutage: boolean; isBusy?: true }>> = 
 };
 
 export function classifyAnswer(response: RuntimeAnswer): RuntimeResult {
-  if (response.kind === "unreachable") return { attempts: null, isOutage: true, retryAfterMs: 0 };
-  if (response.kind === "timeout") return { attempts: null, isOutage: false, retryAfterMs: 0 };
+  if (response.kind !== "status") return { attempts: null, isOutage: response.kind === "unreachable", retryAfterMs: 0 };
   const { status } = response;
   if (status >= 200 && status < 300) return "accepted";
   const retryAfterMs = Math.min(response.retryAfterMs ?? 0, SLOW_MAX_MS);

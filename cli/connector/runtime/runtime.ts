@@ -25,11 +25,6 @@ interface RuntimeDeps {
   isOfOtherUser?: ((url: string) => Promise<boolean>) | undefined;
 }
 
-export interface RuntimeHealth {
-  reachable: boolean;
-  problem: string | null;
-}
-
 /** The problem of a runtime whose port a process of another user has. */
 export const OF_OTHER_USER = `${OTHER_USER}: a process of another user listens at its address`;
 const MAX_HEALTH_BYTES = 64 * 1024;
@@ -75,12 +70,12 @@ export class Runtime {
     });
   }
 
-  async probe(stopped: AbortSignal = new AbortController().signal): Promise<RuntimeHealth> {
+  /** Why the runtime does not answer, as a health check shows it; `null` when it does. */
+  async problem(stopped: AbortSignal = new AbortController().signal): Promise<string | null> {
     const { health } = this.platform;
     if (health === null) {
-      if (await this.#isOfOtherUser()) return { reachable: false, problem: OF_OTHER_USER };
-      const reachable = await this.deps.reach?.(this.target.baseUrl) ?? true;
-      return { reachable, problem: reachable ? null : "it does not accept connections" };
+      if (await this.#isOfOtherUser()) return OF_OTHER_USER;
+      return await this.deps.reach?.(this.target.baseUrl) ?? true ? null : "it does not accept connections";
     }
     const response = await this.#ask({
       method: "GET",
@@ -89,13 +84,10 @@ export class Runtime {
       maxBytes: MAX_HEALTH_BYTES,
       signal: stopped,
     });
-    if (response.kind === "timeout") return { reachable: false, problem: "it does not answer" };
-    if (response.kind === "unreachable") return { reachable: false, problem: response.why };
-    if (health.isHealthy(response.status, response.text)) return { reachable: true, problem: null };
-    return {
-      reachable: false,
-      problem: `${health.path} answered ${response.status}, not as ${this.platform.name} does`,
-    };
+    if (response.kind === "timeout") return "it does not answer";
+    if (response.kind === "unreachable") return response.why;
+    if (health.isHealthy(response.status, response.text)) return null;
+    return `${health.path} answered ${response.status}, not as ${this.platform.name} does`;
   }
 
   /** Requests at the same time share one look, because each look starts a process. */

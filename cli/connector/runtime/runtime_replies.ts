@@ -10,7 +10,7 @@ import { payloadProblem } from "../../../shared/protocol/payload_bounds.ts";
 import type { ReplyContent } from "../../platforms/platform.ts";
 import type { EmitEvent } from "../events.ts";
 import { busyReply, conversationOf, TOO_MANY, waitForThread } from "../sending/automatic_replies.ts";
-import type { RuntimeAnswer } from "./delivery_rules.ts";
+import type { StatusAnswer } from "./delivery_rules.ts";
 import type { Runtime } from "./runtime.ts";
 import { idempotencyKey, type InboxMessage } from "../store/received_rows.ts";
 import type { NewSentMessage } from "../store/sent_messages.ts";
@@ -36,7 +36,7 @@ export class RuntimeReplies {
   constructor(private readonly deps: RuntimeDeps) {}
 
   /** Returns the reply in the answer that accepted a message; `null` when there is none. */
-  async from(question: InboxMessage, answer: RuntimeAnswer): Promise<RuntimeReplyRow | null> {
+  async from(question: InboxMessage, answer: StatusAnswer): Promise<RuntimeReplyRow | null> {
     return await this.row(question, this.#payloadOf(answer, { to: question.fromDid, requestId: question.requestId }));
   }
 
@@ -58,10 +58,8 @@ export class RuntimeReplies {
     return busy === null ? { message, problem: "loop_guard" } : { message: busy, problem: null };
   }
 
-  #payloadOf(answer: RuntimeAnswer, about: { to: string; requestId: string }): string | null {
+  #payloadOf({ text, cut }: StatusAnswer, about: { to: string; requestId: string }): string | null {
     const { runtime: { platform: { replyOf } }, emit } = this.deps;
-    if (answer.kind !== "status") return null;
-    const { text, cut } = answer;
     if (cut === "broken") {
       emit("reply_lost", about);
       return null;

@@ -25,7 +25,6 @@ const PROBE_EVERY_MS = 30_000;
 interface Result {
   message: InboxMessage;
   next: NextAttempt;
-  why: string;
   /** Time of the response, milliseconds since the Unix epoch. */
   at: number;
   ms: number;
@@ -89,23 +88,22 @@ export class RuntimeRoom {
   #pump(): void {
     this.#cancel();
     if (this.#closing) return;
-    if (!this.#storeHeld()) {
-      this.#cancel = this.deps.clock.after(CONNECTOR_LIMITS.slowFirstMs, () => this.#pump());
-      return;
-    }
+    if (!this.#storeHeld()) return this.#pumpAfter(CONNECTOR_LIMITS.slowFirstMs);
     const now = this.deps.clock.now();
     while (this.#underWay.size < HANDOVERS_AT_ONCE) {
       // Asks for the bound of tasks only when there is a message, because that reads the store.
       const wait = this.#hasDue(now) ? this.#waitForTasks() : 0;
       if (wait === null) return;
-      if (wait > 0) {
-        this.#cancel = this.deps.clock.after(wait, () => this.#pump());
-        return;
-      }
+      if (wait > 0) return this.#pumpAfter(wait);
       const message = this.#lanes.take(now);
       if (message === null) break;
       this.#tasks?.countHandover();
-      const attempt = this.#attempt(message.seq).finally(() => {
+      const attempt = this.#handOver(message.seq).catch((error) => {
+        // The store cannot be read, so the message stays unchanged, and waits.
+        this.deps.emit("store_failed", { why: describeError(error) });
+        const nextAt = this.deps.clock.now() + CONNECTOR_LIMITS.slowFirstMs;
+        this.#lanes.release(message.seq, { nextAt, aside: false });
+      }).finally(() => {
         this.#underWay.delete(attempt);
         this.#pump();
       });
@@ -113,7 +111,11 @@ export class RuntimeRoom {
     }
     const next = this.#lanes.nextAt(now);
     if (next === null || this.#underWay.size >= HANDOVERS_AT_ONCE) return;
-    this.#cancel = this.deps.clock.after(Math.max(0, next - now), () => this.#pump());
+    this.#pumpAfter(Math.max(0, next - now));
+  }
+
+  #pumpAfter(ms: number): void {
+    this.#cancel = this.deps.clock.after(ms, () => this.#pump());
   }
 
   /** Milliseconds until the bounds of tasks allow another message; `null` until a task ends. */
@@ -132,17 +134,6 @@ export class RuntimeRoom {
     return isFree && this.#hasDue(this.deps.clock.now()) && this.#waitForTasks() !== null;
   }
 
-  async #attempt(seq: number): Promise<void> {
-    try {
-      await this.#handOver(seq);
-    } catch (error) {
-      // The store cannot be read, so the message stays unchanged, and waits.
-      this.deps.emit("store_failed", { why: describeError(error) });
-      const nextAt = this.deps.clock.now() + CONNECTOR_LIMITS.slowFirstMs;
-      this.#lanes.release(seq, { nextAt, aside: false });
-    }
-  }
-
   async #handOver(seq: number): Promise<void> {
     const message = this.deps.store.received.read(seq);
     if (message === null) return this.#lanes.release(seq, null);
@@ -154,8 +145,12 @@ export class RuntimeRoom {
     const { result, why } = outcome;
     const now = this.deps.clock.now();
     // An answer that shows that the runtime works is not reported as an outage.
-    this.#note(result !== "accepted" && result.isOutage && !result.isBusy, reachable, why);
-    const attempt = { message, next: nextAttempt(message.tries, result, now), why, at: now, ms: now - began, outcome };
+    const isOutage = result !== "accepted" && result.isOutage && !result.isBusy;
+    this.#seen(reachable, isOutage ? why : null);
+    // The runtime works again, so every waiting message is due.
+    if (this.#isOut && !isOutage) this.#lanes.wake(now);
+    this.#isOut = isOutage;
+    const attempt = { message, next: nextAttempt(message.tries, result, now), at: now, ms: now - began, outcome };
     try {
       this.#store(attempt);
     } catch (error) {
@@ -173,17 +168,18 @@ export class RuntimeRoom {
     const maxBytes = tasks !== undefined ? CONNECTOR_LIMITS.taskAnswerBytes : replies !== null ? ANSWER_BYTES : 0;
     const response = await runtime.post(message, signal, maxBytes, context?.asking?.taskId);
     if (signal.aborted && response.kind !== "status") return null;
-    const reachable = response.kind !== "unreachable";
-    if (tasks !== undefined && context !== undefined) {
-      return { outcome: await tasks.outcome(message, context, response), reachable };
+    const result = classifyAnswer(response), why = describeAnswer(response);
+    if (result !== "accepted" || response.kind !== "status") {
+      return { outcome: { result, why, reply: null }, reachable: response.kind !== "unreachable" };
     }
-    const result = classifyAnswer(response);
-    const reply = replies !== null && result === "accepted" ? await replies.from(message, response) : null;
-    return { outcome: { result, why: describeAnswer(response), reply }, reachable };
+    const outcome = tasks && context
+      ? await tasks.outcome(message, context, response)
+      : { result, why, reply: replies && await replies.from(message, response) };
+    return { outcome, reachable: true };
   }
 
-  #store({ message, next, why, at, ms, outcome }: Result): void {
-    const { seq, fromDid, requestId } = message;
+  #store({ message, next, at, ms, outcome }: Result): void {
+    const { seq, fromDid, requestId } = message, { why } = outcome;
     const about = { from: fromDid, requestId };
     if (next.state === "waiting") {
       this.deps.store.received.retry(seq, next.tries, next, why);
@@ -213,13 +209,6 @@ export class RuntimeRoom {
     return true;
   }
 
-  /** Records whether the runtime is out of order; when it works again, every waiting message is due. */
-  #note(isOutage: boolean, reachable: boolean, why: string): void {
-    this.#seen(reachable, isOutage ? why : null);
-    if (this.#isOut && !isOutage) this.#lanes.wake(this.deps.clock.now());
-    this.#isOut = isOutage;
-  }
-
   status(): Status["runtime"] {
     const { platform: { id: platform }, url, target: { source = null, replies = false } } = this.deps.runtime;
     return { platform, url, source, replies, ...this.#health };
@@ -237,7 +226,7 @@ export class RuntimeRoom {
 
   async #check(): Promise<void> {
     const { signal } = this.#stop;
-    const { reachable, problem } = await this.deps.runtime.probe(signal);
+    const problem = await this.deps.runtime.problem(signal), reachable = problem === null;
     if (signal.aborted) return;
     const wasAway = this.#health.reachable === false;
     // A health check cannot show that messages are accepted, so the result of the last attempt stays.

@@ -8,9 +8,8 @@ import { describeError } from "../../../shared/client/refusals.ts";
 import { contextOf } from "../../platforms/a2a.ts";
 import type { TaskAnswer, TaskCode, TaskProtocol } from "../../platforms/platform.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
-import { classifyAnswer, type RuntimeAnswer, type RuntimeResult } from "./delivery_rules.ts";
+import { classifyAnswer, type RuntimeResult, type StatusAnswer } from "./delivery_rules.ts";
 import type { InboxMessage } from "../store/received_rows.ts";
-import { describeAnswer } from "./runtime.ts";
 import type { RuntimeDeps, RuntimeReplies, RuntimeReplyRow } from "./runtime_replies.ts";
 import type { OpenTask, TaskRows } from "../store/task_rows.ts";
 import { errorPayload } from "../../../shared/client/local_shapes.ts";
@@ -94,16 +93,13 @@ export class TaskFollower {
     return { contextId, asking: this.#rows.asking(contextId, this.deps.clock.now()) };
   }
 
+  /** Returns what the answer to a message means that the runtime has accepted. */
   async outcome(
     message: InboxMessage,
     { contextId, asking }: TaskContext,
-    response: RuntimeAnswer,
+    response: StatusAnswer,
   ): Promise<AttemptMeaning> {
-    const result = classifyAnswer(response);
-    if (result !== "accepted" || response.kind !== "status") {
-      return { result, why: describeAnswer(response), reply: null };
-    }
-    const { emit, replies } = this.deps;
+    const { emit, replies } = this.deps, result = "accepted";
     if (response.cut === "broken") {
       // The runtime has the message and is not asked again, because a second request could be a second run.
       emit("reply_lost", { to: message.fromDid, requestId: message.requestId });
@@ -226,7 +222,7 @@ export class TaskFollower {
     this.deps.onRoom();
   }
 
-  #answerOf({ text, cut }: RuntimeAnswer & { kind: "status" }): TaskAnswer {
+  #answerOf({ text, cut }: StatusAnswer): TaskAnswer {
     if (cut === "large") return { kind: "ended", text: TOO_LARGE, code: "TASK_FAILED" };
     if (cut === "broken") return { kind: "unclear", why: "the answer broke off" };
     return this.deps.protocol.answerOf(text);

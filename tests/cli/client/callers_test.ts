@@ -123,7 +123,7 @@ Deno.test("each caller of the HTTP exchange gives its own error code for each ki
       if (answer.kind === "status") return `status ${answer.status} ${answer.retryAfterMs ?? ""}`.trim();
       return answer.kind === "timeout" ? "timeout" : `unreachable: ${answer.why}`;
     },
-    health: async ({ fetch }) => (await new Runtime({ fetch, clock }, OPENCLAW, target).probe()).problem ?? "healthy",
+    health: async ({ fetch }) => await new Runtime({ fetch, clock }, OPENCLAW, target).problem() ?? "healthy",
     detection: async ({ fetch }) => {
       const answer = await thisMachine({ ...contextOf(machine.world, machine), fetch }).ask(URL_);
       return answer === null ? "none" : `${answer.status} ${answer.body.length}`;
