@@ -30,22 +30,13 @@ const LOOK_EVERY_MS = 5_000;
 const RETRY_MS = 30_000;
 
 /**
- * An agent's connector, in this process or in another one. A request that finds none looks for one or starts it, and is
- * repeated if nothing was sent or if it is repeatable. Disposing it stops a connector that it runs; a request that
- * needs a new one fails afterwards.
- */
-export interface Access extends LocalCalls, AsyncDisposable {
-  readonly isHost: boolean;
-}
-
-/**
  * @throws {CliError} `CLI_CONNECTOR_DOWN` when a connector holds the lock and does not answer for 20 s; the error of
  * `startAgentConnector` when the connector cannot start in this process
  */
 export async function access(ctx: Context, folder: AgentFolder): Promise<Access> {
-  const attached = new Attached(ctx, folder, {}, false);
-  await attached.connected();
-  return attached;
+  const found = new Access(ctx, folder, {}, false);
+  await found.connected();
+  return found;
 }
 
 /**
@@ -53,9 +44,9 @@ export async function access(ctx: Context, folder: AgentFolder): Promise<Access>
  * reachable. A request fails with `CLI_CONNECTOR_DOWN` when no connector is there within 10 s.
  */
 export function keptAccess(ctx: Context, folder: AgentFolder, options: StartOptions = {}): Access {
-  const attached = new Attached(ctx, folder, options, true);
-  void attached.watch();
-  return attached;
+  const kept = new Access(ctx, folder, options, true);
+  void kept.watch();
+  return kept;
 }
 
 /**
@@ -89,8 +80,12 @@ async function runningFile(folder: AgentFolder): Promise<ConnectorFile | null> {
   return String(file?.pid) === lockHolder(folder) ? file : null;
 }
 
-class Attached implements Access {
-  readonly agentName: string;
+/**
+ * An agent's connector, in this process or in another one. A request that finds none looks for one or starts it, and is
+ * repeated if nothing was sent or if it is repeatable. Disposing it stops a connector that it runs; a request that
+ * needs a new one fails afterwards.
+ */
+export class Access implements LocalCalls, AsyncDisposable {
   readonly #ended = new AbortController();
   #client: Promise<LocalCalls> | null = null;
   #host: RunningConnector | null = null;
@@ -103,8 +98,10 @@ class Attached implements Access {
     readonly options: StartOptions,
     /** Whether it finds or runs a connector also without a request. */
     readonly keeps: boolean,
-  ) {
-    this.agentName = folder.name;
+  ) {}
+
+  get agentName(): string {
+    return this.folder.name;
   }
 
   get isHost(): boolean {
@@ -165,20 +162,23 @@ class Attached implements Access {
     const left = timeLeft(ctx.clock, ATTACH_MS);
     while (true) {
       // Also for a request in progress, because a connector that starts after the dispose would outlive the command.
-      if (this.#ended.signal.aborted) throw over(this.agentName);
-      this.#throwFailure();
+      if (this.#ended.signal.aborted) {
+        const what = `The command has ended its use of the connector of ${folder.name}`;
+        throw new CliError("CLI_CONNECTOR_DOWN", what, { fix: "Run the command again." });
+      }
+      const failure = this.#failure;
+      // Kept access tries again at its next look; a command ends, because another start would fail too.
+      if (this.keeps) this.#failure = null;
+      if (failure !== null) throw failure;
       const client = await isConnectorLocked(folder) ? await this.#answering() : await this.#start();
       if (client !== null) return client;
-      if (left() === 0) throw silent(folder);
+      if (left() === 0) {
+        throw new CliError("CLI_CONNECTOR_DOWN", `The connector of ${folder.name} runs, but does not answer`, {
+          fix: `Stop process ${lockHolder(folder)}, then run svc connector start ${folder.name}.`,
+        });
+      }
       await sleep(ctx.clock, ATTACH_RETRY_MS);
     }
-  }
-
-  /** Throws why the connector here ended: another one would fail too. Kept access tries again at its next look. */
-  #throwFailure(): void {
-    const failure = this.#failure;
-    if (this.keeps) this.#failure = null;
-    if (failure !== null) throw failure;
   }
 
   /** The client of a connector that runs and answers; `null` when there is none. */
@@ -210,28 +210,11 @@ class Attached implements Access {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#ended.abort();
-    const stopped = this.#stop();
+    // A connector that is starting would otherwise outlive the command.
+    const stopped = Promise.resolve(this.#client?.catch(() => {})).then(() => this.#host?.stop());
     const { drainMs, closeMs } = CONNECTOR_LIMITS;
     // Bounded for a program that a host stops, because the host would otherwise kill it before the connector has stopped.
     if (this.keeps) await settledWithin(this.ctx.clock, stopped, drainMs + 2 * closeMs);
     else await stopped;
   }
-
-  async #stop(): Promise<void> {
-    // A connector that is starting would otherwise outlive the command.
-    await this.#client?.catch(() => {});
-    await this.#host?.stop();
-  }
-}
-
-function over(agentName: string): CliError {
-  return new CliError("CLI_CONNECTOR_DOWN", `The command has ended its use of the connector of ${agentName}`, {
-    fix: "Run the command again.",
-  });
-}
-
-function silent(folder: AgentFolder): CliError {
-  return new CliError("CLI_CONNECTOR_DOWN", `The connector of ${folder.name} runs, but does not answer`, {
-    fix: `Stop process ${lockHolder(folder)}, then run svc connector start ${folder.name}.`,
-  });
 }

@@ -58,15 +58,11 @@ export async function lockConnector(folder: AgentFolder, pid: number | null): Pr
  */
 export async function isConnectorLocked(folder: Pick<AgentFolder, "path">): Promise<boolean> {
   const path = await lockPath(folder);
-  let file: Deno.FsFile;
-  try {
-    file = await Deno.open(path, { read: true });
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
+  using file = await Deno.open(path, { read: true }).catch((error) => {
+    if (error instanceof Deno.errors.NotFound) return null;
     throw new CliError("CLI_FILE_UNSAFE", `${path} could not be read: ${reason(error)}`, { cause: error });
-  }
-  using _file = file;
-  return await isHeld(file);
+  });
+  return file !== null && await isHeld(file);
 }
 
 /** The process ID in the lock file; `null` when there is none. Valid only while the lock is held. */

@@ -75,12 +75,8 @@ export async function runForMessages(
   }
 }
 
-function variablesOf(
-  ctx: Context,
-  agent: string,
-  { id, requestId, from, isReply }: LocalMessage,
-  unread: number,
-): Record<string, string> {
+function variablesOf(ctx: Context, agent: string, message: LocalMessage, unread: number): Record<string, string> {
+  const { id, requestId, from, isReply } = message;
   const passed = PASSED.flatMap((name) => {
     const value = ctx.env(name);
     return value === undefined ? [] : [[name, value]];

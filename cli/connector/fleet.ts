@@ -117,7 +117,11 @@ export class Fleet {
       agent.failures = hasSettled ? 1 : agent.failures + 1;
       const isFinal = isPermanent(error);
       const wait = isFinal ? PERMANENT_MS : doubled(RESTART_FIRST_MS, agent.failures - 1, RESTART_MAX_MS);
-      this.#fail(agent, error, wait);
+      agent.state = "failed";
+      this.#firstFailure ??= { error };
+      emit(agent.name, "agent_stopped", { why: describeError(error), nextInMs: wait });
+      const allFailed = [...this.#agents.values()].every(({ state }) => state === "failed");
+      if (this.deps.endsWithAgents && allFailed) this.#end.resolve(this.#firstFailure.error);
       if (isFinal) await this.#untilFilesChange(agent, files, wait);
       else await sleep(clock, wait, signal);
     }
@@ -138,14 +142,6 @@ export class Fleet {
     } catch (error) {
       return error;
     }
-  }
-
-  #fail(agent: Agent, error: unknown, nextInMs: number): void {
-    agent.state = "failed";
-    this.#firstFailure ??= { error };
-    this.deps.emit(agent.name, "agent_stopped", { why: describeError(error), nextInMs });
-    const allFailed = [...this.#agents.values()].every(({ state }) => state === "failed");
-    if (this.deps.endsWithAgents && allFailed) this.#end.resolve(this.#firstFailure.error);
   }
 
   /** Waits until the agent's files have changed, because a start with the same files would fail again. */

@@ -34,12 +34,8 @@ export function stateText(message: Shown, now: number, peer = "the recipient", h
 /** A message whose state is shown; its replies where they are known. */
 type Shown = Pick<OutboundResult, "state" | "problem" | "nextTryAt" | "expiresAt"> & { replies?: readonly number[] };
 
-function stateAlone(
-  { state, problem, nextTryAt, expiresAt }: Shown,
-  now: number,
-  peer: string,
-  host: string | null,
-): string {
+function stateAlone(message: Shown, now: number, peer: string, host: string | null): string {
+  const { state, problem, nextTryAt, expiresAt } = message;
   const why = problem === null ? "" : `: ${problemText(problem, peer)}`;
   switch (state) {
     case "sending":

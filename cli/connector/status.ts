@@ -83,6 +83,7 @@ export function statusFields(status: Status): Field[] {
     const ms = Date.parse(iso) - now;
     return ms > 0 ? `${iso} (in ${formatDuration(ms)})` : `${iso} (OVER for ${formatDuration(-ms)})`;
   };
+  const oldest = inbox.oldestAt === null ? "" : `, the oldest since ${ago(inbox.oldestAt)}`;
   return [
     ["proxy", status.proxy.url],
     ["connection", `${connection.state} since ${ago(connection.since)}`],
@@ -93,25 +94,15 @@ export function statusFields(status: Status): Field[] {
     ["answers", runtime.replies ? "go back to the peers" : undefined],
     ["runtime from", runtime.source === null ? undefined : RUNTIME_FROM[runtime.source]],
     ["runtime problem", runtime.problem ?? undefined],
-    [
-      "inbox",
-      `${inbox.waiting} ${runtime.url === null ? "unread" : "waiting"}${
-        inbox.oldestAt === null ? "" : `, the oldest since ${ago(inbox.oldestAt)}`
-      }`,
-    ],
+    ["inbox", `${inbox.waiting} ${runtime.url === null ? "unread" : "waiting"}${oldest}`],
     ["dead letters", status.deadLetters],
     ["receipts to send", status.receiptsWaiting],
     ["loop guard", status.loopGuards ? `${status.loopGuards} messages not sent` : undefined],
-    ...status.servers.map(({ host, peers, calledAt, problem }): Field => [
-      `server ${host}`,
-      `${peers} ${peers === 1 ? "peer" : "peers"}, ${
-        calledAt === null
-          ? "not called yet"
-          : problem === null
-          ? `answered ${ago(calledAt)}`
-          : `${problem}, ${ago(calledAt)}`
-      }`,
-    ]),
+    ...status.servers.map(({ host, peers, calledAt, problem }): Field => {
+      const how = problem === null ? "answered" : `${problem},`;
+      const last = calledAt === null ? "not called yet" : `${how} ${ago(calledAt)}`;
+      return [`server ${host}`, `${peers} ${peers === 1 ? "peer" : "peers"}, ${last}`];
+    }),
     ["other key", status.otherKeys.length === 0 ? undefined : `signed for ${status.otherKeys.join(", ")}: REFUSED`],
     ["access until", left(session.accessExpiresAt)],
     ["identity until", left(session.identityExpiresAt)],
@@ -142,9 +133,8 @@ function runtimeLine({ runtime: { platform, url, reachable, problem } }: Status)
 function heartbeat(status: Status, now: number): string {
   const { heartbeatMs, heartbeatAt } = status.connection;
   if (heartbeatMs === null || heartbeatAt === null) return "none yet";
-  return `${heartbeatMs} ms, ${formatDuration(now - Date.parse(heartbeatAt))} ago${
-    isQuiet(status) ? "; the next is OVERDUE" : ""
-  }`;
+  const next = isQuiet(status) ? "; the next is OVERDUE" : "";
+  return `${heartbeatMs} ms, ${formatDuration(now - Date.parse(heartbeatAt))} ago${next}`;
 }
 
 /** Connected, but a heartbeat is overdue. A dead link is found within 26 s. */
