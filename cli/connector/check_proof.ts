@@ -46,15 +46,15 @@ export interface Known {
 /** A message as its sender signed it, with the identity block where the proxy had put one. */
 export interface ProvenMessage extends Pick<DeliverFrame, "requestId" | "fromAgentDid" | "toAgentDid" | "payload"> {
   identity: FrameIdentity;
-  conversationId?: string;
-  inReplyTo?: string;
-  auto?: true;
+  conversationId?: string | undefined;
+  inReplyTo?: string | undefined;
+  auto?: true | undefined;
   key: string;
   nonce: string;
   /** Hash of the body as its sender sent it. */
   bodySha256: string;
   /** Hash of salt and payload of a sealed message; absent for a plain one. */
-  payloadSha256?: string;
+  payloadSha256?: string | undefined;
   signedAt: number;
 }
 
@@ -108,15 +108,10 @@ export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSe
   const payload = shownPayload(opened.payload, identity, proof.edit !== undefined || payloadSha256 !== undefined);
   if (payload === null) return { refused: "payload_invalid" };
   // Without a signed context only the relay says these values, which it could invent, so they are left out.
-  const said = context === "unsigned" ? {} : {
-    ...(conversationId === undefined ? {} : { conversationId }),
-    ...(inReplyTo === undefined ? {} : { inReplyTo }),
-    ...(auto === undefined ? {} : { auto }),
-  };
-  const { nonce } = proof;
+  const said = context === "unsigned" ? {} : { conversationId, inReplyTo, auto };
+  const { nonce } = proof, bodySha256 = await sha256(body);
   const shown = { requestId, fromAgentDid, toAgentDid, ...said, identity, payload };
-  const hashes = { bodySha256: await sha256(body), ...(payloadSha256 === undefined ? {} : { payloadSha256 }) };
-  return { proven: { ...shown, key, nonce, signedAt, ...hashes } };
+  return { proven: { ...shown, key, nonce, bodySha256, payloadSha256, signedAt } };
 }
 
 function textOf(body: Uint8Array<ArrayBuffer>): string | null {

@@ -67,7 +67,8 @@ export async function outbound(
   // Before the request leaves, because the reply can be faster than the response, and a call that cannot wait sends
   // nothing.
   if (wait) owned.use(beginWait(connector, message));
-  const { sent, response, sealed } = await send(connector, message);
+  const sealed = connector.peers.sealTo(message.toDid) !== null;
+  const { sent, response } = await send(connector, message);
   const isAccepted = response === null || response.status < 300;
   if (isAccepted && sent.state !== "refused" && answered !== null) {
     const { store: { received }, deps: { clock, emit } } = connector;

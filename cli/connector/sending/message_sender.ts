@@ -52,8 +52,6 @@ export interface MessageToSend extends Pick<OutgoingMessage, "auto" | "mayWait">
 /** The message with its state, and the proxy's response unchanged; `null` for a message that waits here. */
 export interface SentResult {
   sent: SentMessage;
-  /** Whether the proxy gets a sealed body. */
-  sealed: boolean;
   response: HttpResponse | null;
 }
 
@@ -129,20 +127,19 @@ export class MessageSender {
     const before = sent.find(requestId, toDid)?.state ?? null;
     if (before === null) await this.#refuseLoop({ toDid, requestId, origin, auto }, answered);
     const row = this.#begin({ toDid, requestId, conversationId, inReplyTo, auto, origin, payload, keep });
-    const sealed = this.deps.peers.sealTo(toDid) !== null;
     if (row.state === "kept") {
       // As the proxy does, because the caller would otherwise believe that this text waits.
       const isOther = before === "kept" && sent.payloadOf(row) !== payload;
-      return { sent: row, response: isOther ? { status: 409, headers: new Headers(), text: REUSED } : null, sealed };
+      return { sent: row, response: isOther ? { status: 409, headers: new Headers(), text: REUSED } : null };
     }
     const request = this.request(row, payload, { mayWait });
-    if (keep) return { ...await this.#sendOrKeep(row, request), sealed };
+    if (keep) return await this.#sendOrKeep(row, request);
     try {
       const { response, outcome } = await request;
       // The proxy may have accepted the first request, although it refuses this repetition.
       const isUnknown = before === "unknown" && response.status >= 400 && outcome.state === "refused";
       if (outcome.state === "refused") guard.notSent(toDid, requestId);
-      return { sent: this.#settle(row, isUnknown ? { ...outcome, state: "unknown" } : outcome), response, sealed };
+      return { sent: this.#settle(row, isUnknown ? { ...outcome, state: "unknown" } : outcome), response };
     } catch (error) {
       const isCertain = before !== "unknown" && error instanceof UnreachableError && !error.mayHaveArrived;
       const why = describeError(error);
@@ -174,10 +171,7 @@ export class MessageSender {
   }
 
   /** Stores the outcome of the first request, or keeps the message. @throws {DiskFullError} when it cannot be stored */
-  async #sendOrKeep(
-    row: SentMessage,
-    request: ReturnType<MessageSender["request"]>,
-  ): Promise<Omit<SentResult, "sealed">> {
+  async #sendOrKeep(row: SentMessage, request: ReturnType<MessageSender["request"]>): Promise<SentResult> {
     const { clock, guard, store: { sent }, emit } = this.deps;
     const { toDid, requestId } = row;
     const tried = await attempt(request, 0);
@@ -201,7 +195,7 @@ export class MessageSender {
     const { toDid: to, requestId } = message;
     const { peers, proxies, emit, store: { sent } } = this.deps;
     const key = peers.sealTo(to);
-    const seal = key === null ? null : (context: string) => this.#seal(message, payload, { key, context });
+    const seal = key === null ? null : (context: string) => this.#seal(message, payload, key, context);
     const request = await messageRequest({ ...message, to, payload, mayWait }, seal);
     if (seal === null) {
       sent.leave(message, { payloadSha256: null, bodySha256: await sha256(payload), salt: null, body: null });
@@ -218,11 +212,7 @@ export class MessageSender {
    * would refuse under the same ID (D-152). Another payload under the ID gets its own body, which the proxy accepts or
    * refuses.
    */
-  async #seal(
-    message: SentMessage,
-    payload: string,
-    { key, context }: { key: string; context: string },
-  ): Promise<string> {
+  async #seal(message: SentMessage, payload: string, key: string, context: string): Promise<string> {
     const { did: from, random, store: { sent } } = this.deps;
     const before = await sealedIn(sent.bodyOf(message), payload);
     if (before !== null) return before;

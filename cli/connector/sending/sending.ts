@@ -135,23 +135,19 @@ export class Sending {
    * requests at once.
    */
   #prove(sent: SentKey): void {
-    this.#toProve.set(keyOf(sent), sent);
-    if (!this.#isProving) void this.#proveAll();
-  }
-  readonly #toProve = new Map<string, SentKey>();
-  #isProving = false;
-
-  /** Never rejects, because `ask` does not. The loop also takes what is added meanwhile. */
-  async #proveAll(): Promise<void> {
-    this.#isProving = true;
-    for (const [key, sent] of this.#toProve) {
+    const key = keyOf(sent);
+    if (this.#toProve.has(key)) return;
+    this.#toProve.add(key);
+    this.#proving = this.#proving.then(async () => {
       this.#toProve.delete(key);
       // An answer under way may be from before the news.
       await this.#asking.get(key);
       await this.ask(sent);
-    }
-    this.#isProving = false;
+    });
   }
+  readonly #toProve = new Set<string>();
+  /** Never rejects, because `ask` does not. */
+  #proving = Promise.resolve();
 
   /** Checks receipts of a message against the message and its recipient's key. Reports a wrong one, once a minute. */
   async checked(receipts: readonly Receipt[], { toDid, requestId }: SentKey): Promise<CheckedReceipt[]> {
@@ -193,10 +189,8 @@ export class Sending {
       const byHost = Map.groupBy(open, ({ toDid }) => this.deps.proxies.hostOf(toDid));
       if ([...byHost.keys()].some((host) => host !== null)) this.#followAbroad();
       // One server that does not answer would otherwise hide what the others say.
-      const asked = [...byHost].map(async ([host, some]) => {
-        await this.#askAbout(some).catch((error) => {
-          if (host === null) throw error;
-        });
+      const asked = [...byHost].map(([host, some]) => {
+        return host === null ? this.#askAbout(some) : this.#askAbout(some).catch(() => {});
       });
       await Promise.all(asked);
       before = open.at(-1)?.seq ?? 0;
@@ -260,23 +254,23 @@ const EARLIER = "it is of an earlier message";
 /** Returns the receipt with what it proves (D-154). With a `problem`, a server or the recipient has lied. */
 async function checkReceipt(receipt: Receipt, known: KnownOfReceipt): Promise<CheckedReceipt> {
   const { pin, sent } = known;
-  const shown = { ...receipt, ...(sent?.salt === undefined ? {} : { salt: sent.salt }) };
-  if (receipt.signed === undefined) {
-    const isMissing = pin?.how === "ticket" && receipt.status === "processed_by_svc";
-    return { ...shown, verified: "by-proxy", ...(isMissing ? { problem: "its recipient signs each receipt" } : {}) };
-  }
-  // Without a key nothing can be checked, and nothing is wrong either.
-  if (pin === null) return { ...shown, verified: "by-proxy" };
-  const problem = await problemOf(receipt.signed, receipt, { ...known, pin });
+  const problem = await problemOf(receipt, known);
   if (problem === EARLIER) return { ...receipt, verified: "by-proxy" };
-  return problem === null ? { ...shown, verified: "signed" } : { ...shown, verified: "by-proxy", problem };
+  const shown = { ...receipt, ...(sent?.salt === undefined ? {} : { salt: sent.salt }) };
+  if (problem !== null) return { ...shown, verified: "by-proxy", problem };
+  return { ...shown, verified: receipt.signed === undefined || pin === null ? "by-proxy" : "signed" };
 }
 
 async function problemOf(
-  signed: string,
-  { requestId, recipientAgentDid, status }: Receipt,
-  { did, pin, sent }: KnownOfReceipt & { pin: Pin },
+  { requestId, recipientAgentDid, status, signed }: Receipt,
+  { did, pin, sent }: KnownOfReceipt,
 ): Promise<string | null> {
+  if (signed === undefined) {
+    const isMissing = pin?.how === "ticket" && status === "processed_by_svc";
+    return isMissing ? "its recipient signs each receipt" : null;
+  }
+  // Without a key nothing can be checked, and nothing is wrong either.
+  if (pin === null) return null;
   let claims: ReceiptClaims;
   try {
     const jws = parseReceipt(signed);

@@ -136,7 +136,7 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
   }
 
   protected override async send(receipt: PendingReceipt): Promise<number> {
-    const { clock, store: { receipts }, proxy, did: recipientAgentDid, peers, emit } = this.deps;
+    const { clock, store: { receipts }, proxy, session, publicKey, did, peers, emit } = this.deps;
     const { seq, fromDid, requestId, status, at } = receipt;
     const remove = () => this.store(() => receipts.remove(seq));
     if (peers.isBlocked(fromDid)) {
@@ -144,10 +144,13 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
       return 0;
     }
     const about = { from: fromDid, requestId, status };
-    const timestamp = toIso(at);
     try {
-      const signed = await this.#signed(receipt);
-      const body = JSON.stringify({ requestId, recipientAgentDid, senderAgentDid: fromDid, status, timestamp, signed });
+      const { privateKey } = await session.current();
+      // The same at every attempt, because the time is that of the receipt.
+      const claims = { iss: did, sub: fromDid, iat: unixSeconds(at), requestId, status, ...receipt.about };
+      const signed = await signReceipt(claims, { publicKey, privateKey });
+      const agents = { recipientAgentDid: did, senderAgentDid: fromDid };
+      const body = JSON.stringify({ requestId, ...agents, status, timestamp: toIso(at), signed });
       await proxy.ask({ method: "POST", target: "/v1/relay/delivery-receipts", body });
     } catch (error) {
       if (isReceiptRefused(error)) {
@@ -167,14 +170,6 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
     remove();
     emit("receipt_sent", about);
     return 0;
-  }
-
-  /** The receipt as the agent signs it, the same at every attempt. */
-  async #signed({ fromDid: sub, requestId, status, at, about }: PendingReceipt): Promise<string> {
-    const { session, publicKey, did: iss } = this.deps;
-    const { privateKey } = await session.current();
-    const iat = unixSeconds(at);
-    return await signReceipt({ iss, sub, iat, requestId, status, ...about }, { publicKey, privateKey });
   }
 }
 
