@@ -29,8 +29,7 @@ import {
   withTarget,
 } from "./runtime/runtime_file.ts";
 import { type EmitEvent, withAlias } from "./events.ts";
-import { openFileCredentials } from "./file_credentials.ts";
-import { proxyAddress } from "./proxy_address.ts";
+import { openFileCredentials, proxyAddress } from "./file_credentials.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { type RegistryTrust, registryTrust } from "./registry_trust.ts";
 import { openLink } from "../link/link.ts";

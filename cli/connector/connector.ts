@@ -369,7 +369,7 @@ export class Connector {
   status(): Status {
     const { clock, serviceClock, session } = this.deps;
     const { agent, proxy, version, pid } = this.options;
-    const { state, since, nextTryAt, problem, heartbeatMs, heartbeatAt } = this.#connection.status;
+    const link = this.#connection.status;
     const { waiting, dead, bytes, oldestAt } = this.store.received.counts();
     const iso = (ms: number | null) => ms === null ? null : toIso(ms);
     return {
@@ -380,12 +380,10 @@ export class Connector {
       now: toIso(clock.now()),
       proxy: { url: proxy.dialUrl, origin: proxy.origin },
       connection: {
-        state,
-        since: toIso(since),
-        nextTryAt: iso(nextTryAt),
-        problem,
-        heartbeatMs,
-        heartbeatAt: iso(heartbeatAt),
+        ...link,
+        since: toIso(link.since),
+        nextTryAt: iso(link.nextTryAt),
+        heartbeatAt: iso(link.heartbeatAt),
       },
       inbox: { waiting, oldestAt: iso(oldestAt), bytes },
       deadLetters: dead,

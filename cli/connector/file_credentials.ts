@@ -1,7 +1,12 @@
-/** The agent's credentials for the connector, from its files. refreshAgent locks out other processes. */
+/**
+ * The agent's credentials for the connector, from its files, and the address of its proxy. refreshAgent locks out other
+ * processes.
+ */
 import { type SessionStore, StoredCredentials } from "../link/agent_credentials.ts";
 import { ServiceClock } from "../link/service_clock.ts";
+import { effectiveConfig } from "../account/config_store.ts";
 import { connect } from "../account/registry_access.ts";
+import type { ProxyPlace } from "../link/link.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { refreshAgent } from "../agents/lifecycle.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
@@ -10,7 +15,6 @@ import { CliError } from "../errors.ts";
 import { Output } from "../terminal/output.ts";
 import { issuerOf } from "../link/signed_headers.ts";
 import type { EmitEvent } from "./events.ts";
-import { proxyAddress } from "./proxy_address.ts";
 import { secureServiceUrl } from "../files/profile.ts";
 import { PeerProxies } from "../link/peer_proxies.ts";
 import { ProxyCaller } from "../link/proxy_caller.ts";
@@ -37,9 +41,8 @@ export async function openFileCredentials(ctx: Context, name: string, emit: Emit
       };
     },
     visit: async (agent, audience) => {
-      const folder = await store.open(name), { registryUrl } = folder.identity();
-      const registry = registryOf(registryUrl);
-      return await registry.visit(agent, audience, issuerOf(agent.ait) ?? registryUrl);
+      const { registryUrl } = (await store.open(name)).identity();
+      return await registryOf(registryUrl).visit(agent, audience, issuerOf(agent.ait) ?? registryUrl);
     },
     refresh: async () => (await refreshAgent({ ...ctx, clock, out }, name, registryOf)).auth,
   };
@@ -73,4 +76,32 @@ export async function directProxy(ctx: Context, folder: AgentFolder) {
   const elsewhere = new PeerProxies({ ...calls, machine: ctx.clock, check }, proxy, () => undefined);
   const at = (origin: string | undefined) => origin === undefined ? proxy : elsewhere.at(origin);
   return { proxy, at, [Symbol.dispose]: () => session.stop() };
+}
+
+/**
+ * The URL to connect to and the public origin that is signed (D-24), from `--proxy-ws-url`, `SVC_PROXY_WS_URL`, then the
+ * configuration.
+ *
+ * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
+ */
+export function proxyAddress(ctx: Context, wsUrl?: string): ProxyPlace {
+  const configured = effectiveConfig(ctx).proxyUrl;
+  const given = wsUrl ?? ctx.env("SVC_PROXY_WS_URL");
+  if (given !== undefined) {
+    const dialUrl = parseWsUrl(ctx, given, wsUrl === undefined ? "SVC_PROXY_WS_URL" : "--proxy-ws-url");
+    return { dialUrl, origin: configured === undefined ? dialUrl : new URL(configured).origin };
+  }
+  if (configured === undefined) {
+    throw new CliError("CLI_USAGE", "No proxy is configured: run svc config init, or give --proxy-ws-url");
+  }
+  const origin = secureServiceUrl(ctx, configured, "proxyUrl");
+  return { dialUrl: origin, origin };
+}
+
+function parseWsUrl(ctx: Context, text: string, what: string): string {
+  if (!/^wss?:\/\//i.test(text)) {
+    throw new CliError("CLI_USAGE", `${what} is not an address such as wss://proxy.example: "${text}"`);
+  }
+  const http = text.replace(/^ws/i, "http").replace(/\/v1\/relay\/connect\/?$/, "");
+  return secureServiceUrl(ctx, http, what);
 }

@@ -111,7 +111,7 @@ export class Receiving {
   }
 
   async #take(frame: DeliverFrame, judging: Promise<ProofCheck>, before: Promise<unknown> | undefined): Promise<Ack> {
-    const { emit, peers, guard, clock } = this.deps;
+    const { emit, peers, guard, clock, store } = this.deps;
     judging.catch(() => {});
     await before;
     const verdict = await judging;
@@ -137,7 +137,11 @@ export class Receiving {
         });
       }
       if (!hasRoom) return this.#refuse(frame, "pins_full");
-      taken = isProbe(proven.payload) ? this.#answer(proven) : await this.#store({ ...proven, verified });
+      if (isProbe(proven.payload)) {
+        // Beyond a bound a peer gets no receipt for the rest of the minute, because each costs a write.
+        const hasReceipt = this.#probes.add(from, clock.now()).count <= PROBES_A_MINUTE;
+        taken = store.answerProbe(proven, clock.now(), hasReceipt);
+      } else taken = await this.#store({ ...proven, verified });
     } catch (error) {
       emit("store_failed", { ...about, why: describeError(error) });
       return { accepted: false, reason: "store_failed" };
@@ -159,13 +163,6 @@ export class Receiving {
       default:
         return this.#refuse(frame, taken);
     }
-  }
-
-  /** Answers a probe with its receipt. Beyond a bound a peer gets none for the rest of the minute, because each costs a write. */
-  #answer(probe: ProvenMessage): StoreResult | "probed" {
-    const { clock, store } = this.deps;
-    const now = clock.now();
-    return store.answerProbe(probe, now, this.#probes.add(probe.fromAgentDid, now).count <= PROBES_A_MINUTE);
   }
 
   #isPeer(did: string): boolean {

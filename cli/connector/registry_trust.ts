@@ -44,16 +44,11 @@ const AITS_KEPT = 1_000;
 /** Seconds after a reissue in which the old token may sign. With less, messages on their way at the reissue are refused. */
 const REISSUE_GRACE_SECONDS = 300;
 
-/** The keys of a registry, with the public origin of the proxy that it names. */
-export interface PublishedKeys extends AitAuthority {
-  proxyUrl?: string;
-}
-
 export interface TrustSource {
   /** Origin of the registry, as in the agent's own token. */
   issuer: string;
-  /** The published keys; the saved ones when the registry does not answer. @throws when there are none */
-  keys(): Promise<PublishedKeys>;
+  /** The published keys, and the proxy; the saved ones when the registry does not answer. @throws when there are none */
+  keys(): Promise<AitAuthority & { proxyUrl?: string }>;
   /** The signed list; `null` while the registry has none. @throws when it does not answer */
   list(): Promise<string | null>;
   /** What was saved last: a list, or when the registry said that it has none (Unix milliseconds); `null` without either. */
@@ -74,7 +69,9 @@ const NO_LIST: KnownList = { claims: { seq: -1, iat: 0 }, byJti: new Map(), dele
 
 export class RegistryTrust {
   readonly #aits = new BoundedMap<string, AitClaims>(AITS_KEPT);
-  #keys: PublishedKeys | null = null;
+  /** The public origin of the proxy that the registry names; `null` before its keys are known. */
+  proxyOrigin: string | null = null;
+  #keys: AitAuthority | null = null;
   #keysAt = -Infinity;
   #keysTriedAt = -Infinity;
   #list: KnownList | null = null;
@@ -85,11 +82,6 @@ export class RegistryTrust {
   #readingList: Promise<void> | null = null;
 
   constructor(private readonly clock: Clock, private readonly source: TrustSource) {}
-
-  /** The public origin of the proxy that the registry names; `null` before its keys are known. */
-  get proxyOrigin(): string | null {
-    return this.#keys?.proxyUrl ?? null;
-  }
 
   /** Resolves when messages can be decided. @throws {Undecided} why they cannot */
   async ready(): Promise<void> {
@@ -159,8 +151,9 @@ export class RegistryTrust {
 
   async #readKeys(): Promise<void> {
     try {
-      const keys = await this.source.keys();
+      const { proxyUrl = null, ...keys } = await this.source.keys();
       this.#keys = { ...keys, issuer: this.source.issuer };
+      this.proxyOrigin = proxyUrl;
       this.#keysAt = this.clock.now();
       // Tokens are verified again, because one that a withdrawn key signed would otherwise still count.
       this.#aits.clear();

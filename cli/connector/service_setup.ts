@@ -24,7 +24,7 @@ import { ensureConfigDir } from "../files/config_dir.ts";
 import { profileOf } from "../files/profile.ts";
 import { connectorOf } from "./attach.ts";
 import { readConnectorFile } from "./local_api/discovery_file.ts";
-import { proxyAddress } from "./proxy_address.ts";
+import { proxyAddress } from "./file_credentials.ts";
 import {
   confirmChange,
   emptyRuntimeFile,

@@ -12,7 +12,7 @@ import { type RunningConnector, startAgentConnector } from "./agent_connector.ts
 import type { EmitEvent } from "./events.ts";
 import { programOf, runForMessages } from "./exec.ts";
 import { Fleet } from "./fleet.ts";
-import { proxyAddress } from "./proxy_address.ts";
+import { proxyAddress } from "./file_credentials.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 import { checkSave, givesRuntime, refuseOptionsOfOne, type StartOptions } from "./start_options.ts";
 import { openScreen, talkAgent } from "./talk/screen.ts";

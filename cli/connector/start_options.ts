@@ -16,8 +16,6 @@ export interface StartOptions extends TargetOptions, ScreenOptions {
 
 const RUNTIME_OPTIONS = ["runtime-base-url", "openclaw-base-url", "hook-path", "hook-token"] as const;
 
-const OPTIONS_OF_ONE = [...RUNTIME_OPTIONS, "port"] as const satisfies readonly (keyof StartOptions)[];
-
 /** Returns true when an option chooses the platform, or the address or the token of the runtime. */
 export function givesRuntime(options: StartOptions): boolean {
   return options.inbox === true || options.replies !== undefined ||
@@ -36,12 +34,11 @@ export function checkSave(options: StartOptions): void {
  * @throws {CliError} `CLI_USAGE`
  */
 export function refuseOptionsOfOne({ env }: Pick<Context, "env">, options: StartOptions): void {
-  for (const name of OPTIONS_OF_ONE) {
-    const value = options[name];
-    // A token of the environment also arrives as this option, but it is for every agent, so it is not refused.
-    const isOfAll = name === "hook-token" && value === env("SVC_HOOK_TOKEN");
-    if (value === undefined || isOfAll) continue;
-    throw new CliError("CLI_USAGE", `--${name} is for the connector of one agent, not for several`);
+  // A token of the environment also arrives as this option, but it is for every agent, so it is not refused.
+  const isOfAll = (name: string) => name === "hook-token" && options[name] === env("SVC_HOOK_TOKEN");
+  const option = ([...RUNTIME_OPTIONS, "port"] as const).find((name) => options[name] !== undefined && !isOfAll(name));
+  if (option !== undefined) {
+    throw new CliError("CLI_USAGE", `--${option} is for the connector of one agent, not for several`);
   }
   const variable = Object.values(ADDRESSES).find((name) => env(name) !== undefined);
   if (variable !== undefined) throw runtimeOfOne(variable, "several agents");

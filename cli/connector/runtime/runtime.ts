@@ -132,10 +132,8 @@ export function parseRuntimeUrl(text: string, what: string, allowInsecure = fals
     throw new CliError("CLI_USAGE", `${what} is not an address such as http://127.0.0.1:18789: "${text}"`);
   }
   if (!allowInsecure && !isLoopback(origin)) {
-    throw new CliError(
-      "CLI_INSECURE_URL",
-      `${what} is ${origin}, another machine: messages and the hook token go there`,
-    );
+    const why = `${what} is ${origin}, another machine: messages and the hook token go there`;
+    throw new CliError("CLI_INSECURE_URL", why);
   }
   return origin;
 }

@@ -60,15 +60,16 @@ const NEVER: RuntimeResult = { attempts: 1, isOutage: false, retryAfterMs: 0 };
 const EARLY_LOOKS_MS = [50, 250];
 
 export class TaskFollower {
-  readonly #rows: TaskRows;
   readonly #budget = new RequestBudget(TASK_REQUESTS, TASK_REQUEST_WINDOW_MS);
   readonly #stop = new AbortController();
   /** Tasks whose state is being requested, by message. */
   readonly #polling = new Map<string, Promise<void>>();
   #cancel: Cancel = () => {};
 
-  constructor(private readonly deps: FollowerDeps) {
-    this.#rows = deps.store.tasks;
+  constructor(private readonly deps: FollowerDeps) {}
+
+  get #rows(): TaskRows {
+    return this.deps.store.tasks;
   }
 
   /** Aborts requests for states. They are made again after the next start. */

@@ -143,10 +143,8 @@ export class MessageSender {
     } catch (error) {
       const isCertain = before !== "unknown" && error instanceof UnreachableError && !error.mayHaveArrived;
       const why = describeError(error);
-      this.#settle(
-        row,
-        isCertain ? { state: "refused", problem: `${NOT_SENT}: ${why}` } : { state: "unknown", problem: why },
-      );
+      const problem = isCertain ? `${NOT_SENT}: ${why}` : why;
+      this.#settle(row, { state: isCertain ? "refused" : "unknown", problem });
       throw error;
     }
   }
@@ -227,11 +225,7 @@ export class MessageSender {
     return await sealedIn(sent.leave(message, made), payload) ?? body;
   }
 
-  /**
-   * Refuses a message that may be part of a loop, also to the asker that waits for an automatic answer (D-113).
-   *
-   * @throws {SendRefusedError} `CONNECTOR_LOOP_GUARD`
-   */
+  /** Refuses a message of a loop, also to the asker that waits for its answer (D-113). @throws {SendRefusedError} */
   async #refuseLoop(
     { toDid, requestId, origin, auto }: { toDid: string; requestId: string; origin: Origin; auto: boolean },
     answered: Answered | null,

@@ -221,7 +221,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
       const waitMs = Math.min(Math.max(tried.waitMs, serverMs), RETRY_MAX_MS);
       const now = clock.now();
       this.store(() => sent.keep(message, { problem, mayHaveArrived, nextAt: now + waitMs }, now));
-      emit(isReply(kept) ? "reply_failed" : "kept", { ...about, why: problem, nextInMs: waitMs });
+      emit(kept.origin === "runtime" ? "reply_failed" : "kept", { ...about, why: problem, nextInMs: waitMs });
       return isOfAll && host === null ? waitMs : 0;
     }
     this.reached(host);
@@ -245,7 +245,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
     const { clock, store: { sent }, emit } = this.deps;
     this.store(() => sent.giveUp(message, problem, clock.now()));
     const about = { to: message.toDid, requestId: message.requestId, why: problem };
-    emit(isReply(message) ? "reply_refused" : "kept_ended", about);
+    emit(message.origin === "runtime" ? "reply_refused" : "kept_ended", about);
     return 0;
   }
 }
@@ -312,8 +312,4 @@ class ServerPauses {
   reached(host: string): boolean {
     return this.#servers.delete(host);
   }
-}
-
-function isReply({ origin }: SentMessage): boolean {
-  return origin === "runtime";
 }

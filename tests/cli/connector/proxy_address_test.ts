@@ -2,7 +2,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import type { Context, EnvironmentName } from "../../../cli/context.ts";
 import { CliError } from "../../../cli/errors.ts";
-import { proxyAddress } from "../../../cli/connector/proxy_address.ts";
+import { proxyAddress } from "../../../cli/connector/file_credentials.ts";
 
 /** A machine whose settings are all environment variables. */
 function machine(variables: Partial<Record<EnvironmentName, string>>, configDir: string): Context {
