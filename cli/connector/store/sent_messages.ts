@@ -7,7 +7,7 @@ import type { Origin, SentState } from "../../../shared/client/local_shapes.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
-import type { Database } from "./database.ts";
+import type { Cell, Database } from "./database.ts";
 import { type OnChange, TASK_REPLY } from "./received_rows.ts";
 
 /** With less than the time for which the proxy keeps a receipt, a late receipt finds no message. */
@@ -230,7 +230,7 @@ export class SentMessages {
 
   #change(message: SentMessage, { state, problem = null, expiresAt = null }: StateChange, now: number): SentMessage {
     const { seq } = message;
-    const present = this.#bySeq(seq);
+    const present = this.one(seq);
     if (present !== null && !NEXT[present.state].includes(state)) return present;
     const sql = "UPDATE sent SET state = ?, stateAt = ?, problem = ?, expiresAt = ? WHERE seq = ?";
     this.db.run(sql, state, now, problem, expiresAt, seq);
@@ -280,12 +280,14 @@ export class SentMessages {
     });
   }
 
+  one(seq: number): SentMessage | null {
+    return this.#select("seq = ?", seq)[0] ?? null;
+  }
+
   /** Returns the message with this request ID to this recipient, or else the newest to any; `null` without one. */
   find(requestId: string, toDid?: string): SentMessage | null {
-    const one = toDid === undefined ? "" : "AND toDid = ?";
-    const sql = `SELECT ${COLUMNS} FROM sent WHERE requestId = ? ${one} ORDER BY seq DESC LIMIT 1`;
-    const row = this.db.get<SentRow>(sql, requestId, ...toDid === undefined ? [] : [toDid]);
-    return row && toSent(row);
+    const rest = "requestId = ? AND toDid = coalesce(?, toDid) ORDER BY seq DESC LIMIT 1";
+    return this.#select(rest, requestId, toDid ?? null)[0] ?? null;
   }
 
   /**
@@ -330,7 +332,7 @@ export class SentMessages {
   leave(message: Pick<SentMessage, "seq">, body: SentBody): SentBody {
     return this.db.transactionWithoutSync(() => {
       const present = this.bodyOf(message);
-      const isOpen = () => ["sending", "kept"].includes(this.#bySeq(message.seq)?.state ?? "");
+      const isOpen = () => ["sending", "kept"].includes(this.one(message.seq)?.state ?? "");
       if (present !== null && (present.body !== null || !isOpen())) return present;
       this.#storeBody(message, body);
       return body;
@@ -347,17 +349,21 @@ export class SentMessages {
   }
 
   /** Messages without their content, newest first. `before`: only those with a lower `seq`. */
-  list({ toDid, before, limit }: { toDid?: string | undefined; before?: number | undefined; limit: number }): {
+  list(
+    { toDid, before = Number.MAX_SAFE_INTEGER, limit }: {
+      toDid?: string | undefined;
+      before?: number | undefined;
+      limit: number;
+    },
+  ): {
     messages: SentMessage[];
     /** True when there are older ones. */
     more: boolean;
   } {
     const isTo = toDid === undefined ? "" : "AND toDid = ?";
-    const rows = this.db.all<SentRow>(
-      `SELECT ${COLUMNS} FROM sent WHERE seq < ? ${isTo} ORDER BY seq DESC LIMIT ?`,
-      ...[before ?? Number.MAX_SAFE_INTEGER, ...toDid === undefined ? [] : [toDid], limit + 1],
-    );
-    return { messages: rows.slice(0, limit).map(toSent), more: rows.length > limit };
+    const values = [before, ...toDid === undefined ? [] : [toDid], limit + 1];
+    const found = this.#select(`seq < ? ${isTo} ORDER BY seq DESC LIMIT ?`, ...values);
+    return { messages: found.slice(0, limit), more: found.length > limit };
   }
 
   /**
@@ -382,7 +388,7 @@ export class SentMessages {
       before === undefined || at < before.at || at === before.at && seq < before.seq;
     const left = all.filter(isBehind);
     const tasks = left.slice(0, limit).flatMap((cursor) => {
-      const sent = this.#bySeq(cursor.seq);
+      const sent = this.one(cursor.seq);
       return sent === null ? [] : [{ sent, cursor }];
     });
     return { tasks, more: left.length > limit, total: all.length };
@@ -403,10 +409,7 @@ export class SentMessages {
   /** The queue of kept messages: the oldest to each peer, so that no newer one overtakes it, and at most 100. */
   readonly kept = {
     due: (now: number, latest: number): SentMessage[] =>
-      this.db.all<SentRow>(
-        `SELECT ${COLUMNS} FROM sent WHERE ${FIRST_KEPT} AND (nextAt <= ? OR nextAt > ?) ORDER BY seq LIMIT 100`,
-        ...[now, latest],
-      ).map(toSent),
+      this.#select(`${FIRST_KEPT} AND (nextAt <= ? OR nextAt > ?) ORDER BY seq LIMIT 100`, now, latest),
     nextAt: (): number | null => this.db.number(`SELECT min(nextAt) FROM sent WHERE ${FIRST_KEPT}`),
     makeAllDue: (now: number): void =>
       void this.db.runWithoutSync("UPDATE sent SET nextAt = ?1 WHERE state = 'kept' AND nextAt > ?1", now),
@@ -414,11 +417,9 @@ export class SentMessages {
 
   /** The newest messages before `seq` whose state the proxy may change. */
   open(seq: number, limit: number): SentMessage[] {
-    return this.db.all<SentRow>(
-      `SELECT ${COLUMNS} FROM sent WHERE state IN ('queued', 'delivered', 'unknown', 'dead_lettered') AND seq < ?
-       ORDER BY seq DESC LIMIT ?`,
-      ...[Math.min(seq, Number.MAX_SAFE_INTEGER), limit],
-    ).map(toSent);
+    const isOpen = "state IN ('queued', 'delivered', 'unknown', 'dead_lettered')";
+    const last = Math.min(seq, Number.MAX_SAFE_INTEGER);
+    return this.#select(`${isOpen} AND seq < ? ORDER BY seq DESC LIMIT ?`, last, limit);
   }
 
   /** Blanks the content of messages that have ended, to one recipient or to all. Returns how many. */
@@ -469,9 +470,8 @@ export class SentMessages {
     return this.db.get(sql) as { rows: number; bytes: number };
   }
 
-  #bySeq(seq: number): SentMessage | null {
-    const row = this.db.get<SentRow>(`SELECT ${COLUMNS} FROM sent WHERE seq = ?`, seq);
-    return row && toSent(row);
+  #select(rest: string, ...values: Cell[]): SentMessage[] {
+    return this.db.all<SentRow>(`SELECT ${COLUMNS} FROM sent WHERE ${rest}`, ...values).map(toSent);
   }
 }
 
