@@ -17,7 +17,6 @@ import { type OpenLink, ReconnectingLink } from "../link/reconnect.ts";
 import { AskedTasks, Waits } from "./waits.ts";
 import { RuntimeRoom } from "./runtime/runtime_room.ts";
 import { type EmitEvent, orReport, pairedFields } from "./events.ts";
-import { CLEANUP_EVERY_MS, deleteExpired } from "./store/cleanup.ts";
 import { NOT_READ } from "./store/received_messages.ts";
 import type { Change } from "./store/received_rows.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
@@ -57,7 +56,7 @@ interface ConnectorDeps extends Pick<Context, "clock" | "random" | "fetch" | "on
   publicKey: string;
   openingKey: OpeningKey;
   /** Opens the store, which its caller closes after the end of the connector. */
-  openStore(options: StoreOptions): ConnectorStore;
+  openStore(options: Omit<StoreOptions, "historyMs">): ConnectorStore;
   /** `null`: the agent reads its messages (D-116). */
   runtime: Runtime | null;
   peers: PeerFile;
@@ -76,6 +75,9 @@ interface ConnectorOptions {
   version: string;
   pid: number;
 }
+
+/** Between deletions of expired records. With more, a message that nothing reads stays unread beyond its seven days. */
+export const CLEANUP_EVERY_MS = 10 * 60_000;
 
 /** With more, the status of an agent with peers at many servers would not fit a screen. */
 const SERVERS_SHOWN = 20;
@@ -347,7 +349,7 @@ export class Connector {
     const now = clock.now();
     // Tried here too, because no link tells when another server that did not answer is back.
     if (this.linkState === "connected") void this.pairing.resume();
-    for (const { fromDid: from, requestId } of orReport(emit, () => deleteExpired(this.store, now), [])) {
+    for (const { fromDid: from, requestId } of orReport(emit, () => this.store.deleteExpired(now), [])) {
       emit("dead_letter", { from, requestId, why: NOT_READ });
     }
     this.#cancelCleanup = clock.after(CLEANUP_EVERY_MS, () => this.#cleanUp());

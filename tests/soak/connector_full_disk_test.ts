@@ -40,11 +40,11 @@ Deno.test({
     await using folder = await tempFolder();
     await using _disk = await smallDisk(folder.path);
     const [path, filler] = [`${folder.path}/connector.db`, `${folder.path}/filler`];
-    Database.open(path).close();
+    Database.open(path)[Symbol.dispose]();
     await fill(filler);
     assertThrows(() => Database.open(path), CliError, "the disk is full");
     await Deno.remove(filler);
-    Database.open(path).close();
+    Database.open(path)[Symbol.dispose]();
   },
 });
 

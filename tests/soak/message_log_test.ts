@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { Database } from "../../cli/connector/store/database.ts";
-import { MessageLog } from "../../cli/connector/store/message_log.ts";
+import { History } from "../../cli/connector/store/history.ts";
 import { SentMessages } from "../../cli/connector/store/sent_messages.ts";
 import { tempFolder } from "../support/process.ts";
 
@@ -43,9 +43,9 @@ Deno.test("a page of a log of 1,000,000 messages needs no look through it, and a
   const database = Database.open(`${folder.path}/connector.db`);
   try {
     fill(database);
-    const log = new MessageLog(database, new SentMessages(database, () => {}));
-    const timed = async (query: Parameters<MessageLog["page"]>[0]) => {
-      const began = performance.now(), { messages } = await log.page(query);
+    const log = new History(database, new SentMessages(database, () => {}));
+    const timed = async (query: Parameters<History["log"]>[0]) => {
+      const began = performance.now(), { messages } = await log.log(query);
       return { count: messages.length, ms: performance.now() - began };
     };
     const began = performance.now();
@@ -54,7 +54,7 @@ Deno.test("a page of a log of 1,000,000 messages needs no look through it, and a
     }
     const lookMs = performance.now() - began;
     const whole = await timed({ limit: 50 }), rare = await timed({ did: BETA, limit: 50 });
-    const oldest = await timed({ limit: 50, from: { after: { received: 0, sent: 0 } } });
+    const oldest = await timed({ limit: 50, from: { received: 0, sent: 0 }, isForward: true });
     const search = await timed({
       limit: 50,
       isWanted: ({ payload }) => payload.toLowerCase().includes("no such text"),
@@ -64,6 +64,6 @@ Deno.test("a page of a log of 1,000,000 messages needs no look through it, and a
     for (const { ms } of [whole, rare, oldest]) assert(ms < lookMs * MAX_PAGE_PART, `${ms} of ${lookMs} ms`);
     assert(search.ms < lookMs * MAX_SEARCH_TIMES, `${search.ms} of ${lookMs} ms`);
   } finally {
-    database.close();
+    database[Symbol.dispose]();
   }
 });

@@ -28,7 +28,7 @@ import {
 } from "./local_route.ts";
 import { inboxPageJson, messageJson, type PeerNames, sentEntry, sentLogJson, textOf } from "./message_json.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
-import { type Content, MessageLog, type Place, type Written } from "../store/message_log.ts";
+import type { Content, Place, Written } from "../store/history.ts";
 
 const Peer = z.string().min(1).max(256);
 const MAX_ID = Number.MAX_SAFE_INTEGER;
@@ -210,12 +210,12 @@ export const LogForget = z.strictObject({ peer: Peer.optional() });
 
 export async function log({ connector, query }: QueryInput<typeof LogQuery>): Promise<Response> {
   const { peer, since, search, before, after, limit } = query;
-  const { store: { database, sent } } = connector;
-  const { messages, next } = await new MessageLog(database, sent).page({
+  const { messages, next } = await connector.store.history.log({
     did: peer === undefined ? undefined : await didEver(connector, peer),
     since: since === undefined ? undefined : Date.parse(since),
     isWanted: search === undefined ? undefined : hasText(search),
-    from: after === undefined ? before && { before } : { after },
+    from: after ?? before,
+    isForward: after !== undefined,
     limit,
   });
   const texts = messages.map((one) => writtenJson(one, connector.peers));

@@ -32,7 +32,6 @@ import {
   type QueryInput,
 } from "./local_route.ts";
 import type { LocalPeers } from "../../../shared/client/local_shapes.ts";
-import { Conversations } from "../store/conversations.ts";
 import { listedPeers } from "../peers/peer_list.ts";
 import { didEver } from "./inbox_handlers.ts";
 
@@ -157,15 +156,14 @@ export const PeerRename = z.strictObject({
 export const PeerNamed = z.strictObject({ peer: Named });
 
 export async function listed({ connector }: LocalInput): Promise<Response> {
-  const { peers, store: { database, sent }, proxy, options: { agent } } = connector;
+  const { peers, store: { history }, proxy, options: { agent } } = connector;
   const read = await readAllPeers(proxy, agent.did);
   if ("refused" in read) return passed(read.refused);
   const present = new Set(read.peers.map(({ agentDid }) => agentDid));
   const hasEnded = Object.values(peers.all).some(({ did, gone }) => !gone && !present.has(did));
   // A peer that paired a moment ago has no alias yet, and would be missing in the list. Nothing else tells of an end.
   if (hasEnded || read.peers.some(({ agentDid }) => peers.of(agentDid) === null)) await connector.updatePeers();
-  const conversations = new Conversations(database, sent);
-  const listed = listedPeers(peers.all, read.peers, (did) => conversations.lastAt(did));
+  const listed = listedPeers(peers.all, read.peers, (did) => history.lastAt(did));
   return json({ peers: listed } satisfies z.output<typeof LocalPeers>);
 }
 

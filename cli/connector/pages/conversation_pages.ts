@@ -8,7 +8,7 @@ import * as ui from "../../../shared/page/parts.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { tryParse } from "../../../shared/protocol/json_text.ts";
 import { dayHeading, dayOf, when } from "../../../shared/page/times.ts";
-import { type Before, Conversations, type Entry } from "../store/conversations.ts";
+import type { Entry, Place } from "../store/history.ts";
 import type { Connector } from "../connector.ts";
 import { findPeerEver, presentPeers } from "../peers/peers.ts";
 import { textOf } from "../local_api/message_json.ts";
@@ -60,15 +60,11 @@ interface Thread {
   alias: string;
   did: string;
   entries: readonly Entry[];
-  older: Before | null;
+  older: Place | null;
   /** What the person typed, with what went wrong. */
   again: Draft & { problem: Html } | null;
   /** The message that the next one answers; `null`: none. */
   answering: Entry & { kind: "received" } | null;
-}
-
-function conversationsOf({ connector: { store } }: Pages): Conversations {
-  return new Conversations(store.database, store.sent);
 }
 
 /** The thread that the path names, if it names one and this agent has or had such a peer. */
@@ -77,9 +73,9 @@ function openThread(pages: Pages, { params, query, form }: Input): Thread | null
   const alias = params.alias ?? "";
   const did = findPeerEver(connector.peers.all, alias);
   if (did === null) return null;
-  const number = (key: keyof Before) => numberIn(query.get(key)) ?? Number.MAX_SAFE_INTEGER;
+  const number = (key: keyof Place) => numberIn(query.get(key)) ?? Number.MAX_SAFE_INTEGER;
   const before = { received: number("received"), sent: number("sent") };
-  const { entries, older } = conversationsOf(pages).thread(did, connector.deps.clock.now(), MESSAGES, before);
+  const { entries, older } = connector.store.history.thread(did, connector.deps.clock.now(), MESSAGES, before);
   const received = entries.filter((entry) => entry.kind === "received");
   const chosen = form.get("replyTo") ?? query.get("answer");
   const answering = chosen === null
@@ -97,14 +93,14 @@ function isPull({ connector }: Pages): boolean {
 
 function inboxPage(pages: Pages, input: Input, thread = openThread(pages, input)): PageResult {
   const { base, query } = input;
-  const { peers } = pages.connector;
+  const { peers, store: { history } } = pages.connector;
   const offset = numberIn(query.get("from")) ?? 0;
-  const { conversations, more } = conversationsOf(pages).list(CONVERSATIONS, offset);
+  const { conversations, more } = history.conversations(CONVERSATIONS, offset);
   if (conversations.length === 0 && thread === null) return emptyInbox(pages, input);
   const now = pages.connector.deps.clock.now();
   const list = conversations.map(({ did, at, unread }) => {
     const alias = nameOf(pages.connector, did);
-    const [last] = conversationsOf(pages).thread(did, now, 1).entries;
+    const [last] = history.thread(did, now, 1).entries;
     const isNew = unread > 0 && isPull(pages);
     return markup`<li id="${`conv-${alias}`}"><a class="${isNew ? "conv new" : "conv"}" href="${`${base}/${
       threadPath(alias)

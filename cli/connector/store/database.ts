@@ -91,18 +91,27 @@ export class Database implements Disposable {
   /** Runs `work` in one transaction. All of it is on disk when this returns, or none of it after an error. */
   transaction<T>(work: () => T): T {
     const result = this.#committed(work);
-    this.#commitSeen();
+    for (const call of this.#afterCommit.splice(0)) call();
     return result;
   }
 
-  /** Calls a function once the present transaction is on disk, and never if it fails; at once when there is none. */
+  /** `transaction` without waiting for the disk: a power failure may lose the change, so it must be safe to repeat. */
+  transactionWithoutSync<T>(work: () => T): T {
+    this.db.exec("PRAGMA synchronous = NORMAL");
+    try {
+      return this.transaction(work);
+    } finally {
+      this.db.exec("PRAGMA synchronous = FULL");
+    }
+  }
+
+  /**
+   * Calls a function once the present transaction is committed, and never if it fails; at once when there is none. The
+   * function must not write, because its own change might not wait for the disk.
+   */
   afterCommit(call: () => void): void {
     if (this.db.isTransaction) this.#afterCommit.push(call);
     else call();
-  }
-
-  #commitSeen(): void {
-    for (const call of this.#afterCommit.splice(0)) call();
   }
 
   #committed<T>(work: () => T): T {
@@ -121,19 +130,6 @@ export class Database implements Disposable {
     });
   }
 
-  /** `transaction` without waiting for the disk: a power failure may lose the change, so it must be safe to repeat. */
-  transactionWithoutSync<T>(work: () => T): T {
-    this.db.exec("PRAGMA synchronous = NORMAL");
-    let result: T;
-    try {
-      result = this.#committed(work);
-    } finally {
-      this.db.exec("PRAGMA synchronous = FULL");
-    }
-    this.#commitSeen();
-    return result;
-  }
-
   /** @throws {DiskFullError} @throws {CliError} `CLI_FILE_INVALID` */
   #named<T>(work: () => T): T {
     try {
@@ -147,19 +143,12 @@ export class Database implements Disposable {
     }
   }
 
-  close(): void {
-    this.#statements.clear();
+  [Symbol.dispose](): void {
     this.db.close();
   }
 
-  [Symbol.dispose](): void {
-    this.close();
-  }
-
   #prepared(sql: string): StatementSync {
-    const known = this.#statements.get(sql);
-    if (known) return known;
-    const statement = this.db.prepare(sql);
+    const statement = this.#statements.get(sql) ?? this.db.prepare(sql);
     this.#statements.set(sql, statement);
     return statement;
   }

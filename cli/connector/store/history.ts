@@ -1,17 +1,35 @@
 /**
- * Reads what the agent and its peers have written, as long as its text is kept: both directions in the order of time. A
- * search looks through a bounded number of messages, in parts, because acknowledgements wait meanwhile.
+ * What the agent and its peers have written to each other, both directions: a thread with each peer for people, and a
+ * log of all as long as its texts are kept. Only reads. A search looks through a bounded number of messages, in parts,
+ * because acknowledgements wait meanwhile.
  */
 import { yieldToEventLoop } from "../../../shared/clock.ts";
 import type { FrameIdentity } from "../../../shared/protocol/frames.ts";
 import type { Database } from "./database.ts";
-import { LISTED_BYTES } from "./received_messages.ts";
+import { isLeased, LISTED_BYTES } from "./received_messages.ts";
 import { type InboxMessage, MESSAGE_COLUMNS, type MessageRow, toMessage } from "./received_rows.ts";
 import type { SentMessage, SentMessages } from "./sent_messages.ts";
 
 const SEARCHED = 100_000;
 /** Rows in memory at a time, and between two pauses. With more, a search holds up other calls. */
 const BATCH = 500;
+
+export interface Conversation {
+  did: string;
+  at: number;
+  unread: number;
+}
+
+export type Entry =
+  | {
+    kind: "received";
+    at: number;
+    message: InboxMessage;
+    isUnread: boolean;
+    /** True while a program holds it, so that no other reader may take it (D-395). */
+    isHeld: boolean;
+  }
+  | { kind: "sent"; at: number; message: SentMessage; payload: string | null };
 
 export type Written =
   | { kind: "received"; message: InboxMessage }
@@ -29,8 +47,10 @@ export interface LogQuery {
   since?: number | undefined;
   /** Only messages for which this holds; without it all. */
   isWanted?: ((content: Content) => boolean) | undefined;
-  /** From which place, and in which direction; default: from the newest backwards. */
-  from?: { before: Place } | { after: Place } | undefined;
+  /** Where the page begins; default: at the newest message. */
+  from?: Place | undefined;
+  /** True: the oldest first; default: the newest first. */
+  isForward?: boolean;
   limit: number;
 }
 
@@ -50,17 +70,71 @@ interface Found {
 }
 
 const NEWEST: Place = { received: Number.MAX_SAFE_INTEGER, sent: Number.MAX_SAFE_INTEGER };
+const NOT_DEAD = "state <> 'dead'";
 
-export class MessageLog {
+export class History {
   constructor(private readonly db: Database, private readonly sent: SentMessages) {}
 
+  conversations(limit: number, offset: number): { conversations: Conversation[]; more: boolean } {
+    const rows = this.db.all<Conversation>(
+      `SELECT did, max(at) AS at, sum(unread) AS unread FROM (
+         SELECT fromDid AS did, max(receivedAt) AS at, sum(state = 'waiting') AS unread FROM messages
+         WHERE ${NOT_DEAD} GROUP BY fromDid
+         UNION ALL SELECT toDid, max(sentAt), 0 FROM sent GROUP BY toDid
+       ) GROUP BY did ORDER BY at DESC, did LIMIT ? OFFSET ?`,
+      ...[limit + 1, offset],
+    );
+    return { conversations: rows.slice(0, limit), more: rows.length > limit };
+  }
+
+  /** When the last message with a peer came or left; `null` without one. */
+  lastAt(did: string): number | null {
+    const last = (at: string, table: string, peer: string) =>
+      `coalesce((SELECT ${at} FROM ${table} WHERE ${peer} = ?1 ORDER BY seq DESC LIMIT 1), 0)`;
+    const sql = `SELECT max(${last("receivedAt", "messages", "fromDid")}, ${last("sentAt", "sent", "toDid")})`;
+    return this.db.number(sql, did) || null;
+  }
+
+  /** The latest messages with a peer, oldest first. `before`: only those before a page that was shown. */
+  thread(did: string, now: number, limit: number, before = NEWEST): {
+    entries: Entry[];
+    /** `null` when there are no older ones. */
+    older: Place | null;
+  } {
+    const rows = this.db.all<MessageRow & { state: string; leaseUntil: number }>(
+      `SELECT ${MESSAGE_COLUMNS}, state, leaseUntil FROM messages WHERE fromDid = ? AND seq < ? AND ${NOT_DEAD}
+       ORDER BY seq DESC LIMIT ?`,
+      ...[did, before.received, limit + 1],
+    );
+    const theirs = rows.map((row): Entry => ({
+      kind: "received",
+      at: row.receivedAt,
+      message: toMessage(row),
+      isUnread: row.state === "waiting",
+      isHeld: isLeased(row.leaseUntil, now),
+    }));
+    const { messages } = this.sent.list({ toDid: did, before: before.sent, limit: limit + 1 });
+    const own = messages.map((message): Entry => ({
+      kind: "sent",
+      at: message.sentAt,
+      message,
+      payload: this.sent.payloadOf(message),
+    }));
+    const isMore = theirs.length + own.length > limit;
+    const entries = merged(theirs, own, limit).reverse();
+    const lowest = (kind: Entry["kind"]) => entries.find((entry) => entry.kind === kind)?.message.seq ?? before[kind];
+    return { entries, older: isMore ? { received: lowest("received"), sent: lowest("sent") } : null };
+  }
+
   /** Messages in the direction of the query, and the place where the next page begins; `null` at the end. */
-  async page(query: LogQuery): Promise<{ messages: Written[]; next: Place | null }> {
-    const { isWanted, limit } = query;
+  async log(query: LogQuery): Promise<{ messages: Written[]; next: Place | null }> {
+    const { isWanted, limit, isForward = false } = query;
+    const count = isWanted === undefined ? Math.min(limit + 1, BATCH) : BATCH;
     const messages: Written[] = [];
-    let bytes = 0, place = placeOf(query);
+    let bytes = 0, place = query.from ?? NEWEST;
     for (let searched = 0; searched < SEARCHED; searched += BATCH) {
-      const rows = this.#rows(query, place, isWanted === undefined ? Math.min(limit + 1, BATCH) : BATCH);
+      const found = (kind: Found["kind"]) => this.#found(kind, query, place[kind], count);
+      const rows = merged(found("received"), found("sent"), count, isForward);
       if (rows.length === 0) return { messages, next: null };
       for (const { kind, seq, bytes: size, content } of rows) {
         if (isWanted?.(content) ?? true) {
@@ -77,27 +151,11 @@ export class MessageLog {
     return { messages, next: place };
   }
 
-  /** The next rows of both directions, merged by time; each direction keeps its own order. */
-  #rows(query: LogQuery, place: Place, count: number): Found[] {
-    const isForward = isForwards(query);
-    const received = this.#found("received", query, place.received, count);
-    const sent = this.#found("sent", query, place.sent, count);
-    const rows: Found[] = [];
-    while (rows.length < count) {
-      const [a, b] = [received[0], sent[0]];
-      if (a === undefined && b === undefined) break;
-      const isA = b === undefined || a !== undefined && (isForward ? a.at <= b.at : a.at > b.at);
-      rows.push(...(isA ? received : sent).splice(0, 1));
-    }
-    return rows;
-  }
-
-  #found(kind: Found["kind"], query: LogQuery, seq: number, count: number): Found[] {
-    const { did, since = 0 } = query;
+  #found(kind: Found["kind"], { did, since = 0, isForward }: LogQuery, seq: number, count: number): Found[] {
     const [table, at, peer, identity, dead] = kind === "received"
-      ? ["messages", "receivedAt", "fromDid", "identity", "AND state <> 'dead'"]
+      ? ["messages", "receivedAt", "fromDid", "identity", `AND ${NOT_DEAD}`]
       : ["sent", "sentAt", "toDid", "NULL", ""];
-    const [than, order] = isForwards(query) ? [">", "ASC"] : ["<", "DESC"];
+    const [than, order] = isForward ? [">", "ASC"] : ["<", "DESC"];
     const rows = this.db.all<Pick<Found, "seq" | "at" | "bytes"> & { payload: string; identity: string | null }>(
       `SELECT seq, ${at} AS at, bytes, payload, ${identity} AS identity FROM ${table}
        WHERE seq ${than} ? AND ${at} >= ? AND payload <> '' ${dead} ${did === undefined ? "" : `AND ${peer} = ?`}
@@ -113,19 +171,25 @@ export class MessageLog {
 
   #message(kind: Found["kind"], seq: number, { payload }: Content): Written | null {
     if (kind === "sent") {
-      const [message] = this.sent.list({ before: seq + 1, limit: 1 }).messages;
-      return message?.seq === seq ? { kind, message, payload } : null;
+      const message = this.sent.one(seq);
+      return message && { kind, message, payload };
     }
     const row = this.db.get<MessageRow>(`SELECT ${MESSAGE_COLUMNS} FROM messages WHERE seq = ?`, seq);
     return row && { kind, message: toMessage(row) };
   }
 }
 
-function isForwards({ from }: LogQuery): boolean {
-  return from !== undefined && "after" in from;
-}
-
-function placeOf({ from }: LogQuery): Place {
-  if (from === undefined) return NEWEST;
-  return "after" in from ? from.after : from.before;
+/**
+ * The first entries of both lists, by time. Each list keeps its own order, because a page would otherwise skip what came
+ * after the clock was set back. Takes the entries out of the lists.
+ */
+function merged<T extends { at: number }>(received: T[], sent: T[], count: number, isForward = false): T[] {
+  const first: T[] = [];
+  while (first.length < count) {
+    const [a, b] = [received[0], sent[0]];
+    if (a === undefined && b === undefined) break;
+    const isA = b === undefined || a !== undefined && (isForward ? a.at <= b.at : a.at > b.at);
+    first.push(...(isA ? received : sent).splice(0, 1));
+  }
+  return first;
 }

@@ -155,12 +155,6 @@ export function ensureTables(db: DatabaseSync, path: string): void {
       fix: "Start that one, or move the file away.",
     });
   }
-  db.exec("BEGIN IMMEDIATE");
-  try {
-    db.exec(TABLES);
-    db.exec("COMMIT");
-  } catch (error) {
-    if (db.isTransaction) db.exec("ROLLBACK");
-    throw error;
-  }
+  // Without a rollback here, because a caller that gets an error closes the database, which ends the transaction.
+  for (const sql of ["BEGIN IMMEDIATE", TABLES, "COMMIT"]) db.exec(sql);
 }

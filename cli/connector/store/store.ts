@@ -3,45 +3,49 @@
  * receipt change in one transaction, and a change is told after its commit, so that no part acts on what a failed
  * commit undoes.
  */
-import { DAY_MS } from "../../../shared/clock.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { ProvenMessage } from "../check_proof.ts";
 import { Database } from "./database.ts";
-import { ReceivedMessages, type ReceivedOptions } from "./received_messages.ts";
+import { History } from "./history.ts";
+import { type ExpiredMessage, ReceivedMessages, type ReceivedOptions } from "./received_messages.ts";
 import { ReceiptRows } from "./receipt_rows.ts";
 import { PairConfirmations, PairSecrets } from "./pairing_rows.ts";
 import { SeenProofs } from "./seen_proofs.ts";
 import { SentMessages } from "./sent_messages.ts";
 import { TaskRows } from "./task_rows.ts";
 
-export const HISTORY_MS = LIMITS.historyDays * DAY_MS;
+/**
+ * How long a receipt is tried: as long as the proxy accepts it. For a queued message these 8 days start at the end of
+ * its mailbox lifetime, so a connector that does not reach the proxy for 8 days may drop a receipt that the proxy would
+ * still accept.
+ */
+const RECEIPT_KEPT_MS = LIMITS.deliveryKeptSeconds * 1000;
 
 export interface StoreOptions extends ReceivedOptions {
   newId: NewId;
-  /** How long the texts of read and sent messages are kept; default: `historyDays`. */
-  historyMs?: number | undefined;
-  /** Called when the file turns out to be damaged, also from the middle of work. A retry cannot help. */
+  /** How long the texts of read and sent messages are kept. */
+  historyMs: number;
+  /** As `Database.onDamaged`. */
   onDamaged(error: unknown): void;
 }
 
 export class ConnectorStore implements Disposable {
   readonly received: ReceivedMessages;
   readonly sent: SentMessages;
+  readonly history: History;
   readonly receipts: ReceiptRows;
   readonly tasks: TaskRows;
   readonly proofs: SeenProofs;
   readonly pairSecrets: PairSecrets;
   readonly pairConfirmations: PairConfirmations;
 
-  readonly historyMs: number;
-
-  constructor(readonly database: Database, options: StoreOptions) {
-    const { onChange, onDamaged, newId, historyMs = HISTORY_MS } = options;
-    this.historyMs = historyMs;
+  constructor(readonly database: Database, private readonly options: StoreOptions) {
+    const { onChange, onDamaged, newId } = options;
     database.onDamaged = onDamaged;
     this.receipts = new ReceiptRows(database, onChange, newId);
     this.sent = new SentMessages(database, onChange);
+    this.history = new History(database, this.sent);
     this.tasks = new TaskRows(database);
     this.proofs = new SeenProofs(database);
     this.pairSecrets = new PairSecrets(database);
@@ -56,18 +60,16 @@ export class ConnectorStore implements Disposable {
 
   /** Remembers a probe's proof, so that nothing answers it twice, and adds its receipt. No message is stored. */
   answerProbe(
-    probe: ProvenMessage,
+    { fromAgentDid: fromDid, requestId, nonce, signedAt, bodySha256, payloadSha256, conversationId }: ProvenMessage,
     now: number,
     hasReceipt: boolean,
   ): "probed" | "known" | "replayed" | "proof_too_old" {
-    const { fromAgentDid: fromDid, requestId, nonce, signedAt, bodySha256, payloadSha256, conversationId } = probe;
     const proof = { fromDid, requestId, nonce, signedAt };
-    return this.database.transaction(() => {
+    return this.transaction(() => {
       const judged = this.proofs.judge(proof);
       if (judged !== "new") return judged;
       this.proofs.add(proof);
-      const sealed = payloadSha256 === undefined ? {} : { payloadSha256 };
-      const about = { nonce, bodySha256, ...sealed, ...conversationId === undefined ? {} : { conversationId } };
+      const about = { nonce, bodySha256, payloadSha256, conversationId };
       if (hasReceipt) this.receipts.add({ fromDid, requestId, status: "processed_by_svc", at: now, about });
       return "probed";
     });
@@ -89,7 +91,23 @@ export class ConnectorStore implements Disposable {
     return this.transaction(() => this.received.blank(did) + this.sent.blank(did));
   }
 
+  /**
+   * Deletes what is kept no longer; the retention of each record stands beside its table. Returns the messages that
+   * became dead letters because nothing read them.
+   */
+  deleteExpired(now: number): readonly ExpiredMessage[] {
+    const { historyMs } = this.options;
+    const expired = this.received.expireUnread(now);
+    this.received.forget(now, historyMs);
+    this.sent.forget(now, historyMs);
+    this.receipts.forget(now - RECEIPT_KEPT_MS);
+    this.tasks.forget(now);
+    this.proofs.forget(now);
+    this.pairSecrets.forget(now);
+    return expired;
+  }
+
   [Symbol.dispose](): void {
-    this.database.close();
+    this.database[Symbol.dispose]();
   }
 }

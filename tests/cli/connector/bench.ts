@@ -11,6 +11,7 @@ import { Connector } from "../../../cli/connector/connector.ts";
 import { Database } from "../../../cli/connector/store/database.ts";
 import { ConnectorStore } from "../../../cli/connector/store/store.ts";
 import type { EventName } from "../../../cli/connector/events.ts";
+import { HISTORY_MS } from "./store/disk.ts";
 import type { EventFields } from "../../../cli/link/link_events.ts";
 import type { Peers } from "../../../cli/connector/peers/peers.ts";
 import { Runtime } from "../../../cli/connector/runtime/runtime.ts";
@@ -171,7 +172,7 @@ export class Bench implements AsyncDisposable {
       session: this.session,
       publicKey: agent.keys.publicKey,
       openingKey: key,
-      openStore: (options) => new ConnectorStore(this.database, options),
+      openStore: (options) => new ConnectorStore(this.database, { ...options, historyMs: HISTORY_MS }),
       emit: (name, fields = {}) => void this.events.push({ name, fields }),
       open: this.#open,
       trust: options.trust ?? trustOf(world),
@@ -215,14 +216,14 @@ export class Bench implements AsyncDisposable {
     this.behaviour = hangs;
     this.connector.deps.session.current = () => new Promise(() => {});
     this.endLink(1006);
-    this.database.close();
+    this.database[Symbol.dispose]();
   }
 
   async stop(): Promise<void> {
     if (this.#isStopped) return;
     this.#isStopped = true;
     await stopping(this.world, this.connector.stop());
-    this.database.close();
+    this.database[Symbol.dispose]();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

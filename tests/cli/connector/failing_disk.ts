@@ -13,7 +13,7 @@ export class FailingDisk {
   damage: number | null = null;
 
   open = (path: string): Database => {
-    Database.open(path).close();
+    Database.open(path)[Symbol.dispose]();
     const db = new DatabaseSync(path);
     return new Database(
       new Proxy(db, {

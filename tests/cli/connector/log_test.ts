@@ -1,9 +1,7 @@
 /** What was written: both directions in order, by place, peer, time and text, and how long texts are kept. */
-import { deleteExpired } from "../../../cli/connector/store/cleanup.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import fc from "fast-check";
 import { DAY_MS } from "../../../shared/clock.ts";
-import { MessageLog } from "../../../cli/connector/store/message_log.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import type { Machine } from "../cli_world.ts";
 import { story } from "./bench.ts";
@@ -157,11 +155,11 @@ Deno.test("texts are kept as many days as historyDays of profile.json says", asy
       await using _ = connector;
       const { store } = connector.connector;
       const left = async () => (await machine.json("log")).messages.length;
-      deleteExpired(store, machine.world.clock.now() + (days - 3) * DAY_MS);
+      store.deleteExpired(machine.world.clock.now() + (days - 3) * DAY_MS);
       assertEquals(await left(), 4);
-      deleteExpired(store, machine.world.clock.now() + days * DAY_MS - 120_000);
+      store.deleteExpired(machine.world.clock.now() + days * DAY_MS - 120_000);
       assertEquals(await left(), 1);
-      deleteExpired(store, machine.world.clock.now() + days * DAY_MS);
+      store.deleteExpired(machine.world.clock.now() + days * DAY_MS);
       assertEquals(await left(), 0);
     });
   }
@@ -183,18 +181,17 @@ Deno.test("pages of any size, in both directions, give each message once and in 
         at += later;
         written(bench, a, isSent ? "sent" : "received", textOf(`${n}`), { at, requestId: `request-${n++}` });
       }
-      const { database, store: { sent } } = { database: bench.database, store: bench.connector.store };
-      const history = new MessageLog(database, sent);
+      const { history } = bench.connector.store;
       const walk = async (direction: "before" | "after") => {
         const seen: string[] = [];
-        let place = direction === "after" ? { received: 0, sent: 0 } : { received: 1e9, sent: 1e9 };
+        const isForward = direction === "after";
+        let from = isForward ? { received: 0, sent: 0 } : { received: 1e9, sent: 1e9 };
         while (true) {
-          const from = direction === "after" ? { after: place } : { before: place };
-          const { messages, next } = await history.page({ from, limit });
+          const { messages, next } = await history.log({ from, isForward, limit });
           assert(messages.length <= limit);
           seen.push(...messages.map((one) => one.kind === "sent" ? one.payload : one.message.payload));
           if (next === null) return seen;
-          place = next;
+          from = next;
         }
       };
       const forwards = await walk("after");

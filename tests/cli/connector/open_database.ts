@@ -13,4 +13,4 @@ DatabaseSync.prototype.exec = function (sql: string): void {
   exec.call(this, sql);
 };
 console.log("opening");
-Database.open(path).close();
+Database.open(path)[Symbol.dispose]();

@@ -1,7 +1,6 @@
 /** Pages of a connector in the test's process: what a pasted ticket may be, the agent that replaces another, a full disk. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ownCalls } from "../../../cli/connector/local_api/local_api.ts";
-import { deleteExpired } from "../../../cli/connector/store/cleanup.ts";
 import { LocalPages } from "../../../cli/connector/pages/local_pages.ts";
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { until } from "../../support/until.ts";
@@ -151,7 +150,7 @@ Deno.test("the page of dead letters says when it does not show all, and deletes 
   await world.pair(sender, agent);
   for (let i = 0; i < 51; i++) assertEquals((await (await world.message(sender, agent)).json()).delivered, true);
   world.clock.step(8 * 86_400_000);
-  deleteExpired(one.connector.store, world.clock.now());
+  one.connector.store.deleteExpired(world.clock.now());
   const fresh = await browser(one);
   assertStringIncludes(await fresh.get("dead"), "The newest 50 of 51");
   one.connector.store.received.purge([1]);

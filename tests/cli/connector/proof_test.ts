@@ -1,5 +1,4 @@
 /** What a connector believes of a message (D-143), next to both services and with a relay that changes frames. */
-import { deleteExpired } from "../../../cli/connector/store/cleanup.ts";
 import { peersWithOtherKey, removePeer } from "../../../cli/connector/peers/peers.ts";
 import { isConnectorHealthy } from "../../../cli/connector/status.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";
@@ -317,7 +316,7 @@ Deno.test("a proof hands over one message, at any later time, after a restart, a
   assertEquals(await bench.redeliver(frame), { accepted: true });
   assertEquals(await bench.redeliver({ ...frame, requestId: "request-2" }), { accepted: false, reason: "replayed" });
   world.clock.step(25 * 3_600_000);
-  deleteExpired(bench.connector.store, world.clock.now());
+  bench.connector.store.deleteExpired(world.clock.now());
   assertEquals(await bench.redeliver(frame), { accepted: true });
   await bench.stop();
   await using again = await Bench.open(world, b, { folder: bench.folder, peers: bench.peers });

@@ -2,7 +2,7 @@
 import { proven } from "./store/disk.ts";
 import { assert, assertEquals } from "@std/assert";
 import { NOT_READ } from "../../../cli/connector/store/received_messages.ts";
-import { CLEANUP_EVERY_MS } from "../../../cli/connector/store/cleanup.ts";
+import { CLEANUP_EVERY_MS } from "../../../cli/connector/connector.ts";
 import { isConnectorHealthy, statusFields } from "../../../cli/connector/status.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";

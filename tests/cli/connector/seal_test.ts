@@ -1,5 +1,4 @@
 /** Sealed payloads between connectors that a ticket paired (D-151, D-152), next to both services and a relay that reads. */
-import { deleteExpired } from "../../../cli/connector/store/cleanup.ts";
 import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
 import { ACK_REASONS } from "../../../shared/protocol/ack_reasons.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
@@ -141,7 +140,7 @@ Deno.test("a stored body is dropped after a day, and then the ID names a new mes
   assert(first);
   const { payloadSha256, bodySha256 } = sent.bodyOf(first) ?? {};
   world.clock.step(DAY_MS + 60_000);
-  deleteExpired(alpha.connector.store, world.clock.now());
+  alpha.connector.store.deleteExpired(world.clock.now());
   const { body, salt, ...hashes } = sent.bodyOf(first) ?? {};
   assertEquals([body, typeof salt, hashes], [null, "string", { payloadSha256, bodySha256 } as typeof hashes]);
   await send({ text: SECRET, requestId });

@@ -3,10 +3,15 @@ import type { ReceivedMessages, ReplyClaims } from "../../../../cli/connector/st
 import type { Change } from "../../../../cli/connector/store/received_rows.ts";
 import type { NewSentMessage } from "../../../../cli/connector/store/sent_messages.ts";
 import { ConnectorStore, type StoreOptions } from "../../../../cli/connector/store/store.ts";
+import { DAY_MS } from "../../../../shared/clock.ts";
+import { LIMITS } from "../../../../shared/protocol/limits.ts";
 
 const did = (last: string) => `did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAA${last}`;
 /** The agent whose database it is, and two peers. */
 export const [ALPHA, BETA, GAMMA] = [did("A"), did("B"), did("C")];
+
+/** How long texts are kept when the person has not chosen another time. */
+export const HISTORY_MS = LIMITS.historyDays * DAY_MS;
 
 /** 29 bytes; JavaScript would round the number. */
 export const PAYLOAD = '{ "n": 12345678901234567890 }';
@@ -19,6 +24,7 @@ export const OPTIONS: StoreOptions = {
   claims: NO_CLAIMS,
   onChange: () => {},
   onDamaged: () => {},
+  historyMs: HISTORY_MS,
 };
 
 export class Disk implements AsyncDisposable {

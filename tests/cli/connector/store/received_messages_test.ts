@@ -1,13 +1,12 @@
 /**
  * What is stored on disk: messages, receipts and dead letters, across restarts and up to the limits. Decisions: D-68.
  */
-import { HISTORY_MS } from "../../../../cli/connector/store/store.ts";
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import type { ReceivedMessages } from "../../../../cli/connector/store/received_messages.ts";
 import { CliError } from "../../../../cli/errors.ts";
 import { SCHEMA_VERSION } from "../../../../cli/connector/store/schema.ts";
-import { BETA, Disk, GAMMA, received } from "./disk.ts";
+import { BETA, Disk, GAMMA, HISTORY_MS, received } from "./disk.ts";
 import { INBOX_BYTES, INBOX_MESSAGES } from "../../../../cli/connector/store/received_bounds.ts";
 import { DEAD_KEPT_MS, SEEN_MESSAGES } from "../../../../cli/connector/store/received_messages.ts";
 

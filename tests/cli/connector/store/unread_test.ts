@@ -1,9 +1,8 @@
 /** Messages of a pull platform (D-116) and replies (D-112): lists, reading, expiry, bounds, and messages for a caller. */
-import { HISTORY_MS } from "../../../../cli/connector/store/store.ts";
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import type { ReceivedMessages } from "../../../../cli/connector/store/received_messages.ts";
 import type { ReceiptRows } from "../../../../cli/connector/store/receipt_rows.ts";
-import { BETA, Disk, GAMMA, outgoing, PAYLOAD, received, store } from "./disk.ts";
+import { BETA, Disk, GAMMA, HISTORY_MS, outgoing, PAYLOAD, received, store } from "./disk.ts";
 import { INBOX_BYTES, SENDER_BYTES, SENDER_MESSAGES } from "../../../../cli/connector/store/received_bounds.ts";
 
 const DAY = 24 * 3_600_000;
