@@ -16,6 +16,7 @@ import type { Context } from "../context.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 import { Connector } from "./connector.ts";
 import { lockConnector } from "./connector_lock.ts";
+import { Database } from "./store/database.ts";
 import { ConnectorStore } from "./store/store.ts";
 import { Runtime } from "./runtime/runtime.ts";
 import {
@@ -128,7 +129,7 @@ export async function startAgentConnector(
     publicKey: keys.publicKey,
     openingKey: await openingKey(keys),
     openStore: (options) =>
-      opened.use(ConnectorStore.open(join(folder.path, "connector.db"), { ...options, historyMs })),
+      opened.use(new ConnectorStore(Database.open(join(folder.path, "connector.db")), { ...options, historyMs })),
     emit,
     trust,
     checkOrigin: (origin) => void secureServiceUrl(ctx, origin, "The server of the peer"),

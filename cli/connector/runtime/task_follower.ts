@@ -117,7 +117,7 @@ export class TaskFollower {
         const why = isRefused ? answer.why : "A2A error: the task is unknown";
         if (isRefused && (asking === null || !answer.isEnded)) return { result: NEVER, why, reply: null };
         // The task that asked is gone, so the message begins another one.
-        this.deps.store.transaction(answered);
+        this.deps.store.database.transaction(answered);
         return { result: LATER, why, reply: null };
       }
       case "ended": {
@@ -213,7 +213,7 @@ export class TaskFollower {
   async #end(task: OpenTask, text: string, code: TaskCode | null, asks: OpenTask | null = null): Promise<void> {
     const { clock, store, replies, emit } = this.deps;
     const reply = replies && await replies.row(task, taskPayload(text, code));
-    store.transaction(() => {
+    store.database.transaction(() => {
       if (asks === null) this.#rows.remove(task);
       else this.#rows.put(asks);
       if (reply !== null) store.sent.add(reply.message, clock.now(), reply.problem);

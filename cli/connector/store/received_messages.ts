@@ -11,7 +11,6 @@ import type { SeenProofs } from "./seen_proofs.ts";
 import type { Cell, Database } from "./database.ts";
 import { type InboxCounts, ReceivedBounds } from "./received_bounds.ts";
 import {
-  DEAD_COLUMNS,
   type DeadLetter,
   type InboxMessage,
   MESSAGE_COLUMNS,
@@ -19,8 +18,8 @@ import {
   type OnChange,
   QUEUE_COLUMNS,
   type QueuedMessage,
+  type QueueRow,
   type SentKey,
-  STORED_COLUMNS,
   type StoredMessage,
   TASK_REPLY,
   toMessage,
@@ -84,7 +83,8 @@ export interface ReceivedOptions {
 /** What a reply must know of the message that it answers. */
 export type Answered = Pick<InboxMessage, "fromDid" | "requestId" | "conversationId" | "inReplyTo" | "auto">;
 
-export type ExpiredMessage = Pick<InboxMessage, "fromDid" | "requestId">;
+/** What a receipt needs of its message. */
+export type EndedMessage = Pick<InboxMessage, "fromDid" | "requestId" | "conversationId"> & { proof: string };
 
 export const NOT_READ = `not read within ${UNREAD_KEPT_MS / 86_400_000} days`;
 
@@ -100,10 +100,10 @@ const IS_FREE = `(leaseUntil <= ?1 OR leaseUntil > ?1 + ${LEASE_MS})`;
 /** The messages of a push platform that the agent may take: those that wait for a caller, not for the runtime. */
 const HELD = "aside = 1 AND attempts = 0 AND nextAt > ?1";
 const BLANK = "payload = '', bytes = 0";
+/** The condition for dead letters; `?1` is the JSON text of their IDs, or NULL for all of them. */
+const IS_DEAD_OF = "state = 'dead' AND (?1 IS NULL OR seq IN (SELECT value FROM json_each(?1)))";
 
-/** What a receipt needs of its message. */
-const ENDED_COLUMNS = "fromDid, requestId, conversationId, proof";
-type EndedRow = Pick<InboxMessage, "fromDid" | "requestId" | "conversationId"> & { proof: string };
+const STORED_COLUMNS = "seq, fromDid, conversationId, inReplyTo";
 
 export class ReceivedMessages {
   readonly delivery: "push" | "pull";
@@ -158,7 +158,7 @@ export class ReceivedMessages {
     if (!this.#bounds.makeRoom(fromDid, bytes)) return "full";
     const about = { fromDid, conversationId, inReplyTo };
     const heldUntil = this.delivery === "push" && inReplyTo !== null ? this.options.claims.heldUntil(about, now) : 0;
-    const row = this.db.get<Parameters<typeof toQueued>[0]>(
+    const row = this.db.get<QueueRow>(
       `INSERT INTO messages (fromDid, requestId, toDid, identity, conversationId, inReplyTo, auto, payload, bytes,
        receivedAt, nextAt, aside, verified, signedAt, proof, state)
        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting') RETURNING ${QUEUE_COLUMNS}`,
@@ -169,8 +169,7 @@ export class ReceivedMessages {
     this.tables.proofs.add(proof);
     this.#bounds.add(1, bytes);
     if (inReplyTo !== null) this.tables.sent.markAnswered(inReplyTo, fromDid, now);
-    if (row === null) throw new Error("the message was not stored");
-    const { seq } = row, queued = toQueued(row);
+    const queued = toQueued(row as QueueRow), { seq } = queued;
     this.#arrived({ seq, ...about }, queued.aside ? { ...queued, isHeld: true } : queued);
     if (inReplyTo !== null && this.options.claims.isClaimed(about)) this.#markRead(seq, now);
     return "stored";
@@ -184,7 +183,7 @@ export class ReceivedMessages {
   /** All waiting messages in order of arrival, for the start of the connector. */
   waiting(): QueuedMessage[] {
     const sql = `SELECT ${QUEUE_COLUMNS} FROM messages WHERE state = 'waiting' ORDER BY seq`;
-    return this.db.all<Parameters<typeof toQueued>[0]>(sql).map(toQueued);
+    return this.db.all<QueueRow>(sql).map(toQueued);
   }
 
   #first(condition: string, ...values: Cell[]): InboxMessage | null {
@@ -209,20 +208,13 @@ export class ReceivedMessages {
     /** True when there are others: after the last one, with `newest` before the first one. */
     more: boolean;
   } {
-    const conditions = ["seq > ?2", unread ? "state = 'waiting'" : "readAt IS NOT NULL"];
-    const values: Cell[] = [freeAt ?? null, after];
-    if (fromDids !== undefined) {
-      conditions.push(`fromDid IN (${fromDids.map(() => "?").join(", ")})`);
-      values.push(...fromDids);
-    }
-    if (conversationId !== undefined) {
-      conditions.push("conversationId = ?");
-      values.push(conversationId);
-    }
-    if (unread && freeAt !== undefined) conditions.push(IS_FREE);
-    const order = newest ? "seq DESC" : "seq";
-    const sql = `SELECT seq, bytes FROM messages WHERE ${conditions.join(" AND ")} ORDER BY ${order} LIMIT ?`;
-    const found = this.db.all<{ seq: number; bytes: number }>(sql, ...values, limit + 1);
+    const senders = fromDids === undefined ? null : JSON.stringify(fromDids);
+    const found = this.db.all<{ seq: number; bytes: number }>(
+      `SELECT seq, bytes FROM messages WHERE seq > ?2 AND ${unread ? "state = 'waiting'" : "readAt IS NOT NULL"}
+       AND (?1 IS NULL OR ${IS_FREE}) AND (?3 IS NULL OR fromDid IN (SELECT value FROM json_each(?3)))
+       AND conversationId IS coalesce(?4, conversationId) ORDER BY seq ${newest ? "DESC" : "ASC"} LIMIT ?5`,
+      ...[freeAt ?? null, after, senders, conversationId ?? null, limit + 1],
+    );
     const listed = withinBytes(found.slice(0, limit), LISTED_BYTES);
     const messages = listed.flatMap(({ seq }) => this.one(seq) ?? []);
     return { messages: newest ? messages.reverse() : messages, more: found.length > listed.length };
@@ -257,13 +249,9 @@ export class ReceivedMessages {
 
   /** Takes a waiting message, unless another program holds it. Returns whether this call has changed it. */
   #markRead(seq: number, now: number, leaseId: string | null = null, condition = "TRUE"): boolean {
-    const row = this.db.get<EndedRow>(
-      `UPDATE messages SET state = 'done', readAt = ?1, endedAt = ?1, leaseUntil = 0 WHERE seq = ?2
-       AND state = 'waiting' AND (leaseId = ?3 OR ${IS_FREE}) AND ${condition} RETURNING ${ENDED_COLUMNS}`,
-      ...[now, seq, leaseId],
-    );
-    if (row === null) return false;
-    this.#addReceipt(row, "processed_by_svc", now);
+    const change = `state = 'done', readAt = ?1, leaseUntil = 0
+      WHERE seq = ?2 AND state = 'waiting' AND (leaseId = ?3 OR ${IS_FREE}) AND ${condition}`;
+    if (this.#end(change, "processed_by_svc", now, seq, leaseId).length === 0) return false;
     this.db.afterCommit(() => this.options.onChange({ kind: "taken" }));
     return true;
   }
@@ -307,11 +295,9 @@ export class ReceivedMessages {
    * ones.
    */
   release(ids: readonly number[], leaseId: string): number[] {
-    const sql =
-      "UPDATE messages SET leaseId = NULL, leaseUntil = 0 WHERE seq = ? AND leaseId = ? AND state = 'waiting'";
-    return this.#freed(() =>
-      ids.flatMap((seq) => this.db.all<StoredMessage>(`${sql} RETURNING ${STORED_COLUMNS}`, seq, leaseId))
-    );
+    const sql = `UPDATE messages SET leaseId = NULL, leaseUntil = 0
+      WHERE seq = ? AND leaseId = ? AND state = 'waiting' RETURNING ${STORED_COLUMNS}`;
+    return this.#freed(() => ids.flatMap((seq) => this.db.all<StoredMessage>(sql, seq, leaseId)));
   }
 
   /**
@@ -322,8 +308,9 @@ export class ReceivedMessages {
     const nextEnd = "SELECT min(leaseUntil) FROM messages WHERE leaseUntil > 0 AND state = 'waiting'";
     const next = this.db.number(nextEnd);
     if (next === null || isLeased(next, now)) return next;
-    const sql = `UPDATE messages SET leaseUntil = 0 WHERE leaseUntil > 0 AND state = 'waiting' AND ${IS_FREE}`;
-    this.#freed(() => this.db.all<StoredMessage>(`${sql} RETURNING ${STORED_COLUMNS}`, now));
+    const sql = `UPDATE messages SET leaseUntil = 0
+      WHERE leaseUntil > 0 AND state = 'waiting' AND ${IS_FREE} RETURNING ${STORED_COLUMNS}`;
+    this.#freed(() => this.db.all<StoredMessage>(sql, now));
     return this.db.number(nextEnd);
   }
 
@@ -333,11 +320,15 @@ export class ReceivedMessages {
     return messages.map(({ seq }) => seq);
   }
 
-  #addReceipt(row: EndedRow | null, status: "processed_by_svc" | "dead_lettered", at: number): void {
-    if (row === null) return;
-    const { fromDid, requestId, conversationId, proof } = row, about: AboutProof = JSON.parse(proof);
-    const conversation = conversationId === null ? {} : { conversationId };
-    this.tables.receipts.add({ fromDid, requestId, status, at, about: { ...about, ...conversation } });
+  /** Ends messages with their receipts, in a transaction of the caller, and returns them. `?1` of `change`: the time. */
+  #end(change: string, status: "processed_by_svc" | "dead_lettered", at: number, ...values: Cell[]): EndedMessage[] {
+    const sql = `UPDATE messages SET endedAt = ?1, ${change} RETURNING fromDid, requestId, conversationId, proof`;
+    const ended = this.db.all<EndedMessage>(sql, at, ...values);
+    for (const { fromDid, requestId, conversationId, proof } of ended) {
+      const about = { ...JSON.parse(proof) as AboutProof, conversationId: conversationId ?? undefined };
+      this.tables.receipts.add({ fromDid, requestId, status, at, about });
+    }
+    return ended;
   }
 
   /** Stores a failed attempt. If a power failure loses it, there is one more attempt. */
@@ -369,11 +360,7 @@ export class ReceivedMessages {
   ): void {
     const content = isTaskId(inReplyTo) ? "readAt = ?1" : BLANK;
     this.db.transaction(() => {
-      const ended = this.db.get<EndedRow>(
-        `UPDATE messages SET state = 'done', endedAt = ?1, ${content} WHERE seq = ?2 RETURNING ${ENDED_COLUMNS}`,
-        ...[now, seq],
-      );
-      this.#addReceipt(ended, "processed_by_svc", now);
+      this.#end(`state = 'done', ${content} WHERE seq = ?2`, "processed_by_svc", now, seq);
       if (reply !== null) this.tables.sent.add(reply.message, now, reply.problem);
       also();
     });
@@ -382,14 +369,8 @@ export class ReceivedMessages {
 
   /** Makes a message a dead letter, with its receipt, unless a client has taken it meanwhile. */
   moveToDeadLetters({ seq, tries }: InboxMessage, why: string, now: number): void {
-    this.db.transaction(() => {
-      const ended = this.db.get<EndedRow>(
-        `UPDATE messages SET state = 'dead', endedAt = ?, attempts = ?, problem = ? WHERE seq = ?
-         AND state = 'waiting' RETURNING ${ENDED_COLUMNS}`,
-        ...[now, tries.attempts + 1, why, seq],
-      );
-      this.#addReceipt(ended, "dead_lettered", now);
-    });
+    const change = "state = 'dead', attempts = ?2, problem = ?3 WHERE seq = ?4 AND state = 'waiting'";
+    this.db.transaction(() => this.#end(change, "dead_lettered", now, tries.attempts + 1, why, seq));
   }
 
   counts(): InboxCounts {
@@ -400,64 +381,49 @@ export class ReceivedMessages {
   deadLetters(limit: number): DeadLetter[] {
     const newest = "SELECT seq, bytes FROM messages WHERE state = 'dead' ORDER BY endedAt DESC, seq DESC LIMIT ?";
     const listed = withinBytes(this.db.all<{ seq: number; bytes: number }>(newest, limit), DEAD_LISTED_BYTES);
-    const sql = `SELECT ${DEAD_COLUMNS} FROM messages WHERE seq = ?`;
+    const sql =
+      `SELECT seq AS id, fromDid AS fromAgentDid, requestId, conversationId, identity, payload, receivedAt, verified,
+       endedAt, attempts, problem FROM messages WHERE seq = ?`;
     return listed.flatMap(({ seq }) => this.db.all<Omit<DeadLetter, "identity"> & { identity: string }>(sql, seq))
       .map((row) => ({ ...row, identity: JSON.parse(row.identity) }));
   }
 
   /** Makes dead letters wait again, or unread on a pull platform. `null`: all of them. Returns their number. */
   replay(ids: readonly number[] | null, now: number): number {
-    return this.db.transaction(() => {
-      const rows = this.#deadIds(ids).flatMap((seq) =>
-        this.db.all<Parameters<typeof toQueued>[0] & StoredMessage>(
-          `UPDATE messages SET state = 'waiting', endedAt = NULL, attempts = 0, refusals = 0, firstTriedAt = NULL,
-           nextAt = ?, aside = 0 WHERE seq = ? RETURNING ${QUEUE_COLUMNS}, conversationId, inReplyTo`,
-          ...[now, seq],
-        )
-      );
-      for (const row of rows) {
-        const { seq, fromDid, conversationId, inReplyTo } = row;
-        this.#arrived({ seq, fromDid, conversationId, inReplyTo }, toQueued(row));
-      }
-      return rows.length;
-    });
+    const sql = `UPDATE messages SET state = 'waiting', endedAt = NULL, attempts = 0, refusals = 0, firstTriedAt = NULL,
+       nextAt = ?2, aside = 0 WHERE ${IS_DEAD_OF} RETURNING ${QUEUE_COLUMNS}, conversationId, inReplyTo`;
+    const which = ids && JSON.stringify(ids);
+    const rows = this.db.transaction(() => this.db.all<QueueRow & StoredMessage>(sql, which, now));
+    for (const row of rows) {
+      const { seq, fromDid, conversationId, inReplyTo } = row;
+      this.#arrived({ seq, fromDid, conversationId, inReplyTo }, toQueued(row));
+    }
+    return rows.length;
   }
 
   /** Deletes dead letters. Returns the number deleted. `null`: all of them. */
   purge(ids: readonly number[] | null): number {
     this.#bounds.recount();
-    return this.db.transaction(() => {
-      const dead = this.#deadIds(ids);
-      for (const seq of dead) {
-        // The row stays, so that a repeated delivery is recognised.
-        this.db.run(`UPDATE messages SET state = 'done', ${BLANK} WHERE seq = ?`, seq);
-      }
-      return dead.length;
-    });
+    // The row stays, so that a repeated delivery is recognised.
+    const sql = `UPDATE messages SET state = 'done', ${BLANK} WHERE ${IS_DEAD_OF}`;
+    return this.db.transaction(() => this.db.run(sql, ids && JSON.stringify(ids)));
   }
 
   /**
    * Makes messages that stay unread dead letters and returns them. `nextAt` is the time of a replay, which starts the
    * time again.
    */
-  expireUnread(now: number): ExpiredMessage[] {
+  expireUnread(now: number): EndedMessage[] {
     if (this.delivery === "push") return [];
-    return this.db.transaction(() => {
-      const expired = this.db.all<EndedRow>(
-        `UPDATE messages SET state = 'dead', endedAt = ?, problem = ?
-         WHERE state = 'waiting' AND max(receivedAt, nextAt) <= ? RETURNING ${ENDED_COLUMNS}`,
-        ...[now, NOT_READ, now - UNREAD_KEPT_MS],
-      );
-      for (const row of expired) this.#addReceipt(row, "dead_lettered", now);
-      return expired;
-    });
+    const change = "state = 'dead', problem = ?2 WHERE state = 'waiting' AND max(receivedAt, nextAt) <= ?3";
+    return this.db.transaction(() => this.#end(change, "dead_lettered", now, NOT_READ, now - UNREAD_KEPT_MS));
   }
 
   /** Blanks the content of messages that the agent has read, of one sender or of all. Returns how many. */
   blank(fromDid: string | null): number {
     this.#bounds.recount();
-    const sql = `UPDATE messages SET ${BLANK} WHERE readAt IS NOT NULL AND bytes > 0`;
-    return fromDid === null ? this.db.run(sql) : this.db.run(`${sql} AND fromDid = ?`, fromDid);
+    const isRead = "readAt IS NOT NULL AND bytes > 0 AND fromDid = coalesce(?, fromDid)";
+    return this.db.run(`UPDATE messages SET ${BLANK} WHERE ${isRead}`, fromDid);
   }
 
   /** Deletes messages and content after their retention, and ended messages over `SEEN_MESSAGES`. */
@@ -472,12 +438,5 @@ export class ReceivedMessages {
       this.db.run(`DELETE FROM messages WHERE ${isBlank} AND seq <= (${newestTooMany})`, SEEN_MESSAGES);
       this.db.run("DELETE FROM messages WHERE state = 'dead' AND endedAt < ?", now - DEAD_KEPT_MS);
     });
-  }
-
-  #deadIds(ids: readonly number[] | null): number[] {
-    const sql = "SELECT seq FROM messages WHERE state = 'dead' ORDER BY seq";
-    const dead = this.db.all<{ seq: number }>(sql).map(({ seq }) => seq);
-    const wanted = new Set(ids);
-    return ids === null ? dead : dead.filter((seq) => wanted.has(seq));
   }
 }

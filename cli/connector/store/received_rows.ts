@@ -58,15 +58,10 @@ export interface QueuedMessage {
   isHeld?: boolean;
 }
 
-export interface DeadLetter {
+export interface DeadLetter
+  extends Pick<InboxMessage, "requestId" | "conversationId" | "identity" | "payload" | "receivedAt" | "verified"> {
   id: number;
   fromAgentDid: string;
-  requestId: string;
-  conversationId: string | null;
-  identity: FrameIdentity;
-  payload: string;
-  receivedAt: number;
-  verified: Verified;
   endedAt: number;
   attempts: number;
   problem: string;
@@ -89,21 +84,14 @@ export const MESSAGE_COLUMNS = `seq, fromDid, requestId, toDid, identity, conver
   ) AS isReply`;
 
 export const QUEUE_COLUMNS = `seq, fromDid, ${SESSION}, nextAt, aside`;
-export const DEAD_COLUMNS =
-  `seq AS id, fromDid AS fromAgentDid, requestId, conversationId, identity, payload, receivedAt,
-  verified, endedAt, attempts, problem`;
-export const STORED_COLUMNS = "seq, fromDid, conversationId, inReplyTo";
 
 /** Condition of a message that can be the result of a task (D-135): not one that the runtime has accepted. */
 export const TASK_REPLY = "(messages.readAt IS NOT NULL OR messages.state <> 'done')";
 
+export type QueueRow = Pick<InboxMessage, "seq" | "fromDid" | "session"> & Record<"nextAt" | "aside", number>;
+
 /** A lane for each sender and conversation: its messages are delivered in order. */
-export function toQueued(
-  { seq, fromDid, session, nextAt, aside }: Pick<InboxMessage, "seq" | "fromDid" | "session"> & {
-    nextAt: number;
-    aside: number;
-  },
-): QueuedMessage {
+export function toQueued({ seq, fromDid, session, nextAt, aside }: QueueRow): QueuedMessage {
   return { seq, lane: session === null ? fromDid : `${fromDid} ${session}`, nextAt, aside: aside === 1 };
 }
 

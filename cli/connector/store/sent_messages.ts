@@ -425,8 +425,8 @@ export class SentMessages {
   /** Blanks the content of messages that have ended, to one recipient or to all. Returns how many. */
   blank(toDid: string | null): number {
     this.#kept = null;
-    const sql = `UPDATE sent SET payload = '' WHERE payload <> '' AND ${FINISHED}`;
-    return toDid === null ? this.db.run(sql) : this.db.run(`${sql} AND toDid = ?`, toDid);
+    const which = `payload <> '' AND ${FINISHED} AND toDid = coalesce(?, toDid)`;
+    return this.db.run(`UPDATE sent SET payload = '' WHERE ${which}`, toDid);
   }
 
   /** Deletes rows after their retention, and blanks the content of messages that have ended long ago. */

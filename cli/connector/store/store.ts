@@ -6,9 +6,9 @@
 import type { NewId } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { ProvenMessage } from "../check_proof.ts";
-import { Database } from "./database.ts";
+import type { Database } from "./database.ts";
 import { History } from "./history.ts";
-import { type ExpiredMessage, ReceivedMessages, type ReceivedOptions } from "./received_messages.ts";
+import { type EndedMessage, ReceivedMessages, type ReceivedOptions } from "./received_messages.ts";
 import { ReceiptRows } from "./receipt_rows.ts";
 import { PairConfirmations, PairSecrets } from "./pairing_rows.ts";
 import { SeenProofs } from "./seen_proofs.ts";
@@ -53,11 +53,6 @@ export class ConnectorStore implements Disposable {
     this.received = new ReceivedMessages(database, this, options);
   }
 
-  /** @throws as `Database.open` */
-  static open(path: string, options: StoreOptions): ConnectorStore {
-    return new ConnectorStore(Database.open(path), options);
-  }
-
   /** Remembers a probe's proof, so that nothing answers it twice, and adds its receipt. No message is stored. */
   answerProbe(
     { fromAgentDid: fromDid, requestId, nonce, signedAt, bodySha256, payloadSha256, conversationId }: ProvenMessage,
@@ -65,7 +60,7 @@ export class ConnectorStore implements Disposable {
     hasReceipt: boolean,
   ): "probed" | "known" | "replayed" | "proof_too_old" {
     const proof = { fromDid, requestId, nonce, signedAt };
-    return this.transaction(() => {
+    return this.database.transaction(() => {
       const judged = this.proofs.judge(proof);
       if (judged !== "new") return judged;
       this.proofs.add(proof);
@@ -73,11 +68,6 @@ export class ConnectorStore implements Disposable {
       if (hasReceipt) this.receipts.add({ fromDid, requestId, status: "processed_by_svc", at: now, about });
       return "probed";
     });
-  }
-
-  /** Runs `work` in one transaction: all of it is on disk when this returns, or none of it after an error. */
-  transaction<T>(work: () => T): T {
-    return this.database.transaction(work);
   }
 
   /** Ends what an earlier run left open: requests under way, and messages for callers that waited. */
@@ -88,14 +78,14 @@ export class ConnectorStore implements Disposable {
 
   /** Blanks the texts of read messages and of sent ones that have ended, of a peer or of all. Returns how many. */
   forgetTexts(did: string | null): number {
-    return this.transaction(() => this.received.blank(did) + this.sent.blank(did));
+    return this.database.transaction(() => this.received.blank(did) + this.sent.blank(did));
   }
 
   /**
    * Deletes what is kept no longer; the retention of each record stands beside its table. Returns the messages that
    * became dead letters because nothing read them.
    */
-  deleteExpired(now: number): readonly ExpiredMessage[] {
+  deleteExpired(now: number): readonly EndedMessage[] {
     const { historyMs } = this.options;
     const expired = this.received.expireUnread(now);
     this.received.forget(now, historyMs);

@@ -18,7 +18,7 @@ const CORRUPT = 11, NOT_A_DATABASE = 26;
 async function written(prefix = "svc_damaged_"): Promise<{ path: string } & AsyncDisposable> {
   const folder = await Deno.makeTempDir({ prefix });
   const path = `${folder}/connector.db`;
-  using db = ConnectorStore.open(path, OPTIONS);
+  using db = new ConnectorStore(Database.open(path), OPTIONS);
   const inbox = db.received;
   for (let n = 0; n < 100; n++) store(inbox, `request-${n}`, { payload: JSON.stringify("x".repeat(3_000)) });
   return { path, [Symbol.asyncDispose]: () => Deno.remove(folder, { recursive: true }) };
@@ -107,7 +107,7 @@ async function start() {
 
 Deno.test("a database that was moved away without its journal, after a kill, is named and nothing is deleted", async () => {
   await using disk = await written();
-  using db = ConnectorStore.open(disk.path, OPTIONS);
+  using db = new ConnectorStore(Database.open(disk.path), OPTIONS);
   store(db.received, "newest");
   // What a kill leaves: the last connection of a process that ends by itself would remove the journal.
   const parts = ["-wal", "-shm"].map((end) => [end, Deno.readFileSync(disk.path + end)] as const);
@@ -120,7 +120,7 @@ Deno.test("a database that was moved away without its journal, after a kill, is 
   for (const [end, bytes] of parts) assertEquals(Deno.readFileSync(left + end), bytes);
   Deno.writeFileSync(moved, whole);
   for (const [end] of parts) Deno.renameSync(left + end, moved + end);
-  using together = ConnectorStore.open(moved, OPTIONS);
+  using together = new ConnectorStore(Database.open(moved), OPTIONS);
   assertEquals(together.received.counts().waiting, 101);
   using _fresh = Database.open(left);
 });

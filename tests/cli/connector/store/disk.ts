@@ -2,6 +2,7 @@
 import type { ReceivedMessages, ReplyClaims } from "../../../../cli/connector/store/received_messages.ts";
 import type { Change } from "../../../../cli/connector/store/received_rows.ts";
 import type { NewSentMessage } from "../../../../cli/connector/store/sent_messages.ts";
+import { Database } from "../../../../cli/connector/store/database.ts";
 import { ConnectorStore, type StoreOptions } from "../../../../cli/connector/store/store.ts";
 import { DAY_MS } from "../../../../shared/clock.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
@@ -45,7 +46,7 @@ export class Disk implements AsyncDisposable {
     const changes: Change[] = [];
     const claims: ReplyClaims = { ...NO_CLAIMS };
     const onChange = (change: Change) => void changes.push(change);
-    const store = this.#open = ConnectorStore.open(this.path, { ...OPTIONS, delivery, claims, onChange });
+    const store = this.#open = new ConnectorStore(Database.open(this.path), { ...OPTIONS, delivery, claims, onChange });
     return {
       store,
       db: store.database,

@@ -105,7 +105,7 @@ Deno.test("messages that arrive are told after they are on disk, repeated ones a
   const told = () => changes.map((change) => change.kind === "arrived" ? change.message.seq : change.kind);
   assertThrows(
     () =>
-      store.transaction(() => {
+      store.database.transaction(() => {
         const about = { nonce: "A".repeat(24), bodySha256: "A".repeat(43) };
         store.receipts.add({ fromDid: BETA, requestId: "request-0", status: "processed_by_svc", at: 0, about });
         assertEquals(told(), []);
