@@ -47,10 +47,9 @@ export function peerTokenHash(token: string): string {
   return toBase64Url(hash("sha256", token, "buffer"));
 }
 
-/** Whether a token is that of a peer, in constant time. */
-export function isTokenOf({ tokenHash }: A2aPeer, token: string): boolean {
-  const given = new TextEncoder().encode(peerTokenHash(token)), kept = new TextEncoder().encode(tokenHash);
-  return given.length === kept.length && timingSafeEqual(given, kept);
+/** Whether two texts are the same, in constant time: digests have one length, as `timingSafeEqual` requires. */
+export function isSameSecret(given: string, known: string): boolean {
+  return timingSafeEqual(hash("sha256", given, "buffer"), hash("sha256", known, "buffer"));
 }
 
 export function a2aPath(alias: string): string {

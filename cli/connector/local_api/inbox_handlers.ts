@@ -12,26 +12,26 @@ import {
   VERIFIED,
 } from "../../../shared/client/local_shapes.ts";
 import type { Connector } from "../connector.ts";
-import type { Change, SentKey } from "../store/received_rows.ts";
+import type { Change, InboxMessage, SentKey } from "../store/received_rows.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { findPeerEver, noPeer } from "../peers/peers.ts";
 import {
   type BodyInput,
+  digits,
   json,
   jsonText,
   laterJsonText,
   LocalError,
   type LocalInput,
   type QueryInput,
-  wholeNumber,
-  wholeNumberOr,
 } from "./local_route.ts";
 import { inboxPageJson, messageJson, type PeerNames, sentEntry, sentLogJson, textOf } from "./message_json.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
 import type { Content, Place, Written } from "../store/history.ts";
 
-const Peer = z.string().min(1).max(256);
+export const Peer = z.string().min(1).max(256);
 const MAX_ID = Number.MAX_SAFE_INTEGER;
+const PageLimit = digits(z.int().min(1).max(LIMIT.pageMessagesMax).default(LIMIT.pageMessages));
 
 const Flag = (usual: boolean) =>
   z.preprocess((text) => ({ true: true, false: false })[String(text)] ?? text, z.boolean().default(usual));
@@ -47,20 +47,20 @@ export const InboxQuery = z.strictObject({
   unread: Flag(true),
   from: Senders.optional(),
   conversation: z.string().min(1).max(128).optional(),
-  after: wholeNumberOr(0, 0, MAX_ID),
+  after: digits(z.int().min(0).max(MAX_ID).default(0)),
   newest: Flag(false),
   held: Flag(false),
-  limit: wholeNumberOr(LIMIT.pageMessages, 1, LIMIT.pageMessagesMax),
-  wait: wholeNumberOr(0, 0, LIMIT.waitMaxMs / 1000),
+  limit: PageLimit,
+  wait: digits(z.int().min(0).max(LIMIT.waitMaxMs / 1000).default(0)),
 });
 
-export const MessageId = z.strictObject({ id: wholeNumber(1, MAX_ID) });
+export const MessageId = z.strictObject({ id: digits(z.int().min(1).max(MAX_ID)) });
 
 /** Query of `GET /v1/sent`; `to` is an alias or a DID. */
 export const SentQuery = z.strictObject({
   to: Peer.optional(),
-  before: wholeNumber(1, MAX_ID).optional(),
-  limit: wholeNumberOr(LIMIT.pageMessages, 1, LIMIT.pageMessagesMax),
+  before: digits(z.int().min(1).max(MAX_ID)).optional(),
+  limit: PageLimit,
 });
 
 export async function inbox({ connector, query }: QueryInput<typeof InboxQuery>): Promise<Response> {
@@ -90,9 +90,14 @@ export async function inbox({ connector, query }: QueryInput<typeof InboxQuery>)
 }
 
 export function message({ connector, params }: LocalInput<z.output<typeof MessageId>>): Response {
-  const found = connector.store.received.one(params.id);
+  return jsonText(messageJson(storedMessage(connector, params.id), connector.peers));
+}
+
+/** A message that is unread or taken. @throws {LocalError} `CONNECTOR_MESSAGE_UNKNOWN` */
+export function storedMessage({ store }: Connector, id: number): InboxMessage {
+  const found = store.received.one(id);
   if (found === null) throw new LocalError("CONNECTOR_MESSAGE_UNKNOWN");
-  return jsonText(messageJson(found, connector.peers));
+  return found;
 }
 
 /** Marks messages read, or holds them for a program that is going to show them, or releases what it held (D-395). */
@@ -141,7 +146,7 @@ export function beginWait({ waits }: Connector, question?: SentKey): Disposable 
   return waiting;
 }
 
-export const DeadLettersQuery = z.strictObject({ limit: wholeNumberOr(100, 1, 1_000) });
+export const DeadLettersQuery = z.strictObject({ limit: digits(z.int().min(1).max(1_000).default(100)) });
 
 /** Response of `GET /v1/dead-letter`, newest first. Times are milliseconds since the Unix epoch. */
 export const DeadLetters = z.object({
@@ -202,7 +207,7 @@ export const LogQuery = z.strictObject({
   search: z.string().min(1).max(256).optional(),
   before: PlaceText.optional(),
   after: PlaceText.optional(),
-  limit: wholeNumberOr(LIMIT.pageMessages, 1, LIMIT.pageMessagesMax),
+  limit: PageLimit,
 });
 
 /** Body of `POST /v1/log/forget`; without `peer` all texts are blanked. */

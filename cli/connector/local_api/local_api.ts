@@ -3,7 +3,6 @@
  * `Origin`, a loopback `Host`) and from other users (a token from a private file). Answers requests; port.ts listens.
  */
 import { pathParams } from "../../../shared/page/path_params.ts";
-import { hash, timingSafeEqual } from "node:crypto";
 import * as z from "zod";
 import { LocalDown, UnreachableError } from "../../../shared/client/errors.ts";
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
@@ -12,8 +11,9 @@ import { firstProblem, inputText } from "../../../shared/protocol/input_text.ts"
 import { CliError } from "../../errors.ts";
 import type { Connector } from "../connector.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
+import { SendRefusedError } from "../sending/message_sender.ts";
 import { DiskFullError } from "../store/database.ts";
-import { type A2aPeer, isTokenOf } from "./a2a_peers.ts";
+import { type A2aPeer, isSameSecret, peerTokenHash } from "./a2a_peers.ts";
 import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
 import { boundedText, json, LocalError, type LocalRoute, type OpenPage } from "./local_route.ts";
 import { LOCAL_ROUTES } from "./local_routes.ts";
@@ -92,7 +92,7 @@ function refuseWebPages(headers: Headers, pathname: string, hosts: readonly stri
 }
 
 function checkToken(headers: Headers, token: string, agentName: string): void {
-  if (timingSafeEqual(sha256(bearerOf(headers)), sha256(token))) return;
+  if (isSameSecret(bearerOf(headers), token)) return;
   const whose = `This is the connector of ${agentName}; its token is in connector.json of that agent`;
   throw new LocalError("CONNECTOR_UNAUTHORIZED", whose);
 }
@@ -101,18 +101,13 @@ function checkToken(headers: Headers, token: string, agentName: string): void {
 function peerOf(headers: Headers, params: unknown, peers: readonly A2aPeer[]): A2aPeer {
   const { alias } = params as { alias: string };
   const peer = peers.find((known) => known.alias === alias);
-  if (peer !== undefined && isTokenOf(peer, bearerOf(headers))) return peer;
+  if (peer !== undefined && isSameSecret(peerTokenHash(bearerOf(headers)), peer.tokenHash)) return peer;
   const whose = "Missing or wrong token: this address takes the token that svc a2a add printed for this peer";
   throw new LocalError("CONNECTOR_UNAUTHORIZED", whose);
 }
 
 function bearerOf(headers: Headers): string {
   return /^Bearer ([!-~]+)$/i.exec(headers.get("authorization") ?? "")?.[1] ?? "";
-}
-
-/** Digests have one length, as `timingSafeEqual` requires. */
-function sha256(text: string): Uint8Array {
-  return hash("sha256", text, "buffer");
 }
 
 /** The row for a request. A path without parameters wins over one with them. */
@@ -171,7 +166,7 @@ function parse(schema: z.ZodType, value: unknown, what: "body" | "query"): unkno
 function refuse(error: unknown): Response {
   let code: LocalCode = "INTERNAL_ERROR", message: string = LOCAL_ERRORS.INTERNAL_ERROR.when;
   let retryAfter: number | null = null;
-  if (error instanceof LocalError) ({ code, message, retryAfter } = error);
+  if (error instanceof LocalError || error instanceof SendRefusedError) ({ code, message, retryAfter } = error);
   else if (error instanceof UnreachableError) [code, message] = ["CONNECTOR_PROXY_UNREACHABLE", describeError(error)];
   else if (error instanceof DiskFullError) {
     [code, message] = ["CONNECTOR_DISK_FULL", LOCAL_ERRORS.CONNECTOR_DISK_FULL.when];

@@ -108,18 +108,9 @@ export function localErrorsOf({ method, caller, errors = [], invalidPath, passes
   return (Object.keys(LOCAL_ERRORS) as LocalCode[]).filter((code) => codes.has(code));
 }
 
-/** Schema of a whole number in a query: decimal digits only. */
-export function wholeNumber(minimum: number, maximum: number) {
-  return z.preprocess(digits, z.int().min(minimum).max(maximum));
-}
-
-/** Schema of a whole number in a query with a default, which the API documents show. */
-export function wholeNumberOr(usual: number, minimum: number, maximum: number) {
-  return z.preprocess(digits, z.int().min(minimum).max(maximum).default(usual));
-}
-
-function digits(text: unknown): unknown {
-  return typeof text === "string" && /^\d{1,15}$/.test(text) ? Number(text) : text;
+/** Schema of a number in a query: decimal digits only. */
+export function digits<S extends z.ZodType>(number: S) {
+  return z.preprocess((text) => typeof text === "string" && /^\d{1,15}$/.test(text) ? Number(text) : text, number);
 }
 
 /** The body as text; `null` when it has more bytes. @throws {TypeError} when it is not UTF-8 */

@@ -6,19 +6,11 @@ import { memberText } from "../../../shared/protocol/json_text.ts";
 import type { Connector } from "../connector.ts";
 import { orReport } from "../events.ts";
 import type { Change, InboxMessage } from "../store/received_rows.ts";
-import { type MessageToSend, SendRefusedError, type SentResult } from "../sending/message_sender.ts";
+import type { MessageToSend } from "../sending/message_sender.ts";
 import { isTaskId, type SentMessage } from "../store/sent_messages.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
-import { beginWait, didEver, didOf } from "./inbox_handlers.ts";
-import {
-  jsonText,
-  laterJsonText,
-  LocalError,
-  type LocalInput,
-  passed,
-  wholeNumber,
-  wholeNumberOr,
-} from "./local_route.ts";
+import { beginWait, didEver, didOf, Peer, storedMessage } from "./inbox_handlers.ts";
+import { digits, jsonText, laterJsonText, LocalError, type LocalInput, passed } from "./local_route.ts";
 import { outboundJson } from "./message_json.ts";
 import * as z from "zod";
 
@@ -40,12 +32,15 @@ export const Outbound = OutboundRequest.superRefine((body, { addIssue }) => {
 });
 
 /** Query of `POST /v1/outbound`. With `wait`, also 0, the response says how the message ended. */
-export const OutboundQuery = z.strictObject({ wait: wholeNumber(0, WAIT_MAX_S).optional() });
+export const OutboundQuery = z.strictObject({ wait: digits(z.int().min(0).max(WAIT_MAX_S)).optional() });
 
 /** Path and query of `GET /v1/outbound/:requestId`; `to` is an alias or a DID. */
 export const SentId = z.strictObject({ requestId: z.string().refine(isRequestId) });
-export const CancelQuery = z.strictObject({ to: z.string().min(1).max(256).optional() });
-export const SentIdQuery = z.strictObject({ ...CancelQuery.shape, wait: wholeNumberOr(0, 0, WAIT_MAX_S) });
+export const CancelQuery = z.strictObject({ to: Peer.optional() });
+export const SentIdQuery = z.strictObject({
+  ...CancelQuery.shape,
+  wait: digits(z.int().min(0).max(WAIT_MAX_S).default(0)),
+});
 
 const ENDED: ReadonlySet<string> = new Set(["dead_lettered", "refused"]);
 
@@ -53,7 +48,7 @@ export async function outbound(
   { connector, query, body, text }: LocalInput<undefined, z.output<typeof OutboundQuery>, z.output<typeof Outbound>>,
 ): Promise<Response> {
   const { wait } = query;
-  const answered = body.replyTo === undefined ? null : answeredMessage(connector, body.replyTo);
+  const answered = body.replyTo === undefined ? null : storedMessage(connector, body.replyTo);
   const message = {
     ...await addressed(connector, body, answered),
     payload: payloadOf(body, text),
@@ -68,7 +63,7 @@ export async function outbound(
   // nothing.
   if (wait) owned.use(beginWait(connector, message));
   const sealed = connector.peers.sealTo(message.toDid) !== null;
-  const { sent, response } = await send(connector, message);
+  const { sent, response } = await connector.sending.send(message);
   const isAccepted = response === null || response.status < 300;
   if (isAccepted && sent.state !== "refused" && answered !== null) {
     const { store: { received }, deps: { clock, emit } } = connector;
@@ -111,13 +106,12 @@ export async function sentMessage(
   return result(connector, sent, waiting && { owned: waiting, seconds: query.wait });
 }
 
-interface WaitForEnd {
-  owned: Disposable;
-  seconds: number;
-}
-
 /** The response for a sent message: at its reply, at its end without one, or when the time is over. */
-function result(connector: Connector, sent: SentMessage, wait: WaitForEnd | null): Response {
+function result(
+  connector: Connector,
+  sent: SentMessage,
+  wait: { owned: Disposable; seconds: number } | null,
+): Response {
   const { toDid, requestId } = sent;
   const look = () => endOf(connector, sent);
   const written = (found: ReturnType<typeof look>) => {
@@ -149,12 +143,6 @@ function endOf(connector: Connector, sent: SentMessage): { present: SentMessage;
   return reply !== null || ENDED.has(present.state) ? { present, reply } : null;
 }
 
-function answeredMessage({ store }: Connector, id: number): InboxMessage {
-  const message = store.received.one(id);
-  if (message === null) throw new LocalError("CONNECTOR_MESSAGE_UNKNOWN");
-  return message;
-}
-
 /** Recipient, conversation and question of a message. @throws {LocalError} */
 async function addressed(
   connector: Connector,
@@ -183,13 +171,4 @@ function payloadOf({ text, error }: OutboundRequest, body: string): string {
   const payload = memberText(body, "payload");
   if (payload === undefined) throw new LocalError("CONNECTOR_INVALID_BODY", "payload: it is missing");
   return payload;
-}
-
-async function send({ sending }: Connector, message: MessageToSend): Promise<SentResult> {
-  try {
-    return await sending.send(message);
-  } catch (error) {
-    if (!(error instanceof SendRefusedError)) throw error;
-    throw new LocalError(error.code, error.message, error.retryAfter);
-  }
 }

@@ -33,7 +33,7 @@ import {
 } from "./local_route.ts";
 import type { LocalPeers } from "../../../shared/client/local_shapes.ts";
 import { listedPeers } from "../peers/peer_list.ts";
-import { didEver } from "./inbox_handlers.ts";
+import { didEver, Peer } from "./inbox_handlers.ts";
 
 /** Body of `POST /v1/pair/start`; the profile is the agent's own when it is absent. */
 export const PairStart = PairStartBody.omit({ initiatorKey: true }).partial({ initiatorProfile: true }).extend({
@@ -83,7 +83,7 @@ export async function pairConfirm({ connector, body }: BodyInput<typeof Members>
 }
 
 /** Ends a pair at the agent's own proxy, and then at the peer's. */
-export async function endPairAt(connector: Connector, did: string): Promise<HttpResponse> {
+async function endPair(connector: Connector, did: string): Promise<HttpResponse> {
   const response = await connector.proxy.post("/pair/remove", { peerAgentDid: did });
   if (apiErrorOf(response) === null) await endPairElsewhere(connector, did);
   return response;
@@ -144,16 +144,14 @@ function plainTicket(members: Record<string, unknown>): Record<string, unknown> 
   return parsed === null ? members : { ...members, ticket: parsed.plain };
 }
 
-const Named = z.string().min(1).max(256);
-
 export const PeerRename = z.strictObject({
-  peer: Named,
-  alias: Named,
+  peer: Peer,
+  alias: Peer,
   /** The peer takes the place of the one with this alias, whose pair ends. */
   replaces: z.boolean().optional(),
 });
 
-export const PeerNamed = z.strictObject({ peer: Named });
+export const PeerNamed = z.strictObject({ peer: Peer });
 
 export async function listed({ connector }: LocalInput): Promise<Response> {
   const { peers, store: { history }, proxy, options: { agent } } = connector;
@@ -176,7 +174,7 @@ export async function renamed(
   // Tried first, because a refusal after the pair has ended would come too late: the end cannot be undone.
   await withAliases(() => place(connector.peers.all, named));
   if (before !== null) {
-    const response = await endPairAt(connector, before.agentDid);
+    const response = await endPair(connector, before.agentDid);
     if (apiErrorOf(response) !== null) return passed(response);
   }
   return await changed(connector, named, place);

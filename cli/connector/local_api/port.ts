@@ -47,7 +47,14 @@ export async function openPort(
 ): Promise<{ listener: Listening; movedFrom: number | null }> {
   const own = wanted ?? readPort(folder);
   // The files of the others are read only when they matter, because one process may start hundreds of agents.
-  const listen = (port: number) => listenIfFree(port, onFailed, response);
+  const listen = (port: number): Listening | null => {
+    try {
+      return listenOn({ hostname: "127.0.0.1", port, ...onFailed && { onFailed } }, response);
+    } catch (error) {
+      if (error instanceof Deno.errors.AddrInUse) return null;
+      throw error;
+    }
+  };
   const listener = (own === null ? null : listen(own)) ??
     listenFrom(own ?? first, new Set([...await portsOfOthers(store, folder.name), ...reserved]), listen);
   const { port } = listener.addr, kept = own ?? port;
@@ -96,17 +103,4 @@ function listenFrom(
   throw new CliError("CLI_BUSY", `No port from ${first} to ${last} is free`, {
     fix: "Choose another port with --port.",
   });
-}
-
-function listenIfFree(
-  port: number,
-  onFailed: ((cause: unknown) => void) | undefined,
-  response: (request: Request) => Promise<Response>,
-): Listening | null {
-  try {
-    return listenOn({ hostname: "127.0.0.1", port, ...onFailed && { onFailed } }, response);
-  } catch (error) {
-    if (error instanceof Deno.errors.AddrInUse) return null;
-    throw error;
-  }
 }

@@ -6,7 +6,7 @@ import { Client, type ClientCapabilities, type ElicitResult } from "@modelcontex
 import { InMemoryTransport } from "@modelcontextprotocol/server";
 import { serveStdio } from "@modelcontextprotocol/server/stdio";
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
-import { pairingCommand } from "../../../cli/connector/local_api/curl_lines.ts";
+import { pairingCommand } from "../../../cli/connector/local_api/discovery_file.ts";
 import { mcpServer } from "../../../cli/mcp/stdio_server.ts";
 import { McpAgent, type McpAgentOptions } from "../../../cli/mcp/mcp_agent.ts";
 import { DATA_LINE } from "../../../cli/mcp/tool_result.ts";

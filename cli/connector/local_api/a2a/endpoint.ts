@@ -73,7 +73,7 @@ async function answer(connector: Connector, peerDid: string, wanted: RpcCall): P
       await settledWithin(connector.deps.clock, connector.sending.ask(sent), LIMIT.receiptLookupTimeoutMs);
     }
   }
-  return jsonText(resultText(id, presentJson(connector, sent)));
+  return jsonText(resultText(id, taskJson(present(connector, sent))));
 }
 
 /**
@@ -92,7 +92,7 @@ function listJson(connector: Connector, peerDid: string, query: TaskQuery): stri
     const view = viewOf(task, reply, now);
     if (isOpen(view)) askedTasks.add(task);
     if (query.status !== undefined && view.state !== query.status) continue;
-    length += texts[texts.push(taskJson(task, view, query.hasArtifacts)) - 1]?.length ?? 0;
+    length += texts[texts.push(taskJson(view, query.hasArtifacts)) - 1]?.length ?? 0;
   }
   const last = tasks[seen - 1]?.cursor;
   const nextPageToken = last !== undefined && (more || seen < tasks.length) ? `${last.at}.${last.seq}` : "";
@@ -123,7 +123,7 @@ async function sendMessage(
   await deliver(connector, task, message, id);
   const sent = connector.store.sent.find(requestId, peerDid);
   if (sent === null) throw new RpcError("internal", "The message has made room for others", id);
-  const written = () => resultText(id, `{"task":${presentJson(connector, sent)}}`);
+  const written = () => resultText(id, `{"task":${taskJson(present(connector, sent))}}`);
   const waiting = blocked === null || !isOpen(present(connector, sent)) ? null : connector.waits.begin();
   if (waiting === null) return jsonText(written());
   owned.use(waiting);
@@ -177,15 +177,10 @@ function taskOf({ store: { sent } }: Connector, peerDid: string, taskId: string)
 }
 
 /** The task as it is now. Takes the reply, if there is one, because the client gets it. */
-function present({ store: { sent, received }, deps: { clock } }: Connector, task: SentMessage) {
+function present({ store: { sent, received }, deps: { clock } }: Connector, task: SentMessage): TaskView {
   const now = clock.now();
   // The row may be deleted by now, to make room for others.
   return viewOf(sent.find(task.requestId, task.toDid) ?? task, received.takeReply(task, now), now);
-}
-
-function presentJson(connector: Connector, task: SentMessage): string {
-  const view = present(connector, task);
-  return taskJson(connector.store.sent.find(task.requestId, task.toDid) ?? task, view);
 }
 
 function resultText(id: RpcId, result: string): string {
@@ -247,6 +242,7 @@ const STATES: Readonly<Record<SentMessage["state"], TaskState>> = {
 const OPEN: ReadonlySet<TaskState> = new Set(["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"]);
 
 interface TaskView {
+  sent: SentMessage;
   state: TaskState;
   /** Why there is no result; `null` for another state. */
   why: string | null;
@@ -258,21 +254,19 @@ function isOpen({ state }: TaskView): boolean {
 }
 
 function viewOf(sent: SentMessage, reply: InboxMessage | null, now: number): TaskView {
+  const view = (state: TaskState, why: string | null = null): TaskView => ({ sent, reply, state, why });
   if (reply !== null) {
     const error = errorIn(reply.payload);
-    if (error === null) return { state: "TASK_STATE_COMPLETED", why: null, reply };
-    return { state: "TASK_STATE_FAILED", why: `${error.code}: ${error.message}`, reply };
+    return error === null ? view("TASK_STATE_COMPLETED") : view("TASK_STATE_FAILED", `${error.code}: ${error.message}`);
   }
   const state = STATES[sent.state];
-  if (!OPEN.has(state)) {
-    return { state, why: sent.problem ?? "The agent's connector gave up on the message", reply };
-  }
-  if (now - sent.sentAt < A2A_TASK_MS) return { state, why: null, reply };
-  return { state: "TASK_STATE_FAILED", why: "The agent has not replied within 24 hours", reply };
+  if (!OPEN.has(state)) return view(state, sent.problem ?? "The agent's connector gave up on the message");
+  if (now - sent.sentAt < A2A_TASK_MS) return view(state);
+  return view("TASK_STATE_FAILED", "The agent has not replied within 24 hours");
 }
 
 /** The JSON text of a task. @param hasArtifacts false: without this member, as the client of a list asked */
-function taskJson(sent: SentMessage, { state, why, reply }: TaskView, hasArtifacts = true): string {
+function taskJson({ sent, state, why, reply }: TaskView, hasArtifacts = true): string {
   const contextId = sent.conversationId ?? sent.requestId;
   const message = why === null
     ? {}

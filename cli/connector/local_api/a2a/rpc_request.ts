@@ -54,8 +54,8 @@ const Envelope = z.object({
 });
 
 /** An optional member; a blank one counts as absent, as in the JSON form of Protocol Buffers. */
-const optional = <S extends z.ZodType>(schema: S) =>
-  z.preprocess((value) => value === "" || value === null ? undefined : value, schema.optional());
+const optional = <S extends z.ZodType>(schema: S, blank = "") =>
+  z.preprocess((value) => value === "" || value === null || value === blank ? undefined : value, schema.optional());
 
 const SendParams = z.looseObject({
   message: z.looseObject({
@@ -75,10 +75,7 @@ const SendParams = z.looseObject({
 /** Section 3.1.4 of A2A; the parts of the page token are those of a `TaskCursor`. */
 const ListParams = z.looseObject({
   contextId: optional(z.string().max(512)),
-  status: z.preprocess(
-    (value) => value === "" || value === null || value === "TASK_STATE_UNSPECIFIED" ? undefined : value,
-    z.enum(TASK_STATES).optional(),
-  ),
+  status: optional(z.enum(TASK_STATES), "TASK_STATE_UNSPECIFIED"),
   pageSize: z.int().min(1).max(100).nullish(),
   pageToken: optional(z.string().regex(/^\d{1,15}\.\d{1,15}$/, "must be the nextPageToken of a response")),
   statusTimestampAfter: optional(z.iso.datetime({ offset: true })),
