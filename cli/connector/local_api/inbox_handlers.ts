@@ -126,17 +126,14 @@ export async function sent({ connector, query }: QueryInput<typeof SentQuery>): 
 
 /** The DID of a peer, from an alias or a DID. @throws {LocalError} `CONNECTOR_PEER_UNKNOWN` */
 export async function didOf(connector: Connector, to: string): Promise<string> {
-  return known(connector, to, await connector.findPeer(to));
+  const did = await connector.findPeer(to);
+  if (did === null) throw new LocalError("CONNECTOR_PEER_UNKNOWN", noPeer(to, connector.peers.all));
+  return did;
 }
 
 /** The DID of a peer, also of one whose pair has ended, because its messages can still be read. */
 export async function didEver(connector: Connector, to: string): Promise<string> {
-  return known(connector, to, findPeerEver(connector.peers.all, to) ?? await connector.findPeer(to));
-}
-
-function known({ peers }: Connector, to: string, did: string | null): string {
-  if (did === null) throw new LocalError("CONNECTOR_PEER_UNKNOWN", noPeer(to, peers.all));
-  return did;
+  return findPeerEver(connector.peers.all, to) ?? await didOf(connector, to);
 }
 
 /** @throws {LocalError} `CONNECTOR_BUSY` */
@@ -192,13 +189,12 @@ function idsOf(wanted: z.output<typeof DeadLetterIds>): number[] | null {
 }
 
 /** A place in the log, as `next` of a page gives it. */
-const PlaceText = z.string().max(40).transform((text, { addIssue }): Place => {
-  const [received = NaN, sent = NaN, ...rest] = text.split("-").map((part) => part === "" ? NaN : Number(part));
-  if (!Number.isSafeInteger(received) || !Number.isSafeInteger(sent) || rest.length > 0) {
-    addIssue({ code: "custom", message: "is not the place of another page" });
-  }
-  return { received, sent };
-});
+const PlaceText = z.string().max(40)
+  .refine((text) => /^\d{1,16}-\d{1,16}$/.test(text), "is not the place of another page")
+  .transform((text): Place => {
+    const [received = 0, sent = 0] = text.split("-").map(Number);
+    return { received, sent };
+  });
 
 /** Query of `GET /v1/log`; `peer` is an alias or a DID. `before` gives the newest first, `after` the oldest. */
 export const LogQuery = z.strictObject({

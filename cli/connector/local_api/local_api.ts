@@ -14,7 +14,7 @@ import { CONNECTOR_LIMITS } from "../limits.ts";
 import { SendRefusedError } from "../sending/message_sender.ts";
 import { DiskFullError } from "../store/database.ts";
 import { type A2aPeer, isSameSecret, peerTokenHash } from "./a2a_peers.ts";
-import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
+import { LOCAL_ERRORS } from "../../local_errors.ts";
 import { boundedText, json, LocalError, type LocalRoute, type OpenPage } from "./local_route.ts";
 import { LOCAL_ROUTES } from "./local_routes.ts";
 
@@ -28,10 +28,8 @@ export interface LocalApiOptions {
 }
 
 /** A request whose caller may make it. */
-interface AllowedRequest {
-  method: string;
+interface AllowedRequest extends Pick<Request, "method" | "headers"> {
   url: URL;
-  headers: Headers;
   read(route: LocalRoute): string | Promise<string>;
 }
 
@@ -163,14 +161,15 @@ function parse(schema: z.ZodType, value: unknown, what: "body" | "query"): unkno
   throw new LocalError("CONNECTOR_INVALID_BODY", `Invalid ${what}: ${firstProblem(parsed.error)}`);
 }
 
+function refusalOf(error: unknown): LocalError | SendRefusedError {
+  if (error instanceof LocalError || error instanceof SendRefusedError) return error;
+  if (error instanceof UnreachableError) return new LocalError("CONNECTOR_PROXY_UNREACHABLE", describeError(error));
+  if (error instanceof DiskFullError) return new LocalError("CONNECTOR_DISK_FULL");
+  return new LocalError("INTERNAL_ERROR", error instanceof CliError ? error.message : undefined);
+}
+
 function refuse(error: unknown): Response {
-  let code: LocalCode = "INTERNAL_ERROR", message: string = LOCAL_ERRORS.INTERNAL_ERROR.when;
-  let retryAfter: number | null = null;
-  if (error instanceof LocalError || error instanceof SendRefusedError) ({ code, message, retryAfter } = error);
-  else if (error instanceof UnreachableError) [code, message] = ["CONNECTOR_PROXY_UNREACHABLE", describeError(error)];
-  else if (error instanceof DiskFullError) {
-    [code, message] = ["CONNECTOR_DISK_FULL", LOCAL_ERRORS.CONNECTOR_DISK_FULL.when];
-  } else if (error instanceof CliError) message = error.message;
+  const { code, message, retryAfter } = refusalOf(error);
   const response = json({ error: { code, message } }, LOCAL_ERRORS[code].status);
   if (code === "CONNECTOR_UNAUTHORIZED") response.headers.set("WWW-Authenticate", "Bearer");
   if (retryAfter !== null) response.headers.set("Retry-After", String(retryAfter));

@@ -184,13 +184,13 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     body: pairing.PeerNamed,
     response: { status: 200, body: shapes.ChangedPeer },
     errors: ["CONNECTOR_PEER_UNKNOWN"],
-    handler: pairing.blocked,
+    handler: pairing.blocks(true),
   }),
   route("POST /v1/peers/unblock", "Take the messages of a blocked peer again", {
     body: pairing.PeerNamed,
     response: { status: 200, body: shapes.ChangedPeer },
     errors: ["CONNECTOR_PEER_UNKNOWN"],
-    handler: pairing.unblocked,
+    handler: pairing.blocks(false),
   }),
   route("GET /v1/receipts", "Receipts of a sent message, each with whether its recipient has signed it", {
     query: pairing.ReceiptsQuery,

@@ -5,7 +5,7 @@ import { isRequestId } from "../../../shared/protocol/ids.ts";
 import { memberText } from "../../../shared/protocol/json_text.ts";
 import type { Connector } from "../connector.ts";
 import { orReport } from "../events.ts";
-import type { Change, InboxMessage } from "../store/received_rows.ts";
+import { type InboxMessage, isAbout } from "../store/received_rows.ts";
 import type { MessageToSend } from "../sending/message_sender.ts";
 import { isTaskId, type SentMessage } from "../store/sent_messages.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
@@ -112,35 +112,21 @@ function result(
   sent: SentMessage,
   wait: { owned: Disposable; seconds: number } | null,
 ): Response {
-  const { toDid, requestId } = sent;
-  const look = () => endOf(connector, sent);
-  const written = (found: ReturnType<typeof look>) => {
-    const { present, reply } = found ?? { present: connector.store.sent.find(requestId, toDid) ?? sent, reply: null };
-    return outboundJson(present, reply, connector.store.received.repliesTo(sent), connector.peers);
-  };
-  const found = look();
-  if (found !== null || wait === null) {
-    wait?.owned[Symbol.dispose]();
-    return jsonText(written(found));
-  }
-  const isSame = (to: string, id: string | null) => to === toDid && id === requestId;
-  const isAffected = (change: Change) => {
-    if (change.kind === "sent") return isSame(change.message.toDid, change.message.requestId);
-    return change.kind === "arrived" && isSame(change.message.fromDid, change.message.inReplyTo);
-  };
-  return laterJsonText(connector, wait.owned, async (signal) => {
-    using _receipts = connector.sending.follow(sent);
-    return written(await connector.waits.until(look, isAffected, wait.seconds * 1000, signal));
-  });
-}
-
-/** The message with its reply, or with a state after which none is expected; `null` while it is open. */
-function endOf(connector: Connector, sent: SentMessage): { present: SentMessage; reply: InboxMessage | null } | null {
-  const { toDid, requestId } = sent;
+  const { store: { sent: outbox, received }, sending, peers, deps: { clock } } = connector;
   // The row may be deleted by now, to make room for others.
-  const present = connector.store.sent.find(requestId, toDid) ?? sent;
-  const reply = connector.store.received.replyTo(sent, connector.deps.clock.now());
-  return reply !== null || ENDED.has(present.state) ? { present, reply } : null;
+  const present = () => outbox.find(sent.requestId, sent.toDid) ?? sent;
+  const reply = () => received.replyTo(sent, clock.now());
+  const written = () => outboundJson(present(), reply(), received.repliesTo(sent), peers);
+  const look = () => reply() !== null || ENDED.has(present().state) || null;
+  if (wait === null || look()) {
+    wait?.owned[Symbol.dispose]();
+    return jsonText(written());
+  }
+  return laterJsonText(connector, wait.owned, async (signal) => {
+    using _receipts = sending.follow(sent);
+    await connector.waits.until(look, (change) => isAbout(change, sent), wait.seconds * 1000, signal);
+    return written();
+  });
 }
 
 /** Recipient, conversation and question of a message. @throws {LocalError} */

@@ -180,12 +180,9 @@ export async function renamed(
   return await changed(connector, named, place);
 }
 
-export function blocked({ connector, body: { peer } }: BodyInput<typeof PeerNamed>): Promise<Response> {
-  return changed(connector, peer, (peers, did) => blockPeer(peers, did, true));
-}
-
-export function unblocked({ connector, body: { peer } }: BodyInput<typeof PeerNamed>): Promise<Response> {
-  return changed(connector, peer, (peers, did) => blockPeer(peers, did, false));
+export function blocks(isBlocked: boolean) {
+  return ({ connector, body: { peer } }: BodyInput<typeof PeerNamed>): Promise<Response> =>
+    changed(connector, peer, (peers, did) => blockPeer(peers, did, isBlocked));
 }
 
 async function changed(

@@ -39,7 +39,6 @@ export class Database implements Disposable {
    * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`, `CLI_SAVE_FAILED`
    */
   static open(path: string): Database {
-    refuseRest(path);
     makePrivate(path);
     let db: DatabaseSync | undefined;
     try {
@@ -194,34 +193,34 @@ function damaged(path: string, why: string): CliError {
 }
 
 /**
- * Refuses a journal without its database, because after a kill the newest messages are in the journal alone, and SQLite
- * would delete the journal with a new database.
+ * Ensures that the file exists, is a plain file and is private. SQLite gives its companion files the same mode. Refuses a
+ * journal without its database, because after a kill the newest messages are in the journal alone, and SQLite would
+ * delete the journal with a new database.
  */
-function refuseRest(path: string): void {
-  if (sizeOf(path) !== null || (sizeOf(`${path}-wal`) ?? 0) === 0) return;
-  throw new CliError("CLI_FILE_INVALID", `${path} was moved without the files that belong to it`, {
-    fix: `Move ${path}-wal and ${path}-shm to the same place, because they hold its newest messages. Then start again.`,
-  });
+function makePrivate(path: string): void {
+  const stat = statOf(path);
+  if (stat !== null) {
+    if (!stat.isFile) throw new CliError("CLI_FILE_UNSAFE", `${path} is not a plain file`);
+    if (stat.mode !== null && (stat.mode & 0o077) !== 0) Deno.chmodSync(path, 0o600);
+    return;
+  }
+  if ((statOf(`${path}-wal`)?.size ?? 0) > 0) {
+    const fix =
+      `Move ${path}-wal and ${path}-shm to the same place, because they hold its newest messages. Then start again.`;
+    throw new CliError("CLI_FILE_INVALID", `${path} was moved without the files that belong to it`, { fix });
+  }
+  try {
+    Deno.openSync(path, { write: true, create: true, mode: 0o600 }).close();
+  } catch (error) {
+    throw saveFailed(path, "created", error);
+  }
 }
 
-function sizeOf(path: string): number | null {
+function statOf(path: string): Deno.FileInfo | null {
   try {
-    return Deno.lstatSync(path).size;
+    return Deno.lstatSync(path);
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return null;
     throw saveFailed(path, "read", error);
   }
-}
-
-/** Ensures that the file exists, is a plain file and is private. SQLite gives its companion files the same mode. */
-function makePrivate(path: string): void {
-  try {
-    Deno.openSync(path, { write: true, createNew: true, mode: 0o600 }).close();
-    return;
-  } catch (error) {
-    if (!(error instanceof Deno.errors.AlreadyExists)) throw saveFailed(path, "created", error);
-  }
-  const stat = Deno.lstatSync(path);
-  if (!stat.isFile) throw new CliError("CLI_FILE_UNSAFE", `${path} is not a plain file`);
-  if (stat.mode !== null && (stat.mode & 0o077) !== 0) Deno.chmodSync(path, 0o600);
 }

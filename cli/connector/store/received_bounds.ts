@@ -30,11 +30,11 @@ export class ReceivedBounds {
   constructor(private readonly db: Database) {}
 
   counts(): InboxCounts {
-    const row = this.db.get<Omit<InboxCounts, "read">>(
+    const row = this.db.get(
       `SELECT count(*) FILTER (WHERE state = 'waiting') AS waiting, count(*) FILTER (WHERE state = 'dead') AS dead,
        coalesce(sum(bytes), 0) AS bytes, min(receivedAt) FILTER (WHERE state = 'waiting') AS oldestAt
        FROM messages WHERE state IN ('waiting', 'dead')`,
-    ) ?? { waiting: 0, dead: 0, bytes: 0, oldestAt: null };
+    ) as Omit<InboxCounts, "read">;
     const read = this.#sums(READ);
     return { ...row, read: read.messages, bytes: row.bytes + read.bytes };
   }

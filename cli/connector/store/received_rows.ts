@@ -95,13 +95,12 @@ export function toQueued({ seq, fromDid, session, nextAt, aside }: QueueRow): Qu
   return { seq, lane: session === null ? fromDid : `${fromDid} ${session}`, nextAt, aside: aside === 1 };
 }
 
-export interface MessageRow
-  extends Omit<InboxMessage, "identity" | "isReply" | "auto" | "mayBeRepeat" | "tries">, Tries {
-  identity: string;
-  isReply: number;
-  auto: number;
-  mayBeRepeat: number;
-}
+type Flags = "isReply" | "auto" | "mayBeRepeat";
+export type MessageRow =
+  & Omit<InboxMessage, "identity" | Flags | "tries">
+  & Tries
+  & Record<Flags, number>
+  & { identity: string };
 
 export function toMessage({ attempts, refusals, firstTriedAt, ...row }: MessageRow): InboxMessage {
   return {
@@ -136,6 +135,12 @@ export type Change =
   | { kind: "receipt" | "kept" };
 
 export type OnChange = (change: Change) => void;
+
+/** Whether a change is of the state of a sent message, or a reply to it. */
+export function isAbout(change: Change, { toDid, requestId }: SentKey): boolean {
+  if (change.kind === "sent") return change.message.toDid === toDid && change.message.requestId === requestId;
+  return change.kind === "arrived" && change.message.fromDid === toDid && change.message.inReplyTo === requestId;
+}
 
 /** The first rows, at least one, whose `bytes` together stay within a bound. */
 export function withinBytes<R extends { bytes: number }>(rows: readonly R[], most: number): R[] {

@@ -43,10 +43,7 @@ export interface SentMessage {
 }
 
 /** What a receipt of a message is checked against (D-154). */
-export interface SentProof {
-  /** Milliseconds. */
-  sentAt: number;
-  conversationId: string | null;
+export interface SentProof extends Pick<SentMessage, "sentAt" | "conversationId"> {
   /** Hash of the request body; `null` before the first request. */
   bodySha256: string | null;
   /** Hash of salt and payload of a sealed message. */
@@ -112,7 +109,7 @@ const COLUMNS = `seq, toDid, requestId, conversationId, inReplyTo, auto, origin,
  * The newest tasks of local A2A clients for a peer, each with the time of its state: that of its reply, if there is
  * one. The bounds of the request ID are those of their index.
  */
-const TASKS = `SELECT seq, conversationId, coalesce((
+const TASKS = `SELECT ${COLUMNS}, coalesce((
    SELECT receivedAt FROM messages WHERE messages.inReplyTo = sent.requestId AND messages.fromDid = sent.toDid
    AND ${TASK_REPLY} ORDER BY messages.seq LIMIT 1
  ), stateAt) AS at
@@ -379,18 +376,15 @@ export class SentMessages {
       limit: number;
     },
   ): { tasks: { sent: SentMessage; cursor: TaskCursor }[]; more: boolean; total: number } {
-    const all = this.db.all<TaskCursor>(
-      `SELECT seq, at FROM (${TASKS}) WHERE at >= ? AND conversationId IS coalesce(?, conversationId)
+    const all = this.db.all<SentRow & TaskCursor>(
+      `SELECT * FROM (${TASKS}) WHERE at >= ? AND conversationId IS coalesce(?, conversationId)
        ORDER BY at DESC, seq DESC`,
       ...[toDid, since, contextId ?? null],
     );
-    const isBehind = ({ at, seq }: TaskCursor) =>
-      before === undefined || at < before.at || at === before.at && seq < before.seq;
-    const left = all.filter(isBehind);
-    const tasks = left.slice(0, limit).flatMap((cursor) => {
-      const sent = this.one(cursor.seq);
-      return sent === null ? [] : [{ sent, cursor }];
-    });
+    const left = all.filter(({ at, seq }) =>
+      before === undefined || at < before.at || at === before.at && seq < before.seq
+    );
+    const tasks = left.slice(0, limit).map(({ at, ...row }) => ({ sent: toSent(row), cursor: { at, seq: row.seq } }));
     return { tasks, more: left.length > limit, total: all.length };
   }
 

@@ -12,7 +12,7 @@ import type { Connector } from "../../connector.ts";
 import { DiskFullError } from "../../store/database.ts";
 import { SendRefusedError } from "../../sending/message_sender.ts";
 import { isTaskId, type SentMessage } from "../../store/sent_messages.ts";
-import type { Change, InboxMessage } from "../../store/received_rows.ts";
+import { type InboxMessage, isAbout } from "../../store/received_rows.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../../limits.ts";
 import { LOCAL_ERRORS } from "../../../local_errors.ts";
 import { json, jsonText, laterJsonText, LocalError, type LocalInput } from "../local_route.ts";
@@ -92,7 +92,9 @@ function listJson(connector: Connector, peerDid: string, query: TaskQuery): stri
     const view = viewOf(task, reply, now);
     if (isOpen(view)) askedTasks.add(task);
     if (query.status !== undefined && view.state !== query.status) continue;
-    length += texts[texts.push(taskJson(view, query.hasArtifacts)) - 1]?.length ?? 0;
+    const text = taskJson(view, query.hasArtifacts);
+    texts.push(text);
+    length += text.length;
   }
   const last = tasks[seen - 1]?.cursor;
   const nextPageToken = last !== undefined && (more || seen < tasks.length) ? `${last.at}.${last.seq}` : "";
@@ -128,14 +130,10 @@ async function sendMessage(
   if (waiting === null) return jsonText(written());
   owned.use(waiting);
   const look = () => isOpen(present(connector, sent)) ? null : true;
-  const isAffected = (change: Change) => {
-    if (change.kind === "sent") return change.message.requestId === requestId;
-    return change.kind === "arrived" && change.message.inReplyTo === requestId;
-  };
   return laterJsonText(connector, owned.move(), async (signal) => {
     using _receipts = connector.sending.follow(sent);
     try {
-      await connector.waits.until(look, isAffected, LIMIT.a2aBlockMs, signal);
+      await connector.waits.until(look, (change) => isAbout(change, sent), LIMIT.a2aBlockMs, signal);
       return written();
     } catch (error) {
       // The status has left, so a full disk is an error of the call. The reply stays, and the client asks for it again.
