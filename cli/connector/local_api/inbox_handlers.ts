@@ -25,9 +25,9 @@ import {
   type LocalInput,
   type QueryInput,
 } from "./local_route.ts";
-import { inboxPageJson, messageJson, type PeerNames, sentEntry, sentLogJson, textOf } from "./message_json.ts";
+import { inboxPageJson, messageJson, sentEntry, textOf, writtenJson } from "./message_json.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
-import type { Content, Place, Written } from "../store/history.ts";
+import type { Content, Place } from "../store/history.ts";
 
 export const Peer = z.string().min(1).max(256);
 const MAX_ID = Number.MAX_SAFE_INTEGER;
@@ -229,11 +229,6 @@ export async function forget({ connector, body: { peer } }: BodyInput<typeof Log
   const forgotten = connector.store.forgetTexts(did);
   connector.version++;
   return json({ forgotten } satisfies z.output<typeof Forgotten>);
-}
-
-function writtenJson(one: Written, names: PeerNames): string {
-  if (one.kind === "sent") return sentLogJson(one.message, one.payload, names);
-  return `{"kind":"received",${messageJson(one.message, names).slice(1)}`;
 }
 
 /** Whether a message has a text, without regard to case; of one without text its JSON is searched. */

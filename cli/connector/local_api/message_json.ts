@@ -12,11 +12,12 @@ import {
 import { withoutIdentityBlock } from "../../../shared/protocol/identity_block.ts";
 import { memberText } from "../../../shared/protocol/json_text.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
+import type { Written } from "../store/history.ts";
 import type { InboxMessage } from "../store/received_rows.ts";
 import { keptUntil, type SentMessage } from "../store/sent_messages.ts";
 import type { PeerBook } from "../peers/peer_book.ts";
 
-export type PeerNames = Pick<PeerBook, "aliasOf" | "of">;
+type PeerNames = Pick<PeerBook, "aliasOf" | "of">;
 
 export function messageJson(message: InboxMessage, names: PeerNames): string {
   const { identity, payload } = message;
@@ -89,9 +90,11 @@ export function sentEntry(
   };
 }
 
-export function sentLogJson(sent: SentMessage, payload: string, names: PeerNames): string {
-  const entry = { ...sentEntry(sent, null, names), text: textOf({ payload, identity: null }) };
-  return withLast({ kind: "sent", ...entry }, "payload", payload);
+export function writtenJson(written: Written, names: PeerNames): string {
+  if (written.kind === "received") return `{"kind":"received",${messageJson(written.message, names).slice(1)}`;
+  const { kind, message, payload } = written;
+  const entry = { ...sentEntry(message, null, names), text: textOf({ payload, identity: null }) };
+  return withLast({ kind, ...entry }, "payload", payload);
 }
 
 function stateMembers(sent: SentMessage) {

@@ -14,12 +14,6 @@ const SEARCHED = 100_000;
 /** Rows in memory at a time, and between two pauses. With more, a search holds up other calls. */
 const BATCH = 500;
 
-export interface Conversation {
-  did: string;
-  at: number;
-  unread: number;
-}
-
 export type Entry =
   | {
     kind: "received";
@@ -75,8 +69,9 @@ const NOT_DEAD = "state <> 'dead'";
 export class History {
   constructor(private readonly db: Database, private readonly sent: SentMessages) {}
 
-  conversations(limit: number, offset: number): { conversations: Conversation[]; more: boolean } {
-    const rows = this.db.all<Conversation>(
+  /** The peers of a page, with the time of the last message and the number of unread ones. */
+  conversations(limit: number, offset: number) {
+    const rows = this.db.all<{ did: string; at: number; unread: number }>(
       `SELECT did, max(at) AS at, sum(unread) AS unread FROM (
          SELECT fromDid AS did, max(receivedAt) AS at, sum(state = 'waiting') AS unread FROM messages
          WHERE ${NOT_DEAD} GROUP BY fromDid

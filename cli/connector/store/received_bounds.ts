@@ -49,11 +49,12 @@ export class ReceivedBounds {
    * false when the message does not fit.
    */
   makeRoom(fromDid: string, bytes: number): boolean {
-    if (!this.#senderHasRoom(fromDid, bytes)) return false;
+    const unread = this.#sums("fromDid = ? AND state = 'waiting'", fromDid);
+    if (unread.messages >= SENDER_MESSAGES || unread.bytes + bytes > SENDER_BYTES) return false;
     while (true) {
       const kept = this.#kept ??= this.#count();
       if (kept.messages < INBOX_MESSAGES && kept.bytes + bytes <= INBOX_BYTES) return true;
-      const freed = this.#blankOldestRead() ?? this.#deleteOldestDead();
+      const freed = this.#freeOldest();
       if (freed === null) return false;
       this.add(-1, -freed);
     }
@@ -74,23 +75,16 @@ export class ReceivedBounds {
     return { messages: waiting + dead + read, bytes };
   }
 
-  #senderHasRoom(fromDid: string, bytes: number): boolean {
-    const unread = this.#sums("fromDid = ? AND state = 'waiting'", fromDid);
-    return unread.messages < SENDER_MESSAGES && unread.bytes + bytes <= SENDER_BYTES;
-  }
-
-  /** @returns the bytes that are free now; `null` when no read message has content */
-  #blankOldestRead(): number | null {
-    const row = this.db.get<{ seq: number; bytes: number }>(
-      `SELECT seq, bytes FROM messages WHERE ${READ} ORDER BY seq LIMIT 1`,
-    );
-    if (row !== null) this.db.run("UPDATE messages SET payload = '', bytes = 0 WHERE seq = ?", row.seq);
-    return row && row.bytes;
-  }
-
-  #deleteOldestDead(): number | null {
-    const oldest = "(SELECT min(seq) FROM messages WHERE state = 'dead')";
-    const row = this.db.get<{ bytes: number }>(`DELETE FROM messages WHERE seq = ${oldest} RETURNING bytes`);
-    return row && row.bytes;
+  /** Blanks the oldest read message, or else deletes the oldest dead letter. Returns the bytes; `null` without one. */
+  #freeOldest(): number | null {
+    const oldest = (condition: string) =>
+      this.db.get<{ seq: number; bytes: number }>(
+        `SELECT seq, bytes FROM messages WHERE ${condition} ORDER BY seq LIMIT 1`,
+      );
+    const read = oldest(READ), freed = read ?? oldest("state = 'dead'");
+    if (freed === null) return null;
+    const free = read === null ? "DELETE FROM messages" : "UPDATE messages SET payload = '', bytes = 0";
+    this.db.run(`${free} WHERE seq = ?`, freed.seq);
+    return freed.bytes;
   }
 }

@@ -272,9 +272,8 @@ export class SentMessages {
 
   /** Ends a message that is not sent again: as `unknown` when an answer was lost, because it may have arrived. */
   giveUp(message: SentMessage, problem: string, now: number): SentMessage {
-    return this.settle(message, { state: message.mayHaveArrived ? "unknown" : "refused", problem }, now, {
-      isAnswered: true,
-    });
+    const state = message.mayHaveArrived ? "unknown" : "refused";
+    return this.settle(message, { state, problem }, now, { isAnswered: true });
   }
 
   one(seq: number): SentMessage | null {

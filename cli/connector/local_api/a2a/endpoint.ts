@@ -29,12 +29,47 @@ const CARD_AGE_S = 60;
 /** Characters after which a page of tasks ends: 100 tasks with the longest replies would be 20 MB. */
 const LIST_CHARACTERS = 4 * 1024 ** 2;
 
+const TEXT_MODES = ["text/plain", "application/json"];
+
+const Text = z.string();
+
+export const AgentCard = z.object({
+  name: Text,
+  description: Text,
+  supportedInterfaces: z.array(z.object({ url: Text, protocolBinding: Text, protocolVersion: Text })),
+  version: Text,
+  capabilities: z.object({ streaming: z.boolean(), pushNotifications: z.boolean(), extendedAgentCard: z.boolean() }),
+  securitySchemes: z.object({ bearer: z.object({ httpAuthSecurityScheme: z.object({ scheme: Text }) }) }),
+  securityRequirements: z.array(z.object({ schemes: z.object({ bearer: z.object({ list: z.array(Text) }) }) })),
+  defaultInputModes: z.array(Text),
+  defaultOutputModes: z.array(Text),
+  skills: z.array(z.object({ id: Text, name: Text, description: Text, tags: z.array(Text) })),
+});
+
 export async function card(
   { connector, params: { alias }, a2aPeers, origin, headers }: LocalInput<{ alias: string }>,
 ): Promise<Response> {
   if (a2aPeers().every((peer) => peer.alias !== alias)) throw new LocalError("NOT_FOUND");
   const { agent: { name: agentName }, version } = connector.options;
-  const text = JSON.stringify(agentCard({ alias, agentName, version, url: origin + a2aPath(alias) }));
+  const url = origin + a2aPath(alias);
+  const shown: z.infer<typeof AgentCard> = {
+    name: alias,
+    description: `The agent ${alias}, a peer of ${agentName}. Messages go through svc.`,
+    supportedInterfaces: [{ url, protocolBinding: "JSONRPC", protocolVersion: A2A_VERSION }],
+    version,
+    capabilities: { streaming: false, pushNotifications: false, extendedAgentCard: false },
+    securitySchemes: { bearer: { httpAuthSecurityScheme: { scheme: "Bearer" } } },
+    securityRequirements: [{ schemes: { bearer: { list: [] } } }],
+    defaultInputModes: TEXT_MODES,
+    defaultOutputModes: TEXT_MODES,
+    skills: [{
+      id: "message",
+      name: "Message",
+      description: `Send a message to ${alias} and get its reply.`,
+      tags: ["message"],
+    }],
+  };
+  const text = JSON.stringify(shown);
   const etag = `"${await sha256(text)}"`;
   const caching = { ETag: etag, "Cache-Control": `private, max-age=${CARD_AGE_S}` };
   const isKnown = headers.get("if-none-match")?.split(",").some((tag) => tag.trim().replace(/^W\//, "") === etag);
@@ -183,45 +218,6 @@ function present({ store: { sent, received }, deps: { clock } }: Connector, task
 
 function resultText(id: RpcId, result: string): string {
   return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${result}}`;
-}
-
-const TEXT_MODES = ["text/plain", "application/json"];
-
-const Text = z.string();
-
-export const AgentCard = z.object({
-  name: Text,
-  description: Text,
-  supportedInterfaces: z.array(z.object({ url: Text, protocolBinding: Text, protocolVersion: Text })),
-  version: Text,
-  capabilities: z.object({ streaming: z.boolean(), pushNotifications: z.boolean(), extendedAgentCard: z.boolean() }),
-  securitySchemes: z.object({ bearer: z.object({ httpAuthSecurityScheme: z.object({ scheme: Text }) }) }),
-  securityRequirements: z.array(z.object({ schemes: z.object({ bearer: z.object({ list: z.array(Text) }) }) })),
-  defaultInputModes: z.array(Text),
-  defaultOutputModes: z.array(Text),
-  skills: z.array(z.object({ id: Text, name: Text, description: Text, tags: z.array(Text) })),
-});
-
-function agentCard(
-  { alias, agentName, url, version }: Record<"alias" | "agentName" | "url" | "version", string>,
-): z.infer<typeof AgentCard> {
-  return {
-    name: alias,
-    description: `The agent ${alias}, a peer of ${agentName}. Messages go through svc.`,
-    supportedInterfaces: [{ url, protocolBinding: "JSONRPC", protocolVersion: A2A_VERSION }],
-    version,
-    capabilities: { streaming: false, pushNotifications: false, extendedAgentCard: false },
-    securitySchemes: { bearer: { httpAuthSecurityScheme: { scheme: "Bearer" } } },
-    securityRequirements: [{ schemes: { bearer: { list: [] } } }],
-    defaultInputModes: TEXT_MODES,
-    defaultOutputModes: TEXT_MODES,
-    skills: [{
-      id: "message",
-      name: "Message",
-      description: `Send a message to ${alias} and get its reply.`,
-      tags: ["message"],
-    }],
-  };
 }
 
 /** After this time a task without a reply fails for its client, which would otherwise wait forever. */
