@@ -14,7 +14,7 @@ import { systemRandom } from "./shared/random.ts";
 import { processEnviron, StartRefused } from "./shared/server/config_reader.ts";
 import { openStore, type Store, StoreRefused } from "./shared/server/store/open_store.ts";
 import { DEFAULT_STORE } from "./shared/server/server_config.ts";
-import { keyBytes, valueBytes } from "./shared/server/store/store_arguments.ts";
+import { keyBytes, valueBytes } from "./shared/server/store/stored_bytes.ts";
 import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
 import { exportLines, importLines, type StoredTables, TransferError } from "./shared/server/store/transfer.ts";
 

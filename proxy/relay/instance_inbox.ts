@@ -12,7 +12,7 @@ import type { Clock } from "../../shared/clock.ts";
 import { joinedBytes } from "../../shared/protocol/base64url.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import type { Log } from "../../shared/server/log.ts";
-import { splitChunks } from "../../shared/server/store/chunks.ts";
+import { splitChunks } from "../../shared/server/store/stored_bytes.ts";
 import { absent, type Update, type Write } from "../../shared/server/store/batch.ts";
 import { WatchedKey } from "../../shared/server/store/watched_key.ts";
 

@@ -15,7 +15,7 @@ import type { Clock } from "../../shared/clock.ts";
 import { joinedBytes } from "../../shared/protocol/base64url.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { splitChunks } from "../../shared/server/store/chunks.ts";
+import { splitChunks } from "../../shared/server/store/stored_bytes.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { Update, Write } from "../../shared/server/store/batch.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";

@@ -301,9 +301,6 @@ export const REGEXES: readonly RegexRow[] = [
     "x",
     '[{,][ \\t\\n\\r]*"revocations"[ \\t\\n\\r]*:[ \\t\\n\\r]*$',
   ),
-  never(
-    "/^(?:Value|Key|Total (?:key|mutation) size) too large|^Too many (?:checks|mutations)|^key cannot be empty/",
-    OS_MESSAGE,
-  ),
-  never("/^expected string, number, bigint|^expireIn must be/", OS_MESSAGE),
+  never("/^(?:Value|Key|Total (?:key|mutation) size) too large|^Too many (?:checks|mutations)/", OS_MESSAGE),
+  never("/^key cannot be empty|^expected string, number, bigint|^expireIn must be/", OS_MESSAGE),
 ];

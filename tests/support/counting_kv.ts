@@ -3,7 +3,7 @@
  * are released together, so the number of releases until an answer is the number of consecutive round trips. Changes no
  * call and no answer.
  */
-import { keyBytes, valueBytes } from "../../shared/server/store/store_arguments.ts";
+import { keyBytes, valueBytes } from "../../shared/server/store/stored_bytes.ts";
 import { overlaid } from "./faulty_kv.ts";
 
 /** What an instance asked of its store. */

@@ -3,7 +3,6 @@
  */
 import type { AtomicOperation, KvEntryMaybe, KvKey } from "../kv.ts";
 import type { Moment } from "../write_watch.ts";
-import { isWrongMutation, type Mutation } from "./store_arguments.ts";
 
 /** A key that is written or deleted without a check, together with a checked record. */
 export type Write = { key: KvKey; value: unknown; expireInMs: number } | { key: KvKey; delete: true };
@@ -199,13 +198,6 @@ function apply(
   return TAKEN;
 }
 
-/** Rejects a claim that the store refuses regardless of the rest of its commit. Returns false for any other claim. */
-export function rejectIfWrong(claim: BatchClaim, error: unknown): boolean {
-  const isWrong = claim.updates.some((update) => writesOf(update).some(isWrongMutation));
-  if (isWrong) claim.reject(error);
-  return isWrong;
-}
-
 /** Returns the key of an update as one text. */
 export function recordId(update: Update<unknown>): string {
   return update.id ??= idOf(update.key);
@@ -219,18 +211,4 @@ export function isRelied({ seenAt }: Update<unknown>, relies: boolean): boolean 
 /** Returns a key as one text. Keys that differ only by a NUL or the type of a part get one text; no table has them. */
 export function idOf(key: KvKey): string {
   return key.join("\0");
-}
-
-/** Returns what an update writes without an existing record; nothing when it requires one. */
-function writesOf({ key, next }: Update<unknown>): Mutation[] {
-  try {
-    const verdict = next(null);
-    if (typeof verdict === "string" || "refuse" in verdict) return [];
-    const also = (verdict.also ?? []).map((one) =>
-      "delete" in one ? { key: one.key } : { key: one.key, value: one.value }
-    );
-    return [...also, "delete" in verdict ? { key } : { key, value: verdict.value }];
-  } catch {
-    return [];
-  }
 }

@@ -7,6 +7,7 @@
  * other half reads.
  */
 import type { Kv, KvKey } from "../kv.ts";
+import { readAll } from "./batched_reads.ts";
 
 /** The mark of a commit: its number. */
 export interface Mark {
@@ -39,7 +40,7 @@ export class CommitMarks {
 
   /** Returns those marks whose commits have taken effect. @throws {StoreUnavailable} */
   async found(marks: readonly Mark[]): Promise<Set<Mark>> {
-    const entries = await this.kv.getMany<unknown[]>(marks.map(({ key }) => key));
+    const entries = await readAll<unknown>(this.kv, marks.map(({ key }) => key));
     return new Set(marks.filter(({ number }, i) => entries[i]?.value === number));
   }
 }

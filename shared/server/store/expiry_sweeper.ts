@@ -8,7 +8,7 @@ import type { Kv, KvEntry, KvKey } from "../kv.ts";
 import { type Clock, sleep } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { Log } from "../log.ts";
-import { keyBytes } from "./store_arguments.ts";
+import { keyBytes } from "./stored_bytes.ts";
 
 /** With more, one step takes the time of the requests that read the store meanwhile. */
 const SWEEP_ROWS = 200;

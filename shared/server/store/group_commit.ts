@@ -36,7 +36,6 @@ import {
   type LiveRecord,
   newer,
   recordId,
-  rejectIfWrong,
   untouched,
   type Update,
   type Write,
@@ -54,7 +53,7 @@ export const CLAIM_WAIT_MS = 3_000;
 export const JOINING_WAIT_MS = 20;
 
 interface QueuedClaim extends Queued, BatchClaim {
-  /** Commits that may have applied the claim: at most two. */
+  /** Commits that may have applied the claim. */
   doubts?: Mark[];
   /** The commit that was answered as a conflict: over a network its first try may have applied the claim. */
   conflict?: Mark;
@@ -281,7 +280,7 @@ export class GroupCommit {
     await this.#commit(batch.slice(half), now);
   }
 
-  /** Handles an error: rejects the claims that caused it and halves the others once, or rejects all of them. */
+  /** Handles an error: halves the batch, or rejects its claims. */
   async #afterError(batch: readonly QueuedClaim[], { slot, attempt, maySplit }: Try, error: unknown): Promise<void> {
     this.#marks.newKeys();
     for (const { ids, live } of batch) {
@@ -294,11 +293,9 @@ export class GroupCommit {
     } catch {
       maySplit = false;
     }
-    if (!(error instanceof StoreUnavailable)) rest = rest.filter((claim) => !rejectIfWrong(claim, error));
-    if (rest.length === 0) return;
-    const isLate = error instanceof StoreLate;
-    if (maySplit && !isLate && batch.length > 1) {
-      return await this.#split(rest, { slot, attempt: attempt + 1, maySplit: false });
+    if (maySplit && !(error instanceof StoreLate) && batch.length > 1) {
+      // A defect of one claim is no fault of the store, so the batch is halved until that claim is alone.
+      return await this.#split(rest, { slot, attempt: attempt + 1, maySplit: !(error instanceof StoreUnavailable) });
     }
     for (const claim of rest) claim.reject(error);
   }

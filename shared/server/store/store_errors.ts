@@ -4,7 +4,6 @@
  */
 import type { Kv, KvListIterator } from "../kv.ts";
 import { type Clock, sleep, systemClock } from "../../clock.ts";
-import { isCommitRefusal, isLocked, isRefusedByServer, isWrongKey, isWrongMutation } from "./store_arguments.ts";
 
 /** With more, a client gives up before its answer (30 s); with less, a slow disk counts as a fault. */
 export const STORE_CALL_MS = 10_000;
@@ -52,11 +51,7 @@ export class StoreLate extends StoreUnavailable {}
  */
 export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
   const calls = new OpenCalls(clock);
-  const guard = <A extends unknown[], R>(
-    kind: CallKind,
-    call: (...args: A) => Promise<R>,
-    isWrong?: (...args: A) => boolean,
-  ) => {
+  const guard = <A extends unknown[], R>(kind: CallKind, call: (...args: A) => Promise<R>) => {
     const guarded = (args: A, until: number): Promise<R> =>
       calls.run(kind, () => call(...args)).catch(async (error) => {
         if (error instanceof StoreUnavailable) throw error;
@@ -66,20 +61,18 @@ export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
           return await guarded(args, until);
         }
         if (isRefusedByServer(error)) throw new TypeError(error.message, { cause: error });
-        const isDefect = error instanceof TypeError && (isWrong ? isWrong(...args) : isCommitRefusal(error));
-        throw isDefect ? error : new StoreUnavailable(error);
+        throw isWrongCall(error) ? error : new StoreUnavailable(error);
       });
     return (...args: A): Promise<R> => guarded(args, clock.now() + LOCKED_FOR_MS);
   };
   const { list, atomic } = kv;
-  kv.get = guard("read", kv.get.bind(kv), isWrongKey) as typeof kv.get;
-  kv.getMany = guard("read", kv.getMany.bind(kv), (keys) => keys.some(isWrongKey)) as typeof kv.getMany;
-  kv.set = guard("write", kv.set.bind(kv), (key, value, options) => isWrongMutation({ key, value, ...options }));
-  kv.delete = guard("write", kv.delete.bind(kv), isWrongKey);
+  kv.get = guard("read", kv.get.bind(kv)) as typeof kv.get;
+  kv.getMany = guard("read", kv.getMany.bind(kv)) as typeof kv.getMany;
+  kv.set = guard("write", kv.set.bind(kv));
+  kv.delete = guard("write", kv.delete.bind(kv));
   kv.list = (selector, options) => {
     const entries = list.call(kv, selector, options);
-    const keys = Object.values(selector).filter((key) => Array.isArray(key) && key.length > 0);
-    entries.next = guard("read", entries.next.bind(entries), () => keys.some(isWrongKey));
+    entries.next = guard("read", entries.next.bind(entries));
     return entries as KvListIterator<never>;
   };
   kv.atomic = () => {
@@ -87,6 +80,29 @@ export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
     operation.commit = guard("write", operation.commit.bind(operation));
     return operation;
   };
+}
+
+/**
+ * Returns true when Deno refused the arguments of a call, before it asked the store. Its message decides, because
+ * Deno reports a failing store as `TypeError` too.
+ */
+function isWrongCall(error: unknown): boolean {
+  return error instanceof TypeError &&
+    (/^(?:Value|Key|Total (?:key|mutation) size) too large|^Too many (?:checks|mutations)/.test(error.message) ||
+      /^key cannot be empty|^expected string, number, bigint|^expireIn must be/.test(error.message));
+}
+
+/**
+ * Returns true when a server of KV Connect refused the number of checks. Deno checks every other bound itself, and the
+ * checks against the bound of a file.
+ */
+function isRefusedByServer(error: unknown): error is Error {
+  return error instanceof Error && error.message.endsWith(": Too many checks included in atomic write.");
+}
+
+/** Returns true when another program has locked the file, so the call had no effect. */
+function isLocked(error: unknown): boolean {
+  return error instanceof TypeError && error.message === "database is locked";
 }
 
 type CallKind = "read" | "write";
