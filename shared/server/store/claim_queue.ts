@@ -10,8 +10,6 @@ import { LIMITS } from "../../protocol/limits.ts";
 export const PASSED_OVER_MAX = 500;
 
 export interface Queued {
-  /** True when the claim waits up to 20 ms for a commit that another claim begins. */
-  mayWait?: boolean;
   /** The records that no other commit in flight may concern, by key. */
   ids: readonly string[];
   /** Approximate bytes written, if many. */
@@ -28,7 +26,6 @@ export class ClaimQueue<C extends Queued> {
   readonly #inFlight = new Map<readonly C[], ReadonlySet<string>>();
   /** Number of claims at the front of `#waiting` that the last `take` passed over. */
   #passed = 0;
-  #allDue = false;
 
   /** @param maxChecks records of one commit; a claim on more has a commit of its own */
   constructor(private readonly maxChecks: number) {}
@@ -40,38 +37,20 @@ export class ClaimQueue<C extends Queued> {
     return size;
   }
 
-  /** Time of the oldest claim that a request waits for: those that may wait do not count. `undefined` without one. */
+  /** Time of the oldest claim; `undefined` without one. */
   get oldest(): number | undefined {
-    let oldest = sinceOf(this.#waiting);
-    for (const batch of this.#inFlight.keys()) oldest = Math.min(oldest, sinceOf(batch));
+    const times = [this.#waiting, ...this.#inFlight.keys()].map(([first]) => first?.since ?? Infinity);
+    const oldest = Math.min(...times);
     return oldest === Infinity ? undefined : oldest;
   }
 
-  /** True while a claim waits that begins a commit, or all waiting claims must be committed. */
-  get isDue(): boolean {
-    return this.#allDue || this.#waiting.some(({ mayWait }) => !mayWait);
+  get hasWaiting(): boolean {
+    return this.#waiting.length > 0;
   }
 
-  /** Makes commits begin until none of the claims waits. */
-  makeAllDue(): void {
-    this.#allDue = this.#waiting.length > 0;
-  }
-
-  /** Time of the oldest waiting claim, or `undefined` when none waits. */
-  get waitingSince(): number | undefined {
-    return this.#waiting[0]?.since;
-  }
-
-  /**
-   * Time of the oldest claim that a request waits for and that waits for no record, only for a commit to end;
-   * `undefined` without such a claim.
-   */
+  /** Time of the oldest claim that waits for no record, only for a commit to end; `undefined` without such a claim. */
   get oldestUnblocked(): number | undefined {
-    for (let i = this.#passed; i < this.#waiting.length; i++) {
-      const { mayWait, since } = this.#waiting[i] as C;
-      if (!mayWait) return since;
-    }
-    return undefined;
+    return this.#waiting[this.#passed]?.since;
   }
 
   add(claim: C): void {
@@ -102,7 +81,6 @@ export class ClaimQueue<C extends Queued> {
     this.#passed = passed.length;
     if (batch.length === 0) return batch;
     this.#waiting.splice(0, seen, ...passed);
-    if (this.#waiting.length === 0) this.#allDue = false;
     this.#inFlight.set(batch, ids);
     return batch;
   }
@@ -122,7 +100,6 @@ export class ClaimQueue<C extends Queued> {
     for (const claim of over) claim.isOver = true;
     this.#passed -= this.#waiting.slice(0, this.#passed).filter(({ isOver }) => isOver).length;
     this.#waiting = this.#waiting.filter(({ isOver }) => !isOver);
-    if (this.#waiting.length === 0) this.#allDue = false;
     return over;
   }
 
@@ -147,9 +124,4 @@ function isAnyIn(ids: readonly string[], set: ReadonlySet<string>): boolean {
   if (set.size === 0) return false;
   for (const id of ids) if (set.has(id)) return true;
   return false;
-}
-
-/** Time of the first claim that a request waits for, or infinity. */
-function sinceOf(claims: readonly Queued[]): number {
-  return claims.find(({ mayWait }) => !mayWait)?.since ?? Infinity;
 }
