@@ -32,19 +32,12 @@ const OTHER = "other";
 /** Up to this many values, a counter shows each series from the start. With more, each answer has hundreds of zeros. */
 const SHOWN_FROM_START = 20;
 
-/** A node in the tree of series: `next` by the value of the next label; `series` once no label is left. */
-interface Level {
-  next: Map<string, Level>;
-  series: Series | null;
-}
-
 interface Kept {
   row: MetricRow;
   /** Allowed values of each label. */
   sets: readonly Set<string>[];
-  /** By the value of the first label, and so on. */
-  tree: Level;
-  series: Series[];
+  /** By the values of the labels. */
+  series: Map<string, Series>;
   readers: (() => number | null)[];
 }
 
@@ -57,7 +50,7 @@ export class Metrics {
     const rows = Object.entries<MetricRow>(METRICS);
     this.#kept = Object.fromEntries(rows.map(([name, row]) => {
       const sets = row.labels.map(([, values]) => values === "routes" ? this.#routes : new Set(values));
-      return [name, { row, sets, tree: newLevel(), series: [], readers: [] }];
+      return [name, { row, sets, series: new Map(), readers: [] }];
     })) as unknown as Record<MetricName, Kept>;
     for (const kept of Object.values(this.#kept)) {
       for (const values of firstValues(kept.row)) this.#seriesOf(kept, values);
@@ -111,7 +104,7 @@ export class Metrics {
     const kept = this.#kept[name];
     const series = this.#seriesOf(kept, values as readonly string[]);
     const positive = value > 0 ? value : 0;
-    const buckets = kept.row.buckets ?? [], counts = series.counts ?? [];
+    const { buckets = [] } = kept.row, { counts = [] } = series;
     let at = 0;
     while (at < buckets.length && positive > (buckets[at] ?? 0)) at++;
     counts[at] = (counts[at] ?? 0) + 1;
@@ -121,7 +114,7 @@ export class Metrics {
   /** Returns every metric that has a series, with its present values. Reads memory only. */
   families(): Family[] {
     const families = Object.entries<Kept>(this.#kept).map(([name, { row, series, readers }]): Family => {
-      if (readers.length === 0) return { name, row, series };
+      if (readers.length === 0) return { name, row, series: [...series.values()] };
       const found = readers.map((get) => get()).filter((value) => value !== null);
       const value = found.reduce((sum, one) => sum + one, 0);
       return { name, row, series: found.length === 0 ? [] : [{ values: [], value }] };
@@ -129,32 +122,18 @@ export class Metrics {
     return families.filter(({ series }) => series.length > 0);
   }
 
-  #seriesOf({ row, sets, tree, series }: Kept, values: readonly string[]): Series {
-    let level = tree;
-    for (let i = 0; i < sets.length; i++) {
-      const value = values[i] ?? OTHER;
-      level = level.next.get(value) ?? levelBelow(level, sets[i]?.has(value) ? value : OTHER);
-    }
-    if (level.series) return level.series;
-    const known = sets.map((set, i) => set.has(values[i] ?? OTHER) ? values[i] ?? OTHER : OTHER);
-    series.push(level.series = newSeries(row, known));
-    return level.series;
+  #seriesOf({ row, sets, series }: Kept, values: readonly string[]): Series {
+    const found = series.get(values.join("\0"));
+    if (found) return found;
+    const known = values.map((value, i) => sets[i]?.has(value) ? value : OTHER), id = known.join("\0");
+    const one = series.get(id) ?? newSeries(row, known);
+    series.set(id, one);
+    return one;
   }
 }
 
-function newLevel(): Level {
-  return { next: new Map(), series: null };
-}
-
-function levelBelow({ next }: Level, value: string): Level {
-  const known = next.get(value) ?? newLevel();
-  next.set(value, known);
-  return known;
-}
-
-function newSeries(row: MetricRow, values: readonly string[]): Series {
-  if (!row.buckets) return { values, value: 0 };
-  return { values, value: 0, counts: Array.from({ length: row.buckets.length + 1 }, () => 0) };
+function newSeries({ buckets }: MetricRow, values: readonly string[]): Series {
+  return { values, value: 0, ...buckets && { counts: [...buckets.map(() => 0), 0] } };
 }
 
 /** Returns the labels of the series that exist before anything is counted, because a rate would else be missing. */
@@ -182,11 +161,6 @@ interface Sample {
   value: number;
 }
 
-/** Returns the names of the samples that a metric can have. */
-function sampleNames(name: string, { type }: MetricRow): string[] {
-  return type === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name];
-}
-
 /** Returns the samples of a metric as in Prometheus: of a histogram a counter for each bucket, a sum and a count. */
 function samplesOf({ name, row, series }: Family): Sample[] {
   return series.flatMap(({ values, value, counts }) => {
@@ -206,35 +180,18 @@ function samplesOf({ name, row, series }: Family): Sample[] {
  * because it would be a dependency for a few lines.
  */
 export function expositionOf(metrics: Metrics): string {
-  return metrics.families().map(familyText).join("");
+  const lines = metrics.families().flatMap((family) => [
+    `# HELP ${PREFIX}${family.name} ${family.row.help}`,
+    `# TYPE ${PREFIX}${family.name} ${family.row.type}`,
+    ...samplesOf(family).map(({ name, labels, value }) => `${PREFIX}${name}${labelText(labels)} ${value}`),
+  ]);
+  return lines.map((line) => `${line}\n`).join("");
 }
 
-function familyText(family: Family): string {
-  const { name, row } = family;
-  const head = `# HELP ${PREFIX}${name} ${escapeHelp(row.help)}\n# TYPE ${PREFIX}${name} ${row.type}\n`;
-  return head + samplesOf(family).map(sampleText).join("");
-}
-
-function sampleText({ name, labels, value }: Sample): string {
-  return `${PREFIX}${name}${labelText(labels)} ${numberText(value)}\n`;
-}
-
-function labelText(labels: readonly (readonly [string, string])[]): string {
+function labelText(labels: Sample["labels"]): string {
   if (labels.length === 0) return "";
-  return `{${labels.map(([name, value]) => `${name}="${escapeLabel(value)}"`).join(",")}}`;
-}
-
-function escapeLabel(text: string): string {
-  return escapeHelp(text).replaceAll('"', '\\"');
-}
-
-function escapeHelp(text: string): string {
-  return text.replaceAll("\\", "\\\\").replaceAll("\n", "\\n");
-}
-
-function numberText(value: number): string {
-  if (Number.isFinite(value) || Number.isNaN(value)) return String(value);
-  return value > 0 ? "+Inf" : "-Inf";
+  const escaped = (value: string) => value.replaceAll("\\", "\\\\").replaceAll("\n", "\\n").replaceAll('"', '\\"');
+  return `{${labels.map(([name, value]) => `${name}="${escaped(value)}"`).join(",")}}`;
 }
 
 /**
@@ -250,7 +207,8 @@ export async function exportTelemetry(metrics: Metrics, version: string): Promis
   const instruments = new Map(
     Object.entries<MetricRow>(METRICS).flatMap(([name, row]) => {
       const options = { description: row.help };
-      return sampleNames(name, row).map((sample) => [
+      const samples = row.type === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name];
+      return samples.map((sample) => [
         sample,
         row.type === "gauge"
           ? meter.createObservableGauge(PREFIX + sample, options)
