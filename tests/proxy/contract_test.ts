@@ -2,7 +2,6 @@
  * Shows that the proxy's routes are those of the specification and that each row of the table is right: authentication,
  * codes for bad input, body limit. Every answer is compared with its row (proxy_world.ts). Decisions: D-60.
  */
-import { inspectRoutes } from "@hono/hono/dev";
 import { assert, assertEquals } from "@std/assert";
 import { AUTHENTICATORS, PROXY_ROUTES } from "../../proxy/routes.ts";
 import { type ErrorCode, ERRORS } from "../../shared/protocol/errors.ts";
@@ -73,14 +72,6 @@ async function cast(): Promise<{ w: World; a: TestAgent; b: TestAgent }> {
   const { a, b } = await w.story();
   return { w, a, b };
 }
-
-Deno.test("the app mounts exactly the rows of the table", async () => {
-  await using w = await openProxy();
-  const mounted = inspectRoutes(w.proxy.hono).filter((row) => !row.isMiddleware).map(nameOf);
-  const rows = PROXY_ROUTES.map(nameOf);
-  assertEquals(mounted.toSorted(), rows.toSorted());
-  assertEquals(new Set(rows).size, rows.length);
-});
 
 Deno.test("the table has every route that is listed here, and no other", () => {
   const rows = PROXY_ROUTES.map(nameOf).filter((name) => !isDocument(name));

@@ -76,14 +76,6 @@ export interface App {
   owns(path: string): boolean;
   /** The paths of the table that have no parameter. */
   fixedPaths: readonly string[];
-  /** The router, for tests that compare it with the table. */
-  hono: Hono<Env>;
-}
-
-type AnswerTo = (exchange: RequestContext, params: Record<string, string>) => Promise<Answer>;
-
-interface Env {
-  Bindings: { exchange: RequestContext };
 }
 
 export function createApp<D extends AppDeps, Callers>(
@@ -91,13 +83,13 @@ export function createApp<D extends AppDeps, Callers>(
   authenticators: Authenticators<D, Callers>,
   deps: D,
 ): App {
-  const hono = new Hono<Env>();
+  const hono = new Hono<{ Bindings: { exchange: RequestContext } }>();
   const bodies = new BodyBudget(deps.clock), unsent = new UnsentResponses();
   const methods = [...new Set(routes.map((route) => route.method))];
   const rows = routes.map((route) => {
     const authenticator = (authenticators as Record<string, Authenticator<D, unknown>>)[route.auth];
     if (!authenticator) throw new Error(`Route ${route.path} names the unknown authenticator ${route.auth}`);
-    const answerTo: AnswerTo = (exchange, params) => {
+    const answerTo = (exchange: RequestContext, params: Record<string, string>) => {
       exchange.route = route.path;
       return handleRequest(route, authenticator, deps, { bodies, unsent }, exchange, params)
         .catch((error) => errorAnswer(deps, exchange, error, authenticator.scheme));
@@ -112,41 +104,34 @@ export function createApp<D extends AppDeps, Callers>(
   }
   deps.metrics.addRoutes(routes.map(({ path }) => path));
   deps.metrics.read("body_room_bytes", () => bodies.total);
-  const matches = (method: string, path: string) => hono.router.match(method, path)[0].length;
-  const fixedRows = rows.filter(({ path }) => !path.includes(":"));
-  // `/v1/agents/challenge` also matches `/v1/agents/:id` but is no ID, so the methods of that row do not count for it.
-  const ownMethods = new Map<string, string[]>();
-  for (const { path, method } of fixedRows) ownMethods.set(path, [...ownMethods.get(path) ?? [], method]);
+  // `/v1/agents/challenge` also matches `/v1/agents/:id` but is no ID, so the rows with this path come first.
+  const fixed = Map.groupBy(rows.filter(({ path }) => !path.includes(":")), ({ path }) => path);
   const methodsOf = (path: string): readonly string[] =>
-    ownMethods.get(path) ?? methods.filter((method) => matches(method, path) > 0);
-  // A fixed path that other rows match too is left to the router, because their order decides.
-  const only = fixedRows.filter(({ method, path }) => matches(method, path) === 1);
-  const fixed = new Map(only.map(({ method, path, answerTo }) => [`${method} ${path}`, answerTo]));
+    fixed.get(path)?.map(({ method }) => method) ??
+      methods.filter((method) => hono.router.match(method, path)[0].length > 0);
   const failed = (exchange: RequestContext, error: Error) =>
     responseOf(exchange, errorAnswer(deps, exchange, error, "Bearer"));
   const noRoute = (exchange: RequestContext, path: string) => {
     const allowed = methodsOf(path);
-    const error = allowed.length === 0 ? new ServiceError("NOT_FOUND") : new ServiceError("METHOD_NOT_ALLOWED", {
-      headers: { Allow: allowed.flatMap((method) => method === "GET" ? ["GET", "HEAD"] : [method]).join(", ") },
-    });
-    return failed(exchange, error);
+    if (allowed.length === 0) return failed(exchange, new ServiceError("NOT_FOUND"));
+    const Allow = allowed.flatMap((method) => method === "GET" ? ["GET", "HEAD"] : [method]).join(", ");
+    return failed(exchange, new ServiceError("METHOD_NOT_ALLOWED", { headers: { Allow } }));
   };
   hono.notFound((c) => noRoute(c.env.exchange, c.req.path));
   hono.onError((error, c) => failed(c.env.exchange, error));
   return {
-    hono,
     owns: (path) => methodsOf(path).length > 0,
-    fixedPaths: fixedRows.map(({ path }) => path),
+    fixedPaths: [...fixed.keys()],
     async fetch(request, peer, path = routedPath(request)) {
       const exchange = requestContextOf(deps, request, peer);
       const began = deps.clock.now();
       // HEAD is handled as GET, also by the router. The proof must name HEAD, because it covers the method that was
       // sent.
       const method = request.method === "HEAD" ? "GET" : request.method;
-      const answerTo = fixed.get(`${method} ${path}`);
-      const response = answerTo
-        ? responseOf(exchange, await answerTo(exchange, {}))
-        : ownMethods.get(path)?.includes(method) === false
+      const own = fixed.get(path), row = own?.find((one) => one.method === method);
+      const response = row
+        ? responseOf(exchange, await row.answerTo(exchange, {}))
+        : own
         ? noRoute(exchange, path)
         : await hono.fetch(request, { exchange });
       recordResponse(deps, exchange, response.status, deps.clock.now() - began);
@@ -211,9 +196,14 @@ async function handleRequest<D extends AppDeps>(
   const { limit } = route, { stage } = authenticator;
   let caller: unknown;
   const perIp = limit?.per === "ip" ? limit : null;
+  const authenticate = async () => {
+    caller = await authenticator.run(deps, exchange);
+    if (limit && !perIp) await countRequest(deps, exchange, limit, authenticator.bucket?.(caller) ?? "");
+    authenticator.authorise?.(caller);
+  };
   if (stage === "before_limit") {
     try {
-      await judge(deps, exchange, route, authenticator, caller = await authenticator.run(deps, exchange));
+      await authenticate();
     } catch (error) {
       // A failed authentication still counts against the per-IP limit.
       if (perIp) await countRequest(deps, exchange, perIp, exchange.ip);
@@ -223,9 +213,7 @@ async function handleRequest<D extends AppDeps>(
   if (perIp && !authenticator.exempt?.(caller)) await countRequest(deps, exchange, perIp, exchange.ip);
   try {
     try {
-      if (stage === "before_body") {
-        await judge(deps, exchange, route, authenticator, caller = await authenticator.run(deps, exchange));
-      }
+      if (stage === "before_body") await authenticate();
       const params = route.params && parseInput(route.params, rawParams, route.invalidPath);
       const length = declaredBytes(exchange.request);
       // Requests of this process to itself take no room, because they are small and would otherwise wait for uploads of clients.
@@ -234,14 +222,10 @@ async function handleRequest<D extends AppDeps>(
       if (room instanceof Promise) room = await room;
       exchange.room = room;
       exchange.body = await readBody(exchange.request, maxBytes, deps.clock, { room, length });
-      if (stage === "after_body") {
-        await judge(deps, exchange, route, authenticator, caller = await authenticator.run(deps, exchange));
-      }
+      if (stage === "after_body") await authenticate();
       const query = route.query && parseInput(route.query, queryOf(exchange.target, route.invalid), route.invalid);
       const body = route.body && parseInput(route.body, jsonBody(route, exchange), route.invalid);
-      if (stage === "after_input") {
-        await judge(deps, exchange, route, authenticator, caller = await authenticator.run(deps, exchange));
-      }
+      if (stage === "after_input") await authenticate();
       const answer = await route.handler(deps, { params, query, body, caller, exchange });
       if (unsent.admits(answer, exchange)) return answer;
       throw new ServiceError("SERVICE_UNAVAILABLE", {
@@ -252,8 +236,10 @@ async function handleRequest<D extends AppDeps>(
       if (caller !== undefined) await authenticator.conclude?.(deps, caller);
     }
   } catch (error) {
-    if (limit?.counts && error instanceof ServiceError && limit.counts.includes(error.code)) {
-      await countFailure(deps, exchange, limit);
+    if (error instanceof ServiceError && limit?.counts?.includes(error.code)) {
+      const { counts: _, ...every } = limit;
+      // Refuses the request also when others have filled the window since its check.
+      await countRequest(deps, exchange, every, exchange.ip);
     }
     throw error;
   } finally {
@@ -263,31 +249,12 @@ async function handleRequest<D extends AppDeps>(
   }
 }
 
-/** Counts the request of a caller in a limit that is not per address, then asks whether the caller may make it. */
-function judge<D extends AppDeps>(
-  deps: D,
-  exchange: RequestContext,
-  { limit }: Route<D>,
-  authenticator: Authenticator<D, unknown>,
-  caller: unknown,
-): Promise<void> | void {
-  if (limit === null || limit.per === "ip") return authenticator.authorise?.(caller);
-  const counted = countRequest(deps, exchange, limit, authenticator.bucket?.(caller) ?? "");
-  return counted.then(() => authenticator.authorise?.(caller));
-}
-
 /** Counts a request in its window; only checks the window when the limit counts failures. */
 async function countRequest(deps: AppDeps, exchange: RequestContext, limit: RouteLimit, who: string): Promise<void> {
   if (exchange.peer.from === "process") return;
   const decision = limit.counts ? await deps.limiter.peek(limit, who) : await deps.limiter.hit(limit, who);
   Object.assign(exchange.responseHeaders, rateLimitHeaders(limit, decision));
   if (!decision.allowed) throw new ServiceError("RATE_LIMIT_EXCEEDED");
-}
-
-/** Counts a failure. Refuses the request also when others have filled the window since its check. */
-async function countFailure(deps: AppDeps, exchange: RequestContext, limit: RouteLimit): Promise<void> {
-  const { counts: _, ...every } = limit;
-  await countRequest(deps, exchange, every, exchange.ip);
 }
 
 /** Returns the query by name; a repeated name has a list. */
@@ -312,19 +279,6 @@ function jsonBody<D>(route: Route<D>, { body }: RequestContext): unknown {
   const parsed = parseJson(body);
   if (!parsed) throw invalidInput(route.invalid, { formErrors: ["the body is not JSON"], fieldErrors: {} });
   return parsed.value;
-}
-
-/**
- * Returns the response to a request that no app handles: the server is shutting down, or failed before routing. It ends
- * the connection.
- */
-export function earlyRefusal(
-  requestId: string,
-  code: "PROXY_RELAY_UNAVAILABLE" | "SERVICE_UNAVAILABLE" | "INTERNAL_ERROR",
-): Response {
-  const error = new ServiceError(code);
-  const headers = { "Retry-After": "1", Connection: "close", "x-request-id": requestId };
-  return toResponse(json(errorEnvelope(error, false), error.status, headers));
 }
 
 function errorAnswer(deps: AppDeps, exchange: RequestContext, error: unknown, scheme: "Bearer" | "Svc"): Answer {

@@ -2,20 +2,13 @@
  * Receives the requests of a process and passes each to its service. It waits until the services are ready, counts
  * requests in progress, refuses requests while the process stops, and answers for the process itself.
  */
-import {
-  type App,
-  type AppDeps,
-  earlyRefusal,
-  recordResponse,
-  requestContextOf,
-  requestIdOf,
-  routedPath,
-} from "./app.ts";
+import { type App, type AppDeps, recordResponse, requestContextOf, requestIdOf, routedPath } from "./app.ts";
 import { leaveBody } from "./body.ts";
 import type { Peer } from "./client_ip.ts";
 import { livenessAnswer, readinessAnswer } from "./probes.ts";
 import { toResponse } from "./response.ts";
-import type { Answer } from "./route.ts";
+import { type Answer, json } from "./route.ts";
+import { errorEnvelope, ServiceError } from "../../protocol/errors.ts";
 
 type EntryDeps = Pick<AppDeps, "clock" | "newId" | "log" | "metrics" | "trustedProxies" | "accessLog">;
 
@@ -85,7 +78,7 @@ export class Entry {
   }
 
   async answer(request: Request, peer: Peer): Promise<Response> {
-    const { newId, log, clock } = this.deps;
+    const { log, clock } = this.deps;
     const own = this.#isLeaving ? await this.#ownResponse(request, peer, routedPath(request), null) : null;
     if (own) return own;
     if (this.#draining) return this.#refusal(request);
@@ -95,16 +88,20 @@ export class Entry {
       return served ? await this.#dispatch(request, peer, served) : this.#refusal(request);
     } catch (cause) {
       log("error", "request_failed", { cause });
-      return earlyRefusal(requestIdOf(request, newId), "INTERNAL_ERROR");
+      return this.#refusal(request, true);
     } finally {
       this.underWay--;
       void leaveBody(request, clock);
     }
   }
 
-  #refusal(request: Request): Response {
-    const code = this.#served?.proxy ? "PROXY_RELAY_UNAVAILABLE" : "SERVICE_UNAVAILABLE";
-    return earlyRefusal(requestIdOf(request, this.deps.newId), code);
+  /** Returns the response to a request that no service handles. It ends the connection. */
+  #refusal(request: Request, hasFailed = false): Response {
+    const stopping = this.#served?.proxy ? "PROXY_RELAY_UNAVAILABLE" : "SERVICE_UNAVAILABLE";
+    const error = new ServiceError(hasFailed ? "INTERNAL_ERROR" : stopping);
+    const requestId = requestIdOf(request, this.deps.newId);
+    const headers = { "Retry-After": "1", Connection: "close", "x-request-id": requestId };
+    return toResponse(json(errorEnvelope(error, false), error.status, headers));
   }
 
   async #dispatch(request: Request, peer: Peer, { registry, proxy, health }: Served): Promise<Response> {

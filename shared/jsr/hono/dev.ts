@@ -1,1 +1,0 @@
-export * from "npm:hono@4.13.19/dev";
