@@ -41,10 +41,8 @@ export interface Decision {
  * requests have left the window.
  */
 export class Window {
-  #times: number[] = [];
-  #counts: number[] = [];
-  /** Index of the first entry that has not left the window, and the requests from it on. */
-  #first = 0;
+  readonly #times: number[] = [];
+  readonly #counts: number[] = [];
   #used = 0;
 
   constructor(record: WindowRecord = []) {
@@ -52,16 +50,16 @@ export class Window {
   }
 
   get length(): number {
-    return this.#times.length - this.#first;
+    return this.#times.length;
   }
 
   /** Time of an entry, milliseconds since the Unix epoch. */
   timeOf(index: number): number {
-    return this.#times[this.#first + index] ?? 0;
+    return this.#times[index] ?? 0;
   }
 
   countOf(index: number): number {
-    return this.#counts[this.#first + index] ?? 0;
+    return this.#counts[index] ?? 0;
   }
 
   /** Returns the entries as they are stored. */
@@ -73,11 +71,9 @@ export class Window {
   peek(rule: WindowRule, now: number): Decision {
     const life = rule.windowMs + grainOf(rule);
     const mended = this.#mend(now);
-    while (this.length > 0 && now >= this.timeOf(0) + life) this.#used -= this.#counts[this.#first++] ?? 0;
-    if (this.#first >= COMPACTED_FROM && this.#first > this.length) {
-      this.#times = this.#times.slice(this.#first);
-      this.#counts = this.#counts.slice(this.#first);
-      this.#first = 0;
+    while (this.length > 0 && now >= this.timeOf(0) + life) {
+      this.#times.shift();
+      this.#used -= this.#counts.shift() ?? 0;
     }
     const allowed = this.#used < rule.requests;
     return {
@@ -116,9 +112,6 @@ export class Window {
     this.#used += count;
   }
 }
-
-/** Entries that have left the window before the arrays are cut; with less, they are copied for every few requests. */
-const COMPACTED_FROM = 64;
 
 function grainOf({ requests, windowMs }: WindowRule): number {
   return requests > EXACT_WINDOW_REQUESTS_MAX ? windowMs / 60 : 0;

@@ -118,26 +118,21 @@ export class Changes {
       const attempt = new Attempt(this.deps);
       await attempt.read(batch.flatMap(({ keys }) => keys));
       for (const queued of batch) if (!(await attempt.add(queued))) break;
-      const { settled } = attempt;
-      let ok = false;
-      try {
-        ok = await attempt.commit();
-      } catch (error) {
+      const { settled } = attempt, left = batch.slice(settled.length);
+      const refuse = (error: unknown) => {
         for (const { queued } of settled) queued.reject(error);
-        return batch.slice(settled.length);
-      }
-      if (ok) {
-        for (const { queued, result } of settled) {
-          if ("error" in result) queued.reject(result.error);
-          else queued.resolve(result.value);
+        return left;
+      };
+      try {
+        if (await attempt.commit()) {
+          for (const { settle } of settled) settle();
+          return left;
         }
-        return batch.slice(settled.length);
+      } catch (error) {
+        return refuse(error);
       }
       if (clock.now() - began >= CHANGE_RETRY_MS) {
-        for (const { queued } of settled) {
-          queued.reject(new StoreBusy(new Error("The records stayed contended")));
-        }
-        return batch.slice(settled.length);
+        return refuse(new StoreBusy(new Error("The records stayed contended")));
       }
       if (tries > 1) await sleep(clock, fraction(random) * 2 ** Math.min(tries, 7));
     }
@@ -149,9 +144,10 @@ class Attempt {
   readonly #records = new Map<string, StoredRecord>();
   readonly #checked = new Set<string>();
   readonly #also: ((operation: AtomicOperation) => unknown)[] = [];
-  readonly #announced: (readonly string[])[] = [];
+  readonly #announced: string[] = [];
   #otherChecks = 0;
-  readonly settled: { queued: Queued; result: { value: unknown } | { error: unknown } }[] = [];
+  /** The changes of the commit; `settle` gives each its own result. */
+  readonly settled: { queued: Queued; settle(): void }[] = [];
 
   constructor(private readonly deps: ChangesDeps) {}
 
@@ -165,8 +161,8 @@ class Attempt {
     const read = new Set<string>();
     const writes: [string, StoredRecord][] = [];
     const also: ((operation: AtomicOperation) => unknown)[] = [];
-    const announced: (readonly string[])[] = [];
-    let otherChecks = 0;
+    const announced: string[] = [];
+    let otherChecks = this.#otherChecks;
     const stage = (key: KvKey, value: unknown, write: StoredRecord["write"]) => {
       const before = this.#records.get(idOf(key));
       if (!before) throw new Error("A change must read a record before it writes it");
@@ -185,23 +181,23 @@ class Attempt {
         also.push(add);
         otherChecks += checks;
       },
-      announce: (agentDids) => announced.push(agentDids),
+      announce: (agentDids) => announced.push(...agentDids),
     };
-    let result: { value: unknown } | { error: unknown };
+    let value: unknown;
     try {
-      result = { value: await queued.change(draft) };
+      value = await queued.change(draft);
     } catch (error) {
-      this.settled.push({ queued, result: { error } });
+      this.settled.push({ queued, settle: () => queued.reject(error) });
       return true;
     }
-    const checks = this.#checked.union(read).size + this.#otherChecks + otherChecks;
+    const checks = this.#checked.union(read).size + otherChecks;
     if (checks > this.deps.maxChecks && this.#checked.size > 0) return false;
     for (const id of read) this.#checked.add(id);
     for (const [id, record] of writes) this.#records.set(id, record);
     this.#also.push(...also);
     this.#announced.push(...announced);
-    this.#otherChecks += otherChecks;
-    this.settled.push({ queued, result });
+    this.#otherChecks = otherChecks;
+    this.settled.push({ queued, settle: () => queued.resolve(value) });
     return true;
   }
 
@@ -213,7 +209,7 @@ class Attempt {
     for (const { key, versionstamp } of records) operation.check({ key, versionstamp });
     for (const { write } of records) write?.(operation);
     for (const add of this.#also) add(operation);
-    if (this.#announced.length > 0) announceTrustChange(operation, this.deps.clock.now(), this.#announced.flat());
+    if (this.#announced.length > 0) announceTrustChange(operation, this.deps.clock.now(), this.#announced);
     return (await countedCommit(operation, this.deps.metrics)).ok;
   }
 

@@ -87,9 +87,6 @@ export class GroupCommit {
   readonly #freeSlots: number[];
   readonly #clock: Clock;
   readonly #marks: CommitMarks;
-  readonly #metrics: Metrics | undefined;
-  readonly #reliedMs: number;
-  readonly #writes: WriteWatch | null;
   /** Records that commits of this instance wrote or held, by key; the next claim on one needs no read. */
   readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
   /** Claims that wait up to 20 ms for a commit that another claim begins. */
@@ -99,20 +96,20 @@ export class GroupCommit {
   /** Ends the timer for the oldest claim. */
   #cancelDeadline: Cancel | null = null;
 
-  constructor(private readonly kv: Kv, private readonly maxChecks: number, options: GroupCommitOptions = {}) {
-    const { clock = systemClock, markKey, metrics, inFlight = 1, reliedMs = 0, writes = null } = options;
+  /** True when no commit relies on a record by its age alone (`seenAt`), so that a cached record may be used. */
+  readonly checksAll: boolean;
+
+  constructor(
+    private readonly kv: Kv,
+    private readonly maxChecks: number,
+    private readonly options: GroupCommitOptions = {},
+  ) {
+    const { clock = systemClock, markKey, inFlight = 1, reliedMs = 0 } = options;
     this.#queue = new ClaimQueue(maxChecks);
     this.#freeSlots = Array.from({ length: inFlight }, (_, i) => i);
     this.#clock = clock;
     this.#marks = new CommitMarks(kv, markKey);
-    this.#metrics = metrics;
-    this.#reliedMs = reliedMs;
-    this.#writes = writes;
-  }
-
-  /** True when no commit relies on a record by its age alone (`seenAt`), so that a cached record may be used. */
-  get checksAll(): boolean {
-    return this.#reliedMs === 0;
+    this.checksAll = reliedMs === 0;
   }
 
   /** Wait of the oldest claim that does not wait to join a commit, milliseconds. */
@@ -145,7 +142,7 @@ export class GroupCommit {
     for (let i = 0; i < updates.length; i++) {
       const update = updates[i] as Update<R>;
       bytes += update.bytes ?? 0;
-      const isShared = update.held !== undefined && this.#writes !== null;
+      const isShared = update.held !== undefined && this.options.writes;
       if (!isShared && !isRelied(update, relies)) ids.push(recordId(update));
     }
     const settle = resolve as QueuedClaim["resolve"];
@@ -260,7 +257,7 @@ export class GroupCommit {
       if (this.#isTooLarge(batch, entries)) return await this.#split(batch, now);
       [batch, fates] = applyAll(batch, entries, changed);
       mark = this.#marks.next(now.slot);
-      this.#metrics?.observe("store_batch_claims", batch.length);
+      this.options.metrics?.observe("store_batch_claims", batch.length);
       if (await this.#write(entries, changed, mark)) {
         refused = isFresh ? [] : batch.filter((_, i) => !fates[i]?.taken);
         batch.forEach((claim, i) => {
@@ -332,7 +329,7 @@ export class GroupCommit {
   async #entries(batch: readonly QueuedClaim[], isFresh: boolean): Promise<Map<string, BatchRecord>> {
     const entries = new Map<string, BatchRecord>();
     const unknown = new Map<string, KvKey>();
-    const now = this.#clock.now(), oldest = now - this.#reliedMs;
+    const now = this.#clock.now(), oldest = now - (this.options.reliedMs ?? 0);
     for (let i = 0; i < batch.length; i++) {
       const { updates, relies } = batch[i] as QueuedClaim;
       for (let j = 0; j < updates.length; j++) {
@@ -376,7 +373,7 @@ export class GroupCommit {
 
   /** Returns true when records that are no longer held make more checks than one commit may have. */
   #isTooLarge(batch: readonly QueuedClaim[], entries: ReadonlyMap<string, BatchRecord>): boolean {
-    if (!this.#writes || batch.length === 1 || entries.size + batch.length <= this.maxChecks) return false;
+    if (!this.options.writes || batch.length === 1 || entries.size + batch.length <= this.maxChecks) return false;
     return entries.size + new Set(batch.flatMap(({ live }) => live?.record ?? [])).size > this.maxChecks;
   }
 
@@ -393,7 +390,7 @@ export class GroupCommit {
       const { key, change, also } = entry;
       if (!change && !entry.isHeld) continue;
       concerned.push(entry);
-      if (entry.holders) entry.moment = this.#writes?.momentOf(key, began) ?? null;
+      if (entry.holders) entry.moment = this.options.writes?.momentOf(key, began) ?? null;
       operation.check(entry);
       if (!change) continue;
       isChange = true;
@@ -409,8 +406,8 @@ export class GroupCommit {
     }
     if (concerned.length === 0 && !isChange) return true;
     if (mark && isChange) addWrite(operation, mark.key, { value: mark.number, expireInMs: MARK_KEPT_MS });
-    const result = await countedCommit(operation, this.#metrics);
-    this.#metrics?.observe("store_commit_seconds", (this.#clock.now() - began) / 1000);
+    const result = await countedCommit(operation, this.options.metrics);
+    this.options.metrics?.observe("store_commit_seconds", (this.#clock.now() - began) / 1000);
     for (const entry of concerned) {
       const { id, key, value, change } = entry;
       this.#known.delete(id);
