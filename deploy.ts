@@ -21,7 +21,6 @@ import { toBase64Url } from "./shared/protocol/base64url.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
 import { LIMITS } from "./shared/protocol/limits.ts";
 import { systemRandom } from "./shared/random.ts";
-import type { Peer } from "./shared/server/http/client_ip.ts";
 import { ConfigReader, type Environ, processEnviron, StartRefused } from "./shared/server/config_reader.ts";
 import { apiDocsOf } from "./shared/server/http/api_docs.ts";
 import { Entry, type Served } from "./shared/server/http/entry.ts";
@@ -302,19 +301,15 @@ async function healthOfBoth(registry: Registry, proxy: Proxy): Promise<Answer> {
   return json(body, ready ? 200 : 503);
 }
 
-function peerOf(info: Deno.ServeHandlerInfo<Deno.NetAddr>): Peer {
-  return { from: "socket", address: info.remoteAddr.hostname, info };
-}
-
 function listen({ host, port }: ListenAddress, entry: Entry, { log, store }: { log: Log; store: Store }): Listening {
   try {
     return listenOn(
       { hostname: host, port, onFailed: (cause) => log("error", "listener_failed", { cause }) },
-      (request, info) => entry.answer(request, peerOf(info)),
+      (request, info) => entry.answer(request, { from: "socket", address: info.remoteAddr.hostname, info }),
     );
   } catch (error) {
     store.close();
-    throw refusedAddress({ host: "HOST", port: "PORT" }, { host, port }, error) ?? error;
+    throw refusedAddress({ host: "HOST", port: "PORT" }, { host, port }, error);
   }
 }
 
@@ -423,7 +418,8 @@ export async function startNoPrograms(): Promise<void> {
 /** Runs until a signal. With `--dev` it makes a bootstrap secret if none is set, and prints the next step. */
 async function main(args: readonly string[]): Promise<void> {
   const isDev = args.includes("--dev");
-  const devSecret = newDevSecret();
+  // A leading dash would make it an option of the command that is printed.
+  const devSecret = toBase64Url(systemRandom.bytes(24)).replace(/^-/, "0");
   const environ: Environ = (name) =>
     processEnviron(name) ?? (isDev ? { BOOTSTRAP_SECRET: devSecret, CONSOLE: "on" }[name] : undefined);
   let server: RunningServer;
@@ -446,14 +442,6 @@ async function main(args: readonly string[]): Promise<void> {
   console.log(`listening on ${server.address}`);
   if (server.metricsAddress !== null) console.log(`metrics on ${server.metricsAddress}/metrics`);
   if (isDev) await sayWhatIsNext(server, environ("BOOTSTRAP_SECRET") === devSecret ? devSecret : null);
-}
-
-/** Returns a secret that a shell accepts unquoted. A leading dash would make it an option. */
-function newDevSecret(): string {
-  for (;;) {
-    const secret = toBase64Url(systemRandom.bytes(24));
-    if (!secret.startsWith("-")) return secret;
-  }
 }
 
 // In lines that fit 80 columns, because the server has no function that wraps them, and a terminal breaks words.

@@ -2,7 +2,7 @@
 import type { Clock } from "../shared/clock.ts";
 import type { ErrorCode } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
-import type { AccessTokenCheck, CheckAccessToken } from "../shared/server/store/access_check.ts";
+import type { AccessTokenCheck, CheckAccessToken } from "../shared/server/store/preconditions.ts";
 import type { ServiceDeps } from "../shared/server/http/app.ts";
 import type { RequestContext } from "../shared/server/http/route.ts";
 import { TrustChanges } from "../shared/server/store/trust_changes.ts";

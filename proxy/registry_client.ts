@@ -7,7 +7,7 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS } from "../shared/protocol/proof.ts";
 import { type Bytes, utf8Bytes } from "../shared/protocol/base64url.ts";
 import type { Clock } from "../shared/clock.ts";
-import type { AccessTokenCheck } from "../shared/server/store/access_check.ts";
+import type { AccessTokenCheck } from "../shared/server/store/preconditions.ts";
 import { readBody, refuseByLength } from "../shared/server/http/body.ts";
 import { BoundedMap } from "../shared/bounded_map.ts";
 import type { ProxyConfig } from "./config.ts";

@@ -1,5 +1,5 @@
 /** Builds the registry from its dependencies: an app that answers requests. */
-import type { CheckAccessToken } from "../shared/server/store/access_check.ts";
+import type { CheckAccessToken } from "../shared/server/store/preconditions.ts";
 import { type App, createApp, routedPath } from "../shared/server/http/app.ts";
 import type { Route } from "../shared/server/http/route.ts";
 import { AUTHENTICATORS, type RegistryCallers } from "./auth.ts";

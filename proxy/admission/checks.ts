@@ -5,7 +5,7 @@
  */
 import type { Kv } from "../../shared/server/kv.ts";
 import type { Clock } from "../../shared/clock.ts";
-import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
+import type { AccessTokenCheck } from "../../shared/server/store/preconditions.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
 import {
   readCached,

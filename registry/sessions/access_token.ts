@@ -4,8 +4,12 @@
  */
 import { parseDid } from "../../shared/protocol/did.ts";
 import { isSecret } from "../../shared/protocol/secrets.ts";
-import type { AccessTokenCheck } from "../../shared/server/store/access_check.ts";
-import { readPrecondition, type RecordReader, requireUnchanged } from "../../shared/server/store/preconditions.ts";
+import {
+  type AccessTokenCheck,
+  readPrecondition,
+  type RecordReader,
+  requireUnchanged,
+} from "../../shared/server/store/preconditions.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
 import { digest, equalDigests } from "../../shared/server/crypto.ts";
 import type { AgentRecord, SessionRecord } from "../schema/records.ts";

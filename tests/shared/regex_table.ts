@@ -303,4 +303,5 @@ export const REGEXES: readonly RegexRow[] = [
   ),
   never("/^(?:Value|Key|Total (?:key|mutation) size) too large|^Too many (?:checks|mutations)/", OS_MESSAGE),
   never("/^key cannot be empty|^expected string, number, bigint|^expireIn must be/", OS_MESSAGE),
+  never("/^-/", "the text is a secret that the program makes"),
 ];

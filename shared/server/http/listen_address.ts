@@ -18,23 +18,17 @@ export function isLoopbackHost(host: string): boolean {
 }
 
 /**
- * Explains why a process cannot listen on an address. Returns `null` for any other error.
+ * Explains why a process cannot listen on an address. Returns any other error unchanged.
  *
  * @param names the variables that hold host and port
  */
-export function refusedAddress(
-  names: { host: string; port: string },
-  address: ListenAddress,
-  error: unknown,
-): StartRefused | null {
+export function refusedAddress(names: { host: string; port: string }, address: ListenAddress, error: unknown): unknown {
   const at = addressText(address);
-  const { host } = address;
   if (error instanceof Deno.errors.AddrInUse) {
-    const other = `stop what listens there, or set another ${names.port}`;
-    return new ConfigError([`${names.port}: ${at} is in use; ${other}`]);
+    return new ConfigError([`${names.port}: ${at} is in use; stop what listens there, or set another ${names.port}`]);
   }
   if (error instanceof Deno.errors.AddrNotAvailable) {
-    return new ConfigError([`${names.host}: ${host} is not an address of this machine`]);
+    return new ConfigError([`${names.host}: ${address.host} is not an address of this machine`]);
   }
   if (error instanceof Deno.errors.NotCapable) {
     const other = `Use svc serve or deno task start, or add --allow-net=${at}`;
@@ -44,10 +38,8 @@ export function refusedAddress(
     const other = `set ${names.port} to 1024 or more`;
     return new ConfigError([`${names.port}: the system does not let this process listen on ${at}; ${other}`]);
   }
-  if (error instanceof Error && error.message.startsWith("failed to lookup address")) {
-    return new ConfigError([`${names.host}: ${host} has no address`]);
-  }
-  return null;
+  const isUnknown = error instanceof Error && error.message.startsWith("failed to lookup address");
+  return isUnknown ? new ConfigError([`${names.host}: ${address.host} has no address`]) : error;
 }
 
 /** A second listener of the process. */
@@ -75,6 +67,6 @@ export function listenAt(
       },
     };
   } catch (error) {
-    throw refusedAddress({ host: variable, port: variable }, at, error) ?? error;
+    throw refusedAddress({ host: variable, port: variable }, at, error);
   }
 }

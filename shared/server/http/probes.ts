@@ -12,7 +12,6 @@ import { routedPath } from "./app.ts";
 import { type ListenAddress, listenAt, type Listener } from "./listen_address.ts";
 import { toResponse } from "./response.ts";
 
-/** Returns the answer of `GET /healthz`. */
 export function livenessAnswer(): Answer {
   return json({ status: "ok" });
 }
@@ -23,7 +22,6 @@ export function readinessAnswer(ready: boolean, linksMissing: readonly string[] 
   return json({ status: ready ? "ok" : "unavailable", ready, ...missing }, ready ? 200 : 503);
 }
 
-/** Returns the two routes of a service. */
 export function probeRoutes<D>(
   isReady: (deps: D) => Promise<boolean>,
   linksMissing: (deps: D) => readonly string[] = () => [],
@@ -54,14 +52,13 @@ interface ListenerDeps {
   clock: Clock;
   metrics: Metrics;
   log: Log;
-  /** Returns the answer of `/readyz`. */
   readiness(): Promise<Answer>;
 }
 
 /**
  * Opens the second listener of a server: `/metrics`, `/healthz` and `/readyz`, and 404 for all else. It has no
- * authentication, so its answers name no agent, person or address. It reads no
- * request body, because a slow one would keep its connection busy.
+ * authentication, so its answers name no agent, person or address. It reads no request body, because a slow one would
+ * keep its connection busy.
  *
  * @throws {StartRefused} when the address cannot be used
  */
@@ -73,19 +70,15 @@ export function serveMetrics(at: ListenAddress, deps: ListenerDeps): Listener {
     }));
 }
 
-async function answer(request: Request, deps: Omit<ListenerDeps, "log">): Promise<Response> {
+async function answer(request: Request, deps: ListenerDeps): Promise<Response> {
   const response = await pathAnswer(request, deps);
   response.headers.set("Cache-Control", "no-store");
   response.headers.set("X-Content-Type-Options", "nosniff");
-  // A client that sends a body would keep the connection busy, so nothing reads it.
   if (request.body) response.headers.set("Connection", "close");
   return request.method === "HEAD" ? new Response(null, response) : response;
 }
 
-async function pathAnswer(
-  request: Request,
-  { clock, metrics, readiness }: Omit<ListenerDeps, "log">,
-): Promise<Response> {
+async function pathAnswer(request: Request, { clock, metrics, readiness }: ListenerDeps): Promise<Response> {
   const path = routedPath(request);
   const known = path === "/metrics" || path === "/healthz" || path === "/readyz";
   if (!known) return new Response("not found\n", { status: 404 });

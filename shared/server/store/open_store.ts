@@ -83,8 +83,7 @@ export async function openStore(url: string | null, clock: Clock = systemClock):
   }
   const lock = await lockedFile(url);
   try {
-    const file = { lock, folder: dirname(url), path: url };
-    return toStore(await Deno.openKv(url), `at ${url}`, clock, { isExclusive: true, file });
+    return toStore(await Deno.openKv(url), `at ${url}`, clock, { isExclusive: true, file: { lock, path: url } });
   } catch (error) {
     lock.close();
     throw new StoreRefused(`Cannot open the store ${url}: ${error instanceof Error ? error.message : error}`);
@@ -95,7 +94,7 @@ function toStore(
   kv: Kv,
   place: string,
   clock: Clock,
-  { isExclusive, file }: { isExclusive: boolean; file?: { lock: FileLock; folder: string; path: string } },
+  { isExclusive, file }: { isExclusive: boolean; file?: { lock: FileLock; path: string } },
 ): Store {
   const writes = isExclusive ? new WriteWatch(kv) : null;
   wrapStoreErrors(kv, clock);
@@ -108,7 +107,7 @@ function toStore(
     reliedMs: isExclusive ? 0 : RELIED_MS,
     isExclusive,
     isReplaced: async () => await file?.lock.isReplaced() ?? false,
-    diskSpace: () => file ? diskSpace(file.folder) : null,
+    diskSpace: () => file ? diskSpace(dirname(file.path)) : null,
     bytes: () => file ? fileBytes([file.path, `${file.path}-wal`]) : null,
     close() {
       kv.close();
@@ -121,19 +120,16 @@ function toStore(
 async function lockedFile(url: string): Promise<FileLock> {
   try {
     await Deno.mkdir(dirname(url), { recursive: true, mode: 0o700 });
-    return await FileLock.open(url);
+    return await lockFile(url);
   } catch (cause) {
     if (cause instanceof StoreRefused) throw cause;
     if (cause instanceof Deno.errors.AlreadyExists) throw new StoreRefused(`Cannot keep a store at ${url}: no folder`);
     const isForbidden = cause instanceof Deno.errors.NotCapable || cause instanceof Deno.errors.PermissionDenied;
-    if (!isForbidden) {
-      const why = (cause as Error).message;
-      throw new StoreRefused(`Cannot keep a store at ${url}: ${why}. Correct that, or set KV_URL to another path`);
-    }
-    throw new StoreRefused(
-      `Cannot keep a store at ${url}: this process may not write there. Set KV_URL to a path where it may ` +
-        `(deno task dev: below .data), or start it with permission to read and write that folder.`,
-    );
+    const why = isForbidden
+      ? "this process may not write there. Set KV_URL to a path where it may (deno task dev: below .data), or start it " +
+        "with permission to read and write that folder."
+      : `${(cause as Error).message}. Correct that, or set KV_URL to another path`;
+    throw new StoreRefused(`Cannot keep a store at ${url}: ${why}`);
   }
 }
 
@@ -145,44 +141,38 @@ interface LockedFile {
   identity: Deno.FileInfo;
 }
 
-/**
- * Holds a store file that no other process uses. The operating system releases the lock of a killed process. On Linux
- * the store file itself is locked, so neither another name of it nor the removal of a file beside it admits a second
- * process. Elsewhere a lock on the store would lock out SQLite too, so the file with the PID is locked. The PID in it
- * is for the operator only, because two containers can both have PID 1.
- */
-class FileLock {
-  private constructor(private readonly files: readonly LockedFile[]) {}
-
-  /**
-   * Locks a store file, which is created if it is missing, and writes the PID into a file beside it.
-   *
-   * @throws {StoreRefused} when the lock is held
-   */
-  static async open(path: string): Promise<FileLock> {
-    const store = await openPrivate(path);
-    const pid = await openPrivate(`${await realPath(path)}.lock`);
-    const files = Deno.build.os === "linux" ? [store, pid] : [pid, store];
-    if (files[0]?.file.tryLockSync(true)) {
-      pid.file.truncateSync(0);
-      pid.file.writeSync(new TextEncoder().encode(`${Deno.pid}\n`));
-      return new FileLock(files);
-    }
-    for (const { file } of files) file.close();
-    throw inUse(path, (await Deno.readTextFile(pid.path)).trim());
-  }
-
+interface FileLock {
   /** Returns true when the store, or what is locked in its place, is no longer the file at its path. */
-  async isReplaced(): Promise<boolean> {
-    const watched = Deno.build.os === "linux" ? this.files.slice(0, 1) : this.files;
-    const found = await Promise.all(watched.map(isAtItsPath));
-    return found.includes(false);
-  }
-
+  isReplaced(): Promise<boolean>;
   /** Ends the lock. Close the store before, because closing this file also ends SQLite's locks on the same file. */
-  close(): void {
-    for (const { file } of this.files) file.close();
+  close(): void;
+}
+
+/**
+ * Locks a store file, which is created if it is missing, and writes the PID into a file beside it. The operating system
+ * releases the lock of a killed process. On Linux the store file itself is locked, so neither another name of it nor
+ * the removal of a file beside it admits a second process. Elsewhere a lock on the store would lock out SQLite too, so
+ * the file with the PID is locked. The PID in it is for the operator only, because two containers can both have PID 1.
+ *
+ * @throws {StoreRefused} when another process holds the lock
+ */
+async function lockFile(path: string): Promise<FileLock> {
+  const store = await openPrivate(path);
+  const pid = await openPrivate(`${await realPath(path)}.lock`);
+  const isLinux = Deno.build.os === "linux";
+  const close = () => [store, pid].forEach(({ file }) => file.close());
+  if (!(isLinux ? store : pid).file.tryLockSync(true)) {
+    close();
+    const holder = (await Deno.readTextFile(pid.path)).trim();
+    const who = holder === String(Deno.pid) ? `another process with PID ${holder}` : `process ${holder || "unknown"}`;
+    throw new StoreRefused(
+      `Cannot open the store ${path}: ${who} uses it. Stop that one, or set KV_URL to another path.`,
+    );
   }
+  pid.file.truncateSync(0);
+  pid.file.writeSync(new TextEncoder().encode(`${Deno.pid}\n`));
+  const watched = isLinux ? [store] : [store, pid];
+  return { isReplaced: async () => (await Promise.all(watched.map(isAtItsPath))).includes(false), close };
 }
 
 /** Opens or creates a file that only its owner can read, because the store will hold the signing key. */
@@ -208,11 +198,4 @@ async function isAtItsPath({ path, identity }: LockedFile): Promise<boolean> {
     // A disk that does not answer is no sign that another file has taken the place of this one.
     return !(error instanceof Deno.errors.NotFound);
   }
-}
-
-function inUse(path: string, holder: string): StoreRefused {
-  const who = holder === String(Deno.pid) ? `another process with PID ${holder}` : `process ${holder || "unknown"}`;
-  return new StoreRefused(
-    `Cannot open the store ${path}: ${who} uses it. Stop that one, or set KV_URL to another path.`,
-  );
 }

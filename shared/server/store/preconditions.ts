@@ -13,6 +13,24 @@ export interface RecordReader {
   reads: BatchedReads;
 }
 
+/** An access token with the agent and the AIT of its request. */
+export interface AccessTokenCheck {
+  accessToken: string;
+  agentDid: string;
+  aitJti: string;
+}
+
+/**
+ * Checks an access token, for the proxy that shares process and store with the registry (D-63). Returns `null` for an
+ * invalid token, else the updates that make a claim depend on the token being valid at its commit; each refuses with
+ * `refuse`.
+ */
+export type CheckAccessToken = <R>(
+  claim: AccessTokenCheck,
+  records: RecordReader,
+  refuse: R,
+) => Promise<readonly Update<R>[] | null>;
+
 /**
  * Returns the cached record if it is good, else the record read from the store.
  *

@@ -12,7 +12,7 @@ import { StoreUnavailable } from "./store_errors.ts";
 export const STORE_FORMAT = 3;
 
 const KEY: KvKey = ["store", "format"];
-/** Value of the format during an import. */
+/** Value of the format during an import, so that no service starts on the store before its end. */
 const HALF = "half imported";
 
 /**
@@ -55,12 +55,7 @@ export function otherFormat(what: string, format: unknown): string {
     "Start the svc that wrote it, or begin with an empty store.";
 }
 
-/** Marks the store as incomplete, so that no service starts on it before `importEnded()`. */
-export async function importBegins(kv: Kv): Promise<void> {
-  await kv.set(KEY, HALF);
-}
-
-/** Marks the store as complete. */
-export async function importEnded(kv: Kv): Promise<void> {
-  await kv.set(KEY, STORE_FORMAT);
+/** Marks the store as incomplete or complete. */
+export async function markImport(kv: Kv, { isWhole }: { isWhole: boolean }): Promise<void> {
+  await kv.set(KEY, isWhole ? STORE_FORMAT : HALF);
 }

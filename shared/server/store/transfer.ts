@@ -8,7 +8,7 @@ import type { Kv, KvKey } from "../kv.ts";
 import { fromBase64Url, toBase64Url } from "../../protocol/base64url.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { parseIso, toIso } from "../../protocol/time.ts";
-import { importBegins, importEnded, otherFormat, STORE_FORMAT } from "./store_format.ts";
+import { markImport, otherFormat, STORE_FORMAT } from "./store_format.ts";
 
 /**
  * How long imported records of a kind are kept: forever, never (not exported), or until a time (milliseconds since the
@@ -24,12 +24,6 @@ export type StoredKinds = Readonly<Record<string, Keep>>;
 
 /** The services' kinds, by the first part of their keys. */
 export type StoredTables = Readonly<Record<string, StoredKinds>>;
-
-interface Line {
-  key: (string | number)[];
-  json?: unknown;
-  bytes?: string;
-}
 
 /** The text is not a complete export. `line` counts from 1; 0 without a line. */
 export class TransferError extends Error {
@@ -80,7 +74,7 @@ export async function importLines(
   if (head.done) throw new TransferError(0, "the export is empty");
   checkHead(parseLine(head.value, 1));
   // Not earlier, because after a wrong file the store would have to be removed.
-  await importBegins(kv);
+  await markImport(kv, { isWhole: false });
   let number = 1, count = 0, bytes = 0, isWhole = false, pending = kv.atomic(), writes = 0;
   const flush = async () => {
     if (writes > 0) await pending.commit();
@@ -108,7 +102,7 @@ export async function importLines(
   }
   if (!isWhole) throw new TransferError(number, "the export is incomplete");
   await flush();
-  await importEnded(kv);
+  await markImport(kv, { isWhole: true });
   return count;
 }
 
@@ -116,10 +110,7 @@ export async function importLines(
 const BATCH = 200;
 
 function lineOf(key: KvKey, value: unknown): string {
-  const line: Line = value instanceof Uint8Array
-    ? { key: key as Line["key"], bytes: toBase64Url(value) }
-    : { key: key as Line["key"], json: value };
-  return JSON.stringify(line);
+  return JSON.stringify(value instanceof Uint8Array ? { key, bytes: toBase64Url(value) } : { key, json: value });
 }
 
 /** @throws {TransferError} when the text is not an export, or has another format */
@@ -156,8 +147,7 @@ function readRecord(
   if (keep === undefined || keep === "never") throw new TransferError(number, "records of this kind are not imported");
   const value = "bytes" in line ? fromBase64Url(String(line.bytes)) : line.json;
   if (value === null || value === undefined) throw new TransferError(number, "the value is missing or malformed");
-  if (keep === "forever") return { key, value, expireIn: null };
-  const until = keep(value as never, now);
+  const until = keep === "forever" ? null : keep(value as never, now);
   if (until === null) return { key, value, expireIn: null };
   if (!Number.isFinite(until)) throw new TransferError(number, "the record has no valid end");
   return { key, value, expireIn: until - now };
