@@ -36,7 +36,7 @@ import { openStore, type Store } from "./shared/server/store/open_store.ts";
 import { jsonLog, LimitedLog, type Log } from "./shared/server/log.ts";
 import { memoryBytes } from "./shared/server/machine.ts";
 import { LogQueue } from "./shared/server/log_queue.ts";
-import { describeProcess, exportTelemetry, Metrics } from "./shared/server/metrics/metrics.ts";
+import { exportTelemetry, Metrics } from "./shared/server/metrics/metrics.ts";
 import {
   acceptedOrigins,
   isNetworkStore,
@@ -196,7 +196,7 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
   const store = await openStore(kvUrl, clock);
   if (!store.isExclusive) confirmCommits(store.kv, newId());
   const metrics = new Metrics();
-  describeProcess(metrics, { version: config.version, service }, systemClock);
+  metrics.describe({ version: config.version, service }, systemClock);
   const stopped = new AbortController();
   if (own) {
     metrics.read("log_lines_dropped_total", () => own.lines.dropped);

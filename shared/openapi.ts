@@ -4,7 +4,6 @@
  */
 import * as z from "zod";
 
-/** A request header that a route reads. */
 export interface RouteHeader {
   name: string;
   required: boolean;
@@ -71,7 +70,6 @@ export interface DocumentForm<Code extends string, Credential extends string> {
   errorHeaders: Readonly<Record<number, readonly string[]>>;
 }
 
-/** Returns the document as a JSON value. */
 export function openApiDocument<Code extends string, Credential extends string>(
   parts: readonly DocumentPart<Code, Credential>[],
   version: string,

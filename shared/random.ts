@@ -5,7 +5,6 @@ export interface Random {
   bytes(n: number): Bytes;
 }
 
-/** The cryptographic generator of the platform. */
 export const systemRandom: Random = {
   bytes: (n) => crypto.getRandomValues(new Uint8Array(n)),
 };

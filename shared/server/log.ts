@@ -4,7 +4,6 @@ import { toIso } from "../protocol/time.ts";
 
 export type Level = "info" | "warn" | "error";
 
-/** Writes a line about an event with its fields. */
 export type Log = (level: Level, event: string, fields?: Record<string, unknown>) => void;
 
 const SECRET_NAME = /secret|token|ticket|password|authorization|proof|privatekey|seed|signature|ait$|code$|access$/i;
@@ -15,7 +14,6 @@ const SECRETS_IN_WORD = /(?:svc_(?:pat|agt|rft|srv|inv)_|svcpair1_)[\w-]*/g;
 /** Members with secret-like names and public values. */
 const PLAIN_NAMES = new Set(["code", "errorCode", "statusCode"]);
 
-/** Returns a log that passes its lines to `write`. */
 export function jsonLog(clock: Clock, service: string, write: (line: string) => void): Log {
   return (level, event, fields = {}) => {
     const line = JSON.stringify({ ts: toIso(clock.now()), level, service, event, ...fields }, redact);

@@ -62,7 +62,6 @@ export class Window {
     return this.#counts[index] ?? 0;
   }
 
-  /** Returns the entries as they are stored. */
   record(): WindowRecord {
     return Array.from({ length: this.length }, (_, i) => [this.timeOf(i), this.countOf(i)]);
   }
@@ -151,22 +150,11 @@ export function windowUpdate<R = never>(
   };
 }
 
-/** The header text of each rule, made once, because a rule decides about thousands of requests. */
-const POLICIES = new WeakMap<WindowRule, string>();
-
-function policyOf(rule: WindowRule): string {
-  const known = POLICIES.get(rule);
-  if (known !== undefined) return known;
-  const policy = `"${rule.name}";q=${rule.requests};w=${Math.ceil(rule.windowMs / 1000)}`;
-  POLICIES.set(rule, policy);
-  return policy;
-}
-
 /** Returns `RateLimit`, `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers) and, when rejected, `Retry-After`. */
 export function rateLimitHeaders(rule: WindowRule, decision: Decision): Record<string, string> {
   const seconds = Math.max(1, Math.ceil(decision.resetMs / 1000));
   return {
-    "RateLimit-Policy": policyOf(rule),
+    "RateLimit-Policy": `"${rule.name}";q=${rule.requests};w=${Math.ceil(rule.windowMs / 1000)}`,
     "RateLimit": `"${rule.name}";r=${decision.remaining};t=${seconds}`,
     ...(decision.allowed ? {} : { "Retry-After": String(seconds) }),
   };

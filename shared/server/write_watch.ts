@@ -35,21 +35,19 @@ export class WriteWatch {
     const set = kv.set.bind(kv), remove = kv.delete.bind(kv), atomic = kv.atomic.bind(kv);
     kv.set = (key, ...rest) => this.#during([key], () => set(key, ...rest));
     kv.delete = (key) => this.#during([key], () => remove(key));
-    kv.atomic = () => this.#watched(atomic());
+    kv.atomic = () => {
+      const keys: KvKey[] = [];
+      return intercept(atomic(), {
+        writes: (key) => keys.push(key),
+        commit: (run) => this.#during(keys, run),
+      });
+    };
   }
 
   /** Returns the moment `now` for the kind of a record; `null` while a record of this kind is being written. */
   momentOf(key: KvKey, now: number): Moment | null {
     const kind = this.#kindOf(key);
     return kind.underWay === 0 ? { kind, begun: kind.begun, at: now } : null;
-  }
-
-  #watched(operation: AtomicOperation): AtomicOperation {
-    const keys: KvKey[] = [];
-    return intercept(operation, {
-      writes: (key) => keys.push(key),
-      commit: (run) => this.#during(keys, run),
-    });
   }
 
   async #during<R>(keys: readonly KvKey[], write: () => Promise<R>): Promise<R> {
@@ -78,7 +76,6 @@ export function isUnwritten({ kind, begun, at }: Moment, now: number): boolean {
   return kind.underWay === 0 && kind.begun === begun && now >= at && now - at < CHECKED_FOR_MS;
 }
 
-/** What sees the writes of a store. */
 interface Interceptor {
   /** Called with each key of an atomic operation that is written or deleted. */
   writes(key: KvKey): void;

@@ -47,7 +47,6 @@ const RESOURCES: Readonly<Record<string, Resource>> = {
 
 export const API_PAGES: readonly string[] = ["/docs", ...Object.keys(RESOURCES).map((id) => `/docs/${id}`)];
 
-/** Returns the page at an address of `API_PAGES`. */
 export function apiPage(operations: readonly Operation[], version: string, path: string): PageAnswer {
   const byResource = new Map<string, Operation[]>();
   for (const operation of operations) {
@@ -176,14 +175,10 @@ function typeText(schema: Json): string {
   if ("const" in schema) return JSON.stringify(schema.const);
   const others = (schema.anyOf ?? schema.oneOf) as Json[] | undefined;
   if (others) return [...new Set(others.map(typeText))].join(", or ");
-  const range = (low: unknown, high: unknown, unit: string) =>
-    low === undefined && high === undefined
-      ? ""
-      : `, ${
-        [low === undefined ? "" : `at least ${low}`, high === undefined ? "" : `at most ${high}`].filter(Boolean).join(
-          ", ",
-        )
-      }${unit}`;
+  const range = (low: unknown, high: unknown, unit: string) => {
+    const ends = [...low === undefined ? [] : [`at least ${low}`], ...high === undefined ? [] : [`at most ${high}`]];
+    return ends.length === 0 ? "" : `, ${ends.join(", ")}${unit}`;
+  };
   const bounds = type === "array"
     ? range(minItems, maxItems, " entries")
     : type === "string"

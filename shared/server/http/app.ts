@@ -44,7 +44,6 @@ export interface AppDeps {
   accessLog?: boolean;
   /** Puts the path of a route on the span of the present request. */
   labelSpan?(route: string): void;
-  /** Counts requests for the limits of the route table. */
   limiter: RateLimiter;
   trustedProxies: TrustedProxies;
   /** True when errors contain `details`: in `local` and `dev` only. */
@@ -74,7 +73,6 @@ export interface App {
   fetch(request: Request, peer: Peer, path?: string): Promise<Response>;
   /** Returns true when the table has the path, for any method. */
   owns(path: string): boolean;
-  /** The paths of the table that have no parameter. */
   fixedPaths: readonly string[];
 }
 
@@ -367,12 +365,8 @@ export function recordResponse(
   metrics.count("http_requests_total", route, method, String(status));
   metrics.observe("http_request_duration_seconds", ms / 1000, route);
   labelSpan?.(route);
-  const area = adminArea(route);
-  if (area !== undefined) metrics.count("admin_requests_total", area);
+  const area = route.startsWith("/v1/admin/") && ADMIN_AREAS.find((area) => area === route.split("/")[3]);
+  if (area) metrics.count("admin_requests_total", area);
   // A refusal has its own line.
   if (accessLog && status < 400) log("info", "request_done", { requestId, method, route, status, ms, ip, agentDid });
-}
-
-function adminArea(route: string): string | undefined {
-  return route.startsWith("/v1/admin/") ? ADMIN_AREAS.find((area) => area === route.split("/")[3]) : undefined;
 }

@@ -47,26 +47,19 @@ interface Reading {
   reader?: Cancellable;
 }
 
-interface Cancellable {
-  cancel(): Promise<void>;
-}
-
-export interface ReadOptions {
-  room?: BodyLease;
-  /** Length in bytes, if the connection enforces it. */
-  length?: number | null;
-}
+type Cancellable = Pick<ReadableStreamDefaultReader, "cancel">;
 
 /**
  * Returns a complete body.
  *
+ * @param options.length in bytes, if the connection enforces it
  * @throws {ServiceError} `PAYLOAD_TOO_LARGE` past `maxBytes`, `REQUEST_TIMEOUT` after 10 s or when its lease is aborted
  */
 export async function readBody(
   source: BodySource,
   maxBytes: number,
   clock: Clock,
-  { room, length }: ReadOptions = {},
+  { room, length }: { room?: BodyLease; length?: number | null } = {},
 ): Promise<Bytes> {
   const reading = beginReading(source, maxBytes, length);
   if (!reading) return new Uint8Array();
@@ -92,7 +85,6 @@ export async function readBody(
   }
 }
 
-/** Begins to read a body; `null` without one. */
 function beginReading(source: BodySource, maxBytes: number, length: number | null | undefined): Reading | null {
   // Most small bodies arrive with their head, and a stream would cost more than the rest of the reading. The platform
   // refuses a request whose body is longer or shorter than declared, or that declares it in two ways.

@@ -51,15 +51,9 @@ export function clientBucket(peer: Peer, forwardedFor: string | null, trusted: T
 }
 
 function bucketOf(address: string): string {
-  const plain = unmapped(address);
-  switch (isIP(plain)) {
-    case 4:
-      return plain;
-    case 6:
-      return `${ipv6Groups(plain).slice(0, 4).join(":")}::/64`;
-    default:
-      return UNKNOWN;
-  }
+  const plain = unmapped(address), family = isIP(plain);
+  if (family === 6) return `${ipv6Groups(plain).slice(0, 4).join(":")}::/64`;
+  return family === 4 ? plain : UNKNOWN;
 }
 
 /** Returns the IPv4 address of an IPv4-mapped IPv6 address; any other address without its zone. */

@@ -16,7 +16,6 @@ type EntryDeps = Pick<AppDeps, "clock" | "newId" | "log" | "metrics" | "trustedP
 export interface Served {
   registry: App | null;
   proxy: App | null;
-  /** Returns true when each service accepts requests. */
   isReady(): Promise<boolean>;
   /** Returns the IDs of the instances to which this one should have a link and has none. */
   linksMissing?(): readonly string[];
@@ -32,7 +31,6 @@ export class Entry {
   #served: Served | null = null;
   #isLeaving = false;
   #draining = false;
-  /** Number of requests without a response. */
   underWay = 0;
 
   constructor(private readonly deps: EntryDeps) {

@@ -42,7 +42,6 @@ export function refusedAddress(names: { host: string; port: string }, address: L
   return isUnknown ? new ConfigError([`${names.host}: ${address.host} has no address`]) : error;
 }
 
-/** A second listener of the process. */
 export interface Listener {
   /** For example `127.0.0.1:9464`. */
   address: string;

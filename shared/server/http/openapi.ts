@@ -18,7 +18,6 @@ import {
   type Route,
 } from "./route.ts";
 
-/** A row of a service and its possible responses. */
 export type Operation = openapi.Operation<ErrorCode, Credential>;
 
 export type DocumentPart = openapi.DocumentPart<ErrorCode, Credential>;
@@ -27,19 +26,15 @@ export type DocumentPart = openapi.DocumentPart<ErrorCode, Credential>;
 export function operationsOf<D, C>(routes: readonly Route<D>[], authenticators: Authenticators<D, C>): Operation[] {
   return routes.filter(({ isPage }) => !isPage).map((route) => {
     const authenticator = authenticators[route.auth as keyof C];
-    const { method, path, summary, params, headers = [], response } = route;
     return {
-      method,
-      path,
-      summary,
+      ...route,
       credential: authenticator.credential,
       limits: limitsOf(route, authenticator),
-      headers,
-      params,
+      headers: route.headers ?? [],
+      params: route.params,
       query: route.query ?? route.rawQuery,
       body: route.body ?? route.rawBody,
       emptyBody: route.emptyBody ?? false,
-      response,
       errors: errorsOf(route, authenticator),
     };
   });
@@ -72,7 +67,6 @@ function required(name: string, pattern: RegExp, what: string): openapi.RouteHea
   return { name, required: true, schema: z.string().regex(pattern), what };
 }
 
-/** Name and headers of each credential. */
 export const CREDENTIALS: Readonly<Record<Credential, { what: string; headers: readonly string[] }>> = {
   none: { what: "none", headers: [] },
   api_key: { what: "API key", headers: ["Authorization: Bearer"] },
@@ -87,7 +81,6 @@ export const CREDENTIALS: Readonly<Record<Credential, { what: string; headers: r
   },
 };
 
-/** What all operations of the services share. */
 export const SERVICE_FORM: openapi.DocumentForm<ErrorCode, Credential> = {
   errors: ERRORS,
   commonErrors: COMMON_ERRORS,

@@ -18,7 +18,6 @@ export interface RouteLimit {
   counts?: readonly ErrorCode[];
 }
 
-/** Everything known about one HTTP request. */
 export interface RequestContext {
   request: Request;
   requestId: string;
@@ -26,7 +25,6 @@ export interface RequestContext {
   /** Rate-limit bucket of the client's address. */
   ip: string;
   target: string;
-  /** Raw body, after it was read. */
   body: Bytes;
   /** Headers of a signed request, once `signedHeaders` has read them. */
   signed?: SignedHeaders;
@@ -91,7 +89,6 @@ export interface RouteSpec<D, C, P, Q, B> {
   rawQuery?: Schema;
   /** Schema of a body that the handler parses. */
   rawBody?: Schema;
-  /** Headers that the handler reads. */
   headers?: readonly RouteHeader[];
   /** Further bounds, for the API documents. */
   bounds?: readonly string[];
@@ -129,7 +126,6 @@ export type Credential =
   | "agent_session";
 
 export interface Authenticator<D, C> {
-  /** Stage of the request pipeline. */
   stage: "before_limit" | "before_body" | "after_body" | "after_input";
   credential: Credential;
   /** Scheme in `WWW-Authenticate` of a 401. */
@@ -142,7 +138,6 @@ export interface Authenticator<D, C> {
   run(deps: D, exchange: RequestContext): Promise<C>;
   /** Returns true for a caller that is exempt from the per-IP limit. */
   exempt?(caller: C): boolean;
-  /** Returns the bucket of a limit per caller. */
   bucket?(caller: C): string;
   /** Checks role or scope after the limit (403). */
   authorise?(caller: C): void;
@@ -153,7 +148,6 @@ export interface Authenticator<D, C> {
   conclude?(deps: D, caller: C): Promise<unknown> | void;
 }
 
-/** The authenticators of a service, by name. */
 export type Authenticators<D, Callers> = { [A in keyof Callers]: Authenticator<D, Callers[A]> };
 
 /** Returns the function that creates rows of a service; it infers the handler's input from the row. */
@@ -188,7 +182,6 @@ export function pick<S extends z.ZodObject>(schema: S, record: z.output<S>): z.o
   return Object.fromEntries(members.map((name) => [name, record[name]])) as z.output<S>;
 }
 
-/** Returns an answer with status 204. */
 export function noContent(): Answer {
   return { status: 204, headers: { "Cache-Control": "no-store" }, body: null };
 }
@@ -201,7 +194,6 @@ export const COMMON_ERRORS = [
   "INTERNAL_ERROR",
 ] as const satisfies readonly ErrorCode[];
 
-/** Returns every code that a route can send. */
 export function errorsOf<D>(route: Route<D>, authenticator: Pick<Authenticator<D, never>, "errors">): ErrorCode[] {
   const codes: (ErrorCode | undefined)[] = [
     ...(route.precondition?.errors ?? []),

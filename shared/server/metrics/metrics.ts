@@ -62,11 +62,13 @@ export class Metrics {
     for (const path of paths) this.#routes.add(path);
   }
 
-  /** Sets what `build_info` says about the process. */
-  describe({ version, deno, service }: { version: string; deno: string; service: string }): void {
-    const values = [version, deno, service] as const;
+  /** Adds version, start time and memory of this process. */
+  describe({ version, service }: { version: string; service: string }, clock: Clock): void {
+    const values = [version, Deno.version.deno, service] as const, started = clock.now() / 1000;
     for (const [i, value] of values.entries()) this.#kept.build_info.sets[i]?.add(value);
     this.set("build_info", 1, ...values);
+    this.read("process_start_time_seconds", () => started);
+    this.read("process_resident_memory_bytes", () => Deno.memoryUsage().rss);
   }
 
   count<N extends NamesOf<"counter">>(name: N, ...values: ValuesOf<N>): void {
@@ -145,14 +147,6 @@ function firstValues(row: MetricRow): (readonly string[])[] {
   const [, values] = label;
   if (values === "routes") return [];
   return values.length > SHOWN_FROM_START ? [] : values.map((value) => [value]);
-}
-
-/** Adds version, start time and memory of this process to the metrics. */
-export function describeProcess(metrics: Metrics, build: { version: string; service: string }, clock: Clock): void {
-  const started = clock.now() / 1000;
-  metrics.describe({ ...build, deno: Deno.version.deno });
-  metrics.read("process_start_time_seconds", () => started);
-  metrics.read("process_resident_memory_bytes", () => Deno.memoryUsage().rss);
 }
 
 interface Sample {

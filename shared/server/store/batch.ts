@@ -56,7 +56,6 @@ export interface LiveRecord {
   drop(): void;
   /** Returns what the commit stores. */
   pack(): { value: unknown; expireInMs: number; also: readonly Write[] };
-  /** The commit took effect. */
   committed(versionstamp: string): void;
 }
 
@@ -109,7 +108,6 @@ export interface BatchRecord extends CachedRecord {
 
 const NONE: readonly never[] = [];
 
-/** Returns a record that no claim has changed. */
 export function untouched(id: string, { key, value, versionstamp }: CachedRecord): BatchRecord {
   return {
     id,
@@ -125,13 +123,11 @@ export function untouched(id: string, { key, value, versionstamp }: CachedRecord
   };
 }
 
-/** Returns the later of two versions of a record. */
 export function newer(a: CachedRecord | undefined, b: CachedRecord | undefined): CachedRecord | undefined {
   if (!a || !b) return a ?? b;
   return (a.versionstamp ?? "") >= (b.versionstamp ?? "") ? a : b;
 }
 
-/** Adds a write of a key to a commit. */
 export function addWrite(operation: AtomicOperation, key: KvKey, change: Write | StoredChange): void {
   if ("delete" in change) operation.delete(key);
   else operation.set(key, change.value, { expireIn: change.expireInMs });

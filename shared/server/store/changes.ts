@@ -60,7 +60,6 @@ interface ChangesDeps {
   reads: BatchedReads;
   clock: Clock;
   random: Random;
-  /** Checks that one commit may hold. */
   maxChecks: number;
   metrics?: Metrics;
 }

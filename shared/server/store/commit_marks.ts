@@ -9,7 +9,6 @@
 import type { Kv, KvKey } from "../kv.ts";
 import { readAll } from "./batched_reads.ts";
 
-/** The mark of a commit: its number. */
 export interface Mark {
   key: KvKey;
   number: number;

@@ -23,7 +23,6 @@ export const SWEEP_FIRST_MS = 10_000;
 /** With less, an idle server reads its whole store again and again; with more, ended records stay. */
 export const SWEEP_REST_MS = 60_000;
 
-/** A key family with records to delete. */
 export interface SweptFamily {
   prefix: KvKey;
   /** Returns true when the record may be deleted at `now`, milliseconds since the Unix epoch. */
@@ -38,7 +37,6 @@ export interface SweepLease {
 
 interface SweeperDeps {
   kv: Kv;
-  /** Most checks of one commit. */
   maxChecks: number;
   clock: Clock;
   log: Log;
@@ -53,7 +51,6 @@ export class ExpirySweeper {
 
   constructor(private readonly deps: SweeperDeps, private readonly families: readonly SweptFamily[]) {}
 
-  /** Starts one loop for each family. */
   start(): void {
     for (const family of this.families) void this.#loop(family);
   }

@@ -13,12 +13,10 @@ export function splitChunks(bytes: Uint8Array): Uint8Array[] {
   return parts;
 }
 
-/** Returns the stored bytes of a key. */
 export function keyBytes(key: KvKey): number {
   return key.reduce<number>((sum, part) => sum + partBytes(part), 0);
 }
 
-/** Returns the stored bytes of a value. */
 export function valueBytes(value: unknown): number {
   if (value instanceof Uint8Array) return value.length;
   return value instanceof Deno.KvU64 ? 8 : serialize(value).length;

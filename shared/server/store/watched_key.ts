@@ -47,7 +47,6 @@ export class WatchedKey {
     this.#pollLater();
   }
 
-  /** Ends the watch and the polls. */
   stop(): void {
     this.#stopped = true;
     this.#cancelPoll();

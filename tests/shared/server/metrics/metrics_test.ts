@@ -3,6 +3,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import fc from "fast-check";
 import { expositionOf, Metrics } from "../../../../shared/server/metrics/metrics.ts";
 import { type MetricRow, METRICS } from "../../../../shared/server/metrics/metrics_table.ts";
+import { ManualClock } from "../../../support/manual_clock.ts";
 import { parseExposition } from "../../../support/exposition.ts";
 
 Deno.test("each row has a name of its type, a help, and labels with different values", () => {
@@ -21,7 +22,7 @@ Deno.test("each row has a name of its type, a help, and labels with different va
 
 Deno.test("the text has help, type, labels and cumulative buckets of each metric", () => {
   const metrics = new Metrics();
-  metrics.describe({ version: '1"\\\n', deno: "2", service: "all" });
+  metrics.describe({ version: '1"\\\n', service: "all" }, new ManualClock());
   metrics.count("relay_frames_total", "deliver", "out");
   metrics.add("relay_frame_bytes_total", 12, "deliver", "out");
   metrics.set("held_bytes", 5);
@@ -32,7 +33,7 @@ Deno.test("the text has help, type, labels and cumulative buckets of each metric
   const part = (name: string) => text.split("# HELP ").find((one) => one.startsWith(`svc_${name} `))?.split("\n") ?? [];
   assertEquals(part("build_info").slice(1, -1), [
     "# TYPE svc_build_info gauge",
-    'svc_build_info{version="1\\"\\\\\\n",deno="2",service="all"} 1',
+    `svc_build_info{version="1\\"\\\\\\n",deno="${Deno.version.deno}",service="all"} 1`,
   ]);
   assertEquals(part("relay_frames_total")[2], 'svc_relay_frames_total{type="deliver",direction="out"} 1');
   assertEquals(part("relay_frame_bytes_total")[2], 'svc_relay_frame_bytes_total{type="deliver",direction="out"} 12');
