@@ -5,7 +5,7 @@
 import { lookup } from "node:dns/promises";
 import config from "./deno.json" with { type: "json" };
 import { createProxy, type Proxy } from "./proxy/app.ts";
-import { type ProxyConfig, readProxyConfig } from "./proxy/config.ts";
+import { readProxyConfig } from "./proxy/config.ts";
 import { MemoryGuard } from "./proxy/relay/memory_guard.ts";
 import { proxyHealth, proxyReady } from "./proxy/meta/handlers.ts";
 import { PROXY_DOCUMENT } from "./proxy/routes.ts";
@@ -136,6 +136,7 @@ async function compose(
     documents: apiDocsOf(DOCUMENTED[service], config.version),
   };
   if (service === "proxy") await readWithFormatCheck(store, []);
+  const heldBytes = () => Deno.memoryUsage().rss;
   let proxy: Proxy | null = null;
   const registry = service === "proxy" ? null : await createRegistry(
     {
@@ -157,9 +158,13 @@ async function compose(
     // `RegistryClient` follows no redirect, because that would lead past the check of the address.
     abroad: { send: (request) => fetch(request), lookup: (host) => lookup(host, { all: true }) },
     storeBytes: store.bytes,
-    residentBytes: () => Deno.memoryUsage().rss,
+    residentBytes: heldBytes,
   }, { ...proxyConfig, ...place });
-  const guard = proxy ? guardMemory(proxy, proxyConfig, log) : null;
+  const guard = proxy && new MemoryGuard(
+    { clock: systemClock, log, owners: proxy.deps.owners, connectedAgents: proxy.deps.connectedAgents, heldBytes },
+    proxyConfig.memoryGuardBytes ?? (memoryBytes() ?? Infinity) * GUARDED_SHARE,
+  );
+  guard?.start();
   if (registry && proxy) registry.deps.signing.onChanged = () => proxy.deps.keys.forget();
   between?.open(proxy);
   await proxy?.start({ isSole: store.isExclusive, address: between?.address });
@@ -170,16 +175,6 @@ async function compose(
 
 /** Share of the memory above which each socket is asked for a heartbeat. With more, it is full before the answers. */
 const GUARDED_SHARE = 0.7;
-
-function guardMemory({ deps }: Proxy, { memoryGuardBytes }: ProxyConfig, log: Log): MemoryGuard {
-  const { owners, connectedAgents } = deps, heldBytes = () => Deno.memoryUsage().rss;
-  const guard = new MemoryGuard(
-    { clock: systemClock, log, owners, connectedAgents, heldBytes },
-    memoryGuardBytes ?? (memoryBytes() ?? Infinity) * GUARDED_SHARE,
-  );
-  guard.start();
-  return guard;
-}
 
 /**
  * Starts the services that the environment selects.

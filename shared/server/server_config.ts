@@ -15,7 +15,7 @@ export interface ServiceAddresses {
 
 export const DEFAULT_STORE = ".data/svc.kv";
 
-/** Oldest Deno whose client of KV Connect outlives a cancelled `watch`. */
+/** With an older Deno, a cancelled `watch` breaks every later call once the token of the store's server has expired. */
 const OLDEST_FOR_NETWORK = "2.9.1";
 
 export type ServerConfig = ReturnType<typeof readServerConfig>;
@@ -88,7 +88,7 @@ export function validateServerConfig(
       "on Deno Deploy, assign a Deno KV database to the app and leave KV_URL unset: any other store ends with its instance",
     );
   }
-  if (isNetworked && !canUseNetworkStore(denoVersion)) {
+  if (isNetworked && !(versionNumber(denoVersion) >= versionNumber(OLDEST_FOR_NETWORK))) {
     const oldest = `${OLDEST_FOR_NETWORK} or newer`;
     reader.problem("KV_URL", `a store over the network needs Deno ${oldest}; this is Deno ${denoVersion}`);
   }
@@ -114,14 +114,7 @@ export function isNetworkStore(database: string | null): boolean {
   return database !== null && /^https?:/.test(database);
 }
 
-/**
- * Returns true when this version of Deno can keep a store over the network open. With an older one, a cancelled `watch`
- * breaks every later call once the server's token has expired.
- */
-export function canUseNetworkStore(denoVersion: string): boolean {
-  return versionNumber(denoVersion) >= versionNumber(OLDEST_FOR_NETWORK);
-}
-
+/** Returns a number that grows with the version; `NaN` for a text of another form, which is not taken for a new one. */
 function versionNumber(version: string): number {
   const [major = NaN, minor = NaN, patch = NaN] = version.split(".").map((part) => Number.parseInt(part));
   return (major * 1_000 + minor) * 1_000 + patch;

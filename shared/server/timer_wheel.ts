@@ -1,8 +1,3 @@
-/**
- * The server's deadlines of a second or more, in one timer of the runtime. They fire up to 250 ms late, never early. A
- * request sets several of them and cancels nearly all: here that is one entry in a set, which is much cheaper than a
- * timer of the runtime.
- */
 import { type Cancel, type Clock, DAY_MS } from "../clock.ts";
 
 /** With less, a short deadline would end late by a large part of itself. */
@@ -20,8 +15,9 @@ const nothing = () => {};
 
 /**
  * A clock whose timers of a second or more fire at the end of their slot of 250 ms: up to one slot late, never early,
- * in the order of their times. Shorter timers, and the time, are those of the given clock. Pending timers keep the
- * process alive; once none is left, the wheel holds nothing.
+ * in the order of their times. A request sets several of them and cancels nearly all: here that is one entry in a set,
+ * which is much cheaper than a timer of the runtime. Shorter timers, and the time, are those of the given clock. Pending
+ * timers keep the process alive; once none is left, the wheel holds nothing.
  */
 export class TimerWheel implements Clock {
   /** Pending timers by the number of their slot. No slot is empty. */

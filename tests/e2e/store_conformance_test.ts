@@ -140,7 +140,7 @@ const RULES: readonly Rule[] = [
       return operation.commit();
     };
     assertEquals((await commit(maxChecks)).ok, true);
-    await assertRejects(() => commit(maxChecks + 1), TypeError, "Too many checks");
+    await assertRejects(() => commit(maxChecks + 1), Error, "Too many checks");
     assertEquals((await kv.get(["checked"])).value, maxChecks);
   }],
   ["a commit holds its most mutations and bytes", async ({ kv }) => {

@@ -301,7 +301,13 @@ export const REGEXES: readonly RegexRow[] = [
     "x",
     '[{,][ \\t\\n\\r]*"revocations"[ \\t\\n\\r]*:[ \\t\\n\\r]*$',
   ),
-  never("/^(?:Value|Key|Total (?:key|mutation) size) too large|^Too many (?:checks|mutations)/", OS_MESSAGE),
+  never("/^(?:Value|Key|Total (?:key|mutation) size) too large/", OS_MESSAGE),
   never("/^key cannot be empty|^expected string, number, bigint|^expireIn must be/", OS_MESSAGE),
+  meets(
+    String.raw`/^Too many (?:checks|mutations)|: Too many checks included in atomic write\.$/`,
+    "",
+    ": Too many checks included in atomic write",
+    "",
+  ),
   never("/^-/", "the text is a secret that the program makes"),
 ];

@@ -9,8 +9,12 @@ import { ServiceError } from "../../protocol/errors.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { BodyLease } from "./body_budget.ts";
 
-/** Each piece costs memory beside its bytes, so with more, a body in tiny pieces would cost many times its budget. */
+/**
+ * Each piece costs memory beside its bytes and a turn of the event loop, so with more, a body in tiny pieces would cost
+ * many times its budget, and take seconds.
+ */
 export const BODY_PIECES_MAX = 1_024;
+const TOO_MANY_PIECES = `comes in over ${BODY_PIECES_MAX} pieces`;
 /**
  * With less, a client that still sends sees its connection break and not the refusal; with more, it sends for nothing.
  */
@@ -20,7 +24,7 @@ export const BODY_LEFT_MS = 2_000;
 
 /** @throws {ServiceError} `PAYLOAD_TOO_LARGE` when `Content-Length` exceeds the limit */
 export function refuseByLength(headers: Headers, maxBytes: number): void {
-  if (Number(headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(maxBytes);
+  if (Number(headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(`is over ${maxBytes} bytes`);
 }
 
 /** Returns the declared length of a body in bytes: `null` when it is not declared, 0 without a body. */
@@ -71,7 +75,7 @@ export async function readBody(
   try {
     const body = await result.promise;
     // A body that is read at once was not counted while it arrived.
-    if (body.length > maxBytes) throw tooLarge(maxBytes);
+    if (body.length > maxBytes) throw tooLarge(`is over ${maxBytes} bytes`);
     return body;
   } catch (error) {
     if (error instanceof ServiceError) {
@@ -156,8 +160,8 @@ async function gathered(reader: ReadableStreamDefaultReader<Bytes>, maxBytes: nu
     const { done, value } = await reader.read();
     if (done) return chunks.length === 1 && chunks[0] ? chunks[0] : joinedBytes(chunks);
     size += value.length;
-    if (size > maxBytes) throw tooLarge(maxBytes);
-    if (chunks.push(value) > BODY_PIECES_MAX) throw tooManyPieces();
+    if (size > maxBytes) throw tooLarge(`is over ${maxBytes} bytes`);
+    if (chunks.push(value) > BODY_PIECES_MAX) throw tooLarge(TOO_MANY_PIECES);
   }
 }
 
@@ -166,7 +170,7 @@ async function filled(reader: ReadableStreamBYOBReader, length: number, maxBytes
   let buffer = new ArrayBuffer(length + 1);
   let size = 0;
   for (let pieces = 0; size <= length; pieces++) {
-    if (pieces > BODY_PIECES_MAX) throw tooManyPieces();
+    if (pieces > BODY_PIECES_MAX) throw tooLarge(TOO_MANY_PIECES);
     const { done, value } = await reader.read(new Uint8Array(buffer, size));
     if (value) {
       buffer = value.buffer;
@@ -174,22 +178,11 @@ async function filled(reader: ReadableStreamBYOBReader, length: number, maxBytes
     }
     if (done) return new Uint8Array(buffer, 0, size);
   }
-  throw tooLarge(maxBytes);
+  throw tooLarge(`is over ${maxBytes} bytes`);
 }
 
-function tooLarge(maxBytes: number): ServiceError {
-  return new ServiceError("PAYLOAD_TOO_LARGE", {
-    message: `The body is over ${maxBytes} bytes`,
-    headers: { Connection: "close" },
-  });
-}
-
-/** Limits the chunks of a stream: each takes a turn of the event loop, so one-byte chunks would take seconds. */
-function tooManyPieces(): ServiceError {
-  return new ServiceError("PAYLOAD_TOO_LARGE", {
-    message: `The body comes in over ${BODY_PIECES_MAX} pieces`,
-    headers: { Connection: "close" },
-  });
+function tooLarge(how: string): ServiceError {
+  return new ServiceError("PAYLOAD_TOO_LARGE", { message: `The body ${how}`, headers: { Connection: "close" } });
 }
 
 const STRICT_UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });

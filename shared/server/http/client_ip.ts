@@ -7,11 +7,8 @@ import { BlockList, isIP } from "node:net";
 /** Origin of a request: the peer address of a socket, or this process. */
 export type Peer = { from: "socket"; address: string | null; info?: Sending } | { from: "process" };
 
-/** Asked for only when needed, because the runtime makes the promise then. */
-interface Sending {
-  /** Settles when the response has been sent, or its client has gone. */
-  readonly completed: Promise<void>;
-}
+/** `completed` settles when the response is sent, or its client gone. Read it late, because the read makes the promise. */
+type Sending = Pick<Deno.ServeHandlerInfo, "completed">;
 
 const UNKNOWN = "unknown";
 

@@ -31,11 +31,7 @@ export type CheckAccessToken = <R>(
   refuse: R,
 ) => Promise<readonly Update<R>[] | null>;
 
-/**
- * Returns the cached record if it is good, else the record read from the store.
- *
- * @param isGood pure
- */
+/** Returns the cached record if it is good, else the record read from the store. */
 export function readCached<T>(
   { commits, reads }: RecordReader,
   key: KvKey,
@@ -45,11 +41,7 @@ export function readCached<T>(
   return known && isGood(known.value) ? known : reads.get<T>(key);
 }
 
-/**
- * Returns the record of a precondition: as `readCached()` when commits check it, else read from the store.
- *
- * @param isGood pure
- */
+/** Returns the record of a precondition: as `readCached()` when commits check it, else read from the store. */
 export function readPrecondition<T>(
   records: RecordReader,
   key: KvKey,

@@ -43,7 +43,7 @@ export class StoreLate extends StoreUnavailable {}
 
 /**
  * Wraps the calls of a store in place. A failed call rejects with `StoreUnavailable`; a call with wrong arguments still
- * rejects with a `TypeError`. A call without a response is rejected with `StoreLate` after 10 s and may still take
+ * rejects with the error of Deno. A call without a response is rejected with `StoreLate` after 10 s and may still take
  * effect later. Deno repeats a call for as long as the store is gone, so each call of a request would wait in turn:
  * until the store responds again, further calls are rejected after 1 s, or at once while 1,000 are open. After a late
  * write only further writes are rejected so, because a store may answer reads and no commit. A call that meets a locked
@@ -60,7 +60,6 @@ export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
           await sleep(clock, LOCKED_LOOK_MS);
           return await guarded(args, until);
         }
-        if (isRefusedByServer(error)) throw new TypeError(error.message, { cause: error });
         throw isWrongCall(error) ? error : new StoreUnavailable(error);
       });
     return (...args: A): Promise<R> => guarded(args, clock.now() + LOCKED_FOR_MS);
@@ -82,22 +81,16 @@ export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
   };
 }
 
-/**
- * Returns true when Deno refused the arguments of a call, before it asked the store. Its message decides, because
- * Deno reports a failing store as `TypeError` too.
- */
-function isWrongCall(error: unknown): boolean {
-  return error instanceof TypeError &&
-    (/^(?:Value|Key|Total (?:key|mutation) size) too large|^Too many (?:checks|mutations)/.test(error.message) ||
-      /^key cannot be empty|^expected string, number, bigint|^expireIn must be/.test(error.message));
-}
+/** How Deno refuses arguments, before it asks the store, and how a server of KV Connect refuses the number of checks. */
+const REFUSALS = [
+  /^(?:Value|Key|Total (?:key|mutation) size) too large/,
+  /^key cannot be empty|^expected string, number, bigint|^expireIn must be/,
+  /^Too many (?:checks|mutations)|: Too many checks included in atomic write\.$/,
+];
 
-/**
- * Returns true when a server of KV Connect refused the number of checks. Deno checks every other bound itself, and the
- * checks against the bound of a file.
- */
-function isRefusedByServer(error: unknown): error is Error {
-  return error instanceof Error && error.message.endsWith(": Too many checks included in atomic write.");
+/** Returns true for a defect of this program. The message decides, because a failing store is a `TypeError` too. */
+function isWrongCall(error: unknown): boolean {
+  return error instanceof Error && REFUSALS.some((refusal) => refusal.test(error.message));
 }
 
 /** Returns true when another program has locked the file, so the call had no effect. */

@@ -32,14 +32,10 @@ export class WatchedKey {
   #running: Promise<void> | null = null;
   #reader: ReadableStreamDefaultReader<unknown> | null = null;
   #cancelPoll = () => {};
-  #stopped = false;
+  /** True after `stop()`: a handler that still runs has no more effect, because what it acts on has stopped too. */
+  isStopped = false;
 
   constructor(private readonly deps: WatchedKeyDeps, private readonly options: WatchedKeyOptions) {}
-
-  /** True after `stop()`: a handler that still runs has no more effect, because what it acts on has stopped too. */
-  get isStopped(): boolean {
-    return this.#stopped;
-  }
 
   /** Starts the watch and the polls. A watch that has ended starts again at the next poll. */
   start(): void {
@@ -48,7 +44,7 @@ export class WatchedKey {
   }
 
   stop(): void {
-    this.#stopped = true;
+    this.isStopped = true;
     this.#cancelPoll();
     this.#reader?.cancel().catch(() => {});
   }
@@ -73,7 +69,7 @@ export class WatchedKey {
   #pollLater(): void {
     this.#cancelPoll = this.deps.clock.after(LOOK_MS, async () => {
       await this.poll();
-      if (this.#stopped) return;
+      if (this.isStopped) return;
       if (!this.#reader) void this.#watch();
       this.#pollLater();
     });
@@ -91,7 +87,7 @@ export class WatchedKey {
         void this.onChange();
       }
     } catch (cause) {
-      if (!this.#stopped) log("warn", failureEvents.watch, { cause });
+      if (!this.isStopped) log("warn", failureEvents.watch, { cause });
     } finally {
       this.#reader = null;
     }
