@@ -206,14 +206,7 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
   let scraped: Listener | null = null;
   let between: InstanceListener | null = null;
   try {
-    if (metricsListen) {
-      scraped = serveMetrics(metricsListen, {
-        clock,
-        metrics,
-        log,
-        readiness: () => entry.readiness(),
-      });
-    }
+    if (metricsListen) scraped = serveMetrics(metricsListen, { clock, metrics, log, entry });
     if (instanceListen && service !== "registry") between = listenForInstances(instanceListen);
     const { registry, proxy, guard } = await compose(configuration, store, port, { log, metrics, between });
     entry.open(servedBy(registry, proxy));
@@ -279,8 +272,8 @@ function servedBy(registry: Registry | null, proxy: Proxy | null): Served {
     registry,
     proxy,
     async isReady() {
-      const ready = [registry ? registryReady(registry.deps) : true, proxy ? proxyReady(proxy.deps) : true];
-      return (await Promise.all(ready)).every((isReady) => isReady);
+      const ready = [registry && registryReady(registry.deps), proxy && proxyReady(proxy.deps)];
+      return !(await Promise.all(ready)).includes(false);
     },
     linksMissing: () => proxy?.deps.links.missing ?? [],
     health: registry && proxy ? () => healthOfBoth(registry, proxy) : null,
@@ -359,7 +352,10 @@ export async function runServer(environ: Environ): Promise<RunningServer> {
     (bytes) => Deno.stderr.write(bytes),
     (dropped) => log("warn", "log_lines_dropped", { lines: dropped }),
   );
-  const all = jsonLog(systemClock, "svc", logsToConsole(environ) ? console.error : (line) => lines.add(line));
+  // Deno's console waits for the reader of standard error. OpenTelemetry and Deno Deploy get the log from there, and
+  // Deploy always reads it.
+  const toConsole = environ("OTEL_DENO") === "true" || environ("DENO_DEPLOYMENT_ID") !== undefined;
+  const all = jsonLog(systemClock, "svc", toConsole ? console.error : (line) => lines.add(line));
   const limited = new LimitedLog(all, systemClock), { log } = limited;
   // Without a listener, a rejection that no code handles ends the process and the requests of other callers.
   globalThis.addEventListener("unhandledrejection", (event) => {
@@ -392,14 +388,6 @@ export async function runServer(environ: Environ): Promise<RunningServer> {
 
 /** With more, a log that is not read delays the end of the process; with less, a slow reader misses the last lines. */
 const LOG_END_MS = 250;
-
-/**
- * Returns true when the lines go through Deno's console, which waits for the reader of standard error. OpenTelemetry
- * and Deno Deploy get the log from there, and Deploy always reads it.
- */
-function logsToConsole(environ: Environ): boolean {
-  return environ("OTEL_DENO") === "true" || environ("DENO_DEPLOYMENT_ID") !== undefined;
-}
 
 /**
  * Gives up the right to start programs and to know the user, because neither is needed to serve, and hostile input

@@ -119,17 +119,12 @@ async function inspect(store: Store, { json }: Options): Promise<void> {
   }
 }
 
-/** Size of one kind: the records with the same first two key parts. */
-interface KindSize {
-  kind: string;
-  records: number;
-  /** Stored keys and values, without indexes and free pages of the store. */
-  bytes: number;
-}
-
-/** Returns the sizes of every kind, largest first. Reads every record once. */
-async function sizesOf(kv: Kv): Promise<KindSize[]> {
-  const sizes = new Map<string, KindSize>();
+/**
+ * Returns the size of each kind, which are the records with the same first two key parts, largest first. The bytes are
+ * those of stored keys and values, without indexes and free pages of the store. Reads every record once.
+ */
+async function sizesOf(kv: Kv) {
+  const sizes = new Map<string, { kind: string; records: number; bytes: number }>();
   for await (const { key, value } of kv.list({ prefix: [] }, { batchSize: 200 })) {
     const kind = key.slice(0, 2).map(String).join(" ");
     const size = sizes.get(kind) ?? { kind, records: 0, bytes: 0 };

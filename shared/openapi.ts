@@ -42,8 +42,8 @@ export interface Operation<Code extends string, Credential extends string> {
   /** Further success responses, with other statuses. */
   otherResponses?: readonly RouteAnswer[];
   errors: readonly Code[];
-  /** Where errors come from that the operation passes on unchanged. Their codes are not listed. */
-  passesOnErrorsOf?: string;
+  /** True when errors of the proxy are passed on unchanged. Their codes are not listed. */
+  passesOnErrors?: true;
 }
 
 /** A part of a document, for example one service. */
@@ -141,7 +141,7 @@ function parametersOf(schema: z.ZodType | undefined, where: "path" | "query"): J
 }
 
 function responsesOf<Code extends string, Credential extends string>(
-  { response, otherResponses = [], errors, limits, passesOnErrorsOf }: Operation<Code, Credential>,
+  { response, otherResponses = [], errors, limits, passesOnErrors }: Operation<Code, Credential>,
   form: DocumentForm<Code, Credential>,
 ): Record<string, Json> {
   const statusesOf = (code: Code) => [form.errors[code].status].flat();
@@ -162,7 +162,7 @@ function responsesOf<Code extends string, Credential extends string>(
       responses[status] = { $ref: `#/components/responses/${code}` };
       continue;
     }
-    const envelope = envelopeOf(passesOnErrorsOf === undefined ? codes : null);
+    const envelope = envelopeOf(passesOnErrors ? null : codes);
     const schema = response.body && schemaOf(response.body, "output");
     const isUnready = status === 503 && schema && response.mayBeUnready;
     responses[status] = {
@@ -172,9 +172,9 @@ function responsesOf<Code extends string, Credential extends string>(
       content: { "application/json": { schema: isUnready ? { anyOf: [envelope, schema] } : envelope } },
     };
   }
-  if (passesOnErrorsOf !== undefined) {
+  if (passesOnErrors) {
     responses.default = {
-      description: `An error of ${passesOnErrorsOf}, unchanged`,
+      description: "An error of the proxy, unchanged",
       headers: headersOf(common),
       content: { "application/json": { schema: envelopeOf(null) } },
     };

@@ -15,11 +15,10 @@ export class LogQueue {
   /** Lines that wait, each with its line end. The bytes include those that are being written. */
   #waiting: Bytes[] = [];
   #bytes = 0;
-  /** Dropped lines that no line reports yet. */
-  #unreported = 0;
   #writing: Promise<void> | null = null;
-  /** Lines that were dropped since the start. */
+  /** Lines that were dropped since the start, and how many of them a line has reported. */
   dropped = 0;
+  #reported = 0;
 
   /**
    * @param write writes at least one byte and returns how many
@@ -33,7 +32,10 @@ export class LogQueue {
   /** Adds a line, without its end. Never waits. */
   add(line: string): void {
     const bytes = utf8Bytes(`${line}\n`);
-    if (this.#bytes + bytes.length > QUEUE_BYTES) return this.#drop(1);
+    if (this.#bytes + bytes.length > QUEUE_BYTES) {
+      this.dropped++;
+      return;
+    }
     this.#bytes += bytes.length;
     this.#waiting.push(bytes);
     this.#writing ??= this.#writeAll();
@@ -42,11 +44,6 @@ export class LogQueue {
   /** Resolves when every line is written, at the latest after `ms` milliseconds. */
   async written(clock: Pick<Clock, "after">, ms: number): Promise<void> {
     if (this.#writing) await settledWithin(clock, this.#writing, ms);
-  }
-
-  #drop(lines: number): void {
-    this.dropped += lines;
-    this.#unreported += lines;
   }
 
   async #writeAll(): Promise<void> {
@@ -61,13 +58,13 @@ export class LogQueue {
         isWritten = true;
       } catch {
         // The reader is gone, and there is no other place to say so. Later lines are tried again.
-        this.#drop(lines.length);
+        this.dropped += lines.length;
       }
       this.#bytes -= bytes.length;
       // Not before half of the bound is free, because a slow reader would get such a line after each write.
-      if (isWritten && this.#unreported > 0 && this.#bytes <= QUEUE_BYTES / 2) {
-        const unreported = this.#unreported;
-        this.#unreported = 0;
+      const unreported = this.dropped - this.#reported;
+      if (isWritten && unreported > 0 && this.#bytes <= QUEUE_BYTES / 2) {
+        this.#reported = this.dropped;
         this.report(unreported);
       }
     }

@@ -298,7 +298,6 @@ function localOpenApi(routes: readonly LocalRoute[], version: string): Record<st
     body: route.shownBody ?? route.textBody ?? route.body,
     emptyBody: false,
     errors: localErrorsOf(route),
-    ...(route.passesOnErrors ? { passesOnErrorsOf: "the proxy" } : {}),
   }));
   return openApiDocument([{ title: "svc connector", operations }], version, FORM);
 }

@@ -52,7 +52,7 @@ interface ListenerDeps {
   clock: Clock;
   metrics: Metrics;
   log: Log;
-  readiness(): Promise<Answer>;
+  entry: { readiness(): Promise<Answer> };
 }
 
 /**
@@ -78,7 +78,7 @@ async function answer(request: Request, deps: ListenerDeps): Promise<Response> {
   return request.method === "HEAD" ? new Response(null, response) : response;
 }
 
-async function pathAnswer(request: Request, { clock, metrics, readiness }: ListenerDeps): Promise<Response> {
+async function pathAnswer(request: Request, { clock, metrics, entry }: ListenerDeps): Promise<Response> {
   const path = routedPath(request);
   const known = path === "/metrics" || path === "/healthz" || path === "/readyz";
   if (!known) return new Response("not found\n", { status: 404 });
@@ -86,7 +86,7 @@ async function pathAnswer(request: Request, { clock, metrics, readiness }: Liste
     return new Response("use GET\n", { status: 405, headers: { Allow: "GET, HEAD" } });
   }
   if (path === "/healthz") return toResponse(livenessAnswer());
-  if (path === "/readyz") return toResponse(await readiness());
+  if (path === "/readyz") return toResponse(await entry.readiness());
   await settledWithin(clock, metrics.measure(), MEASURE_MS);
   return new Response(expositionOf(metrics), { headers: { "Content-Type": EXPOSITION_TYPE } });
 }

@@ -84,16 +84,11 @@ export class Changes {
     if (this.#waiting.length >= CHANGES_WAITING_MAX) {
       return Promise.reject(new StoreBusy(new Error("Too many changes wait")));
     }
-    return withDeadline(this.deps.clock, LIMITS.commitWaitMs, () => this.#add(change, keys)) as Promise<T>;
-  }
-
-  #add(change: Change, keys: readonly KvKey[]): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      this.#waiting.push({ change, keys, since: this.deps.clock.now(), resolve, reject });
-      if (this.#running) return;
-      this.#running = true;
-      queueMicrotask(() => this.#drain());
-    });
+    const { clock } = this.deps, { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    this.#waiting.push({ change, keys, since: clock.now(), resolve, reject });
+    if (!this.#running) queueMicrotask(() => this.#drain());
+    this.#running = true;
+    return withDeadline(clock, LIMITS.commitWaitMs, () => promise) as Promise<T>;
   }
 
   async #drain(): Promise<void> {

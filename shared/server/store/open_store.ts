@@ -158,7 +158,8 @@ interface FileLock {
  */
 async function lockFile(path: string): Promise<FileLock> {
   const store = await openPrivate(path);
-  const pid = await openPrivate(`${await realPath(path)}.lock`);
+  // Each name of the store leads to the same PID file.
+  const pid = await openPrivate(`${await Deno.realPath(path).catch(() => path)}.lock`);
   const isLinux = Deno.build.os === "linux";
   const close = () => [store, pid].forEach(({ file }) => file.close());
   if (!(isLinux ? store : pid).file.tryLockSync(true)) {
@@ -179,15 +180,6 @@ async function lockFile(path: string): Promise<FileLock> {
 async function openPrivate(path: string): Promise<LockedFile> {
   const file = await Deno.open(path, { read: true, write: true, create: true, mode: 0o600 });
   return { path, file, identity: await file.stat() };
-}
-
-/** Returns the path without links, so that each name leads to the same PID file; unchanged if it cannot be resolved. */
-async function realPath(path: string): Promise<string> {
-  try {
-    return await Deno.realPath(path);
-  } catch {
-    return path;
-  }
 }
 
 async function isAtItsPath({ path, identity }: LockedFile): Promise<boolean> {

@@ -14,18 +14,15 @@ export const PROBE_MS = 5_000;
 /** With more, the probes of ended instances would stay in the store. */
 const PROBE_KEPT_SECONDS = 3_600;
 
-interface StoreProbeDeps {
-  kv: Kv;
-  clock: Clock;
-  commits: GroupCommit;
-}
-
 export class StoreProbe {
   /** Time and result of the newest probe write. */
   #wroteAt = -Infinity;
   #written: Promise<unknown> = Promise.resolve();
 
-  constructor(private readonly deps: StoreProbeDeps, private readonly key: KvKey) {}
+  constructor(
+    private readonly deps: { kv: Kv; clock: Clock; commits: GroupCommit },
+    private readonly key: KvKey,
+  ) {}
 
   /**
    * Returns true when the store works. Writes at most once in 5 s and uses the last result in between, because health
@@ -37,19 +34,16 @@ export class StoreProbe {
     try {
       return await withDeadline(clock, HEALTHY_MS, async () => {
         await kv.get(this.key);
-        await this.#write();
+        const now = clock.now();
+        if (Math.abs(now - this.#wroteAt) >= PROBE_MS) {
+          this.#wroteAt = now;
+          this.#written = kv.set(this.key, now, { expireIn: PROBE_KEPT_SECONDS * 1000 });
+        }
+        await this.#written;
         return true;
       });
     } catch {
       return false;
     }
-  }
-
-  #write(): Promise<unknown> {
-    const { kv, clock } = this.deps;
-    const now = clock.now();
-    if (Math.abs(now - this.#wroteAt) < PROBE_MS) return this.#written;
-    this.#wroteAt = now;
-    return this.#written = kv.set(this.key, now, { expireIn: PROBE_KEPT_SECONDS * 1000 });
   }
 }

@@ -9,12 +9,6 @@ import type { Log } from "../log.ts";
 /** With more, a change that the watch missed is seen later; with less, idle instances read all the time. */
 export const LOOK_MS = 2_000;
 
-interface WatchedKeyDeps {
-  kv: Kv;
-  clock: Clock;
-  log: Log;
-}
-
 interface WatchedKeyOptions {
   key: KvKey;
   /** Reads what has changed. An error is logged, and the next run reads the same again. */
@@ -35,7 +29,10 @@ export class WatchedKey {
   /** True after `stop()`: a handler that still runs has no more effect, because what it acts on has stopped too. */
   isStopped = false;
 
-  constructor(private readonly deps: WatchedKeyDeps, private readonly options: WatchedKeyOptions) {}
+  constructor(
+    private readonly deps: { kv: Kv; clock: Clock; log: Log },
+    private readonly options: WatchedKeyOptions,
+  ) {}
 
   /** Starts the watch and the polls. A watch that has ended starts again at the next poll. */
   start(): void {
