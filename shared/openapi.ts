@@ -209,11 +209,8 @@ function envelopeOf(codes: readonly string[] | null): Json {
   return { type: "object", required: ["error"], properties: { error } };
 }
 
-function commonResponses<Code extends string>(
-  { errors, commonErrors, responseHeaders, errorHeaders }: Pick<
-    DocumentForm<Code, never>,
-    "errors" | "commonErrors" | "responseHeaders" | "errorHeaders"
-  >,
+function commonResponses<Code extends string, Credential extends string>(
+  { errors, commonErrors, responseHeaders, errorHeaders }: DocumentForm<Code, Credential>,
 ): Json {
   return Object.fromEntries(commonErrors.map((code) => {
     const [status = 500] = [errors[code].status].flat();

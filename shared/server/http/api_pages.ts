@@ -48,13 +48,10 @@ const RESOURCES: Readonly<Record<string, Resource>> = {
 export const API_PAGES: readonly string[] = ["/docs", ...Object.keys(RESOURCES).map((id) => `/docs/${id}`)];
 
 export function apiPage(operations: readonly Operation[], version: string, path: string): PageAnswer {
-  const byResource = new Map<string, Operation[]>();
-  for (const operation of operations) {
-    const id = Object.keys(RESOURCES).find((id) =>
-      RESOURCES[id]?.paths.some((start) => operation.path.startsWith(start))
-    );
-    byResource.set(id ?? "service", [...byResource.get(id ?? "service") ?? [], operation]);
-  }
+  const byResource = Map.groupBy(operations, ({ path }) => {
+    const found = Object.entries(RESOURCES).find(([, { paths }]) => paths.some((start) => path.startsWith(start)));
+    return found?.[0] ?? "service";
+  });
   const shown = Object.entries(RESOURCES).filter(([id]) => id === "errors" || byResource.has(id));
   const id = path.slice("/docs/".length);
   const resource = RESOURCES[id];

@@ -4,7 +4,6 @@
  * credentials, so that guesses are bounded; the handler reads records last, because the status could otherwise tell a
  * stranger whether one exists.
  */
-import type { Kv } from "../kv.ts";
 import * as z from "zod";
 import { Hono } from "@hono/hono";
 import type { Clock } from "../../clock.ts";
@@ -30,6 +29,7 @@ import {
 import type { Level, Log } from "../log.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { type RateLimiter, rateLimitHeaders } from "../rate_limit.ts";
+import type { Store } from "../store/open_store.ts";
 import { busyText, StoreUnavailable } from "../store/store_errors.ts";
 import type { WriteWatch } from "../write_watch.ts";
 
@@ -52,14 +52,9 @@ export interface AppDeps {
   onRefused?(code: ErrorCode, exchange: RequestContext): void;
 }
 
-export interface ServiceDeps extends Omit<AppDeps, "limiter" | "showDetails" | "onRefused"> {
-  kv: Kv;
-  /** Where the store is, for the message that refuses it. */
-  place: string;
-  maxChecks: number;
-  commitsInFlight: number;
-  /** How long the proxy relies on a record that its commit does not check, milliseconds; 0: it checks all. */
-  reliedMs: number;
+type StoreMembers = Pick<Store, "kv" | "place" | "maxChecks" | "commitsInFlight" | "reliedMs">;
+
+export interface ServiceDeps extends Omit<AppDeps, "limiter" | "showDetails" | "onRefused">, StoreMembers {
   /** The writes of a store that this process alone has open. */
   writes?: WriteWatch | null;
   random: Random;

@@ -34,8 +34,6 @@ interface QueuedBody {
   grant(release: () => void): void;
 }
 
-const FREE = () => {};
-
 const PER_ADDRESS = BODY_ROOM_BYTES / 2;
 
 export class BodyBudget {
@@ -55,7 +53,7 @@ export class BodyBudget {
    * @throws {ServiceError} `SERVICE_UNAVAILABLE` when they are not free in time, or too many bodies wait
    */
   take(address: string, bytes: number): BodyLease | Promise<BodyLease> {
-    return bytes <= LIMITS.bodyFreeBytes ? new BodyLease(this.clock.now(), FREE) : this.#takeRoom(address, bytes);
+    return bytes <= LIMITS.bodyFreeBytes ? new BodyLease(this.clock.now(), () => {}) : this.#takeRoom(address, bytes);
   }
 
   async #takeRoom(address: string, bytes: number): Promise<BodyLease> {

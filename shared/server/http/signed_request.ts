@@ -27,11 +27,8 @@ export function authorizationToken(headers: Headers, scheme: "Svc" | "Bearer"): 
 
 /** Returns the headers of a signed request. They are read once, because each read is a call of the platform. */
 export function signedHeaders(exchange: RequestContext): SignedHeaders {
-  return exchange.signed ??= readSigned(exchange.request.headers);
-}
-
-function readSigned(headers: Headers): SignedHeaders {
-  return {
+  const { headers } = exchange.request;
+  return exchange.signed ??= {
     token: authorizationToken(headers, "Svc"),
     access: headers.get(HEADERS.access) ?? "",
     recipient: headers.get(HEADERS.recipient) ?? "",

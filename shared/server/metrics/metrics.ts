@@ -3,6 +3,7 @@
  * set becomes `other`, because callers could otherwise add series without end. Recording costs well under a microsecond.
  */
 import type { Clock } from "../../clock.ts";
+import type { AtomicOperation, KvCommitError, KvCommitResult } from "../kv.ts";
 import { type MetricName, type MetricRow, METRICS } from "./metrics_table.ts";
 
 type Rows = typeof METRICS;
@@ -139,14 +140,27 @@ function newSeries({ buckets }: MetricRow, values: readonly string[]): Series {
 }
 
 /** Returns the labels of the series that exist before anything is counted, because a rate would else be missing. */
-function firstValues(row: MetricRow): (readonly string[])[] {
-  if (row.type === "gauge") return [];
-  const [label, ...more] = row.labels;
+function firstValues({ type, labels: [label, ...more] }: MetricRow): (readonly string[])[] {
+  if (type === "gauge") return [];
   if (!label) return [[]];
-  if (more.length > 0 || row.type === "histogram") return [];
   const [, values] = label;
-  if (values === "routes") return [];
-  return values.length > SHOWN_FROM_START ? [] : values.map((value) => [value]);
+  const isLong = values === "routes" || values.length > SHOWN_FROM_START;
+  return isLong || more.length > 0 || type === "histogram" ? [] : values.map((value) => [value]);
+}
+
+/** Commits an operation, counts its result, and returns what the store answers. Without metrics nothing is counted. */
+export async function countedCommit(
+  operation: AtomicOperation,
+  metrics: Metrics | undefined,
+): Promise<KvCommitResult | KvCommitError> {
+  try {
+    const result = await operation.commit();
+    metrics?.count("store_commits_total", result.ok ? "ok" : "conflict");
+    return result;
+  } catch (error) {
+    metrics?.count("store_commits_total", "error");
+    throw error;
+  }
 }
 
 interface Sample {

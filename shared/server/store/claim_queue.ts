@@ -37,11 +37,9 @@ export class ClaimQueue<C extends Queued> {
     return size;
   }
 
-  /** Time of the oldest claim; `undefined` without one. */
-  get oldest(): number | undefined {
-    const times = [this.#waiting, ...this.#inFlight.keys()].map(([first]) => first?.since ?? Infinity);
-    const oldest = Math.min(...times);
-    return oldest === Infinity ? undefined : oldest;
+  /** Time of the oldest claim; infinity without one. */
+  get oldest(): number {
+    return Math.min(...[this.#waiting, ...this.#inFlight.keys()].map(([first]) => first?.since ?? Infinity));
   }
 
   get hasWaiting(): boolean {
@@ -103,10 +101,9 @@ export class ClaimQueue<C extends Queued> {
     return over;
   }
 
-  /** Time of the oldest claim without a result; `undefined` without one. */
-  get oldestOpen(): number | undefined {
-    const oldest = this.open().reduce((time, { since }) => Math.min(time, since), Infinity);
-    return oldest === Infinity ? undefined : oldest;
+  /** Time of the oldest claim without a result; infinity without one. */
+  get oldestOpen(): number {
+    return this.open().reduce((time, { since }) => Math.min(time, since), Infinity);
   }
 
   /** Returns the claims without a result. */

@@ -21,7 +21,7 @@ import { readAll } from "./batched_reads.ts";
 import { type Cancel, type Clock, systemClock } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { BoundedMap } from "../../bounded_map.ts";
-import type { Metrics } from "../metrics/metrics.ts";
+import { countedCommit, type Metrics } from "../metrics/metrics.ts";
 import { isUnwritten, type WriteWatch } from "../write_watch.ts";
 import {
   addWrite,
@@ -42,7 +42,6 @@ import {
 } from "./batch.ts";
 import { ClaimQueue, type Queued } from "./claim_queue.ts";
 import { CommitMarks, type Mark, MARK_KEPT_MS } from "./commit_marks.ts";
-import { countedCommit } from "./counted_commit.ts";
 import { StoreBusy, StoreLate, StoreUnavailable } from "./store_errors.ts";
 
 /** More could not be committed before their deadline, and would hold memory for nothing. */
@@ -114,8 +113,7 @@ export class GroupCommit {
 
   /** Wait of the oldest claim that does not wait to join a commit, milliseconds. */
   get oldestWaitMs(): number {
-    const since = this.#queue.oldest;
-    return since === undefined ? 0 : Math.max(0, this.#clock.now() - since);
+    return Math.max(0, this.#clock.now() - this.#queue.oldest);
   }
 
   /**
@@ -196,9 +194,8 @@ export class GroupCommit {
     for (const claim of this.#queue.takeOverdue(now - WAIT_MS, now)) {
       claim.reject(new StoreLate(new Error(`No commit within ${WAIT_MS} ms`)));
     }
-    const oldest = this.#queue.oldestOpen;
-    const rest = (oldest ?? now) + WAIT_MS - now;
-    this.#cancelDeadline = oldest === undefined ? null : this.#clock.after(Math.max(1, rest), () => this.#endOverdue());
+    const rest = this.#queue.oldestOpen + WAIT_MS - now;
+    this.#cancelDeadline = rest === Infinity ? null : this.#clock.after(Math.max(1, rest), () => this.#endOverdue());
   }
 
   /**

@@ -95,7 +95,7 @@ Deno.test("commits in flight share no record and keep the order per record for a
     }
     // Every claim gets its commit.
     while (take() || inFlight.length > 0) inFlight.splice(0).forEach((batch) => queue.done(batch));
-    assertEquals([out, queue.size, queue.oldest], [added, 0, undefined]);
+    assertEquals([out, queue.size, queue.oldest], [added, 0, Infinity]);
   }));
 });
 
@@ -117,5 +117,5 @@ Deno.test("a claim dated ahead of the clock is overdue, because the clock has st
   const queue = queueOf(10, ["a", "b"]);
   assertEquals(taken(queue.takeOverdue(-900, 100)), [1]);
   assertEquals(taken(queue.takeOverdue(-901, 99)), [0]);
-  assertEquals(queue.oldestOpen, undefined);
+  assertEquals(queue.oldestOpen, Infinity);
 });
