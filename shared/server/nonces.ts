@@ -66,8 +66,7 @@ export class Nonces {
     const used = this.#used.get(name);
     if (this.#held.has(name) || (used && isReplay(used, timestamp, now))) return null;
     this.#held.add(name);
-    const expiresAt = rejectedUntil(timestamp, now);
-    const record: NonceRecord = { expiresAt, timestamp };
+    const record: NonceRecord = { expiresAt: rejectedUntil(timestamp, now), timestamp };
     return {
       nonce,
       record,

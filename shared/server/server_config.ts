@@ -18,8 +18,6 @@ export const DEFAULT_STORE = ".data/svc.kv";
 /** With an older Deno, a cancelled `watch` breaks every later call once the token of the store's server has expired. */
 const OLDEST_FOR_NETWORK = "2.9.1";
 
-export type ServerConfig = ReturnType<typeof readServerConfig>;
-
 /** Returns the configuration. Problems are added to the reader. */
 export function readServerConfig(reader: ConfigReader, { isOnDeploy }: { isOnDeploy: boolean }) {
   return {
@@ -78,7 +76,7 @@ export interface Surroundings {
 /** Adds the problems that concern several variables, the version of Deno or Deno Deploy. */
 export function validateServerConfig(
   reader: ConfigReader,
-  config: ServerConfig,
+  config: ReturnType<typeof readServerConfig>,
   { denoVersion, isOnDeploy, database, ...secrets }: Surroundings,
 ): void {
   const isNetworked = isNetworkStore(database);

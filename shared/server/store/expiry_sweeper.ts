@@ -72,16 +72,15 @@ export class ExpirySweeper {
   /** Reads a family once and deletes its ended records. */
   async pass(family: SweptFamily): Promise<void> {
     const { kv, clock } = this.deps;
-    const limit = SWEEP_ROWS;
     let cursor = "";
     while (!this.#stopped.signal.aborted && await this.#holdsLease()) {
-      const step = kv.list<unknown>({ prefix: family.prefix }, { limit, batchSize: limit, cursor });
+      const step = kv.list<unknown>({ prefix: family.prefix }, { limit: SWEEP_ROWS, batchSize: SWEEP_ROWS, cursor });
       const entries = await Array.fromAsync(step);
       const now = clock.now();
       const ended: KvEntry<unknown>[] = [];
       for (const entry of entries) if (await family.hasEnded(entry, now)) ended.push(entry);
       await this.#delete(ended);
-      if (entries.length < limit) return;
+      if (entries.length < SWEEP_ROWS) return;
       cursor = step.cursor;
       const isDense = ended.length * 2 >= entries.length;
       await sleep(clock, isDense ? SWEEP_QUICK_MS : SWEEP_SLOW_MS, this.#stopped.signal);
