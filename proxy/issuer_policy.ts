@@ -29,19 +29,17 @@ export const federationRules: Parse<FederationRules> = (text) => {
 
 export class IssuerPolicy {
   readonly #home: string | null;
-  readonly #environment: Environment;
-  readonly #rules: FederationRules;
 
-  constructor(place: { registryUrl: string; environment: Environment; federation: FederationRules }) {
-    this.#home = authorityOf(place.registryUrl);
-    this.#environment = place.environment;
-    this.#rules = place.federation;
+  constructor(
+    private readonly config: { registryUrl: string; environment: Environment; federation: FederationRules },
+  ) {
+    this.#home = authorityOf(config.registryUrl);
   }
 
   /** Returns the authority of an issuer whose agents may visit; `null` for any other, also for this server's own registry. */
   accepts(issuer: string): string | null {
-    const authority = isForeignOrigin(issuer, this.#environment) ? authorityOf(issuer) : null,
-      { mode, hosts } = this.#rules;
+    const { environment, federation: { mode, hosts } } = this.config;
+    const authority = isForeignOrigin(issuer, environment) ? authorityOf(issuer) : null;
     if (authority === null || authority === this.#home || mode === "off") return null;
     return hosts.includes(authority) === (mode === "only") ? authority : null;
   }
@@ -49,6 +47,6 @@ export class IssuerPolicy {
   /** Returns whether agents of this authority may visit, from any origin of theirs. */
   acceptsAuthority(authority: string): boolean {
     return this.accepts(`https://${authority}`) !== null ||
-      this.#environment === "local" && this.accepts(`http://${authority}`) !== null;
+      this.config.environment === "local" && this.accepts(`http://${authority}`) !== null;
   }
 }

@@ -43,14 +43,12 @@ interface Use {
 }
 
 export class OwnerBudgets {
-  readonly #clock: Clock;
   readonly #bodyBytes: number;
   readonly #connects: Turns;
   readonly #uses = new BoundedMap<string, Use>(MAX_OWNERS);
 
   /** @param requests of all agents of an owner in a minute */
-  constructor(clock: Clock, requests: number = LIMITS.ownerRequests) {
-    this.#clock = clock;
+  constructor(private readonly clock: Clock, requests: number = LIMITS.ownerRequests) {
     // In a smaller budget the largest message would never fit.
     this.#bodyBytes = Math.max(LIMITS.hookBodyBytes, requests * BODY_BYTES_PER_REQUEST);
     this.#connects = new Turns(clock, CONNECTS);
@@ -66,7 +64,7 @@ export class OwnerBudgets {
    * has no room for all of it: a refused one that is repeated would otherwise keep the window full.
    */
   takeRequest(ownerDid: string, rule: WindowRule, count = 1): Decision {
-    const use = this.#useOf(ownerDid), now = this.#clock.now();
+    const use = this.#useOf(ownerDid), now = this.clock.now();
     const window = use.windows.get(rule.name) ?? new Window();
     use.windows.set(rule.name, window);
     const decision = window.peek(rule, now);
@@ -78,26 +76,26 @@ export class OwnerBudgets {
   /** Counts the body of a request. Returns how long to wait before it may be sent again, milliseconds; 0 when it is accepted. */
   takeBody(ownerDid: string, bytes: number): number {
     const { bodyBytes } = this.#useOf(ownerDid);
-    return bodyBytes.take(bytes, this.#clock.now()) ? 0 : bodyBytes.waitMs(bytes);
+    return bodyBytes.take(bytes, this.clock.now()) ? 0 : bodyBytes.waitMs(bytes);
   }
 
   /** Returns how long a body of this size would be refused, milliseconds; 0 when it would be accepted. */
   bodyWaitMs(ownerDid: string, bytes: number): number {
     const { bodyBytes } = this.#useOf(ownerDid);
-    bodyBytes.take(0, this.#clock.now());
+    bodyBytes.take(0, this.clock.now());
     return bodyBytes.waitMs(bytes);
   }
 
   /** Counts a frame of one of the owner's sockets. Returns false when the owner has sent too many, or too many bytes. */
   takeFrame(ownerDid: string, bytes: number): boolean {
-    const { frames, bytes: ofBytes } = this.#useOf(ownerDid), now = this.#clock.now();
+    const { frames, bytes: ofBytes } = this.#useOf(ownerDid), now = this.clock.now();
     return frames.take(1, now) && ofBytes.take(bytes, now);
   }
 
   /** Lets no agent of the owner open a socket for a time, in milliseconds. */
   holdConnects(ownerDid: string, ms = CONNECT_WAIT_MS): void {
     const use = this.#useOf(ownerDid);
-    use.connectAt = this.#clock.now() + Math.max(ms, this.connectWaitMs(ownerDid));
+    use.connectAt = this.clock.now() + Math.max(ms, this.connectWaitMs(ownerDid));
   }
 
   /**
@@ -105,7 +103,7 @@ export class OwnerBudgets {
    * clock, which would make the wait longer.
    */
   connectWaitMs(ownerDid: string): number {
-    const rest = (this.#uses.get(ownerDid)?.connectAt ?? 0) - this.#clock.now();
+    const rest = (this.#uses.get(ownerDid)?.connectAt ?? 0) - this.clock.now();
     return rest > CONNECT_WAIT_MAX_MS ? 0 : Math.max(0, rest);
   }
 
@@ -138,21 +136,16 @@ interface Party {
 
 /** Lets a few of each party's jobs run at once; the others wait in order. So a party with many jobs delays only itself. */
 export class Turns {
-  readonly #clock: Clock;
-  readonly #limits: TurnLimits;
   /** Parties with a job. */
   readonly #parties = new Map<string, Party>();
 
-  constructor(clock: Clock, limits: TurnLimits) {
-    this.#clock = clock;
-    this.#limits = limits;
-  }
+  constructor(private readonly clock: Clock, private readonly limits: TurnLimits) {}
 
   /** Waits for a turn. Returns the function that ends it, which is idempotent, or `null` when too many wait or time is over. */
   async take(name: string): Promise<(() => void) | null> {
     const party = this.#parties.get(name) ?? { running: 0, waiting: [] };
     this.#parties.set(name, party);
-    if (party.running < this.#limits.atOnce) party.running++;
+    if (party.running < this.limits.atOnce) party.running++;
     else if (!await this.#wait(party)) return null;
     let isRunning = true;
     return () => {
@@ -162,13 +155,13 @@ export class Turns {
   }
 
   #wait(party: Party): Promise<boolean> {
-    if (party.waiting.length >= this.#limits.waiting) return Promise.resolve(false);
+    if (party.waiting.length >= this.limits.waiting) return Promise.resolve(false);
     return new Promise((resolve) => {
       const begin = () => {
         cancel();
         resolve(true);
       };
-      const cancel = this.#clock.after(this.#limits.waitMs, () => {
+      const cancel = this.clock.after(this.limits.waitMs, () => {
         party.waiting.splice(party.waiting.indexOf(begin), 1);
         resolve(false);
       });

@@ -71,10 +71,6 @@ function longList(bytes: Bytes): { crl: Bytes } | undefined {
 export type RegistryAddress = Pick<ProxyConfig, "registryUrl" | "serviceCredential" | "accessCacheMs">;
 
 export class RegistryClient {
-  readonly #send: Send;
-  readonly #clock: Clock;
-  readonly #config: RegistryAddress;
-  readonly #bounds: AnswerBounds;
   /** Running validations by token. Identical calls share one request. */
   readonly #validating = new Map<string, Promise<boolean>>();
   /** End of each cached validation, milliseconds since the Unix epoch. Empty unless the cache is configured. */
@@ -82,12 +78,12 @@ export class RegistryClient {
   /** Number of `forgetVerdicts` calls. */
   #generation = 0;
 
-  constructor(send: Send, clock: Clock, config: RegistryAddress, bounds = OWN_BOUNDS) {
-    this.#bounds = bounds;
-    this.#send = send;
-    this.#clock = clock;
-    this.#config = config;
-  }
+  constructor(
+    private readonly send: Send,
+    private readonly clock: Clock,
+    private readonly config: RegistryAddress,
+    private readonly bounds = OWN_BOUNDS,
+  ) {}
 
   /**
    * Fetches the key document.
@@ -116,9 +112,9 @@ export class RegistryClient {
    */
   validate(claim: AccessTokenCheck): Promise<boolean> {
     const key = `${claim.agentDid} ${claim.aitJti} ${claim.accessToken}`;
-    const restMs = (this.#accepted.get(key) ?? 0) - this.#clock.now();
+    const restMs = (this.#accepted.get(key) ?? 0) - this.clock.now();
     // More is left after a step back of the clock, which would keep an ended session for as long as the step.
-    if (restMs > 0 && restMs <= this.#config.accessCacheMs) return Promise.resolve(true);
+    if (restMs > 0 && restMs <= this.config.accessCacheMs) return Promise.resolve(true);
     const running = this.#validating.get(key);
     if (running) return running;
     const validation = this.#validate(claim, key).finally(() => {
@@ -156,8 +152,8 @@ export class RegistryClient {
       body: { agentDid, aitJti },
     });
     if (status === 204) {
-      if (this.#config.accessCacheMs > 0 && generation === this.#generation) {
-        this.#accepted.set(key, this.#clock.now() + this.#config.accessCacheMs);
+      if (this.config.accessCacheMs > 0 && generation === this.#generation) {
+        this.#accepted.set(key, this.clock.now() + this.config.accessCacheMs);
       }
       return true;
     }
@@ -167,7 +163,7 @@ export class RegistryClient {
   }
 
   #credential(): Record<string, string> {
-    const credential = this.#config.serviceCredential;
+    const credential = this.config.serviceCredential;
     return credential ? { [HEADERS.serviceId]: credential.id, [HEADERS.serviceSecret]: credential.secret } : {};
   }
 
@@ -178,17 +174,17 @@ export class RegistryClient {
     { body, isLong = false }: { body?: unknown; isLong?: boolean } = {},
   ): Promise<RegistryAnswer> {
     const abort = new AbortController();
-    const request = new Request(this.#config.registryUrl + path, {
+    const request = new Request(this.config.registryUrl + path, {
       method,
       headers: { ...headers, ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
       body: body === undefined ? null : JSON.stringify(body),
       redirect: "manual",
       signal: abort.signal,
     });
-    const { callMs, listMs } = this.#bounds;
+    const { callMs, listMs } = this.bounds;
     let cancel = () => {};
     const late = new Promise<never>((_, reject) => {
-      cancel = this.#clock.after(isLong ? listMs ?? callMs : callMs, () => {
+      cancel = this.clock.after(isLong ? listMs ?? callMs : callMs, () => {
         reject(new RegistryUnavailable("The registry did not answer in time"));
         abort.abort();
       });
@@ -206,8 +202,8 @@ export class RegistryClient {
   }
 
   async #read(request: Request, isLong: boolean, onHead: () => void): Promise<RegistryAnswer> {
-    const maxBytes = isLong ? this.#bounds.listBytes : this.#bounds.bytes;
-    const response = await this.#send(request);
+    const maxBytes = isLong ? this.bounds.listBytes : this.bounds.bytes;
+    const response = await this.send(request);
     onHead();
     const { status, headers } = response;
     try {
@@ -216,7 +212,7 @@ export class RegistryClient {
       response.body?.cancel().catch(() => {});
       throw error;
     }
-    const bytes = await readBody(response, maxBytes, this.#clock);
+    const bytes = await readBody(response, maxBytes, this.clock);
     if (bytes.length > LONG_ANSWER) return { status, headers, value: longList(bytes) };
     const text = new TextDecoder().decode(bytes);
     try {

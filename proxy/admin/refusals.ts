@@ -48,7 +48,6 @@ interface RefusedHour {
 }
 
 export class Refusals {
-  readonly #clock: Clock;
   /** This hour and the one before. */
   #hours: RefusedHour[] = [];
   /** Refusals by code; `next` is the position that the next one takes. */
@@ -57,8 +56,7 @@ export class Refusals {
   /** When the first refusal could be kept, milliseconds since the Unix epoch. */
   readonly since: number;
 
-  constructor(clock: Clock) {
-    this.#clock = clock;
+  constructor(private readonly clock: Clock) {
     this.since = clock.now();
   }
 
@@ -66,7 +64,7 @@ export class Refusals {
   record(code: ErrorCode, { request, requestId, check, route, agentDid }: RequestContext): void {
     const refusal: KeptRefusal = {
       number: ++this.#count,
-      at: this.#clock.now(),
+      at: this.clock.now(),
       requestId: withoutSecrets(requestId),
       code,
       check: check ?? null,
@@ -100,7 +98,7 @@ export class Refusals {
 
   /** Returns how often each agent was refused in this hour and the one before, the most frequent first. */
   byAgent(): { since: number; byAgent: RefusalCount[]; others: number } {
-    const now = Math.floor(this.#clock.now() / HOUR_MS);
+    const now = Math.floor(this.clock.now() / HOUR_MS);
     const hours = this.#recent(now);
     const all = new Map<string, RefusalCount>();
     for (const [name, { count, ...last }] of hours.toReversed().flatMap(({ byAgent }) => [...byAgent])) {

@@ -42,15 +42,13 @@ interface Reading {
 }
 
 export class RelaySeries {
-  readonly #deps: SeriesDeps;
   readonly #points: Record<Span, RelayPoint[]> = { hour: [], day: [] };
   /** The reading at which the present step of each span began. */
   readonly #began: Record<Span, Reading>;
   readonly #since: number;
   #cancel: Cancel = () => {};
 
-  constructor(deps: SeriesDeps) {
-    this.#deps = deps;
+  constructor(private readonly deps: SeriesDeps) {
     this.#since = deps.clock.now();
     const reading = readingOf(deps.metrics);
     this.#began = { hour: reading, day: reading };
@@ -58,7 +56,7 @@ export class RelaySeries {
 
   /** Reads the metrics at the end of each minute. */
   start(): void {
-    const { clock } = this.#deps;
+    const { clock } = this.deps;
     this.#cancel = clock.after(MINUTE_MS - clock.now() % MINUTE_MS, () => {
       this.start();
       void this.take();
@@ -71,7 +69,7 @@ export class RelaySeries {
 
   /** Ends the present minute, and every 15 minutes the longer step. Never rejects. */
   async take(): Promise<void> {
-    const { clock, metrics, counts } = this.#deps;
+    const { clock, metrics, counts } = this.deps;
     // A timer fires a little late, so without rounding the steps of two instances could not be compared.
     const at = Math.round(clock.now() / MINUTE_MS) * MINUTE_MS;
     const reading = readingOf(metrics);
@@ -90,7 +88,7 @@ export class RelaySeries {
   /** The points of a span, oldest first. A step in which this instance did not run has none. */
   of(span: Span): { since: string; stepSeconds: number; points: RelayPoint[] } {
     const { stepMs, points: most } = SPANS[span];
-    const oldest = this.#deps.clock.now() - most * stepMs;
+    const oldest = this.deps.clock.now() - most * stepMs;
     const points = this.#points[span].filter(({ at }) => Date.parse(at) > oldest);
     return { since: toIso(this.#since), stepSeconds: stepMs / 1000, points };
   }

@@ -28,15 +28,11 @@ export interface VerifiedAit {
 const MAX_KEPT = 20_000;
 
 export class AitCache {
-  readonly #keys: KeyCache;
-  readonly #issuer: string;
   /** Entries by token. */
   readonly #kept: BoundedMap<string, VerifiedAit>;
 
-  constructor(keys: KeyCache, issuer: string, maxKept = MAX_KEPT) {
+  constructor(private readonly keys: KeyCache, private readonly issuer: string, maxKept = MAX_KEPT) {
     this.#kept = new BoundedMap(maxKept);
-    this.#keys = keys;
-    this.#issuer = issuer;
   }
 
   /** Returns a token that was verified, if it is kept. Its key may have been replaced since. */
@@ -52,14 +48,14 @@ export class AitCache {
    */
   async verify(token: string): Promise<VerifiedAit> {
     const kept = this.#kept.get(token);
-    const { fresh } = this.#keys;
-    let keys = await this.#keys.current();
+    const { fresh } = this.keys;
+    let keys = await this.keys.current();
     if (kept?.signer && keys.get(kept.kid) === kept.signer) return kept;
     const jws = parseAit(token);
     // Keys that were fetched for this token need no search, because a stranger's token would otherwise cost its
     // registry two requests.
-    if (!keys.has(jws.kid) && fresh !== null) keys = await this.#keys.search();
-    const claims = await verifyAitSignature(jws, { issuer: this.#issuer, keys });
+    if (!keys.has(jws.kid) && fresh !== null) keys = await this.keys.search();
+    const claims = await verifyAitSignature(jws, { issuer: this.issuer, keys });
     const publicKey = readPublicKey(claims.cnf.jwk.x);
     const { sub: agentDid, ownerDid, iss: issuer, jti: aitJti, name } = claims;
     const identity = { agentDid, ownerDid, issuer, aitJti, name };

@@ -57,17 +57,12 @@ export interface Failing {
 }
 
 export class BadProofLimiter {
-  readonly #clock: Clock;
-  readonly #budgets: Pick<OwnerBudgets, "bodyWaitMs">;
   /** Counts by address and digest of the token, by owner, and by address and owner. */
   readonly #counts = new BoundedMap<string, Count>(MAX_KEPT);
   /** Owners of the tokens that failed, by address and digest of the token. */
   readonly #owners = new BoundedMap<string, string>(MAX_KEPT);
 
-  constructor(clock: Clock, budgets: Pick<OwnerBudgets, "bodyWaitMs">) {
-    this.#clock = clock;
-    this.#budgets = budgets;
-  }
+  constructor(private readonly clock: Clock, private readonly budgets: Pick<OwnerBudgets, "bodyWaitMs">) {}
 
   /**
    * Checks the counts of a request. Returns a promise for a refusal that comes late.
@@ -94,7 +89,7 @@ export class BadProofLimiter {
   #rejectBody(exchange: RequestContext, ownerDid: string): Promise<never> | undefined {
     const bytes = declaredBytes(exchange.request) ?? 0, count = this.#counts.get(ownerDid);
     if (bytes <= LIMITS.bodyFreeBytes || !count || count.failures < QUICK_REFUSALS) return;
-    const waitMs = this.#restMs(count) > 0 ? this.#budgets.bodyWaitMs(ownerDid, bytes) : 0;
+    const waitMs = this.#restMs(count) > 0 ? this.budgets.bodyWaitMs(ownerDid, bytes) : 0;
     if (waitMs === 0) return;
     this.#count(`${exchange.ip} ${ownerDid}`);
     return this.#refuse(count, BODY_REFUSAL, waitMs);
@@ -113,7 +108,7 @@ export class BadProofLimiter {
 
   /** Returns how long a count goes on, milliseconds; 0 after a step back of the clock, which would make it longer. */
   #restMs({ since }: Count): number {
-    const rest = since + BAD_PROOFS_WINDOW_MS - this.#clock.now();
+    const rest = since + BAD_PROOFS_WINDOW_MS - this.clock.now();
     return rest > BAD_PROOFS_WINDOW_MS ? 0 : Math.max(0, rest);
   }
 
@@ -124,7 +119,7 @@ export class BadProofLimiter {
     });
     if (++count.refused <= QUICK_REFUSALS || count.waiting >= MAX_WAITING) throw refusal;
     count.waiting++;
-    return sleep(this.#clock, SLOW_REFUSAL_MS).then(() => {
+    return sleep(this.clock, SLOW_REFUSAL_MS).then(() => {
       count.waiting--;
       throw refusal;
     });
@@ -142,7 +137,7 @@ export class BadProofLimiter {
   }
 
   #count(key: string): void {
-    const now = this.#clock.now();
+    const now = this.clock.now();
     const count = this.#counts.get(key);
     const isOver = !count || now - count.since >= BAD_PROOFS_WINDOW_MS || now < count.since;
     if (isOver) this.#counts.set(key, { since: now, failures: 1, refused: 0, waiting: 0 });

@@ -29,16 +29,11 @@ const NOTHING_MORE: Part = { nonce: false, count: false };
 
 /** What a request uses up, with what its route writes. */
 export class RequestCommits implements Admission {
-  readonly #deps: CheckDeps;
-  readonly #state: AdmissionState;
   #isCommitted = false;
   /** The error of a commit that may have stored the nonce. */
   #doubt: unknown;
 
-  constructor(deps: CheckDeps, state: AdmissionState) {
-    this.#deps = deps;
-    this.#state = state;
-  }
+  constructor(private readonly deps: CheckDeps, private readonly state: AdmissionState) {}
 
   get #isLate(): boolean {
     return this.#doubt instanceof ServiceError && this.#doubt.cause instanceof StoreLate;
@@ -52,7 +47,7 @@ export class RequestCommits implements Admission {
   }
 
   commitWith<R>(updates: readonly Update<R>[], beginning: Beginning<R> | null = null): Promise<CommitResult<R>> {
-    const isFirst = !this.#isCommitted, { profile, preconditions } = this.#state;
+    const isFirst = !this.#isCommitted, { profile, preconditions } = this.state;
     const all: Update<R | PreconditionFailed>[] = profile.uncached
       ? preconditions.map(uncached)
       : preconditions.slice();
@@ -69,10 +64,10 @@ export class RequestCommits implements Admission {
     refused: R | PreconditionFailed | typeof WINDOW_FULL,
     isFirst: boolean,
   ): Promise<CommitResult<R>> {
-    const state = this.#state;
+    const state = this.state;
     if (refused === WINDOW_FULL || refused instanceof PreconditionFailed) {
       if (isFirst) await this.useNonce();
-      throw refused instanceof PreconditionFailed ? changedRecord(this.#deps, state, refused) : limitExceeded(state);
+      throw refused instanceof PreconditionFailed ? changedRecord(this.deps, state, refused) : limitExceeded(state);
     }
     // Counted too, because requests whose own updates are refused would otherwise pass the rate limit without end.
     const isFull = isFirst && await this.#claim([], null, ALL) === WINDOW_FULL;
@@ -97,11 +92,11 @@ export class RequestCommits implements Admission {
     beginning: Beginning<R> | null,
     { nonce, count }: Part,
   ): Promise<R | typeof WINDOW_FULL | null> {
-    const state = this.#state, { commits, clock } = this.#deps, use = requireSet(state.use), { sender } = use;
+    const state = this.state, { commits, clock } = this.deps, use = requireSet(state.use), { sender } = use;
     const window = count ? requireSet(state.prefetched).window : null;
     let refused: R | "replay" | typeof WINDOW_FULL | null | undefined;
     try {
-      const all = window ? updates.concat(ownWindow<R>(this.#deps, state, await window)) : updates;
+      const all = window ? updates.concat(ownWindow<R>(this.deps, state, await window)) : updates;
       const live = nonce || beginning
         ? new SenderChange(
           sender,
@@ -126,7 +121,7 @@ export class RequestCommits implements Admission {
     // The nonce may be from this request's own commit, whose result was not known.
     if (this.#doubt !== undefined) throw this.#doubt;
     state.exchange.check = 5;
-    countCostly(this.#deps, state, "PROXY_AUTH_REPLAY");
+    countCostly(this.deps, state, "PROXY_AUTH_REPLAY");
     throw new ServiceError("PROXY_AUTH_REPLAY");
   }
 }

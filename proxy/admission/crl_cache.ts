@@ -59,8 +59,6 @@ interface CrlCacheDeps {
 }
 
 export class CrlCache {
-  readonly #deps: CrlCacheDeps;
-  readonly #options: CrlCacheOptions;
   #seen: CrlSeen | null | undefined;
   #installed: Installed | null = null;
   #confirmedAt = -Infinity;
@@ -71,10 +69,7 @@ export class CrlCache {
   /** Called after each installed list. */
   onInstalled: () => void = () => {};
 
-  constructor(deps: CrlCacheDeps, options: CrlCacheOptions) {
-    this.#deps = deps;
-    this.#options = options;
-  }
+  constructor(private readonly deps: CrlCacheDeps, private readonly options: CrlCacheOptions) {}
 
   /** True when there is a usable list. */
   get ready(): boolean {
@@ -83,7 +78,7 @@ export class CrlCache {
 
   /** Seconds since the registry confirmed the installed list; -1 without a list. */
   get ageSeconds(): number {
-    return this.#installed ? Math.max(0, this.#deps.clock.now() - this.#confirmedAt) / 1000 : -1;
+    return this.#installed ? Math.max(0, this.deps.clock.now() - this.#confirmedAt) / 1000 : -1;
   }
 
   /** Entries of the installed list; -1 without a list. */
@@ -166,24 +161,24 @@ export class CrlCache {
 
   /** The installed list while it counts; otherwise `null`. Each list is a new object. */
   get usable(): Installed | null {
-    const now = this.#deps.clock.now();
+    const now = this.deps.clock.now();
     const list = this.#installed;
     // Without the absolute value, a clock that stepped back would keep an old list usable for as long as the step.
-    if (!list || Math.abs(now - this.#confirmedAt) > this.#options.maxAgeMs) return null;
+    if (!list || Math.abs(now - this.#confirmedAt) > this.options.maxAgeMs) return null;
     return list.exp === null || unixSeconds(now) < list.exp ? list : null;
   }
 
   async #refresh(): Promise<boolean> {
     this.#cancel();
-    const { clock, random, log, metrics } = this.#deps;
-    let wait = this.#options.refreshIntervalMs * (1 - 0.1 * fraction(random));
+    const { clock, random, log, metrics } = this.deps;
+    let wait = this.options.refreshIntervalMs * (1 - 0.1 * fraction(random));
     try {
       const result = await this.#fetch();
       metrics?.count("crl_refreshes_total", result);
       this.#confirmedAt = clock.now();
       this.#failures = 0;
     } catch (cause) {
-      log("warn", "crl_refresh_failed", { issuer: this.#options.issuer, cause });
+      log("warn", "crl_refresh_failed", { issuer: this.options.issuer, cause });
       metrics?.count("crl_refreshes_total", cause instanceof CrlRollback ? "rollback" : "failed");
       const retry = LIMITS.crlRetryMs * 2 ** Math.min(this.#failures++, 10);
       wait = Math.min(wait, retry, RETRY_MAX_MS);
@@ -193,7 +188,7 @@ export class CrlCache {
   }
 
   async #fetch(): Promise<"new" | "same" | "empty"> {
-    const { kv, registry, keys, log } = this.#deps, { seen: kept } = this.#options;
+    const { kv, registry, keys, log } = this.deps, { seen: kept } = this.options;
     const seenKey = kept?.key ?? KEYS.crlSeen();
     // The health check needs the keys even if no list needs them.
     await keys.current();
@@ -234,8 +229,8 @@ export class CrlCache {
   }
 
   async #verify(crl: string | Bytes, yieldIfLong: () => Promise<void>): Promise<CrlClaims> {
-    const { clock, keys } = this.#deps;
-    const { issuer } = this.#options;
+    const { clock, keys } = this.deps;
+    const { issuer } = this.options;
     const now = unixSeconds(clock.now());
     try {
       return await verifyCrl(crl, { issuer, keys: await keys.current() }, now, yieldIfLong);

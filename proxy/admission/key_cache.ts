@@ -21,9 +21,6 @@ const REFETCH_MS = 30_000;
 const RETRY_MS = LIMITS.crlRetryMs;
 
 export class KeyCache {
-  readonly #registry: RegistryClient;
-  readonly #clock: Clock;
-  readonly #ttlMs: number;
   #keys: VerificationKeys | null = null;
   #freshUntil = 0;
   #loadedAt = 0;
@@ -33,29 +30,29 @@ export class KeyCache {
   /** Number of `forget` calls. A fetch that started in an earlier generation has the old document. */
   #generation = 0;
 
-  constructor(registry: RegistryClient, clock: Clock, ttlMs: number) {
-    this.#registry = registry;
-    this.#clock = clock;
-    this.#ttlMs = ttlMs;
-  }
+  constructor(
+    private readonly registry: RegistryClient,
+    private readonly clock: Clock,
+    private readonly ttlMs: number,
+  ) {}
 
   /** True when there are usable keys. */
   get ready(): boolean {
-    return this.#keys !== null && this.#clock.now() < this.#freshUntil + GRACE_MS;
+    return this.#keys !== null && this.clock.now() < this.#freshUntil + GRACE_MS;
   }
 
   /** Seconds since the keys were fetched; -1 without keys. */
   get ageSeconds(): number {
-    return this.#keys ? Math.max(0, this.#clock.now() - this.#loadedAt) / 1000 : -1;
+    return this.#keys ? Math.max(0, this.clock.now() - this.#loadedAt) / 1000 : -1;
   }
 
   /**
    * The keys until they must be fetched, then `null`. Each document has a new map, so that callers compare by `===`.
    */
   get fresh(): VerificationKeys | null {
-    const now = this.#clock.now();
+    const now = this.clock.now();
     // Without the lower bound, a clock that stepped back would keep the keys for longer, also a withdrawn key.
-    return now < this.#freshUntil && now > this.#freshUntil - this.#ttlMs - 1000 ? this.#keys : null;
+    return now < this.#freshUntil && now > this.#freshUntil - this.ttlMs - 1000 ? this.#keys : null;
   }
 
   /**
@@ -64,7 +61,7 @@ export class KeyCache {
    * @throws {RegistryUnavailable} when there are no usable keys
    */
   async current(): Promise<VerificationKeys> {
-    const now = this.#clock.now(), { fresh } = this;
+    const now = this.clock.now(), { fresh } = this;
     if (fresh) return fresh;
     if (now < this.#failedAt + RETRY_MS && now >= this.#failedAt) return this.#stale();
     try {
@@ -82,7 +79,7 @@ export class KeyCache {
    * @throws {RegistryUnavailable} when the call fails, or failed in the last 30 s
    */
   async search(): Promise<VerificationKeys> {
-    const now = this.#clock.now();
+    const now = this.clock.now();
     if (this.#fetching === null && now < this.#searchedAt + REFETCH_MS && now >= this.#searchedAt) {
       if (this.#failedAt >= this.#searchedAt) throw new RegistryUnavailable("The last search for keys failed");
       return this.#stale();
@@ -95,7 +92,7 @@ export class KeyCache {
   /** Expires the cached keys after a rotation in this process. The next use fetches them again. */
   forget(): void {
     this.#generation++;
-    this.#freshUntil = Math.min(this.#freshUntil, this.#clock.now());
+    this.#freshUntil = Math.min(this.#freshUntil, this.clock.now());
     this.#searchedAt = -Infinity;
     this.#failedAt = -Infinity;
   }
@@ -113,18 +110,18 @@ export class KeyCache {
   async #load(): Promise<void> {
     try {
       const generation = this.#generation;
-      const { status, headers, value } = await this.#registry.keys();
+      const { status, headers, value } = await this.registry.keys();
       const keys = status === 200 ? await readKeyDocument(value) : null;
       if (generation !== this.#generation) return await this.#load();
       if (!keys) throw new RegistryUnavailable(`The key document cannot be used (${status})`);
       this.#keys = keys;
-      this.#loadedAt = this.#clock.now();
+      this.#loadedAt = this.clock.now();
       const maxAge = /(?:^|[\s,])max-age=(\d{1,9})/.exec(headers.get("cache-control") ?? "")?.[1];
-      this.#freshUntil = this.#clock.now() +
-        Math.min(this.#ttlMs, maxAge === undefined ? Infinity : Math.max(Number(maxAge) * 1000, REFETCH_MS));
+      this.#freshUntil = this.clock.now() +
+        Math.min(this.ttlMs, maxAge === undefined ? Infinity : Math.max(Number(maxAge) * 1000, REFETCH_MS));
       this.#failedAt = -Infinity;
     } catch (error) {
-      this.#failedAt = this.#clock.now();
+      this.#failedAt = this.clock.now();
       throw error;
     }
   }

@@ -48,19 +48,16 @@ interface StandingsDeps {
 }
 
 export class Standings {
-  readonly #deps: StandingsDeps;
   readonly #kept = new BoundedMap<string, Standing>(STANDINGS_MAX);
 
-  constructor(deps: StandingsDeps) {
-    this.#deps = deps;
-  }
+  constructor(private readonly deps: StandingsDeps) {}
 
   /** Returns the standing of a request; `null` when every check must be made. */
   of(exchange: RequestContext, now: number): Standing | null {
-    const headers = signedHeaders(exchange), ait = headers.token ? this.#deps.aits.kept(headers.token) : undefined;
+    const headers = signedHeaders(exchange), ait = headers.token ? this.deps.aits.kept(headers.token) : undefined;
     const name = ait && nameOf(headers, ait), standing = name === undefined ? undefined : this.#kept.get(name);
     if (!standing) return null;
-    const { keys, crl } = this.#deps;
+    const { keys, crl } = this.deps;
     const holds = now >= standing.since && now < standing.until && keys.fresh === standing.keys &&
       crl.usable === standing.list;
     if (holds) return standing;
@@ -74,7 +71,7 @@ export class Standings {
     { ait, pair, preconditions }: Pick<Standing, "ait" | "pair" | "preconditions">,
     now: number,
   ): void {
-    const { keys, crl, reliedMs } = this.#deps;
+    const { keys, crl, reliedMs } = this.deps;
     const until = Math.min(ait.claims.exp * 1000, reliedMs > 0 ? now + reliedMs : Infinity);
     const name = nameOf(signedHeaders(exchange), ait);
     if (name === undefined || keys.fresh === null || crl.usable === null) return;

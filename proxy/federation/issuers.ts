@@ -116,7 +116,6 @@ interface IssuerDeps extends IssuersDeps {
 
 class Issuer implements IssuerDocuments {
   readonly #clock: Clock;
-  readonly #issuer: string;
   readonly #client: IssuerClient;
   readonly #keys: KeyCache;
   readonly #aits: AitCache;
@@ -124,10 +123,9 @@ class Issuer implements IssuerDocuments {
   #listDueAt = -Infinity;
   usedAt = -Infinity;
 
-  constructor(deps: IssuerDeps, issuer: string) {
+  constructor(deps: IssuerDeps, private readonly issuer: string) {
     const { clock, config } = deps, authority = authorityOf(issuer) ?? "";
     this.#clock = clock;
-    this.#issuer = issuer;
     this.#client = new IssuerClient(deps, issuer);
     this.#keys = new KeyCache(this.#client, clock, config.registryKeysTtlMs);
     this.#aits = new AitCache(this.#keys, issuer, AITS_PER_ISSUER);
@@ -180,7 +178,7 @@ class Issuer implements IssuerDocuments {
       const againAt = Math.max(this.list.ready ? -Infinity : this.#listDueAt, this.#client.pausedUntil);
       const waitMs = Math.max(1_000, againAt - this.#clock.now());
       throw new ServiceError("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", {
-        message: `The registry of the caller, ${this.#issuer}, cannot be asked about its agents`,
+        message: `The registry of the caller, ${this.issuer}, cannot be asked about its agents`,
         headers: { "Retry-After": String(Math.ceil(waitMs / 1000)) },
         cause,
       });

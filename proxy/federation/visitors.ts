@@ -54,21 +54,18 @@ export function payerOf({ issuer, ownerDid }: { issuer: string; ownerDid: string
 }
 
 export class Visitors implements VisitorChecks {
-  readonly #deps: VisitorsDeps;
   /** Issuers that were asked about a ticket, by its digest. */
   readonly #asked = new BoundedMap<string, Set<string>>(TICKETS_KEPT);
   readonly #visits = new BoundedMap<string, KeptVisit>(VISITS_KEPT);
 
-  constructor(deps: VisitorsDeps) {
-    this.#deps = deps;
-  }
+  constructor(private readonly deps: VisitorsDeps) {}
 
   /**
    * Returns the claims of a token that names another registry, not verified; `null` for one of this server's registry, and for
    * a text that is no token, which the usual check refuses.
    */
   claimsOf(token: string): AitClaims | null {
-    const { registryUrl } = this.#deps.config;
+    const { registryUrl } = this.deps.config;
     try {
       const claims = readAitClaims(parseAit(token));
       return claims.iss === registryUrl ? null : claims;
@@ -85,7 +82,7 @@ export class Visitors implements VisitorChecks {
    * @throws {StoreUnavailable}
    */
   async admit({ iss, sub }: AitClaims, exchange: RequestContext): Promise<Visitor> {
-    const { policy, issuers, kv } = this.#deps;
+    const { policy, issuers, kv } = this.deps;
     if (policy.accepts(iss) === null) throw refused();
     const isWaitedFor = exchange.target === "/pair/confirm"
       ? await this.#hasTicket(exchange, iss, sub) || await hasAnyPair(kv, sub)
@@ -101,7 +98,7 @@ export class Visitors implements VisitorChecks {
    * @throws {RegistryUnavailable} when the issuer has no usable keys
    */
   async visit(visitor: Visitor, token: string, { claims }: VerifiedAit, origin: string): Promise<Visit | null> {
-    const { clock, config } = this.#deps, now = unixSeconds(clock.now()), name = digest(token);
+    const { clock, config } = this.deps, now = unixSeconds(clock.now()), name = digest(token);
     const kept = this.#visits.get(name) ?? await this.#verify(visitor, token, origin, now);
     if (kept === null) return null;
     this.#visits.set(name, kept);
@@ -112,7 +109,7 @@ export class Visitors implements VisitorChecks {
 
   /** Records where a visiting agent lives now, if that changed. */
   async follow(visitor: string, peer: string, { proxy }: Visit): Promise<void> {
-    await setPeerProxy(this.#deps, peer, visitor, proxy);
+    await setPeerProxy(this.deps, peer, visitor, proxy);
   }
 
   /**
@@ -120,7 +117,7 @@ export class Visitors implements VisitorChecks {
    * seen. Its registry is not asked, because a slow one would hold up the mailbox.
    */
   mayStillSend({ issuer, agentDid, aitJti }: { issuer: string; agentDid: string; aitJti: string }): boolean {
-    const { policy, issuers } = this.#deps;
+    const { policy, issuers } = this.deps;
     return policy.accepts(issuer) !== null && !issuers.of(issuer).crl.wasRevoked(agentDid, aitJti);
   }
 
@@ -138,7 +135,7 @@ export class Visitors implements VisitorChecks {
 
   /** Whether a request has a ticket that its agent may confirm or has confirmed, and few other issuers came with it. */
   async #hasTicket(exchange: RequestContext, issuer: string, agentDid: string): Promise<boolean> {
-    const { kv, clock } = this.#deps;
+    const { kv, clock } = this.deps;
     const body = parseJson(exchange.body)?.value as { ticket?: unknown } | null | undefined;
     const ticket = typeof body?.ticket === "string" ? parseTicket(body.ticket) : null;
     if (!ticket) return false;

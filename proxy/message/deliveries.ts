@@ -62,15 +62,12 @@ interface DeliveriesDeps {
 }
 
 export class Deliveries {
-  readonly #deps: DeliveriesDeps;
   /** Deliveries in progress on this instance, each with the promise of its end when another request waits for it. */
   readonly #underWay = new Map<string, PromiseWithResolvers<void> | null>();
   /** Deliveries of this instance in the records of their senders, without a stored outcome. */
   readonly #open = new BoundedMap<string, DeliveryRecord>(REMEMBERED);
 
-  constructor(deps: DeliveriesDeps) {
-    this.#deps = deps;
-  }
+  constructor(private readonly deps: DeliveriesDeps) {}
 
   /** Returns true while a message with this ID is being delivered here. */
   isUnderWay(id: DeliveryId): boolean {
@@ -103,10 +100,10 @@ export class Deliveries {
    * @throws {StoreUnavailable}
    */
   async repeat(id: DeliveryId, bodySha256: string): Promise<DuplicateResult | null> {
-    const now = this.#deps.clock.now();
-    const sender = this.#deps.senders.of(id.sender);
+    const now = this.deps.clock.now();
+    const sender = this.deps.senders.of(id.sender);
     // This is a claim, because a read of the store does not see a 202 that waits for its commit.
-    const found = await this.#deps.commits.claim<DuplicateResult>([{
+    const found = await this.deps.commits.claim<DuplicateResult>([{
       key: keyOf(id),
       uncached: true,
       next: (current) => {
@@ -124,7 +121,7 @@ export class Deliveries {
     bodySha256: string,
     answer: HookAnswer | null = null,
   ): BeginningOfDelivery {
-    const { clock, leases, attemptMs } = this.#deps;
+    const { clock, leases, attemptMs } = this.deps;
     const judging = { now: clock.now(), attemptMs, leases };
     return new BeginningOfDelivery(id, bodySha256, answer, judging, this.#open);
   }
@@ -139,7 +136,7 @@ export class Deliveries {
    * the attempt has an outcome: its instance has answered meanwhile, and may have queued the message itself.
    */
   queued(id: DeliveryId, attempt: Attempt, answer: HookAnswer): { update: Update<"over">; live: { record: Sender } } {
-    const now = this.#deps.clock.now(), sender = this.#deps.senders.of(id.sender);
+    const now = this.deps.clock.now(), sender = this.deps.senders.of(id.sender);
     const update: Update<"over"> = {
       key: keyOf(id),
       uncached: true,
@@ -174,7 +171,7 @@ export class Deliveries {
    * @throws {StoreUnavailable}
    */
   async settle(value: unknown): Promise<void> {
-    const before = this.#deps.clock.now() - this.#deps.attemptMs - SETTLED_MS;
+    const before = this.deps.clock.now() - this.deps.attemptMs - SETTLED_MS;
     const isOld = ({ startedAt }: BegunDelivery) => startedAt < before;
     const old = unpackSender(value).begun.filter(isOld);
     for (let i = 0; i < old.length; i += SETTLED_TOGETHER) {
@@ -191,7 +188,7 @@ export class Deliveries {
     hasEnded: (begun: BegunDelivery) => boolean,
     instance?: string,
   ): Promise<void> {
-    const { clock, commits, senders } = this.#deps;
+    const { clock, commits, senders } = this.deps;
     const record = senders.of(sender);
     const isEnded = (one: BegunDelivery) => hasEnded(one) && ids.some((id) => isSame(one, id));
     const records = ids.map((id): Update<never> => ({
@@ -212,18 +209,18 @@ export class Deliveries {
   }
 
   #end(id: DeliveryId, answer: HookAnswer | null, options?: { mayWait: boolean }): Promise<void> {
-    const { clock, commits, leases } = this.#deps, name = nameOf(id), open = this.#open.get(name);
-    const end = new EndOfDelivery(id, open, answer, { instance: leases.instance, now: clock.now() });
+    const { clock, commits, leases } = this.deps, name = nameOf(id), open = this.#open.get(name);
+    const end = new EndOfDelivery(id, open, answer, leases.instance, clock.now());
     const ended = () => void (this.#open.get(name) === open && this.#open.delete(name));
     return commits.claim([end], options).then(ended, (cause) => this.#lost(id, cause));
   }
 
   #lost(id: DeliveryId, cause: unknown): void {
-    this.#deps.log("error", "delivery_outcome_lost", { requestId: id.requestId, agentDid: id.sender, cause });
+    this.deps.log("error", "delivery_outcome_lost", { requestId: id.requestId, agentDid: id.sender, cause });
   }
 
   #check(record: DeliveryRecord | null, bodySha256: string, now: number): DuplicateResult | null {
-    const { leases, attemptMs } = this.#deps;
+    const { leases, attemptMs } = this.deps;
     return checkDuplicate(record, bodySha256, { now, attemptMs, leases });
   }
 }

@@ -77,28 +77,22 @@ export class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<D
   readonly seen: KvEntryMaybe<never>;
   readonly check = this;
   readonly id: string;
-  readonly #id: DeliveryId;
   readonly #record: DeliveryRecord;
-  readonly #judging: Judging;
-  readonly #open: Map<string, DeliveryRecord>;
   /** Whether the claim found no delivery record. */
   #isNew = true;
 
   constructor(
-    id: DeliveryId,
+    private readonly delivery: DeliveryId,
     bodySha256: string,
     answer: HookAnswer | null,
-    judging: Judging,
-    open: Map<string, DeliveryRecord>,
+    private readonly judging: Judging,
+    private readonly open: Map<string, DeliveryRecord>,
   ) {
     const { now, leases } = judging;
     this.startedAt = now;
-    this.key = keyOf(id);
-    this.id = nameOf(id);
+    this.key = keyOf(delivery);
+    this.id = nameOf(delivery);
     this.seen = absent(this.key);
-    this.#id = id;
-    this.#judging = judging;
-    this.#open = open;
     this.#record = {
       bodySha256,
       startedAt: now,
@@ -111,17 +105,17 @@ export class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<D
 
   next(current: unknown): RecordChange<DuplicateResult> {
     this.#isNew = current === null;
-    const repeat = this.#repeatOf(unpackDelivery(current, this.#id.requestId));
+    const repeat = this.#repeatOf(unpackDelivery(current, this.delivery.requestId));
     if (repeat) return { refuse: repeat };
     return this.#isNew && !this.#record.answer ? "hold" : stored(this.#record, this.startedAt);
   }
 
   place(before: readonly BegunDelivery[]): ReturnType<Beginning<DuplicateResult>["place"]> {
-    const id = this.#id, { instance } = this.#judging.leases, startedAt = this.startedAt;
+    const id = this.delivery, { instance } = this.judging.leases, startedAt = this.startedAt;
     const others: BegunDelivery[] = [];
     for (const one of before) {
       // A delivery of this instance whose outcome is stored leaves the record.
-      if (one.instance === instance && !this.#open.has(nameOf(one))) continue;
+      if (one.instance === instance && !this.open.has(nameOf(one))) continue;
       if (!isSame(one, id)) {
         others.push(one);
         continue;
@@ -134,7 +128,7 @@ export class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<D
       const { value, expireInMs } = stored(this.#record, startedAt);
       return { begun: others, also: [{ key: this.key, value, expireInMs }] };
     }
-    this.#open.set(this.id, this.#record);
+    this.open.set(this.id, this.#record);
     const { sender, recipient, requestId } = id, { key, id: name } = this;
     const own: BegunDelivery & DeliveryId = { sender, recipient, requestId, startedAt, instance, key, name };
     others.push(own);
@@ -142,11 +136,11 @@ export class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<D
   }
 
   #repeatOf(record: DeliveryRecord | null): DuplicateResult | null {
-    return checkDuplicate(record, this.#record.bodySha256, this.#judging);
+    return checkDuplicate(record, this.#record.bodySha256, this.judging);
   }
 
   cancel(): void {
-    if (this.#open.get(this.id) === this.#record) this.#open.delete(this.id);
+    if (this.open.get(this.id) === this.#record) this.open.delete(this.id);
   }
 }
 
@@ -158,43 +152,34 @@ export class EndOfDelivery implements Update<never> {
   readonly id: string;
   readonly uncached = true;
   declare readonly seen?: KvEntryMaybe<never>;
-  readonly #id: DeliveryId;
-  readonly #open: DeliveryRecord | undefined;
-  readonly #answer: HookAnswer | null;
-  readonly #instance: string;
-  readonly #now: number;
 
   /** @param open the delivery while it is in the record of its sender */
   constructor(
-    id: DeliveryId,
-    open: DeliveryRecord | undefined,
-    answer: HookAnswer | null,
-    { instance, now }: { instance: string; now: number },
+    private readonly delivery: DeliveryId,
+    private readonly open: DeliveryRecord | undefined,
+    private readonly answer: HookAnswer | null,
+    private readonly instance: string,
+    private readonly now: number,
   ) {
-    this.key = keyOf(id);
-    this.id = nameOf(id);
+    this.key = keyOf(delivery);
+    this.id = nameOf(delivery);
     if (open) this.seen = absent(this.key);
-    this.#id = id;
-    this.#open = open;
-    this.#answer = answer;
-    this.#instance = instance;
-    this.#now = now;
   }
 
   next(current: unknown): RecordChange<never> {
-    const record = unpackDelivery(current, this.#id.requestId) ?? this.#open;
-    if (!record || this.#answer === null && record.instance !== this.#instance) return "keep";
+    const record = unpackDelivery(current, this.delivery.requestId) ?? this.open;
+    if (!record || this.answer === null && record.instance !== this.instance) return "keep";
     const { bodySha256, startedAt, receiptAt, handedOverAt } = record;
     const ended: DeliveryRecord = {
       bodySha256,
       startedAt,
       instance: null,
-      answer: this.#answer ?? record.answer,
-      answeredAt: this.#answer ? this.#now : record.answeredAt,
+      answer: this.answer ?? record.answer,
+      answeredAt: this.answer ? this.now : record.answeredAt,
       receiptAt,
     };
     if (handedOverAt !== undefined) ended.handedOverAt = handedOverAt;
-    return stored(ended, this.#now);
+    return stored(ended, this.now);
   }
 }
 

@@ -62,20 +62,17 @@ interface SendersDeps {
 }
 
 export class Senders {
-  readonly #deps: SendersDeps;
   /** Senders by DID. The one that was added first is forgotten first. */
   readonly #kept = new BoundedMap<string, Sender>(SENDERS_KEPT_MAX);
   #untilCount = 0;
 
-  constructor(deps: SendersDeps) {
-    this.#deps = deps;
-  }
+  constructor(private readonly deps: SendersDeps) {}
 
   /** Returns a sender, which may not be loaded. */
   of(agentDid: string): Sender {
     const kept = this.#kept.get(agentDid);
     if (kept) return kept;
-    const sender = new Sender(agentDid, this.#deps);
+    const sender = new Sender(agentDid, this.deps);
     this.#kept.set(agentDid, sender);
     return sender;
   }
@@ -119,7 +116,6 @@ export class Sender implements LiveRecord {
   window = new Window();
   /** Deliveries that have begun and have no delivery record. */
   begun: readonly BegunDelivery[] = [];
-  readonly #deps: SendersDeps;
   /** When each known nonce ends, by its name, in the order of use. */
   readonly #ends = new Map<string, number>();
   /** Nonces of requests in progress that are not known to be stored. */
@@ -144,10 +140,9 @@ export class Sender implements LiveRecord {
   #inFlight = 0;
   #loading: Promise<void> | null = null;
 
-  constructor(readonly agentDid: string, deps: SendersDeps) {
+  constructor(readonly agentDid: string, private readonly deps: SendersDeps) {
     this.key = KEYS.sender(agentDid);
     this.id = idOf(this.key);
-    this.#deps = deps;
   }
 
   /** Number of known nonces. */
@@ -161,7 +156,7 @@ export class Sender implements LiveRecord {
 
   async #read(): Promise<void> {
     try {
-      const { reads, clock } = this.#deps;
+      const { reads, clock } = this.deps;
       const { value, versionstamp } = await reads.get(this.key);
       const now = clock.now();
       const { since, sealed, nonces, window, begun } = value === null ? newSender(now) : unpackSender(value);
@@ -202,7 +197,7 @@ export class Sender implements LiveRecord {
     const parts: Uint8Array[] = [];
     const selector = { start: KEYS.senderPart(this.agentDid, first), end: KEYS.senderPart(this.agentDid, sealed) };
     const options = { reverse: true, limit: PARTS_READ_MAX, batchSize: PARTS_AT_ONCE };
-    for await (const { value } of this.#deps.kv.list(selector, options)) {
+    for await (const { value } of this.deps.kv.list(selector, options)) {
       // Nonces of older parts were used earlier, so they end at most this much later.
       if (partEnd(value) + LIMITS.timestampSkewSeconds * 2000 <= now) break;
       // The nonces are read after this count, because a million of them take most of a second before the refusal.
@@ -283,8 +278,8 @@ export class Sender implements LiveRecord {
 
   pack(): { value: Uint8Array; expireInMs: number; also: readonly Write[] } {
     this.#inFlight = this.generation;
-    const expireInMs = senderKeptMs(this, this.#deps.windowMs);
-    this.#endsAt = this.#deps.clock.now() + expireInMs;
+    const expireInMs = senderKeptMs(this, this.deps.windowMs);
+    this.#endsAt = this.deps.clock.now() + expireInMs;
     const nonces = this.#nonces.subarray(0, this.#bytes);
     const { window, begun } = this;
     const value = packSender({ since: this.#since, sealed: this.#sealed, nonces, window, begun });

@@ -79,9 +79,6 @@ interface LinkDeps {
 
 /** One socket of an agent. */
 export class RelaySocket {
-  readonly #deps: LinkDeps;
-  readonly #connection: SocketTransport;
-  readonly #onEnd: (link: RelaySocket) => void;
   /** Why the socket closes after its last delivery; `null` while it takes messages. */
   #farewell: { code: number; reason: string } | null = null;
   /** Messages without an ack by the ID of their frame, oldest first. */
@@ -97,14 +94,11 @@ export class RelaySocket {
   #open = true;
 
   constructor(
-    deps: LinkDeps,
+    private readonly deps: LinkDeps,
     readonly agent: ConnectedAgent,
-    connection: SocketTransport,
-    onEnd: (link: RelaySocket) => void,
+    private readonly connection: SocketTransport,
+    private readonly onEnd: (link: RelaySocket) => void,
   ) {
-    this.#deps = deps;
-    this.#connection = connection;
-    this.#onEnd = onEnd;
     this.#lastHeard = deps.clock.now();
   }
 
@@ -115,7 +109,7 @@ export class RelaySocket {
 
   /** Returns the bytes that are buffered and not yet sent. */
   get unsentBytes(): number {
-    return this.#connection.unsentBytes;
+    return this.connection.unsentBytes;
   }
 
   /** When a whole message arrived last, milliseconds since the Unix epoch. */
@@ -138,7 +132,7 @@ export class RelaySocket {
   /** True during a probe, and when an ack has not come for 1 s and nothing else has: the peer may then be gone. */
   get isSilent(): boolean {
     const [oldest] = this.#inFlight.values();
-    const isLate = oldest !== undefined && this.#deps.clock.now() - oldest.sentAt >= SILENT_MS;
+    const isLate = oldest !== undefined && this.deps.clock.now() - oldest.sentAt >= SILENT_MS;
     return this.#cancelProbe !== null || isLate && this.#lastHeard <= oldest.sentAt;
   }
 
@@ -148,19 +142,19 @@ export class RelaySocket {
    */
   probe(): void {
     if (!this.#open || this.#cancelProbe !== null) return;
-    this.#cancelProbe = this.#deps.clock.after(PROBE_MS, () => this.end(CLOSE.silent, "silent after a missing ack"));
+    this.#cancelProbe = this.deps.clock.after(PROBE_MS, () => this.end(CLOSE.silent, "silent after a missing ack"));
     this.heartbeat();
   }
 
   #heard(): number {
     this.#cancelProbe?.();
     this.#cancelProbe = null;
-    return this.#lastHeard = this.#deps.clock.now();
+    return this.#lastHeard = this.deps.clock.now();
   }
 
   /** Sends a frame. Returns false when the socket is closed, or too slow and closed now. */
   send(frame: ProxyFrame): boolean {
-    if (this.unsentBytes > UNSENT_NOTED_BYTES) this.#deps.onSlow();
+    if (this.unsentBytes > UNSENT_NOTED_BYTES) this.deps.onSlow();
     if (!this.#open) return false;
     if (this.unsentBytes > UNSENT_BYTES_MAX) {
       this.end(CLOSE.tooSlow, "too slow");
@@ -168,7 +162,7 @@ export class RelaySocket {
     }
     try {
       const text = encodeFrame(frame);
-      this.#connection.send(text);
+      this.connection.send(text);
       this.#count(frame.type, "out", text.length);
       return true;
     } catch {
@@ -178,17 +172,17 @@ export class RelaySocket {
   }
 
   heartbeat(): void {
-    const id = this.#deps.newId();
+    const id = this.deps.newId();
     this.#heartbeats.add(id);
     const [oldest] = this.#heartbeats;
     // The set is bounded, so that a connector that never acknowledges does not grow it.
     if (oldest && this.#heartbeats.size > HEARTBEATS_IN_FLIGHT) this.#heartbeats.delete(oldest);
-    this.send({ v: 1, type: "heartbeat", id, ts: toIso(this.#deps.clock.now()) });
+    this.send({ v: 1, type: "heartbeat", id, ts: toIso(this.deps.clock.now()) });
   }
 
   /** Sends a message, which then waits for its ack. Returns the ID of its frame. */
   deliver(waiting: WaitingMessage, attempt: number): string {
-    const id = this.#deps.newId(), ts = toIso(waiting.sentAt);
+    const id = this.deps.newId(), ts = toIso(waiting.sentAt);
     this.#inFlight.set(id, waiting);
     const isSent = this.send({ v: 1, type: "deliver", id, ts, attempt, ...waiting.message });
     // When this frame closed the socket, the message is no longer in flight and `lost()` was called.
@@ -218,12 +212,12 @@ export class RelaySocket {
         const waiting = this.#inFlight.get(frame.ackId);
         if (!waiting) return;
         const { accepted, reason } = frame;
-        this.#deps.metrics.observe("relay_ack_seconds", (now - waiting.sentAt) / 1000);
+        this.deps.metrics.observe("relay_ack_seconds", (now - waiting.sentAt) / 1000);
         waiting.end(reason === undefined ? { acked: true, accepted } : { acked: true, accepted, reason });
       } else if (frame.type === "heartbeat") {
         const isTooMuch = text.length > SMALL_FRAME_BYTES || !this.#asked.take(1, now);
         if (isTooMuch) return void this.#endFlood("too many heartbeats, or too large ones");
-        this.send({ v: 1, type: "heartbeat_ack", id: this.#deps.newId(), ts: toIso(now), ackId: frame.id });
+        this.send({ v: 1, type: "heartbeat_ack", id: this.deps.newId(), ts: toIso(now), ackId: frame.id });
       }
     } catch (error) {
       if (!(error instanceof FrameError)) throw error;
@@ -242,13 +236,13 @@ export class RelaySocket {
   end(code: number, reason: string): void {
     if (!this.#open) return;
     this.#leave(String(code));
-    this.#connection.close(code, reason);
+    this.connection.close(code, reason);
   }
 
   /** Ends the connection at once, because a peer that is sending would otherwise go on sending. Idempotent. */
   drop(code: number, reason: string): void {
     this.end(code, reason);
-    this.#connection.drop();
+    this.connection.drop();
   }
 
   /** True once the socket takes no further message. */
@@ -270,28 +264,28 @@ export class RelaySocket {
   #leave(code: string): void {
     this.#open = false;
     this.#cancelProbe?.();
-    this.#deps.metrics.count("relay_closes_total", code);
-    this.#onEnd(this);
+    this.deps.metrics.count("relay_closes_total", code);
+    this.onEnd(this);
     const waiting = [...this.#inFlight.values()];
     this.#inFlight.clear();
     for (const message of waiting) message.lost();
   }
 
   #count(type: string, direction: "in" | "out", length: number): void {
-    this.#deps.metrics.count("relay_frames_total", type, direction);
-    this.#deps.metrics.add("relay_frame_bytes_total", length, type, direction);
+    this.deps.metrics.count("relay_frames_total", type, direction);
+    this.deps.metrics.add("relay_frame_bytes_total", length, type, direction);
   }
 
   /** Counts a frame. Returns true, and closes the socket, when the socket or its owner has sent too many. */
   #floods(now: number, bytes: number): boolean {
     if (!this.#frames.take(1, now)) return this.#endFlood("too many frames");
-    if (this.#deps.owners.takeFrame(this.agent.ownerDid, bytes)) return false;
+    if (this.deps.owners.takeFrame(this.agent.ownerDid, bytes)) return false;
     return this.#endFlood("too many frames of one owner");
   }
 
   /** Closes the socket. The owner's next connect waits, because the socket would otherwise be open again at once. */
   #endFlood(reason: string): true {
-    this.#deps.owners.holdConnects(this.agent.ownerDid);
+    this.deps.owners.holdConnects(this.agent.ownerDid);
     this.end(CLOSE.misuse, reason);
     return true;
   }
@@ -369,11 +363,8 @@ export class AgentSockets {
   readonly links: RelaySocket[] = [];
   /** Refuses a message when another instance holds the agent's sockets. All messages to the agent share this update. */
   heldHere: Update<"moved"> | null = null;
-  readonly #clock: Clock;
 
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
+  constructor(private readonly clock: Clock) {}
 
   /** Adds a socket. Closes the oldest with 4409 when the agent then has too many. */
   add(link: RelaySocket): void {
@@ -401,7 +392,7 @@ export class AgentSockets {
     triedBefore = 0,
     after?: (result: DeliveryResult) => Promise<void> | undefined,
   ): Promise<DeliveryResult> {
-    const options = { clock: this.#clock, timeoutMs, isStillAllowed, triedBefore, after };
+    const options = { clock: this.clock, timeoutMs, isStillAllowed, triedBefore, after };
     return new Promise((resolve, reject) => void new WaitingMessage(message, this, options, resolve, reject));
   }
 }

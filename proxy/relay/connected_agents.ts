@@ -22,11 +22,6 @@ const WAVES = 10;
 export type DeliveryNews = Omit<DeliveryFrame, keyof FrameHead | "type">;
 
 export class ConnectedAgents {
-  readonly #clock: Clock;
-  readonly #newId: NewId;
-  readonly #heartbeatMs: number;
-  readonly #metrics: Metrics;
-  readonly #owners: OwnerBudgets;
   readonly #sessions = new Map<string, AgentSockets>();
   /** Sockets that are about to open, by agent. Each promise resolves when its socket has opened or failed. */
   readonly #opening = new Map<string, Set<Promise<void>>>();
@@ -38,17 +33,12 @@ export class ConnectedAgents {
   onGone: (agentDid: string) => void = () => {};
 
   constructor(
-    clock: Clock,
-    newId: NewId,
-    heartbeatMs: number,
-    metrics = new Metrics(),
-    owners = new OwnerBudgets(clock),
+    private readonly clock: Clock,
+    private readonly newId: NewId,
+    private readonly heartbeatMs: number,
+    private readonly metrics = new Metrics(),
+    private readonly owners = new OwnerBudgets(clock),
   ) {
-    this.#clock = clock;
-    this.#newId = newId;
-    this.#heartbeatMs = heartbeatMs;
-    this.#metrics = metrics;
-    this.#owners = owners;
     metrics.read("relay_sockets", () => this.size);
     metrics.read("relay_agents", () => this.agents);
     metrics.read("unsent_bytes", () => this.links().reduce((sum, { unsentBytes }) => sum + unsentBytes, 0));
@@ -79,13 +69,13 @@ export class ConnectedAgents {
   /** Adds a socket and returns it. One over the limit of its agent closes the oldest. */
   attach(agent: ConnectedAgent, connection: SocketTransport): RelaySocket {
     const { agentDid } = agent;
-    const session = this.#sessions.get(agentDid) ?? new AgentSockets(this.#clock);
+    const session = this.#sessions.get(agentDid) ?? new AgentSockets(this.clock);
     this.#sessions.set(agentDid, session);
     const deps = {
-      clock: this.#clock,
-      newId: this.#newId,
-      metrics: this.#metrics,
-      owners: this.#owners,
+      clock: this.clock,
+      newId: this.newId,
+      metrics: this.metrics,
+      owners: this.owners,
       onSlow: () => this.#endSlowest(),
     };
     const link = new RelaySocket(deps, agent, connection, (ended) => this.#drop(ended));
@@ -114,7 +104,7 @@ export class ConnectedAgents {
   /** Returns the sockets of an agent. When one is about to open, waits for it first, at most `OPENING_MS`. */
   async opened(agentDid: string): Promise<AgentSockets | undefined> {
     const opening = this.#opening.get(agentDid);
-    if (opening) await settledWithin(this.#clock, Promise.race(opening), OPENING_MS);
+    if (opening) await settledWithin(this.clock, Promise.race(opening), OPENING_MS);
     return this.#sessions.get(agentDid);
   }
 
@@ -128,8 +118,8 @@ export class ConnectedAgents {
     this.#sessions.get(agentDid)?.links.at(-1)?.send({
       v: 1,
       type: "paired",
-      id: this.#newId(),
-      ts: toIso(this.#clock.now()),
+      id: this.newId(),
+      ts: toIso(this.clock.now()),
       peerAgentDid,
       profile,
       ...proxy === undefined ? {} : { proxy },
@@ -138,7 +128,7 @@ export class ConnectedAgents {
 
   /** Sends a delivery frame to each socket of an agent that is connected here. */
   tellDelivery(agentDid: string, news: DeliveryNews): void {
-    const head = { v: 1, type: "delivery", id: this.#newId(), ts: toIso(this.#clock.now()) } as const;
+    const head = { v: 1, type: "delivery", id: this.newId(), ts: toIso(this.clock.now()) } as const;
     for (const link of this.links(agentDid)) link.send({ ...head, ...news });
   }
 
@@ -154,7 +144,7 @@ export class ConnectedAgents {
 
   /** Sends a revoked frame and closes the socket. */
   revoke(link: RelaySocket, reason: string): void {
-    link.send({ v: 1, type: "revoked", id: this.#newId(), ts: toIso(this.#clock.now()), reason });
+    link.send({ v: 1, type: "revoked", id: this.newId(), ts: toIso(this.clock.now()), reason });
     link.end(CLOSE.notAuthorised, reason);
   }
 
@@ -169,7 +159,7 @@ export class ConnectedAgents {
    */
   async closeInWaves({ withinMs, returnMs }: { withinMs: number; returnMs: number }): Promise<void> {
     for (let waves = WAVES; waves > 0; waves--) {
-      await sleep(this.#clock, withinMs / WAVES);
+      await sleep(this.clock, withinMs / WAVES);
       const staying = this.links().filter((link) => !link.isLeaving);
       for (const link of staying.slice(0, Math.ceil(staying.length / waves))) {
         this.#detach(link);
@@ -217,14 +207,14 @@ export class ConnectedAgents {
   /** Checks a socket at its next heartbeat, or when its identity token expires if that is earlier. */
   #watch(link: RelaySocket): void {
     const expiresAt = link.agent.aitExpiresAt * 1000;
-    const wait = Math.max(0, Math.min(this.#heartbeatMs, expiresAt - this.#clock.now()));
+    const wait = Math.max(0, Math.min(this.heartbeatMs, expiresAt - this.clock.now()));
     const look = () => {
-      const now = this.#clock.now();
+      const now = this.clock.now();
       if (now >= expiresAt) return link.end(CLOSE.notAuthorised, "the identity token has expired");
-      if (link.endIfSilent(now, this.#heartbeatMs)) return;
+      if (link.endIfSilent(now, this.heartbeatMs)) return;
       this.#watch(link);
       link.heartbeat();
     };
-    this.#watches.set(link, this.#clock.after(wait, look));
+    this.#watches.set(link, this.clock.after(wait, look));
   }
 }

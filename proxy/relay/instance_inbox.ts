@@ -38,7 +38,6 @@ const NO_BYTES: Uint8Array = new Uint8Array();
 export class InstanceInbox {
   /** Called for each note. */
   onNote: Receive = () => {};
-  readonly #deps: InboxDeps;
   readonly #watched: WatchedKey;
   #isStarted = false;
   /** IDs of handled notes that may still be in the store. */
@@ -47,8 +46,7 @@ export class InstanceInbox {
   readonly #leaving = new Set<string>();
   #removal = Promise.resolve();
 
-  constructor(deps: InboxDeps) {
-    this.#deps = deps;
+  constructor(private readonly deps: InboxDeps) {
     this.#watched = new WatchedKey(deps, {
       key: KEYS.instanceBell(deps.instance),
       handler: () => this.#read(),
@@ -62,7 +60,7 @@ export class InstanceInbox {
 
   /** ID of this instance. */
   get instance(): string {
-    return this.#deps.instance;
+    return this.deps.instance;
   }
 
   /** Starts to receive notes. */
@@ -95,7 +93,7 @@ export class InstanceInbox {
 
   /** Returns the update that writes a note as part of a claim. */
   write(instance: string, body: unknown, bytes: Uint8Array = NO_BYTES): Update<never> {
-    const id = this.#deps.newId();
+    const id = this.deps.newId();
     const [first, ...also] = noteWrites(instance, id, body, bytes);
     const { key, value, expireInMs } = first;
     return { key, seen: absent(key), uncached: true, bytes: bytes.length, next: () => ({ value, expireInMs, also }) };
@@ -103,7 +101,7 @@ export class InstanceInbox {
 
   /** Returns the writes of a note without bytes, for another commit. */
   writesOf(instance: string, body: unknown): readonly Write[] {
-    return noteWrites(instance, this.#deps.newId(), body, NO_BYTES);
+    return noteWrites(instance, this.deps.newId(), body, NO_BYTES);
   }
 
   /** Handles a note, once, because a note may be in both the wake key and the inbox. */
@@ -116,7 +114,7 @@ export class InstanceInbox {
   /** Reads the notes. The next ones are read while these are deleted. */
   async #read(): Promise<void> {
     const before = [...this.#handled], present = new Set<string>();
-    const inbox = this.#deps.kv.list<StoredInstanceMessage>({ prefix: KEYS.inbox(this.instance) }, {
+    const inbox = this.deps.kv.list<StoredInstanceMessage>({ prefix: KEYS.inbox(this.instance) }, {
       batchSize: NOTES_AT_ONCE,
     });
     let together: StoredNote[] = [];
@@ -144,14 +142,14 @@ export class InstanceInbox {
 
   /** Deletes notes. When that fails, they are deleted after the next read. */
   async #remove(notes: readonly StoredNote[], before: Promise<void>): Promise<void> {
-    const operation = this.#deps.kv.atomic();
+    const operation = this.deps.kv.atomic();
     for (const { id, parts } of notes) {
       this.#leaving.add(id);
       operation.delete(KEYS.inboxNote(this.instance, id));
       for (let i = 0; i < parts; i++) operation.delete(KEYS.inboxPart(this.instance, id, i));
     }
     if (notes.length > 0) {
-      await operation.commit().catch((cause) => this.#deps.log("warn", "inbox_look_failed", { cause }));
+      await operation.commit().catch((cause) => this.deps.log("warn", "inbox_look_failed", { cause }));
     }
     for (const { id } of notes) this.#leaving.delete(id);
     await before;
@@ -160,7 +158,7 @@ export class InstanceInbox {
   async #bytesOf({ id, bytes, parts }: StoredNote): Promise<Uint8Array> {
     if (bytes) return bytes;
     const keys = Array.from({ length: parts }, (_, i) => KEYS.inboxPart(this.instance, id, i));
-    const entries = await Promise.all(keys.map((key) => this.#deps.kv.get<Uint8Array>(key)));
+    const entries = await Promise.all(keys.map((key) => this.deps.kv.get<Uint8Array>(key)));
     return joinedBytes(entries.flatMap(({ value }) => value ?? []));
   }
 }

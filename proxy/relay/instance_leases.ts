@@ -76,7 +76,6 @@ export class InstanceLeases {
   onLooked: () => void = () => {};
   /** Returns true while there is a link to an instance, over which it would say that it leaves. */
   isLinked: (instance: string) => boolean = () => false;
-  readonly #deps: LeaseDeps;
   readonly #known = new Map<string, Known>();
   #state: InstanceLease["state"] = "serving";
   #leavingAt: number | undefined;
@@ -86,8 +85,7 @@ export class InstanceLeases {
   /** The newest write of the lease. */
   #written = Promise.resolve();
 
-  constructor(deps: LeaseDeps) {
-    this.#deps = deps;
+  constructor(private readonly deps: LeaseDeps) {
     this.instance = deps.newId();
     deps.metrics?.read("instance_clock_difference_seconds", () => Math.abs(this.#mostDifferent()?.ms ?? 0) / 1000);
   }
@@ -105,7 +103,7 @@ export class InstanceLeases {
   /** Returns how long this instance still answers requests, milliseconds; `Infinity` before it leaves. */
   get restMs(): number {
     if (this.#leavingAt === undefined) return Infinity;
-    return this.#leavingAt + LIMITS.drainMs - ANSWER_MS - this.#deps.clock.now();
+    return this.#leavingAt + LIMITS.drainMs - ANSWER_MS - this.deps.clock.now();
   }
 
   /** True while another instance serves, as the newest look at the leases has seen it. */
@@ -138,7 +136,7 @@ export class InstanceLeases {
   async beginLeaving(): Promise<void> {
     if (this.isLeaving) return;
     const announced = Promise.all([this.#become("leaving"), this.#tried(this.#look())]);
-    await settledWithin(this.#deps.clock, announced, ANNOUNCED_MS);
+    await settledWithin(this.deps.clock, announced, ANNOUNCED_MS);
   }
 
   /** Ends the lease: other instances see the agents of this one as offline at once. Idempotent. Never rejects. */
@@ -172,7 +170,7 @@ export class InstanceLeases {
    */
   async takesMessages(instance: string): Promise<boolean> {
     const known = this.#known.get(instance);
-    const isFresh = known !== undefined && Math.abs(this.#deps.clock.now() - known.seenAt) < RELIED_MS;
+    const isFresh = known !== undefined && Math.abs(this.deps.clock.now() - known.seenAt) < RELIED_MS;
     const isRelied = known?.lease.state === "serving" && (isFresh || this.isLinked(instance));
     return isRelied ? isRunning(known) : await this.isAlive(instance);
   }
@@ -185,7 +183,7 @@ export class InstanceLeases {
   async leavingSince(instance: string): Promise<number | null> {
     const known = instance === this.instance ? null : await this.#read(instance);
     const leavingAt = instance === this.instance ? this.#leavingAt : known?.lease.leavingAt;
-    return leavingAt === undefined ? null : this.#deps.clock.now() + differenceOf(known) - leavingAt;
+    return leavingAt === undefined ? null : this.deps.clock.now() + differenceOf(known) - leavingAt;
   }
 
   /**
@@ -202,20 +200,20 @@ export class InstanceLeases {
    * renewals; `null` when this instance knows no lease of it.
    */
   timeAt(instance: string): number | null {
-    if (instance === this.instance) return this.#deps.clock.now();
+    if (instance === this.instance) return this.deps.clock.now();
     const known = this.#known.get(instance);
-    return known ? this.#deps.clock.now() + known.ahead.least : null;
+    return known ? this.deps.clock.now() + known.ahead.least : null;
   }
 
   async #read(instance: string): Promise<Known | null> {
-    const began = this.#deps.clock.now();
-    const entry = await this.#deps.kv.get<InstanceLease>(KEYS.instance(instance));
+    const began = this.deps.clock.now();
+    const entry = await this.deps.kv.get<InstanceLease>(KEYS.instance(instance));
     return entry.value === null ? null : this.#see(instance, entry, began);
   }
 
   /** @param began when the look at the store began */
   #see(instance: string, { value: lease, versionstamp }: KvEntry<InstanceLease>, began: number): Known {
-    const now = this.#deps.clock.now(), before = this.#known.get(instance);
+    const now = this.deps.clock.now(), before = this.#known.get(instance);
     if (before?.versionstamp === versionstamp) {
       before.seenAt = Math.max(before.seenAt, began);
       return before;
@@ -236,7 +234,7 @@ export class InstanceLeases {
 
   /** Looks at every lease, and warns when clocks differ. */
   async #look(): Promise<void> {
-    const { kv, clock, log } = this.#deps;
+    const { kv, clock, log } = this.deps;
     const began = clock.now();
     const present = new Set<string>();
     const selector = { prefix: KEYS.instances() };
@@ -272,7 +270,7 @@ export class InstanceLeases {
   }
 
   async #endOthers(): Promise<void> {
-    const { kv } = this.#deps;
+    const { kv } = this.deps;
     for await (const { key, value } of kv.list<InstanceLease>({ prefix: KEYS.instances() })) {
       if (value.state === "left") continue;
       await kv.set(key, { ...value, state: "left" } satisfies InstanceLease, { expireIn: KEPT_MS });
@@ -281,7 +279,7 @@ export class InstanceLeases {
 
   /** Renews at random after 3 to 5 s: with a fixed time all looks would find the same ages and learn less of clocks. */
   #renewLater(): void {
-    const { clock, random } = this.#deps;
+    const { clock, random } = this.deps;
     this.#cancelRenewal = clock.after(RENEW_MS * (0.75 + fraction(random) / 2), async () => {
       await this.#tried(this.#write());
       if (!this.hasStopped) this.#renewLater();
@@ -289,19 +287,19 @@ export class InstanceLeases {
   }
 
   #lookLater(): void {
-    this.#cancelLook = this.#deps.clock.after(RENEW_MS, async () => {
+    this.#cancelLook = this.deps.clock.after(RENEW_MS, async () => {
       await this.#tried(this.#look());
       if (!this.hasStopped) this.#lookLater();
     });
   }
 
   async #tried(work: Promise<void>): Promise<void> {
-    await work.catch((cause) => this.#deps.log("warn", "bus_failed", { cause }));
+    await work.catch((cause) => this.deps.log("warn", "bus_failed", { cause }));
   }
 
   async #become(state: InstanceLease["state"]): Promise<void> {
     this.#state = state;
-    this.#leavingAt ??= this.#deps.clock.now();
+    this.#leavingAt ??= this.deps.clock.now();
     await this.#write().catch(() => {});
   }
 
@@ -311,13 +309,13 @@ export class InstanceLeases {
       const leaving = this.#leavingAt === undefined ? {} : { leavingAt: this.#leavingAt };
       const link = this.link ? { link: this.link } : {};
       const lease: InstanceLease = {
-        at: this.#deps.clock.now(),
+        at: this.deps.clock.now(),
         pid: Deno.pid,
         state: this.#state,
         ...leaving,
         ...link,
       };
-      await this.#deps.kv.set(KEYS.instance(this.instance), lease, { expireIn: KEPT_MS });
+      await this.deps.kv.set(KEYS.instance(this.instance), lease, { expireIn: KEPT_MS });
     });
     this.#written = writing.catch(() => {});
     return writing;

@@ -65,7 +65,6 @@ export class InstanceLinks {
   onMessage: (body: unknown, bytes: Uint8Array) => void = () => {};
   /** Called when a link is lost: what was sent over it may not have arrived. */
   onLost: (instance: string) => void = () => {};
-  readonly #deps: LinksDeps;
   readonly #open = new Map<string, Link>();
   readonly #opening = new Set<string>();
   /** Instances whose links could not be opened, so that each is logged once. */
@@ -74,8 +73,7 @@ export class InstanceLinks {
   readonly #used = new Map<string, number>();
   #hasStopped = false;
 
-  constructor(deps: LinksDeps) {
-    this.#deps = deps;
+  constructor(private readonly deps: LinksDeps) {
     deps.leases.onLooked = () => this.#look();
     deps.leases.isLinked = (instance) => this.has(instance);
     deps.metrics.read("instance_links", () => this.#open.size);
@@ -89,8 +87,8 @@ export class InstanceLinks {
 
   /** Returns the instances with an address to which there is no link; none when this instance has no address. */
   get missing(): string[] {
-    if (!this.#deps.leases.link) return [];
-    return this.#deps.leases.others().flatMap(({ instance }) => this.#open.has(instance) ? [] : [instance]);
+    if (!this.deps.leases.link) return [];
+    return this.deps.leases.others().flatMap(({ instance }) => this.#open.has(instance) ? [] : [instance]);
   }
 
   /** Returns true while messages to an instance can take a link: it is open, has room, and its instance stays. */
@@ -118,7 +116,7 @@ export class InstanceLinks {
 
   /** Answers a request to the port between instances: any program can call it, so no socket opens before the proof. */
   answer(request: Request): Response {
-    const { link } = this.#deps.leases;
+    const { link } = this.deps.leases;
     if (!link || this.#hasStopped || request.method !== "GET" || request.url.length > URL_MAX) return refused(404);
     const { pathname, searchParams } = new URL(request.url);
     if (pathname === "/challenge") return new Response(this.#challenge(link.key));
@@ -126,12 +124,12 @@ export class InstanceLinks {
     const [from, challenge, nonce, proof] = ["from", "challenge", "nonce", "proof"].map((name) =>
       searchParams.get(name) ?? ""
     ) as [string, string, string, string];
-    const about = [from, this.#deps.leases.instance, challenge, nonce];
+    const about = [from, this.deps.leases.instance, challenge, nonce];
     const isProven = isUlid(from) && equalDigests(proof, proofOf(link.key, "opens", about)) &&
       this.#isFresh(link.key, challenge);
     if (!isProven) return refused(403);
     try {
-      const { socket, response } = this.#deps.upgrade(request);
+      const { socket, response } = this.deps.upgrade(request);
       socket.binaryType = "arraybuffer";
       socket.onopen = () => {
         // This instance may have stopped since its answer, and the timer of the link would never end.
@@ -158,14 +156,14 @@ export class InstanceLinks {
 
   /** Returns a challenge. The end of its validity is in it, so that an unanswered challenge needs no memory. */
   #challenge(key: string): string {
-    const { clock, random } = this.#deps;
+    const { clock, random } = this.deps;
     const text = `${clock.now() + CHALLENGE_MS}.${toBase64Url(random.bytes(16))}`;
     return `${text}.${proofOf(key, "asks", [text])}`;
   }
 
   /** Returns true once for a challenge of this instance that has not ended. */
   #isFresh(key: string, challenge: string): boolean {
-    const now = this.#deps.clock.now(), at = challenge.lastIndexOf(".");
+    const now = this.deps.clock.now(), at = challenge.lastIndexOf(".");
     const text = challenge.slice(0, Math.max(0, at)), until = Number(text.split(".")[0]);
     const isOwn = equalDigests(challenge.slice(at + 1), proofOf(key, "asks", [text]));
     if (!isOwn || !(now < until) || this.#used.has(challenge)) return false;
@@ -179,7 +177,7 @@ export class InstanceLinks {
    * because they would otherwise have two links.
    */
   #look(): void {
-    const { leases } = this.#deps, others = leases.others();
+    const { leases } = this.deps, others = leases.others();
     for (const instance of this.#failed) {
       if (!others.some((other) => other.instance === instance)) this.#failed.delete(instance);
     }
@@ -192,7 +190,7 @@ export class InstanceLinks {
 
   /** Opens a link. Never rejects. */
   async #openTo(instance: string, link: LinkAddress): Promise<void> {
-    const { clock, log, leases } = this.#deps;
+    const { clock, log, leases } = this.deps;
     const late = new AbortController();
     const cancel = clock.after(OPEN_MS, () => late.abort(new Error(`no answer within ${OPEN_MS / 1000} s`)));
     this.#opening.add(instance);
@@ -213,7 +211,7 @@ export class InstanceLinks {
 
   /** @throws {Error} when the other side does not prove the key of the lease in time */
   async #connect(instance: string, { at, key }: LinkAddress, signal: AbortSignal): Promise<void> {
-    const { dial, leases, random } = this.#deps;
+    const { dial, leases, random } = this.deps;
     const response = await dial.fetch(`http://${at}/challenge`, { signal });
     const challenge = await textOf(response);
     const nonce = toBase64Url(random.bytes(16));
@@ -246,7 +244,7 @@ export class InstanceLinks {
 
   /** Uses a new link to an instance. Ends an earlier one, because the other instance no longer has that link. */
   #use(instance: string, socket: WebSocket): void {
-    const { clock } = this.#deps;
+    const { clock } = this.deps;
     const before = this.#open.get(instance);
     if (before) this.#end(instance, before);
     const link: Link = { socket, heardAt: clock.now(), isLeaving: false, cancelBeat: () => {} };

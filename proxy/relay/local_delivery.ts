@@ -45,15 +45,12 @@ interface LocalDeliveryDeps {
 }
 
 export class LocalDelivery {
-  readonly #deps: LocalDeliveryDeps;
   /** Messages that may be queued and are on their way to sockets of this instance, by sender and recipient. */
   readonly #mayQueue = new Map<string, Set<MayQueue>>();
   /** Called when a message was put into the mailbox of a recipient. */
   onQueued: (recipient: string) => void = () => {};
 
-  constructor(deps: LocalDeliveryDeps) {
-    this.#deps = deps;
-  }
+  constructor(private readonly deps: LocalDeliveryDeps) {}
 
   /**
    * Delivers to the recipient's sockets on this instance, after the queued messages of its sender and while the attempt
@@ -89,7 +86,7 @@ export class LocalDelivery {
     earlier: readonly MayQueue[],
     givenUp: Promise<ForwardResult>,
   ): Promise<ForwardResult> {
-    const { connectedAgents, mailboxDelivery } = this.#deps;
+    const { connectedAgents, mailboxDelivery } = this.deps;
     const { fromAgentDid: sender, toAgentDid: recipient } = message;
     // Otherwise a machine that is gone holds each earlier message until its deadline, and this one could overtake them.
     if (connectedAgents.session(recipient)?.isSilent) { for (const one of earlier) one.giveUp(); }
@@ -103,7 +100,7 @@ export class LocalDelivery {
 
   /** Delivers a message to the recipient's sockets on this instance, after the queued messages of its sender. */
   #handOver(message: Message, attempt: Attempt): Promise<ForwardResult> {
-    const { connectedAgents, mailboxDelivery } = this.#deps;
+    const { connectedAgents, mailboxDelivery } = this.deps;
     const { fromAgentDid: sender, toAgentDid: recipient } = message;
     const session = connectedAgents.session(recipient);
     const mustWait = connectedAgents.isOpening(recipient) || mailboxDelivery.inProgress(recipient, sender);
@@ -113,7 +110,7 @@ export class LocalDelivery {
   }
 
   async #handOverLater(message: Message, attempt: Attempt): Promise<ForwardResult> {
-    const { connectedAgents, mailboxDelivery, clock } = this.#deps;
+    const { connectedAgents, mailboxDelivery, clock } = this.deps;
     const { fromAgentDid: sender, toAgentDid: recipient } = message;
     const timeoutMs = this.restOf(attempt);
     const deadline = clock.now() + timeoutMs;
@@ -143,7 +140,7 @@ export class LocalDelivery {
    * a step back of the clock, because its sender would otherwise wait as long as the step.
    */
   restOf({ instance, startedAt, until }: Attempt): number {
-    return until - Math.max(startedAt, this.#deps.leases.timeAt(instance) ?? startedAt);
+    return until - Math.max(startedAt, this.deps.leases.timeAt(instance) ?? startedAt);
   }
 
   async #isStillAllowed(message: Envelope, attempt: Attempt): Promise<boolean> {
@@ -156,7 +153,7 @@ export class LocalDelivery {
    */
   async look(message: Envelope, attempt: Attempt): Promise<"here" | "elsewhere" | "over"> {
     const id = idOf(message), { sender, recipient, requestId } = id;
-    const [pair, begun, delivery, presence] = await this.#deps.kv.getMany<
+    const [pair, begun, delivery, presence] = await this.deps.kv.getMany<
       [PairRecord, Uint8Array, Uint8Array, Presence]
     >([
       KEYS.pair(sender, recipient),
@@ -166,7 +163,7 @@ export class LocalDelivery {
     ]);
     const all = begun.value === null ? [] : unpackSender(begun.value).begun;
     if (pair.value === null || !isBegun(id, attempt, all, delivery.value)) return "over";
-    return presence.value?.instance === this.#deps.leases.instance ? "here" : "elsewhere";
+    return presence.value?.instance === this.deps.leases.instance ? "here" : "elsewhere";
   }
 
   /**
@@ -175,7 +172,7 @@ export class LocalDelivery {
    */
   async #queue(message: Message, recipientOwnerDid: string, attempt: Attempt): Promise<ForwardResult> {
     if (!(await this.#isStillAllowed(message, attempt))) return FAILED;
-    const { mailbox, commits, deliveries, connectedAgents } = this.#deps;
+    const { mailbox, commits, deliveries, connectedAgents } = this.deps;
     const id = idOf(message), expiresAt = mailbox.expiry();
     const connectedSockets = connectedAgents.session(id.recipient)?.links.length ?? 0;
     const answer = queuedAnswer(id, { expiresAt, connectedSockets });
@@ -193,7 +190,7 @@ export class LocalDelivery {
 
   /** Waits for the end of a sender's queued messages. Returns "late" after `timeoutMs` milliseconds. */
   async #lineEnd(recipient: string, sender: string, timeoutMs: number): Promise<"over" | "late"> {
-    const { mailboxDelivery, clock } = this.#deps;
+    const { mailboxDelivery, clock } = this.deps;
     const inProgress = () => mailboxDelivery.inProgress(recipient, sender);
     const late = new AbortController();
     const timeout = sleep(clock, timeoutMs, late.signal).then(() => "late" as const);

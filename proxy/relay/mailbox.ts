@@ -75,17 +75,12 @@ function deliveryOf({ message: { fromAgentDid, toAgentDid, requestId } }: Mailbo
 export class Mailbox {
   /** Called when a queued message has been handed over or has ended. */
   onOutcome: (id: DeliveryId, outcome: DeliveryOutcome) => void = () => {};
-  readonly #deps: MailboxDeps;
-  readonly #limits: MailboxLimits;
 
-  constructor(deps: MailboxDeps, limits: MailboxLimits) {
-    this.#deps = deps;
-    this.#limits = limits;
-  }
+  constructor(private readonly deps: MailboxDeps, private readonly limits: MailboxLimits) {}
 
   /** Returns when a message that is queued now expires, milliseconds since the Unix epoch. */
   expiry(): number {
-    return this.#deps.clock.now() + this.#limits.ttlMs;
+    return this.deps.clock.now() + this.limits.ttlMs;
   }
 
   /** Returns the updates that queue a message for an agent of `recipientOwnerDid`, or refuse it. */
@@ -94,7 +89,7 @@ export class Mailbox {
     const { toAgentDid: recipient, fromAgentDid: sender } = message;
     const parts = splitChunks(content);
     const bytes = content.length + RECORDS_BYTES;
-    const expireInMs = this.#limits.ttlMs + GRACE_MS;
+    const expireInMs = this.limits.ttlMs + GRACE_MS;
     const owners = this.#countBytes({ message, recipientOwnerDid, bytes, sign: 1 });
     return [{
       key: KEYS.mailboxState(recipient),
@@ -105,7 +100,7 @@ export class Mailbox {
         if (state.total >= LIMITS.mailboxPerRecipient || ofSender >= LIMITS.mailboxPerSender) {
           return { refuse: "mailbox_full" };
         }
-        if (!this.#deps.reserve.hasRoom(bytes)) return { refuse: "disk_full" };
+        if (!this.deps.reserve.hasRoom(bytes)) return { refuse: "disk_full" };
         const number = state.next;
         const entry: MailboxEntry = {
           number,
@@ -142,8 +137,8 @@ export class Mailbox {
       sign: 1 | -1;
     },
   ): Update<MailboxRefusal>[] {
-    const senderOwnerDid = payerOf(message.identity, this.#limits.registryUrl),
-      expireInMs = this.#limits.ttlMs + GRACE_MS;
+    const senderOwnerDid = payerOf(message.identity, this.limits.registryUrl),
+      expireInMs = this.limits.ttlMs + GRACE_MS;
     return [...new Set([recipientOwnerDid, senderOwnerDid])].map((ownerDid) => ({
       key: KEYS.mailboxBytes(ownerDid),
       next: (current) => {
@@ -152,10 +147,10 @@ export class Mailbox {
           received: Math.max(0, received + (ownerDid === recipientOwnerDid ? sign * bytes : 0)),
           sent: Math.max(0, sent + (ownerDid === senderOwnerDid ? sign * bytes : 0)),
         };
-        if (sign > 0 && value.received > Math.max(received, this.#limits.ownerBytes)) {
+        if (sign > 0 && value.received > Math.max(received, this.limits.ownerBytes)) {
           return { refuse: "recipient_full" };
         }
-        if (sign > 0 && value.sent > Math.max(sent, this.#limits.ownerBytes)) return { refuse: "sender_full" };
+        if (sign > 0 && value.sent > Math.max(sent, this.limits.ownerBytes)) return { refuse: "sender_full" };
         return value.received + value.sent === 0 ? { delete: true } : { value, expireInMs };
       },
     }));
@@ -168,7 +163,7 @@ export class Mailbox {
    */
   async after(recipient: string, number: number, limit: number = LIMITS.mailboxPerRecipient): Promise<MailboxEntry[]> {
     const start = KEYS.mailboxEntry(recipient, number + 1);
-    const entries = this.#deps.kv.list<MailboxEntry>({ prefix: KEYS.mailbox(recipient), start }, { limit });
+    const entries = this.deps.kv.list<MailboxEntry>({ prefix: KEYS.mailbox(recipient), start }, { limit });
     return (await Array.fromAsync(entries)).map(({ value }) => value);
   }
 
@@ -181,7 +176,7 @@ export class Mailbox {
     const { toAgentDid: recipient } = entry.message;
     const parts: Uint8Array[] = [];
     for (let i = 0; i < entry.parts; i++) {
-      const { value } = await this.#deps.kv.get<Uint8Array>(KEYS.mailboxPart(recipient, entry.number, i));
+      const { value } = await this.deps.kv.get<Uint8Array>(KEYS.mailboxPart(recipient, entry.number, i));
       if (value === null) return null;
       parts.push(value);
     }
@@ -194,9 +189,9 @@ export class Mailbox {
    * @throws {StoreUnavailable}
    */
   async remove(entry: MailboxEntry): Promise<void> {
-    const at = this.#deps.clock.now();
+    const at = this.deps.clock.now();
     const handedOver = queuedUpdate(deliveryOf(entry), "handedOverAt", at);
-    const { taken } = await this.#deps.commits.claim([...this.#removal(entry), handedOver]);
+    const { taken } = await this.deps.commits.claim([...this.#removal(entry), handedOver]);
     if (taken) this.onOutcome(deliveryOf(entry), { state: "delivered", at });
   }
 
@@ -208,26 +203,26 @@ export class Mailbox {
   async deadLetter(entry: MailboxEntry): Promise<void> {
     const status: ReceiptStatus = "dead_lettered";
     const { toAgentDid: recipientAgentDid, fromAgentDid: senderAgentDid, requestId } = entry.message;
-    const receivedAt = this.#deps.clock.now();
+    const receivedAt = this.deps.clock.now();
     const receipt: Update<never> = {
       key: KEYS.receipt(recipientAgentDid, requestId, senderAgentDid, status),
       uncached: true,
       next: (current) => {
         const known = current as StoredReceipt | null;
         if (known !== null && !isOfEarlier(known.receivedAt, delivery)) return "keep";
-        return storedReceipt({ receivedAt }, this.#limits.receiptKeptMs);
+        return storedReceipt({ receivedAt }, this.limits.receiptKeptMs);
       },
     };
     let delivery: DeliveryRecord | null = null;
-    const { taken } = await this.#deps.commits.claim([
+    const { taken } = await this.deps.commits.claim([
       ...this.#removal(entry),
       queuedUpdate(deliveryOf(entry), "receiptAt", receivedAt, (found) => delivery = found),
       receipt,
     ]);
     if (!taken) return;
     this.onOutcome(deliveryOf(entry), { state: "dead_lettered", at: receivedAt, status });
-    this.#deps.metrics.count("receipts_total", status);
-    this.#deps.metrics.count("relay_handovers_total", "dead");
+    this.deps.metrics.count("receipts_total", status);
+    this.deps.metrics.count("relay_handovers_total", "dead");
   }
 
   /**
@@ -241,10 +236,10 @@ export class Mailbox {
       ...entry,
       nacks: entry.nacks + 1,
       finalNacks: entry.finalNacks + (isTemporary ? 0 : 1),
-      notBefore: this.#deps.clock.now() + retryWait(entry.nacks),
+      notBefore: this.deps.clock.now() + retryWait(entry.nacks),
     };
-    const expireInMs = Math.max(1, entry.expiresAt - this.#deps.clock.now()) + GRACE_MS;
-    await this.#deps.commits.claim([{
+    const expireInMs = Math.max(1, entry.expiresAt - this.deps.clock.now()) + GRACE_MS;
+    await this.deps.commits.claim([{
       key: KEYS.mailboxEntry(entry.message.toAgentDid, entry.number),
       next: (current) => current === null ? "keep" : { value: noted, expireInMs },
     }]);
@@ -257,9 +252,9 @@ export class Mailbox {
    * @throws {StoreUnavailable}
    */
   async *expired(): AsyncGenerator<MailboxEntry> {
-    for await (const { key } of this.#deps.kv.list(KEYS.mailboxExpiredBy(this.#deps.clock.now()))) {
+    for await (const { key } of this.deps.kv.list(KEYS.mailboxExpiredBy(this.deps.clock.now()))) {
       const [recipient, number] = [String(key.at(-2)), Number(key.at(-1))];
-      const { value } = await this.#deps.kv.get<MailboxEntry>(KEYS.mailboxEntry(recipient, number));
+      const { value } = await this.deps.kv.get<MailboxEntry>(KEYS.mailboxEntry(recipient, number));
       if (value) yield value;
     }
   }
@@ -272,7 +267,7 @@ export class Mailbox {
   async count(): Promise<MailboxCounts & { areAll: boolean }> {
     let messages = 0, recipients = 0, fullest = 0, bytes = 0;
     const areQueues = await visitAll<MailboxState>(
-      this.#deps.kv,
+      this.deps.kv,
       KEYS.mailboxStates(),
       ({ value: { total, bySender } }) => {
         messages += total;
@@ -282,19 +277,19 @@ export class Mailbox {
       },
     );
     const areBytes = await visitAll<MailboxBytes>(
-      this.#deps.kv,
+      this.deps.kv,
       KEYS.allMailboxBytes(),
       ({ value: { received, sent } }) => {
         bytes = Math.max(bytes, received, sent);
       },
     );
-    const first = await this.#deps.kv.list({ prefix: KEYS.mailboxExpiries() }, { limit: 1 }).next();
-    const oldestAt = first.done || messages === 0 ? null : Number(first.value.key[2]) - this.#limits.ttlMs;
+    const first = await this.deps.kv.list({ prefix: KEYS.mailboxExpiries() }, { limit: 1 }).next();
+    const oldestAt = first.done || messages === 0 ? null : Number(first.value.key[2]) - this.limits.ttlMs;
     return {
       messages,
       recipients,
       oldestAt,
-      fullest: Math.max(fullest, bytes / this.#limits.ownerBytes),
+      fullest: Math.max(fullest, bytes / this.limits.ownerBytes),
       areAll: areQueues && areBytes,
     };
   }
@@ -302,7 +297,7 @@ export class Mailbox {
   #removal(entry: MailboxEntry): Update<"gone" | MailboxRefusal>[] {
     const { number, parts, expiresAt } = entry;
     const { toAgentDid: recipient, fromAgentDid: sender } = entry.message;
-    const expireInMs = this.#limits.ttlMs + GRACE_MS;
+    const expireInMs = this.limits.ttlMs + GRACE_MS;
     const also: Write[] = [
       { key: KEYS.mailboxExpiry(expiresAt, recipient, number), delete: true },
       ...Array.from(

@@ -111,7 +111,6 @@ class Line {
 }
 
 export class MailboxDelivery {
-  readonly #deps: DrainDeps;
   /** Mailboxes that are being delivered, by recipient. */
   readonly #lines = new Map<string, Line>();
   /** Acknowledged messages that are being removed. */
@@ -119,9 +118,7 @@ export class MailboxDelivery {
   readonly #stopped = new AbortController();
   #cancelSweep = () => {};
 
-  constructor(deps: DrainDeps) {
-    this.#deps = deps;
-  }
+  constructor(private readonly deps: DrainDeps) {}
 
   /**
    * Returns a promise for the next change of a mailbox that may hold a message of a sender, or `undefined`. A later
@@ -146,11 +143,11 @@ export class MailboxDelivery {
 
   /** Starts the sweep. */
   start(): void {
-    this.#cancelSweep = this.#deps.clock.after(SWEEP_MS, async () => {
+    this.#cancelSweep = this.deps.clock.after(SWEEP_MS, async () => {
       try {
         await this.sweep();
       } catch (cause) {
-        this.#deps.log("warn", "mailbox_sweep_failed", { cause });
+        this.deps.log("warn", "mailbox_sweep_failed", { cause });
       }
       if (!this.#stopped.signal.aborted) this.start();
     });
@@ -174,7 +171,7 @@ export class MailboxDelivery {
    * @throws {StoreUnavailable}
    */
   async sweep(): Promise<void> {
-    const { mailbox } = this.#deps;
+    const { mailbox } = this.deps;
     const together: MailboxEntry[] = [];
     // Claims made together share commits. One made during the next read could fail before anything waits for it.
     const deadLetter = () => Promise.all(together.splice(0).map((entry) => mailbox.deadLetter(entry)));
@@ -186,7 +183,7 @@ export class MailboxDelivery {
 
   /** Delivers a mailbox until it is empty or the recipient has gone. Never rejects. */
   async #handOver(recipient: string, line: Line): Promise<void> {
-    const { mailbox, clock, log } = this.#deps;
+    const { mailbox, clock, log } = this.deps;
     for (let failures = 0; this.#isConnected(recipient);) {
       let wait = 0;
       try {
@@ -216,7 +213,7 @@ export class MailboxDelivery {
    * messages of other senders.
    */
   async #handOverOne(line: Line, entry: MailboxEntry, failures: number): Promise<number> {
-    const { mailbox, connectedAgents, clock, ackTimeoutMs } = this.#deps;
+    const { mailbox, connectedAgents, clock, ackTimeoutMs } = this.deps;
     const isOver = clock.now() >= entry.expiresAt || !(await this.#isStillAllowed(entry));
     const message = isOver ? null : await mailbox.load(entry);
     if (!message) {
@@ -236,12 +233,12 @@ export class MailboxDelivery {
     const outcome = await session.deliver(message, ackTimeoutMs, isStillAllowed, entry.nacks, remove);
     if (!outcome.acked) return retryWait(failures);
     if (outcome.accepted) {
-      this.#deps.metrics.count("relay_handovers_total", "delivered");
+      this.deps.metrics.count("relay_handovers_total", "delivered");
       await removal;
       line.replace(entry, null);
       return 0;
     }
-    this.#deps.metrics.count("relay_handovers_total", "nacked");
+    this.deps.metrics.count("relay_handovers_total", "nacked");
     const noted = await mailbox.noteNack(entry, TEMPORARY_REASONS.has(outcome.reason ?? ""));
     const isDead = noted.finalNacks >= LIMITS.mailboxNacks;
     if (isDead) await mailbox.deadLetter(noted);
@@ -262,7 +259,7 @@ export class MailboxDelivery {
   }
 
   async #removeWithRetries(entry: MailboxEntry): Promise<void> {
-    const { mailbox, clock, log } = this.#deps;
+    const { mailbox, clock, log } = this.deps;
     for (let failures = 0;; failures++) {
       try {
         return await mailbox.remove(entry);
@@ -281,15 +278,15 @@ export class MailboxDelivery {
    * @throws {StoreUnavailable}
    */
   async #isStillAllowed({ message }: MailboxEntry): Promise<boolean> {
-    const { kv, crl, senders } = this.#deps;
+    const { kv, crl, senders } = this.deps;
     const { fromAgentDid, toAgentDid, identity } = message;
     if (!(await arePaired(kv, fromAgentDid, toAgentDid))) return false;
-    if (identity.issuer !== this.#deps.registryUrl) return this.#deps.visitors.mayStillSend(identity);
+    if (identity.issuer !== this.deps.registryUrl) return this.deps.visitors.mayStillSend(identity);
     if (await crl.isSenderRevoked(fromAgentDid, identity.aitJti)) return false;
     return await senders.isActive(identity);
   }
 
   #isConnected(recipient: string): boolean {
-    return !this.#stopped.signal.aborted && this.#deps.connectedAgents.session(recipient) !== undefined;
+    return !this.#stopped.signal.aborted && this.deps.connectedAgents.session(recipient) !== undefined;
   }
 }

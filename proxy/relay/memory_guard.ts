@@ -37,8 +37,6 @@ interface GuardDeps {
 }
 
 export class MemoryGuard {
-  readonly #deps: GuardDeps;
-  readonly #boundBytes: number;
   /** Bytes at the looks of the last second, oldest first. */
   #looks: number[] = [];
   #askedAt = -Infinity;
@@ -46,14 +44,11 @@ export class MemoryGuard {
   #isStopped = false;
 
   /** @param boundBytes memory above which sockets are asked; `Infinity` when only its growth counts */
-  constructor(deps: GuardDeps, boundBytes: number) {
-    this.#deps = deps;
-    this.#boundBytes = boundBytes;
-  }
+  constructor(private readonly deps: GuardDeps, private readonly boundBytes: number) {}
 
   start(): void {
-    this.#cancel = this.#deps.clock.after(LOOK_MS, async () => {
-      const bytes = this.#deps.heldBytes();
+    this.#cancel = this.deps.clock.after(LOOK_MS, async () => {
+      const bytes = this.deps.heldBytes();
       if (this.#isFilling(bytes)) await this.#endSilent(bytes);
       if (!this.#isStopped) this.start();
     });
@@ -69,12 +64,12 @@ export class MemoryGuard {
     this.#looks = [...this.#looks, bytes].slice(-1000 / LOOK_MS);
     if (bytes - before >= GROWTH_BYTES) return true;
     // Without the absolute value, a clock that stepped back would stop the rounds for as long as the step.
-    return bytes > this.#boundBytes && Math.abs(this.#deps.clock.now() - this.#askedAt) >= REST_MS;
+    return bytes > this.boundBytes && Math.abs(this.deps.clock.now() - this.#askedAt) >= REST_MS;
   }
 
   /** Asks every socket for a heartbeat, and ends those that sent nothing since. */
   async #endSilent(bytes: number): Promise<void> {
-    const { connectedAgents, clock, owners, log } = this.#deps;
+    const { connectedAgents, clock, owners, log } = this.deps;
     const asked = connectedAgents.links();
     const askedAt = this.#askedAt = clock.now();
     for (const link of asked) link.heartbeat();

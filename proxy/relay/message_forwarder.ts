@@ -61,7 +61,6 @@ interface DispatchDeps {
 }
 
 export class MessageForwarder {
-  readonly #deps: DispatchDeps;
   /** Messages that wait for the result of another instance, by note ID. */
   readonly #away = new Map<string, Away>();
   /** Results of messages of other instances, `null` while under way. A message in this map is not delivered again. */
@@ -73,8 +72,7 @@ export class MessageForwarder {
   readonly #underWay = new Set<Promise<void>>();
   #isWatching = false;
 
-  constructor(deps: DispatchDeps) {
-    this.#deps = deps;
+  constructor(private readonly deps: DispatchDeps) {
     deps.inbox.onNote = deps.links.onMessage = (body, bytes) => this.#receive(body as Note, bytes);
     deps.links.onLost = (instance) => void this.#askAfterLoss(instance);
   }
@@ -95,7 +93,7 @@ export class MessageForwarder {
     attempt: Attempt,
     queueFor: string | null,
   ): { updates: Update<never>[]; dispatched: () => Promise<ForwardResult>; cancel: () => void } {
-    const { inbox, links, presence, newId } = this.#deps;
+    const { inbox, links, presence, newId } = this.deps;
     const { envelope, content } = splitMessage(message);
     const note: MessageNote = { kind: "message", id: newId(), message: envelope, queueFor, attempt };
     // Registered before the commit, because the result may arrive before the commit returns.
@@ -124,7 +122,7 @@ export class MessageForwarder {
 
   /** Sends a message unless its note is written, and waits for its result. */
   async #result(away: Away, note: MessageNote, content: Uint8Array, isWritten: boolean): Promise<ForwardResult> {
-    const { links, clock, metrics } = this.#deps, { until, startedAt } = note.attempt;
+    const { links, clock, metrics } = this.deps, { until, startedAt } = note.attempt;
     away.isOnLink = !isWritten && links.send(away.instance, note, content);
     const way = away.isOnLink ? "link" : "note";
     this.crossed[way]++;
@@ -142,7 +140,7 @@ export class MessageForwarder {
 
   /** Fails messages to instances that stop without results. One look a second serves all messages. Never rejects. */
   async #watchStops(): Promise<void> {
-    const { clock, leases, inbox } = this.#deps;
+    const { clock, leases, inbox } = this.deps;
     const ends = new Map<string, number>();
     for (this.#isWatching = true; this.#away.size > 0;) {
       await sleep(clock, LEASE_LOOK_MS);
@@ -167,18 +165,18 @@ export class MessageForwarder {
   async #askAfterLoss(instance: string): Promise<void> {
     const ids = [...this.#away].flatMap(([id, away]) => away.isOnLink && away.instance === instance ? [id] : []);
     for (let i = 0; i < ids.length; i += ASKED_MAX) {
-      await this.#note(instance, { kind: "asked", from: this.#deps.leases.instance, ids: ids.slice(i, i + ASKED_MAX) });
+      await this.#note(instance, { kind: "asked", from: this.deps.leases.instance, ids: ids.slice(i, i + ASKED_MAX) });
     }
   }
 
   /** Sends a note over the link or the store. Never rejects, because what waits for the note has a deadline. */
   async #send(instance: string, note: Note): Promise<void> {
-    if (!this.#deps.links.send(instance, note)) await this.#note(instance, note);
+    if (!this.deps.links.send(instance, note)) await this.#note(instance, note);
   }
 
   /** Writes a note. Never rejects. */
   async #note(instance: string, note: Note, bytes?: Uint8Array): Promise<void> {
-    const { inbox, commits, log } = this.#deps;
+    const { inbox, commits, log } = this.deps;
     try {
       await commits.claim([inbox.write(instance, note, bytes)]);
     } catch (cause) {
@@ -193,7 +191,7 @@ export class MessageForwarder {
    * @throws {StoreUnavailable}
    */
   async claim(agentDid: string, request?: ConnectRequest): Promise<void> {
-    const { presence, inbox, connectedAgents } = this.#deps;
+    const { presence, inbox, connectedAgents } = this.deps;
     const note: Note = { kind: "moved", agentDid };
     const isHere = () => connectedAgents.session(agentDid) !== undefined;
     await presence.claim(agentDid, isHere, ({ instance }) => inbox.writesOf(instance, note), request);
@@ -217,7 +215,7 @@ export class MessageForwarder {
     { sender, recipient, requestId }: DeliveryId,
     { state, at, status }: DeliveryOutcome,
   ): Promise<void> {
-    const { clock, connectedAgents, leases } = this.#deps;
+    const { clock, connectedAgents, leases } = this.deps;
     const isHere = connectedAgents.session(sender) !== undefined;
     if (!isHere && !(leases.hasOthers && this.#news.take(1, clock.now()))) return;
     const about = { requestId, recipientAgentDid: recipient };
@@ -228,7 +226,7 @@ export class MessageForwarder {
 
   /** Sends a note to the instance that holds an agent's sockets. Never rejects. */
   async #sendNote(agentDid: string, note: Note): Promise<void> {
-    const { presence, connectedAgents, log } = this.#deps;
+    const { presence, connectedAgents, log } = this.deps;
     if (connectedAgents.session(agentDid)) return this.#receive(note);
     try {
       // Also to an instance without a lease, because with a different clock or a late renewal it may still hold the
@@ -253,7 +251,7 @@ export class MessageForwarder {
 
   /** Handles what a link or a note carried. */
   #receive(note: Note, bytes = NO_BYTES): void {
-    const { connectedAgents, mailboxDelivery, metrics } = this.#deps;
+    const { connectedAgents, mailboxDelivery, metrics } = this.deps;
     metrics.count("bus_notes_total", note.kind);
     switch (note.kind) {
       case "message":
@@ -285,7 +283,7 @@ export class MessageForwarder {
    * the commit that was refused for it, may be older than the return. Never rejects.
    */
   async moved(agentDid: string): Promise<void> {
-    const { presence, connectedAgents } = this.#deps;
+    const { presence, connectedAgents } = this.deps;
     // Also waits for a socket that is about to open, because its presence was claimed before the move.
     const isConnected = connectedAgents.session(agentDid) ?? await connectedAgents.opened(agentDid);
     if (!isConnected) return;
@@ -313,7 +311,7 @@ export class MessageForwarder {
 
   /** Delivers a message of another instance, and sends the result back. */
   async #deliverNote({ id, message, queueFor, attempt }: MessageNote, content: Uint8Array): Promise<void> {
-    const { here, log } = this.#deps;
+    const { here, log } = this.deps;
     this.#results.set(id, null);
     let dispatched: ForwardResult = FAILED;
     try {

@@ -50,12 +50,10 @@ export class OvertakenError extends Error {
 export class PresenceStore {
   /** ID of this instance. */
   readonly instance: string;
-  readonly #deps: PresenceDeps;
   /** Presences that name another instance, with the time when each was found. */
   readonly #elsewhere = new BoundedMap<string, { seen: KvEntryMaybe<Presence>; at: number }>(ELSEWHERE_MAX);
 
-  constructor(deps: PresenceDeps) {
-    this.#deps = deps;
+  constructor(private readonly deps: PresenceDeps) {
     this.instance = deps.leases.instance;
   }
 
@@ -77,7 +75,7 @@ export class PresenceStore {
   ): Promise<string | null> {
     const key = KEYS.presence(agentDid);
     this.forget(agentDid);
-    return await this.#deps.changes.run(async (draft) => {
+    return await this.deps.changes.run(async (draft) => {
       const { value: previous } = await draft.get<Presence>(key);
       const isHidden = request === undefined ? previous?.hidden === true : request.isHidden;
       const isSame = previous?.instance === this.instance && (previous.hidden ?? false) === isHidden;
@@ -95,7 +93,7 @@ export class PresenceStore {
 
   /** Clocks of agents differ, so only a late request is compared with another one. */
   #isOvertaken({ signedAt, admittedAt }: ConnectRequest, presence: Presence | null): boolean {
-    const isLate = this.#deps.clock.now() - admittedAt > CONNECT_LATE_MS;
+    const isLate = this.deps.clock.now() - admittedAt > CONNECT_LATE_MS;
     return isLate && this.#otherIn(presence) !== null && (presence?.signedAt ?? 0) >= signedAt;
   }
 
@@ -110,7 +108,7 @@ export class PresenceStore {
     const presence: Presence = { instance: this.instance, ...since, ...hidden };
     const seen: Seen = {
       instance: this.instance,
-      connectedAt: this.#deps.clock.now(),
+      connectedAt: this.deps.clock.now(),
       disconnectedAt: null,
       ...hidden,
     };
@@ -125,7 +123,7 @@ export class PresenceStore {
    * @throws {StoreUnavailable}
    */
   async release(agentDid: string, isHere: () => boolean): Promise<void> {
-    const { kv, clock, leases } = this.#deps;
+    const { kv, clock, leases } = this.deps;
     // The presence stays, because senders wait for the agents of a stopping instance (D-392).
     if (leases.isLeaving) return;
     for (let isDone = false; !isDone;) {
@@ -151,10 +149,10 @@ export class PresenceStore {
     // An absent record is never cached, so the caller has just read it.
     if (seen?.value === null) return null;
     let found: KvEntryMaybe<Presence> | undefined = seen;
-    if (!this.#otherIn(seen?.value)) found = await this.#deps.kv.get<Presence>(KEYS.presence(agentDid));
+    if (!this.#otherIn(seen?.value)) found = await this.deps.kv.get<Presence>(KEYS.presence(agentDid));
     const instance = this.#otherIn(found?.value);
-    if (!found || !instance || !(await this.#deps.leases.takesMessages(instance))) return null;
-    if (!this.hint(agentDid)) this.#elsewhere.set(agentDid, { seen: found, at: this.#deps.clock.now() });
+    if (!found || !instance || !(await this.deps.leases.takesMessages(instance))) return null;
+    if (!this.hint(agentDid)) this.#elsewhere.set(agentDid, { seen: found, at: this.deps.clock.now() });
     return instance;
   }
 
@@ -164,7 +162,7 @@ export class PresenceStore {
    */
   hint(agentDid: string): KvEntryMaybe<Presence> | undefined {
     const found = this.#elsewhere.get(agentDid);
-    return found && Math.abs(this.#deps.clock.now() - found.at) < ELSEWHERE_MS ? found.seen : undefined;
+    return found && Math.abs(this.deps.clock.now() - found.at) < ELSEWHERE_MS ? found.seen : undefined;
   }
 
   /** Forgets where an agent is. */
@@ -188,7 +186,7 @@ export class PresenceStore {
    * @throws {StoreUnavailable}
    */
   async holderOf(agentDid: string): Promise<string | null> {
-    return (await this.#deps.kv.get<Presence>(KEYS.presence(agentDid))).value?.instance || null;
+    return (await this.deps.kv.get<Presence>(KEYS.presence(agentDid))).value?.instance || null;
   }
 
   #otherIn(presence: Presence | null | undefined): string | null {

@@ -35,13 +35,10 @@ const DELIVERY_MS = 700;
 const LOOK_MS = 200;
 
 export class RecipientReturn {
-  readonly #deps: ReturnDeps;
   readonly #expected = new Map<string, Expected>();
   #isLooking = false;
 
-  constructor(deps: ReturnDeps) {
-    this.#deps = deps;
-  }
+  constructor(private readonly deps: ReturnDeps) {}
 
   /**
    * Returns true when an agent without a socket here is connected somewhere by now, or within 5 s. Waits only when the
@@ -52,7 +49,7 @@ export class RecipientReturn {
    * @throws {StoreUnavailable}
    */
   async isBack(agentDid: string, tried: string | null, beforeWait: () => Promise<unknown> | void): Promise<boolean> {
-    const { connectedAgents, leases, presence } = this.#deps;
+    const { connectedAgents, leases, presence } = this.deps;
     const holder = await presence.holderOf(agentDid);
     if (holder === null) return false;
     const since = await leases.leavingSince(holder);
@@ -69,7 +66,7 @@ export class RecipientReturn {
   }
 
   async #wait(agentDid: string, left: string): Promise<boolean> {
-    const { clock, leases } = this.#deps;
+    const { clock, leases } = this.deps;
     const waitMs = Math.max(0, Math.min(LIMITS.returnWaitMs, leases.restMs - DELIVERY_MS));
     return await new Promise((resolve) => {
       const expected = this.#expected.get(agentDid) ?? { left, waiting: new Set() };
@@ -91,7 +88,7 @@ export class RecipientReturn {
   async #look(): Promise<void> {
     this.#isLooking = true;
     while (this.#expected.size > 0) {
-      await sleep(this.#deps.clock, LOOK_MS);
+      await sleep(this.deps.clock, LOOK_MS);
       await Promise.all([...this.#expected].map(async ([agentDid, { left, waiting }]) => {
         // While the store fails the agent stays expected.
         const isBack = await this.#isBack(agentDid, left).catch(() => false);
@@ -102,7 +99,7 @@ export class RecipientReturn {
   }
 
   async #isBack(agentDid: string, left: string): Promise<boolean> {
-    const { connectedAgents, reads } = this.#deps;
+    const { connectedAgents, reads } = this.deps;
     if (connectedAgents.session(agentDid)) return true;
     const { value } = await reads.get<Presence>(KEYS.presence(agentDid));
     return value !== null && value.instance !== left;

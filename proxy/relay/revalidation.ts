@@ -22,20 +22,17 @@ interface RevalidationDeps {
 }
 
 export class Revalidation {
-  readonly #deps: RevalidationDeps;
   /** Sockets that are being checked after an announcement of a trust change, with the time of the announcement. */
   readonly #announced = new Map<RelaySocket, number>();
   #cancel = () => {};
   #stopped = false;
 
-  constructor(deps: RevalidationDeps) {
-    this.#deps = deps;
-  }
+  constructor(private readonly deps: RevalidationDeps) {}
 
   /** Starts the periodic checks. */
   start(): void {
-    this.#cancel = this.#deps.clock.after(this.#deps.intervalMs, async () => {
-      for (const link of this.#deps.connectedAgents.links()) await this.#check(link);
+    this.#cancel = this.deps.clock.after(this.deps.intervalMs, async () => {
+      for (const link of this.deps.connectedAgents.links()) await this.#check(link);
       if (!this.#stopped) this.start();
     });
   }
@@ -56,7 +53,7 @@ export class Revalidation {
    * @param since when the change was announced, milliseconds since the Unix epoch
    */
   async onTrustChange(agentDids: readonly string[], since: number): Promise<void> {
-    const { crl, registry, connectedAgents } = this.#deps;
+    const { crl, registry, connectedAgents } = this.deps;
     const links = agentDids.flatMap((did) => connectedAgents.links(did));
     for (const link of links) this.#announced.set(link, since);
     registry.forgetVerdicts();
@@ -67,13 +64,13 @@ export class Revalidation {
 
   /** Closes the sockets whose identity token is on the new CRL. */
   async onCrlInstalled(): Promise<void> {
-    for (const link of this.#deps.connectedAgents.links()) {
+    for (const link of this.deps.connectedAgents.links()) {
       if (await this.#isListed(link)) this.#revoke(link, "the identity token is revoked");
     }
   }
 
   async #check(link: RelaySocket): Promise<void> {
-    const { registry, log } = this.#deps;
+    const { registry, log } = this.deps;
     const { agentDid, ownerDid } = link.agent;
     try {
       if (await this.#isListed(link)) return this.#revoke(link, "the identity token is revoked");
@@ -86,7 +83,7 @@ export class Revalidation {
   }
 
   #revoke(link: RelaySocket, reason: string): void {
-    const { connectedAgents, clock, metrics } = this.#deps;
+    const { connectedAgents, clock, metrics } = this.deps;
     connectedAgents.revoke(link, reason);
     const since = this.#announced.get(link);
     if (since === undefined) return;
@@ -96,6 +93,6 @@ export class Revalidation {
 
   /** Returns false when there is no usable CRL. */
   async #isListed({ agent }: RelaySocket): Promise<boolean> {
-    return await this.#deps.crl.isRevoked(agent.aitJti).catch(() => false);
+    return await this.deps.crl.isRevoked(agent.aitJti).catch(() => false);
   }
 }

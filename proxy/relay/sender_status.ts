@@ -18,15 +18,10 @@ interface Kept {
 }
 
 export class SenderStatus {
-  readonly #registry: Pick<RegistryClient, "ownership">;
-  readonly #clock: Clock;
   /** By agent DID. */
   readonly #kept = new BoundedMap<string, Kept>(STATUSES_MAX);
 
-  constructor(registry: Pick<RegistryClient, "ownership">, clock: Clock) {
-    this.#registry = registry;
-    this.#clock = clock;
-  }
+  constructor(private readonly registry: Pick<RegistryClient, "ownership">, private readonly clock: Clock) {}
 
   /**
    * Returns true while the agent exists, belongs to this owner and is not revoked.
@@ -34,11 +29,11 @@ export class SenderStatus {
    * @throws {RegistryUnavailable}
    */
   isActive({ agentDid, ownerDid }: { agentDid: string; ownerDid: string }): Promise<boolean> {
-    const now = this.#clock.now();
+    const now = this.clock.now();
     const kept = this.#kept.get(agentDid);
     // More is left after a step back of the clock, which would keep a suspended sender active for as long as the step.
     if (kept && now < kept.until && now >= kept.until - STATUS_KEPT_MS) return kept.isActive;
-    const isActive = this.#registry.ownership(ownerDid, agentDid)
+    const isActive = this.registry.ownership(ownerDid, agentDid)
       .then(({ ownsAgent, agentStatus }) => ownsAgent && agentStatus === "active");
     const entry: Kept = { until: now + STATUS_KEPT_MS, isActive };
     // A failure is not cached, because messages would otherwise wait for 30 s after the registry is back.

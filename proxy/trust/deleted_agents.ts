@@ -36,7 +36,6 @@ const AGENTS_PER_TURN = 1_000;
 const PEERS_PER_READ = 5;
 
 export class PairRemoval {
-  readonly #deps: PairRemovalDeps;
   /** Deleted agents whose pairs are removed: the map of the list that was processed last. */
   #done: ReadonlyMap<string, number> | null = null;
   /** Agents to check a second time. */
@@ -46,9 +45,7 @@ export class PairRemoval {
   readonly #second = new Set<Cancel>();
   readonly #stopped = new AbortController();
 
-  constructor(deps: PairRemovalDeps) {
-    this.#deps = deps;
-  }
+  constructor(private readonly deps: PairRemovalDeps) {}
 
   stop(): void {
     this.#stopped.abort();
@@ -66,12 +63,12 @@ export class PairRemoval {
   async visitorsListed(authority: string, deleted: ReadonlyMap<string, number>): Promise<void> {
     try {
       // Looks through the agents that have pairs here, because a hostile registry may name any number of others.
-      for await (const { key } of this.#deps.kv.list(KEYS.pairCountsOf(authority))) {
+      for await (const { key } of this.deps.kv.list(KEYS.pairCountsOf(authority))) {
         if (this.#stopped.signal.aborted) return;
         if (deleted.has(String(key.at(-1)))) await this.#removeAll(String(key.at(-1)));
       }
     } catch (cause) {
-      this.#deps.log("warn", "pair_removal_failed", { cause });
+      this.deps.log("warn", "pair_removal_failed", { cause });
     }
   }
 
@@ -79,13 +76,13 @@ export class PairRemoval {
     for (let failures = 0; this.#isDue && !this.#stopped.signal.aborted;) {
       this.#isDue = false;
       try {
-        await this.#workOff(this.#deps.crl.deletedAgents);
+        await this.#workOff(this.deps.crl.deletedAgents);
         failures = 0;
       } catch (cause) {
-        this.#deps.log("warn", "pair_removal_failed", { cause });
+        this.deps.log("warn", "pair_removal_failed", { cause });
         this.#isDue = true;
         const wait = Math.min(LIMITS.mailboxRetryMs * 2 ** Math.min(failures++, 10), LIMITS.mailboxRetryMaxMs);
-        await sleep(this.#deps.clock, wait, this.#stopped.signal);
+        await sleep(this.deps.clock, wait, this.#stopped.signal);
       }
     }
     // Not after the end, because a list that comes in between would be left to the next one.
@@ -93,7 +90,7 @@ export class PairRemoval {
   }
 
   async #workOff(deleted: ReadonlyMap<string, number>): Promise<void> {
-    const { kv, clock } = this.#deps;
+    const { kv, clock } = this.deps;
     if (deleted === this.#done || deleted.size === 0) return;
     const mark = (await kv.get<number>(KEYS.pairsEnded())).value ?? 0;
     const now = unixSeconds(clock.now());
@@ -116,12 +113,12 @@ export class PairRemoval {
 
   #checkAgainLater(): void {
     const agentDids = this.#recent.splice(0);
-    const cancel = this.#deps.clock.after(SECOND_CHECK_MS, async () => {
+    const cancel = this.deps.clock.after(SECOND_CHECK_MS, async () => {
       this.#second.delete(cancel);
       try {
         for (const agentDid of agentDids) await this.#removeAll(agentDid);
       } catch (cause) {
-        this.#deps.log("warn", "pair_removal_failed", { cause });
+        this.deps.log("warn", "pair_removal_failed", { cause });
         // No later list has these agents as new ones, so their pairs would stay.
         this.#recent.push(...agentDids);
         if (!this.#stopped.signal.aborted) this.#checkAgainLater();
@@ -131,7 +128,7 @@ export class PairRemoval {
   }
 
   async #removeAll(agentDid: string): Promise<void> {
-    const { clock, random } = this.#deps;
+    const { clock, random } = this.deps;
     while (!this.#stopped.signal.aborted) {
       const result = await this.#removeSome(agentDid);
       if (result === "none") return;
@@ -142,7 +139,7 @@ export class PairRemoval {
 
   /** Commits the removal of some pairs in both directions with the new counts of the peers. */
   async #removeSome(agentDid: string): Promise<"none" | "some" | "conflict"> {
-    const { kv, maxChecks } = this.#deps;
+    const { kv, maxChecks } = this.deps;
     const limit = Math.min(PAIRS_AT_ONCE, maxChecks);
     const pairs = await Array.fromAsync(kv.list({ prefix: KEYS.pairs(agentDid) }, { limit, batchSize: limit }));
     const operation = kv.atomic();
