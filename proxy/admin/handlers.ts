@@ -19,9 +19,9 @@ import {
 import { authorityOf, formatDid, parseDid } from "../../shared/protocol/did.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import type { Clock } from "../../shared/clock.ts";
 import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { Mailbox } from "../relay/mailbox.ts";
 import type { InstanceLeases } from "../relay/instance_leases.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -35,9 +35,7 @@ import type { IssuerPolicy } from "../issuer_policy.ts";
 /** Most records of a list that are read together. With more, one question of an admin keeps the store from messages. */
 const BATCH = 100;
 
-interface RelayAdminDeps {
-  kv: Kv;
-  clock: Clock;
+interface RelayAdminDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   commits: GroupCommit;
   config: { receiptKeptMs: number; registryUrl: string };
   leases: InstanceLeases;

@@ -1,11 +1,11 @@
 /** What an admin sees of the relay at a glance, and the metrics see too. Reads no message and names no agent. */
-import type { Kv } from "../../shared/server/kv.ts";
 import type { RelayOverview } from "../../shared/protocol/api/relay_admin.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { type Clock, DAY_MS } from "../../shared/clock.ts";
+import { DAY_MS } from "../../shared/clock.ts";
 import { type Answer, json } from "../../shared/server/http/route.ts";
 import { type SharedCount, visitAll } from "../../shared/server/store/shared_count.ts";
 import type { StoreReserve } from "../../shared/server/store/store_reserve.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { ProxyConfig } from "../config.ts";
 import type { InstanceLeases } from "../relay/instance_leases.ts";
 import type { InstanceLinks } from "../relay/instance_links.ts";
@@ -25,9 +25,7 @@ export interface RelayCounts {
   complete: boolean;
 }
 
-interface CountDeps {
-  kv: Kv;
-  clock: Clock;
+interface CountDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   leases: Pick<InstanceLeases, "isAlive">;
   mailbox: Pick<Mailbox, "count">;
 }

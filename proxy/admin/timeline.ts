@@ -2,13 +2,12 @@
  * The timeline of a message, from the records that exist: delivery, sender, mailbox entry and receipts. It has no
  * record of its own, so that a message costs nothing more. Reads no payload.
  */
-import type { Kv } from "../../shared/server/kv.ts";
 import type { DeliveryEvent, DeliveryTimeline } from "../../shared/protocol/api/relay_admin.ts";
 import { RECEIPT_STATUSES, type ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import type { Clock } from "../../shared/clock.ts";
 import { withoutSecrets } from "../../shared/server/log.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { StoredReceipt } from "../schema/receipt_record.ts";
@@ -22,9 +21,7 @@ const DELIVERIES_LISTED_MAX = 50;
 /** With more, one question of an admin takes the time of many messages. */
 const SENDERS_READ_MAX = 1_000;
 
-interface TimelineDeps {
-  kv: Kv;
-  clock: Clock;
+interface TimelineDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   commits: Pick<GroupCommit, "flush">;
   config: { receiptKeptMs: number };
   mailbox: Pick<Mailbox, "after">;

@@ -3,8 +3,6 @@
  * decides the response. Before check 5 only the bad-proof limiter records a failure, because any stranger can cause
  * one.
  */
-import type { Kv } from "../../shared/server/kv.ts";
-import type { Clock } from "../../shared/clock.ts";
 import type { AccessTokenCheck } from "../../shared/server/store/preconditions.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
 import {
@@ -29,6 +27,7 @@ import { isNonce } from "../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { provenOrigin, requestTimestamp, signedHeaders } from "../../shared/server/http/signed_request.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { AdmittedAgent, Prefetched, Visit } from "../caller.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
@@ -120,11 +119,9 @@ export interface VisitorChecks {
   follow(visitor: string, peer: string, visit: Visit): Promise<void>;
 }
 
-export interface CheckDeps extends RecordReader {
+export interface CheckDeps extends RecordReader, Pick<ServiceDeps, "kv" | "clock"> {
   guard: BadProofLimiter;
   standings: Standings;
-  kv: Kv;
-  clock: Clock;
   /** Origins that a proof may name. The first one is the public origin. */
   origins: readonly string[];
   config: { agentRequests: number; agentWindowMs: number; ownerRequests: number };

@@ -3,20 +3,20 @@
  * that keeps the list away could otherwise undo revocations. The store keeps the sequence number of the newest
  * installed list, so that a forged 404 cannot replace a list.
  */
-import type { Kv, KvKey } from "../../shared/server/kv.ts";
+import type { KvKey } from "../../shared/server/kv.ts";
 import type { KeyCache } from "./key_cache.ts";
 import { LONG_ANSWER, type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { CrlSeen } from "../schema/records.ts";
-import { type Clock, yieldToEventLoop } from "../../shared/clock.ts";
+import { yieldToEventLoop } from "../../shared/clock.ts";
 import type { Bytes } from "../../shared/protocol/base64url.ts";
 import { type CrlClaims, isCrlRollback, type Revocation, verifyCrl } from "../../shared/protocol/signed/crl.ts";
 import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import { fraction, type Random } from "../../shared/random.ts";
-import type { Log } from "../../shared/server/log.ts";
+import { fraction } from "../../shared/random.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
 /** With more, the list could reach its largest age although the registry is back. */
 const RETRY_MAX_MS = 60_000;
@@ -47,11 +47,7 @@ interface CrlCacheOptions {
   maxAgeMs: number;
 }
 
-interface CrlCacheDeps {
-  kv: Kv;
-  clock: Clock;
-  random: Random;
-  log: Log;
+interface CrlCacheDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "random"> {
   /** `null` for a list of another registry, whose calls have a counter of their own. */
   metrics: Metrics | null;
   registry: RegistryClient;

@@ -8,10 +8,6 @@ import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { authorityOf } from "../../shared/protocol/did.ts";
-import type { Random } from "../../shared/random.ts";
-import type { Kv } from "../../shared/server/kv.ts";
-import type { Log } from "../../shared/server/log.ts";
-import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { AitCache } from "../admission/ait_cache.ts";
 import type { IssuerDocuments } from "../admission/checks.ts";
 import { CrlCache } from "../admission/crl_cache.ts";
@@ -25,16 +21,12 @@ import {
   type Send,
 } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
 /** Resolves a host name to all its addresses. */
 export type Lookup = (host: string) => Promise<readonly { address: string }[]>;
 
-interface IssuersDeps {
-  kv: Kv;
-  clock: Clock;
-  random: Random;
-  log: Log;
-  metrics: Metrics;
+interface IssuersDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "metrics" | "random"> {
   /** Sends a request over the network. */
   send: Send;
   lookup: Lookup;

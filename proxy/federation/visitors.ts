@@ -4,7 +4,6 @@
  * bring a ticket that waits here, because a stranger's registry could otherwise make this server work and call.
  */
 import { BoundedMap } from "../../shared/bounded_map.ts";
-import type { Clock } from "../../shared/clock.ts";
 import { type AitClaims, parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
 import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { isForeignOrigin } from "../../shared/protocol/origins.ts";
@@ -14,7 +13,6 @@ import { unixSeconds } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { parseJson } from "../../shared/server/http/body.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
-import type { Kv } from "../../shared/server/kv.ts";
 import type { VerifiedAit } from "../admission/ait_cache.ts";
 import type { IssuerDocuments, Visitor, VisitorChecks } from "../admission/checks.ts";
 import type { Visit } from "../caller.ts";
@@ -22,8 +20,6 @@ import { findTicket, hasAnyPair, type PairStoreDeps, setPeerProxy } from "../tru
 import type { IssuerPolicy } from "../issuer_policy.ts";
 
 interface VisitorsDeps extends PairStoreDeps {
-  kv: Kv;
-  clock: Clock;
   policy: IssuerPolicy;
   issuers: { of(issuer: string): IssuerDocuments };
   config: { registryUrl: string; environment: "local" | "dev" | "production" };

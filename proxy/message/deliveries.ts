@@ -7,11 +7,10 @@ import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import type { DeliveryState } from "../../shared/protocol/frames.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import type { Clock } from "../../shared/clock.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
-import type { Log } from "../../shared/server/log.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import type { DeliveryRecord } from "../schema/records.ts";
 import { type BegunDelivery, unpackSender } from "../schema/sender_record.ts";
@@ -51,10 +50,8 @@ export interface Attempt {
   bodySha256: string;
 }
 
-interface DeliveriesDeps {
-  clock: Clock;
+interface DeliveriesDeps extends Pick<ServiceDeps, "clock" | "log"> {
   commits: GroupCommit;
-  log: Log;
   leases: Instances;
   senders: Senders;
   /** Longest duration of an attempt, milliseconds. */

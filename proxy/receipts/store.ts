@@ -7,11 +7,10 @@
 import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { RECEIPT_STATUSES, ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import type { Clock } from "../../shared/clock.ts";
-import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { Senders } from "../message/sender.ts";
 import type { MessageForwarder } from "../relay/message_forwarder.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -26,12 +25,9 @@ const PEERS_READ_MAX = 1_000;
 /** A request ID that many senders use would otherwise make an answer without a bound. */
 const RECEIPTS_LISTED_MAX = 200;
 
-export interface ReceiptDeps {
-  kv: Kv;
-  clock: Clock;
+export interface ReceiptDeps extends Pick<ServiceDeps, "kv" | "clock" | "metrics"> {
   commits: GroupCommit;
   senders: Senders;
-  metrics: Metrics;
   config: { receiptKeptMs: number };
   forwarder: Pick<MessageForwarder, "tellDelivery">;
 }

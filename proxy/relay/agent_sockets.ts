@@ -12,12 +12,11 @@ import {
   isOversize,
   type ProxyFrame,
 } from "../../shared/protocol/frames.ts";
-import type { NewId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
 import { TokenBucket } from "../../shared/server/token_bucket.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { OwnerBudgets } from "../owner_budgets.ts";
 
 /** With more, a connector could send as many acknowledgements at once without a count against its limit of frames. */
@@ -68,10 +67,7 @@ const SILENT_MS = 1_000;
 
 const FRAME_TOO_LARGE = `frame over ${LIMITS.connectorFrameBytes / 1024} KiB`;
 
-interface LinkDeps {
-  clock: Clock;
-  newId: NewId;
-  metrics: Metrics;
+interface LinkDeps extends Pick<ServiceDeps, "clock" | "metrics" | "newId"> {
   owners: OwnerBudgets;
   /** Called before a frame is sent to a socket with many unsent bytes. */
   onSlow(): void;

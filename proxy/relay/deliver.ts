@@ -10,14 +10,14 @@
  *                                                                     └─ offline: 502, after a wait of up to 5 s
  *                                                                        if its instance stops
  */
-import { type Clock, sleep } from "../../shared/clock.ts";
+import { sleep } from "../../shared/clock.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { type Answer, type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
 import { signedHeaders } from "../../shared/server/http/signed_request.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import { prefersAsync, readMessage } from "../message/request.ts";
 import type { Message } from "../schema/records.ts";
@@ -36,9 +36,7 @@ import type { RecipientReturn } from "./recipient_return.ts";
 /** With less, a repeated message reads the store more often; with more, it is answered later. */
 export const UNDER_WAY_LOOK_MS = 100;
 
-interface DeliverDeps {
-  clock: Clock;
-  metrics: Metrics;
+interface DeliverDeps extends Pick<ServiceDeps, "clock" | "metrics"> {
   config: { injectIdentity: boolean; ackTimeoutMs: number };
   deliveries: Deliveries;
   forwarder: MessageForwarder;

@@ -5,25 +5,18 @@
  * before its deletion is stored, which saves another round trip; no note is handled twice, because a new process has a
  * new ID and inbox.
  */
-import type { Kv } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { StoredInstanceMessage } from "../schema/records.ts";
-import type { Clock } from "../../shared/clock.ts";
 import { joinedBytes } from "../../shared/protocol/base64url.ts";
-import type { NewId } from "../../shared/protocol/ids.ts";
-import type { Log } from "../../shared/server/log.ts";
 import { splitChunks } from "../../shared/server/store/stored_bytes.ts";
 import { absent, type Update, type Write } from "../../shared/server/store/batch.ts";
 import { WatchedKey } from "../../shared/server/store/watched_key.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
 /** Handles a note. Notes with content come in the order in which they were written. */
 export type Receive = (body: unknown, bytes: Uint8Array) => void;
 
-interface InboxDeps {
-  kv: Kv;
-  clock: Clock;
-  newId: NewId;
-  log: Log;
+interface InboxDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "newId"> {
   /** ID of this instance. */
   instance: string;
 }

@@ -4,15 +4,14 @@
  * comparison of their clocks would refuse the agents of an instance whose clock is behind. The time in a lease serves
  * for a warning and for the age of what its instance wrote.
  */
-import type { Kv, KvEntry } from "../../shared/server/kv.ts";
+import type { KvEntry } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { InstanceLease, LinkAddress } from "../schema/records.ts";
-import { type Clock, settledWithin } from "../../shared/clock.ts";
-import type { NewId } from "../../shared/protocol/ids.ts";
+import { settledWithin } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { fraction, type Random } from "../../shared/random.ts";
-import type { Log } from "../../shared/server/log.ts";
+import { fraction } from "../../shared/random.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
 /**
  * With less, an instance that is busy for some seconds counts as ended; with more, messages wait for one that was
@@ -24,12 +23,7 @@ export const RENEW_MS = 4_000;
 /** With more, notes could go to a stopped instance, because each one announces its stop only a second before. */
 const RELIED_MS = 500;
 
-interface LeaseDeps {
-  kv: Kv;
-  clock: Clock;
-  random: Random;
-  newId: NewId;
-  log: Log;
+interface LeaseDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "random" | "newId"> {
   metrics?: Metrics;
 }
 

@@ -9,11 +9,9 @@ import { createHmac } from "node:crypto";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { Cancel, Clock } from "../../shared/clock.ts";
-import type { Random } from "../../shared/random.ts";
+import type { Cancel } from "../../shared/clock.ts";
 import { equalDigests } from "../../shared/server/crypto.ts";
-import type { Log } from "../../shared/server/log.ts";
-import type { Metrics } from "../../shared/server/metrics/metrics.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { LinkAddress } from "../schema/records.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 
@@ -38,11 +36,7 @@ export interface Dial {
   open(url: string): WebSocket;
 }
 
-interface LinksDeps {
-  clock: Clock;
-  random: Random;
-  log: Log;
-  metrics: Metrics;
+interface LinksDeps extends Pick<ServiceDeps, "clock" | "log" | "metrics" | "random"> {
   leases: InstanceLeases;
   /** Returns a socket and the response that opens it. */
   upgrade: (request: Request) => { socket: WebSocket; response: Response };

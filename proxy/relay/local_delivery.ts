@@ -3,9 +3,9 @@
  * order of its sender, and while its attempt counts, because a message that its sender repeats would otherwise arrive
  * twice. What may be queued and does not arrive goes into the mailbox.
  */
-import { type Clock, sleep } from "../../shared/clock.ts";
-import type { Kv } from "../../shared/server/kv.ts";
+import { sleep } from "../../shared/clock.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
 import { type Attempt, type Deliveries, isBegun, queuedAnswer } from "../message/deliveries.ts";
 import type { DeliveryId } from "../message/delivery.ts";
@@ -33,9 +33,7 @@ function mayArriveLater(result: ForwardResult): boolean {
     result.result === "acked" && !result.accepted && TEMPORARY_REASONS.has(result.reason ?? "");
 }
 
-interface LocalDeliveryDeps {
-  kv: Kv;
-  clock: Clock;
+interface LocalDeliveryDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   commits: GroupCommit;
   deliveries: Deliveries;
   leases: InstanceLeases;

@@ -3,7 +3,6 @@
  * is acknowledged or dead-lettered. All changes are claims of the group commit. mailbox_delivery.ts delivers the
  * messages.
  */
-import type { Kv } from "../../shared/server/kv.ts";
 import { isOfEarlier, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
 import type { DeliveryRecord, Envelope, MailboxBytes, MailboxEntry, MailboxState, Message } from "../schema/records.ts";
 import { type DeliveryOutcome, queuedUpdate } from "../message/deliveries.ts";
@@ -11,16 +10,15 @@ import type { DeliveryId } from "../message/delivery.ts";
 import { payerOf } from "../federation/visitors.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { Clock } from "../../shared/clock.ts";
 import { joinedBytes } from "../../shared/protocol/base64url.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { splitChunks } from "../../shared/server/store/stored_bytes.ts";
-import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { Update, Write } from "../../shared/server/store/batch.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import { visitAll } from "../../shared/server/store/shared_count.ts";
 import type { StoreReserve } from "../../shared/server/store/store_reserve.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
 /** Why a message is not queued. */
 export type MailboxRefusal = "mailbox_full" | "recipient_full" | "sender_full" | "disk_full";
@@ -39,11 +37,8 @@ export function retryWait(failures: number): number {
   return Math.min(LIMITS.mailboxRetryMs * 2 ** failures, LIMITS.mailboxRetryMaxMs);
 }
 
-interface MailboxDeps {
-  kv: Kv;
-  clock: Clock;
+interface MailboxDeps extends Pick<ServiceDeps, "kv" | "clock" | "metrics"> {
   commits: GroupCommit;
-  metrics: Metrics;
   reserve: StoreReserve;
 }
 

@@ -4,12 +4,9 @@
  * for would otherwise hold up the messages of all others. A sweep dead-letters expired messages. A message stays queued
  * while the store or the registry fails.
  */
-import type { Kv } from "../../shared/server/kv.ts";
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { Log } from "../../shared/server/log.ts";
-import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import { arePaired } from "../trust/store.ts";
 import type { Visitors } from "../federation/visitors.ts";
@@ -18,6 +15,7 @@ import type { ConnectedAgents } from "./connected_agents.ts";
 import { type Mailbox, retryWait } from "./mailbox.ts";
 import type { MailboxEntry } from "../schema/records.ts";
 import type { SenderStatus } from "./sender_status.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
 /** With more, an expired message waits longer for its dead letter; with less, idle mailboxes are read more often. */
 export const SWEEP_MS = 30_000;
@@ -25,11 +23,7 @@ export const SWEEP_MS = 30_000;
 /** Expired messages that are dead-lettered at the same time. With more, new messages wait for the store. */
 const SWEPT_TOGETHER = 20;
 
-interface DrainDeps {
-  kv: Kv;
-  clock: Clock;
-  log: Log;
-  metrics: Metrics;
+interface DrainDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "metrics"> {
   connectedAgents: ConnectedAgents;
   crl: CrlCache;
   senders: SenderStatus;

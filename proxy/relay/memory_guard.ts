@@ -4,11 +4,11 @@
  * memory runs out, or grows fast, every socket is asked for a heartbeat: an honest connector answers, and the others
  * are closed.
  */
-import { type Cancel, type Clock, sleep } from "../../shared/clock.ts";
-import type { Log } from "../../shared/server/log.ts";
+import { type Cancel, sleep } from "../../shared/clock.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
 import { CONNECT_WAIT_MAX_MS, type OwnerBudgets } from "../owner_budgets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
 /** Time between looks. With more, an attacker who sends 100 MB a second gains over 25 MB between two. */
 const LOOK_MS = 250;
@@ -27,9 +27,7 @@ const MAX_WAITS = 3;
  */
 const REST_MS = 30_000;
 
-interface GuardDeps {
-  clock: Clock;
-  log: Log;
+interface GuardDeps extends Pick<ServiceDeps, "clock" | "log"> {
   owners: OwnerBudgets;
   connectedAgents: ConnectedAgents;
   /** Bytes of memory that the process holds. */

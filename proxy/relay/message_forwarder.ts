@@ -3,7 +3,7 @@
  * (ARCHITECTURE.md#many-instances). The message goes over the link to that instance or, without a link, as a note, and
  * never both ways, because it would be delivered twice. Also sends the other notes between instances.
  */
-import { type Clock, sleep } from "../../shared/clock.ts";
+import { sleep } from "../../shared/clock.ts";
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
@@ -11,8 +11,7 @@ import { TokenBucket } from "../../shared/server/token_bucket.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
-import type { Log } from "../../shared/server/log.ts";
-import type { Metrics } from "../../shared/server/metrics/metrics.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { InstanceInbox } from "./instance_inbox.ts";
 import type { InstanceLinks } from "./instance_links.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
@@ -45,11 +44,7 @@ interface Away {
   resolve(dispatched: ForwardResult): void;
 }
 
-interface DispatchDeps {
-  clock: Clock;
-  log: Log;
-  metrics: Metrics;
-  newId: () => string;
+interface DispatchDeps extends Pick<ServiceDeps, "clock" | "log" | "metrics" | "newId"> {
   commits: GroupCommit;
   here: LocalDelivery;
   leases: InstanceLeases;

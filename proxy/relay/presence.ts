@@ -2,14 +2,14 @@
  * Presence: which instance holds an agent's sockets. The presence of an agent names an instance, whose lease
  * (instance_leases.ts) shows whether it is alive. Notes between instances are in instance_inbox.ts.
  */
-import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
+import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { Presence, Seen } from "../schema/records.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
-import type { Clock } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Changes, Draft } from "../../shared/server/store/changes.ts";
 import { addWrite, type Update, type Write } from "../../shared/server/store/batch.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 
 /** Agents elsewhere whose presence is remembered. With fewer, a message to a forgotten agent reads the store. */
@@ -21,11 +21,9 @@ export const CONNECT_LATE_MS = 1_000;
 
 const SEEN_KEPT_MS = LIMITS.seenKeptSeconds * 1000;
 
-interface PresenceDeps {
-  kv: Kv;
+interface PresenceDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   /** Agents connect in large numbers at once, so their claims share commits. */
   changes: Changes;
-  clock: Clock;
   leases: InstanceLeases;
 }
 

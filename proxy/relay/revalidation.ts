@@ -3,18 +3,13 @@
  * and the registry's status of agent and session, not the access token of the upgrade, which expires. While the
  * registry is unreachable a socket stays open, because admission checks each message anyway.
  */
-import type { Clock } from "../../shared/clock.ts";
-import type { Log } from "../../shared/server/log.ts";
-import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import type { RegistryClient } from "../registry_client.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import type { RelaySocket } from "./agent_sockets.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
-interface RevalidationDeps {
-  clock: Clock;
-  log: Log;
-  metrics: Metrics;
+interface RevalidationDeps extends Pick<ServiceDeps, "clock" | "log" | "metrics"> {
   connectedAgents: ConnectedAgents;
   crl: CrlCache;
   registry: RegistryClient;

@@ -4,25 +4,19 @@
  * pairs, and skips pairs that another instance has removed. The store keeps the time up to which deletions are
  * processed, and a start repeats the hour before it, so that a crash loses no removal.
  */
-import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
-import { type Cancel, type Clock, sleep, yieldToEventLoop } from "../../shared/clock.ts";
+import type { KvEntryMaybe } from "../../shared/server/kv.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
+import { type Cancel, sleep, yieldToEventLoop } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import { fraction, type Random } from "../../shared/random.ts";
-import type { Log } from "../../shared/server/log.ts";
+import { fraction } from "../../shared/random.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairCount } from "../schema/records.ts";
 import { pairsOf, writeCount } from "./store.ts";
 
-interface PairRemovalDeps {
-  kv: Kv;
-  clock: Clock;
-  random: Random;
-  log: Log;
+interface PairRemovalDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "random" | "maxChecks"> {
   /** Times of deletion by agent DID in the newest revocation list, unix seconds. */
   crl: { readonly deletedAgents: ReadonlyMap<string, number> };
-  /** Most checks in one commit of the store. */
-  maxChecks: number;
 }
 
 /** Most pairs in one commit. With more, the keys could pass 80 KiB with long DIDs, and the store would refuse it. */

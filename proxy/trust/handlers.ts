@@ -17,12 +17,11 @@ import type {
 } from "../../shared/protocol/api/pairing.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import type { NewId } from "../../shared/protocol/ids.ts";
 import { isForeignOrigin } from "../../shared/protocol/origins.ts";
 import { formatTicket } from "../../shared/protocol/ticket.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import type { Random } from "../../shared/random.ts";
 import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import { HIDDEN, lastSeen, type LastSeenDeps, NEVER_SEEN } from "./last_seen.ts";
 import {
@@ -38,9 +37,7 @@ import * as store from "./store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord } from "../schema/records.ts";
 
-interface TrustDeps extends OwnershipDeps, store.PairStoreDeps, LastSeenDeps {
-  newId: NewId;
-  random: Random;
+interface TrustDeps extends OwnershipDeps, store.PairStoreDeps, LastSeenDeps, Pick<ServiceDeps, "random" | "newId"> {
   config: { proxyUrl: string; pairQuota: number; environment: Environment };
   policy: { acceptsAuthority(authority: string): boolean };
   forwarder: {

@@ -1,15 +1,12 @@
 /** What the peers of an agent learn of its connection. */
 import { KEYS } from "../schema/kv_keys.ts";
 import type { Seen } from "../schema/records.ts";
-import type { Clock } from "../../shared/clock.ts";
 import type { PeerList } from "../../shared/protocol/api/pairing.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import type { Kv } from "../../shared/server/kv.ts";
 import { readAll } from "../../shared/server/store/batched_reads.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
-export interface LastSeenDeps {
-  kv: Kv;
-  clock: Clock;
+export interface LastSeenDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   /** Whether an instance runs; it may have ended without a record of the agents that it held. */
   leases: { isAlive(instance: string): Promise<boolean> };
 }

@@ -6,18 +6,16 @@ import type * as z from "zod";
 import type { AtomicOperation, Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { OpenTicket, PairCount, PairRecord, TicketRecord } from "../schema/records.ts";
-import type { Clock } from "../../shared/clock.ts";
 import type { PairingProfile, PairKey, PeerListQuery } from "../../shared/protocol/api/pairing.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import type { Changes, Draft } from "../../shared/server/store/changes.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
-export interface PairStoreDeps {
-  kv: Kv;
+export interface PairStoreDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   /** Changes of tickets and pairs take turns, because agents that confirm an agent's tickets at once would conflict. */
   changes: Changes;
-  clock: Clock;
 }
 
 const KEPT_MS = LIMITS.ticketKeptSeconds * 1000;
