@@ -74,10 +74,10 @@ export type ProxyDeps = ReturnType<typeof buildProxy>["deps"];
 
 /** Returns what the handlers use, and the work in the background that only `app.ts` starts and stops. */
 export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
-  const { kv, maxChecks, clock, random, newId, log, metrics } = externals;
+  const { kv, maxChecks, clock, newId, log, metrics } = externals;
   const registry = new RegistryClient(externals.send, clock, config);
   const keys = new KeyCache(registry, clock, config.registryKeysTtlMs);
-  const crl = new CrlCache({ kv, clock, random, log, metrics, registry, keys }, {
+  const crl = new CrlCache({ ...externals, registry, keys }, {
     issuer: config.registryUrl,
     refreshIntervalMs: config.crlRefreshIntervalMs,
     maxAgeMs: config.crlMaxAgeMs,
@@ -91,11 +91,11 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
     writes: externals.writes ?? null,
   });
   const reads = new BatchedReads(kv);
-  const changes = new Changes({ kv, reads, clock, random, maxChecks, metrics });
+  const changes = new Changes({ ...externals, reads });
   const owners = new OwnerBudgets(clock, config.ownerRequests);
   const connectedAgents = new ConnectedAgents(clock, newId, config.heartbeatIntervalMs, metrics, owners);
   const reserve = new StoreReserve(externals.diskSpace ?? (() => null), clock, config.storeReserveBytes);
-  const mailbox = new Mailbox({ kv, clock, commits, metrics, reserve }, {
+  const mailbox = new Mailbox({ ...externals, commits, reserve }, {
     ttlMs: config.mailboxTtlSeconds * 1000,
     receiptKeptMs: config.receiptKeptMs,
     ownerBytes: config.mailboxOwnerBytes,
@@ -103,18 +103,17 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   });
   const senders = new Senders({ kv, reads, clock, windowMs: config.agentWindowMs });
   const senderStatus = new SenderStatus(registry, clock);
-  const pairRemoval = new PairRemoval({ kv, clock, random, log, crl, maxChecks });
+  const pairRemoval = new PairRemoval({ ...externals, crl });
   const policy = new IssuerPolicy(config);
   const issuers = new Issuers({
-    ...{ kv, clock, random, log, metrics, config, ...externals.abroad },
+    ...externals,
+    ...externals.abroad,
+    config,
     onList: (authority, deleted) => void pairRemoval.visitorsListed(authority, deleted),
   });
   const visitors = new Visitors({ kv, clock, changes, policy, issuers, config });
   const mailboxDelivery = new MailboxDelivery({
-    kv,
-    clock,
-    log,
-    metrics,
+    ...externals,
     connectedAgents,
     crl,
     senders: senderStatus,
@@ -124,9 +123,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
     ackTimeoutMs: config.ackTimeoutMs,
   });
   const revalidation = new Revalidation({
-    clock,
-    log,
-    metrics,
+    ...externals,
     connectedAgents,
     crl,
     registry,
@@ -136,18 +133,16 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
     senderStatus.forget(agentDids);
     void revalidation.onTrustChange(agentDids, since);
   });
-  const leases = new InstanceLeases({ kv, clock, random, newId, log, metrics });
+  const leases = new InstanceLeases(externals);
   const { instance } = leases;
   // Connects have a queue of their own, because connects and slow changes of pairs would otherwise delay each other.
-  const presences = new Changes({ kv, reads, clock, random, maxChecks, metrics });
+  const presences = new Changes({ ...externals, reads });
   const presence = new PresenceStore({ kv, changes: presences, clock, leases });
-  const inbox = new InstanceInbox({ kv, clock, newId, log, instance });
-  const { upgrade, dial } = externals;
-  const links = new InstanceLinks({ clock, random, log, metrics, leases, upgrade, dial });
+  const inbox = new InstanceInbox({ ...externals, instance });
+  const links = new InstanceLinks({ ...externals, leases });
   const deliveries = new Deliveries({
-    clock,
+    ...externals,
     commits,
-    log,
     leases,
     senders,
     attemptMs: config.ackTimeoutMs + LIMITS.wayBackMs,
@@ -161,8 +156,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
     }),
   );
   const here = new LocalDelivery({
-    kv,
-    clock,
+    ...externals,
     commits,
     deliveries,
     leases,
@@ -171,10 +165,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
     mailboxDelivery,
   });
   const forwarder = new MessageForwarder({
-    clock,
-    log,
-    metrics,
-    newId,
+    ...externals,
     commits,
     here,
     leases,
