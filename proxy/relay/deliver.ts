@@ -208,44 +208,29 @@ async function send(
 }
 
 /** Returns the response for a result and records a 202. */
-function answer(deps: DeliverDeps, caller: AdmittedAgent, id: DeliveryId, dispatched: ForwardResult): Answer {
-  switch (dispatched.result) {
-    case "acked": {
-      const { accepted, reason, connectedSockets } = dispatched;
-      return accept(deps, caller, id, {
-        accepted: true,
-        delivered: accepted,
-        connectedSockets,
-        requestId: id.requestId,
-        ...(reason === undefined ? {} : { reason }),
-      });
-    }
-    case "queued":
-      deps.metrics.count("relay_messages_total", "queued", originOf(caller));
-      deps.deliveries.settled(id);
-      return json(dispatched.answer, 202, QUEUED_HEADERS);
-  }
-  void deps.deliveries.markFailed(id);
-  switch (dispatched.result) {
-    case "full":
-      throw mailboxFull(dispatched.refusal);
-    case "offline":
-      throw new ServiceError("PROXY_RELAY_CONNECTOR_OFFLINE");
-    case "failed":
-      throw new ServiceError("PROXY_RELAY_DELIVERY_FAILED");
-  }
-}
-
-function accept(
+function answer(
   { deliveries, metrics }: DeliverDeps,
   caller: AdmittedAgent,
   id: DeliveryId,
-  body: HookAnswer,
+  dispatched: Exclude<ForwardResult, { result: "offline" }>,
 ): Answer {
-  const outcome = body.delivered ? "delivered" : "refused_by_connector";
-  metrics.count("relay_messages_total", outcome, originOf(caller));
-  void deliveries.answered(id, body);
-  return json(body, 202);
+  if (dispatched.result === "acked") {
+    const { accepted: delivered, reason, connectedSockets } = dispatched, { requestId } = id;
+    metrics.count("relay_messages_total", delivered ? "delivered" : "refused_by_connector", originOf(caller));
+    const body: HookAnswer = { accepted: true, delivered, connectedSockets, requestId };
+    if (reason !== undefined) body.reason = reason;
+    void deliveries.answered(id, body);
+    return json(body, 202);
+  }
+  if (dispatched.result === "queued") {
+    metrics.count("relay_messages_total", "queued", originOf(caller));
+    deliveries.settled(id);
+    return json(dispatched.answer, 202, QUEUED_HEADERS);
+  }
+  void deliveries.markFailed(id);
+  throw dispatched.result === "full"
+    ? mailboxFull(dispatched.refusal)
+    : new ServiceError("PROXY_RELAY_DELIVERY_FAILED");
 }
 
 const QUEUED_HEADERS = { "Preference-Applied": "respond-async" };
