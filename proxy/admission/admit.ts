@@ -8,8 +8,10 @@ import {
   type AdmissionState,
   type CheckDeps,
   CHECKS,
+  factorOf,
   readsEnded,
   requireSet,
+  type WindowName,
 } from "./checks.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import { asDependencyFailure, countCostly, RequestCommits } from "./commits.ts";
@@ -137,10 +139,9 @@ export function admission(profile: keyof typeof PROFILES): Authenticator<CheckDe
 }
 
 /** Returns the default limit of a window as text for the API documents. */
-function limitText(window: AdmissionProfile["window"]): string {
-  const requests = LIMITS.agentRequests * (window === "receipts" ? LIMITS.receiptRequestsFactor : 1);
-  const times = requests / LIMITS.agentRequests;
-  return `${requests} in ${LIMITS.agentWindowMs / 1000} s per agent, ${LIMITS.ownerRequests * times} per owner ` +
+function limitText(window: WindowName): string {
+  const factor = factorOf(window), { agentRequests, agentWindowMs, ownerRequests } = LIMITS;
+  return `${agentRequests * factor} in ${agentWindowMs / 1000} s per agent, ${ownerRequests * factor} per owner ` +
     `by default (window "${window}")`;
 }
 

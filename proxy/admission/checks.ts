@@ -38,6 +38,8 @@ import { PreconditionFailed, type Standing, type Standings } from "./standing.ts
 import type { VerifiedAit } from "./ait_cache.ts";
 import type { BadProofLimiter } from "./bad_proof_limiter.ts";
 
+export type WindowName = "agent" | "receipts" | "connect";
+
 /** The checks of a route in addition to checks 1 to 6, which every route has. */
 export interface AdmissionProfile {
   /** Check 7: the sender is in a confirmed pair. */
@@ -45,7 +47,7 @@ export interface AdmissionProfile {
   /** Check 8: a valid access token. */
   access: boolean;
   /** Check 9: the rate-limit window that counts the request. */
-  window: "agent" | "receipts" | "connect";
+  window: WindowName;
   /** The records of these rare requests are not cached, because they would push out those of messages. */
   uncached?: true;
   /** Agents of other registries may make the request. */
@@ -125,7 +127,7 @@ export interface CheckDeps extends RecordReader, Pick<ServiceDeps, "kv" | "clock
   /** Origins that a proof may name. The first one is the public origin. */
   origins: readonly string[];
   config: { agentRequests: number; agentWindowMs: number; ownerRequests: number };
-  windows: Readonly<Record<AdmissionProfile["window"], WindowRule>>;
+  windows: Readonly<Record<WindowName, WindowRule>>;
   aits: { verify(token: string): Promise<VerifiedAit>; kept(token: string): VerifiedAit | undefined };
   visitors: VisitorChecks;
   senders: Senders;
@@ -266,9 +268,14 @@ export const CHECKS: readonly AdmissionCheck[] = [
   },
 ];
 
-/** Reserves a connect's nonce in the turn of its owner: many agents that return at once would stop other requests. */
+/**
+ * Reserves a connect's nonce in the turn of its owner: many agents that return at once would stop other requests.
+ *
+ * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` when too many of the owner's agents connect
+ */
 async function inTurn(deps: CheckDeps, state: AdmissionState): Promise<void> {
-  state.endTurn = await connectTurn(deps, requireSet(state.ait));
+  const end = await deps.owners.connectTurn(requireSet(state.ait).claims.ownerDid);
+  state.endTurn = end ?? refuse(1_000, "Too many agents of your account connect at once");
   await reserveNonce(deps, state);
 }
 
@@ -329,16 +336,6 @@ async function verifyVisiting(
   return await state.visitor.aits.verify(token);
 }
 
-/** @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` when too many of the owner's agents connect */
-async function connectTurn({ owners }: CheckDeps, { claims }: VerifiedAit): Promise<() => void> {
-  const end = await owners.connectTurn(claims.ownerDid);
-  if (end) return end;
-  throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", {
-    message: "Too many agents of your account connect at once",
-    headers: { "Retry-After": "1" },
-  });
-}
-
 /**
  * Counts a request that the agent's own window allows for the owner. A request that the window refuses is not counted,
  * because an agent that repeats without end would otherwise use up what the owner's other agents have.
@@ -365,7 +362,7 @@ export function takeRequests(
   profile: AdmissionProfile,
   count: number,
 ): void {
-  const requests = config.ownerRequests * factorOf(profile);
+  const requests = config.ownerRequests * factorOf(profile.window);
   const rule = { name: profile.window, requests, windowMs: MINUTE_MS };
   const { allowed, resetMs } = owners.takeRequest(ownerDid, rule, count);
   if (allowed) return;
@@ -448,19 +445,13 @@ function isPresent(value: unknown): boolean {
 const MINUTE_MS = 60_000;
 
 /** Returns the rules of the windows: how many requests of an agent each one lets through. */
-export function windowRules(
-  { agentRequests, agentWindowMs: windowMs }: Pick<CheckDeps["config"], "agentRequests" | "agentWindowMs">,
-): CheckDeps["windows"] {
-  const ruleOf = (window: AdmissionProfile["window"]) => ({
-    name: window,
-    requests: agentRequests * factorOf({ window }),
-    windowMs,
-  });
+export function windowRules({ agentRequests, agentWindowMs: windowMs }: CheckDeps["config"]): CheckDeps["windows"] {
+  const ruleOf = (name: WindowName) => ({ name, requests: agentRequests * factorOf(name), windowMs });
   return { agent: ruleOf("agent"), receipts: ruleOf("receipts"), connect: ruleOf("connect") };
 }
 
 /** Returns the factor of a window's limit: higher for receipts, because a message may have several. */
-function factorOf({ window }: Pick<AdmissionProfile, "window">): number {
+export function factorOf(window: WindowName): number {
   return window === "receipts" ? LIMITS.receiptRequestsFactor : 1;
 }
 

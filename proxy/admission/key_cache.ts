@@ -64,11 +64,7 @@ export class KeyCache {
     const now = this.clock.now(), { fresh } = this;
     if (fresh) return fresh;
     if (now < this.#failedAt + RETRY_MS && now >= this.#failedAt) return this.#stale();
-    try {
-      await this.#fetch();
-    } catch {
-      return this.#stale();
-    }
+    await this.#fetch().catch(() => {});
     return this.#stale();
   }
 
