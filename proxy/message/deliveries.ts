@@ -97,15 +97,15 @@ export class Deliveries {
    * @throws {StoreUnavailable}
    */
   async repeat(id: DeliveryId, bodySha256: string): Promise<DuplicateResult | null> {
-    const now = this.deps.clock.now();
-    const sender = this.deps.senders.of(id.sender);
+    const { clock, commits, senders, leases, attemptMs } = this.deps;
+    const now = clock.now(), sender = senders.of(id.sender);
     // This is a claim, because a read of the store does not see a 202 that waits for its commit.
-    const found = await this.deps.commits.claim<DuplicateResult>([{
+    const found = await commits.claim<DuplicateResult>([{
       key: keyOf(id),
       uncached: true,
       next: (current) => {
         const record = unpackDelivery(current, id.requestId) ?? begunIn(sender.begun, id);
-        const repeat = this.#check(record, bodySha256, now);
+        const repeat = checkDuplicate(record, bodySha256, { now, attemptMs, leases });
         return repeat ? { refuse: repeat } : "hold";
       },
     }], { live: { record: sender } });
@@ -214,11 +214,6 @@ export class Deliveries {
 
   #lost(id: DeliveryId, cause: unknown): void {
     this.deps.log("error", "delivery_outcome_lost", { requestId: id.requestId, agentDid: id.sender, cause });
-  }
-
-  #check(record: DeliveryRecord | null, bodySha256: string, now: number): DuplicateResult | null {
-    const { leases, attemptMs } = this.deps;
-    return checkDuplicate(record, bodySha256, { now, attemptMs, leases });
   }
 }
 
