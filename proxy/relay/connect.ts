@@ -46,23 +46,25 @@ export async function relayConnect(
   if (deps.leases.isLeaving) throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { headers: { "Retry-After": "1" } });
   const { agentDid, ownerDid, aitJti, aitExpiresAt, signedAt, admittedAt } = caller;
   const ready = deps.connectedAgents.opening(agentDid);
+  // The claim may have taken effect, and the agent would count as connected without a socket.
+  const failed = () => {
+    ready();
+    deps.connectedAgents.upgradeFailed(agentDid);
+  };
   try {
     await deps.forwarder.claim(agentDid, { signedAt, admittedAt, isHidden: wantsToHide(exchange.target) });
   } catch (cause) {
-    ready();
-    // The claim may have taken effect, and the agent would count as connected without a socket.
-    deps.connectedAgents.upgradeFailed(agentDid);
+    failed();
     throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } });
   }
   let upgraded: ReturnType<UpgradeWebSocket>;
   try {
     upgraded = deps.upgrade(exchange.request);
   } catch (cause) {
-    ready();
-    deps.connectedAgents.upgradeFailed(agentDid);
+    failed();
     throw upgradeRequired(cause);
   }
-  bind(upgraded.socket, deps, { agentDid, ownerDid, aitJti, aitExpiresAt }, ready);
+  bind(upgraded.socket, deps, { agentDid, ownerDid, aitJti, aitExpiresAt }, ready, failed);
   return { status: 101, headers: {}, body: null, upgrade: upgraded.response };
 }
 
@@ -87,21 +89,16 @@ function upgradeRequired(cause?: unknown): ServiceError {
   });
 }
 
-/**
- * Attaches the socket once it opens, and forwards its messages and end. Calls `ready` when it is open or has failed.
- */
+/** Attaches the socket once it opens, and forwards its messages and end. Calls `ready` when it is open, else `failed`. */
 function bind(
   socket: WebSocket,
   { clock, connectedAgents, revalidation }: ConnectDeps,
   agent: ConnectedAgent,
   ready: () => void,
+  failed: () => void,
 ): void {
   let link: RelaySocket | undefined;
   let cancelDrop: Cancel = () => {};
-  const failed = () => {
-    ready();
-    connectedAgents.upgradeFailed(agent.agentDid);
-  };
   const cancelWait = clock.after(OPENS_MS, () => {
     socket.onopen = () => socket.close();
     failed();
