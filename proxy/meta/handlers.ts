@@ -10,21 +10,14 @@ interface HealthDeps {
   config: Pick<ProxyHealth, "version" | "environment">;
 }
 
-/** Returns the checks of the health response, and `ready` when all pass. */
-async function readiness(
-  deps: Omit<HealthDeps, "config" | "connectedAgents">,
-): Promise<Pick<ProxyHealth, "checks" | "ready">> {
-  const checks = { kv: await deps.probe.works(), registryKeys: deps.keys.ready, crl: deps.crl.ready };
-  return { checks, ready: checks.kv && checks.registryKeys && checks.crl };
-}
-
 /** Returns true when the proxy accepts requests. */
-export async function proxyReady(deps: Omit<HealthDeps, "config" | "connectedAgents">): Promise<boolean> {
-  return (await readiness(deps)).ready;
+export async function proxyReady(deps: HealthDeps): Promise<boolean> {
+  return (await proxyHealth(deps)).ready;
 }
 
 export async function proxyHealth(deps: HealthDeps): Promise<ProxyHealth> {
-  const { checks, ready } = await readiness(deps);
+  const checks = { kv: await deps.probe.works(), registryKeys: deps.keys.ready, crl: deps.crl.ready };
+  const ready = checks.kv && checks.registryKeys && checks.crl;
   const { version, environment } = deps.config;
   const status = ready ? "ok" : "unavailable";
   return { status, version, environment, ready, checks, connectedSockets: deps.connectedAgents.size };
