@@ -50,45 +50,38 @@ const MAX_BYTES = 2 ** 50;
 
 /** Returns the proxy's configuration. The reader collects all problems. */
 export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): ProxyConfig {
-  const ms = wholeNumber(1, DAY_MS);
+  const number = (name: string, least: number, most: number, otherwise: number): number =>
+    reader.read(name, wholeNumber(least, most), otherwise);
+  const ms = (name: string, otherwise: number): number => number(name, 1, DAY_MS, otherwise);
+  const flag = (name: string, otherwise: "true" | "false"): boolean =>
+    reader.read(name, oneOf("true", "false"), otherwise) === "true";
   return {
     ...place,
     serviceCredential: readServiceCredential(reader),
-    injectIdentity: reader.read("INJECT_IDENTITY_INTO_MESSAGE", oneOf("true", "false"), "true") === "true",
-    agentRequests: reader.read(
-      "AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE",
-      wholeNumber(1, REQUESTS_MAX),
-      LIMITS.agentRequests,
-    ),
-    agentWindowMs: reader.read("AGENT_RATE_LIMIT_WINDOW_MS", ms, LIMITS.agentWindowMs),
-    ownerRequests: reader.read(
-      "OWNER_RATE_LIMIT_REQUESTS_PER_MINUTE",
-      wholeNumber(1, REQUESTS_MAX),
-      LIMITS.ownerRequests,
-    ),
-    crlRefreshIntervalMs: reader.read("CRL_REFRESH_INTERVAL_MS", ms, LIMITS.crlRefreshIntervalMs),
-    crlMaxAgeMs: reader.read("CRL_MAX_AGE_MS", ms, LIMITS.crlMaxAgeMs),
-    registryKeysTtlMs: reader.read("REGISTRY_KEYS_TTL_MS", ms, LIMITS.keysTtlMs),
-    ackTimeoutMs: reader.read("RELAY_ACK_TIMEOUT_MS", ms, LIMITS.ackTimeoutMs),
-    heartbeatIntervalMs: reader.read("RELAY_HEARTBEAT_INTERVAL_MS", ms, LIMITS.heartbeatIntervalMs),
-    accessCacheMs: reader.read("AGENT_ACCESS_CACHE_MS", wholeNumber(0, ACCESS_CACHE_MAX_MS), 0),
-    mailboxTtlSeconds: reader.read(
-      "RELAY_MAILBOX_TTL_SECONDS",
-      wholeNumber(1, LIMITS.mailboxTtlMaxSeconds),
-      LIMITS.mailboxTtlSeconds,
-    ),
-    receiptKeptMs: 1000 * reader.read(
+    injectIdentity: flag("INJECT_IDENTITY_INTO_MESSAGE", "true"),
+    agentRequests: number("AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE", 1, REQUESTS_MAX, LIMITS.agentRequests),
+    agentWindowMs: ms("AGENT_RATE_LIMIT_WINDOW_MS", LIMITS.agentWindowMs),
+    ownerRequests: number("OWNER_RATE_LIMIT_REQUESTS_PER_MINUTE", 1, REQUESTS_MAX, LIMITS.ownerRequests),
+    crlRefreshIntervalMs: ms("CRL_REFRESH_INTERVAL_MS", LIMITS.crlRefreshIntervalMs),
+    crlMaxAgeMs: ms("CRL_MAX_AGE_MS", LIMITS.crlMaxAgeMs),
+    registryKeysTtlMs: ms("REGISTRY_KEYS_TTL_MS", LIMITS.keysTtlMs),
+    ackTimeoutMs: ms("RELAY_ACK_TIMEOUT_MS", LIMITS.ackTimeoutMs),
+    heartbeatIntervalMs: ms("RELAY_HEARTBEAT_INTERVAL_MS", LIMITS.heartbeatIntervalMs),
+    accessCacheMs: number("AGENT_ACCESS_CACHE_MS", 0, ACCESS_CACHE_MAX_MS, 0),
+    mailboxTtlSeconds: number("RELAY_MAILBOX_TTL_SECONDS", 1, LIMITS.mailboxTtlMaxSeconds, LIMITS.mailboxTtlSeconds),
+    receiptKeptMs: 1000 * number(
       "RECEIPT_RETENTION_SECONDS",
-      wholeNumber(RECEIPT_KEPT_SECONDS_MIN, RECEIPT_KEPT_SECONDS_MAX),
+      RECEIPT_KEPT_SECONDS_MIN,
+      RECEIPT_KEPT_SECONDS_MAX,
       LIMITS.receiptKeptSeconds,
     ),
-    sessionRevalidateMs: reader.read("SESSION_REVALIDATE_INTERVAL_MS", ms, LIMITS.sessionRevalidateMs),
-    mailboxOwnerBytes: reader.read("QUOTA_MAILBOX_BYTES", wholeNumber(1_048_576, MAX_BYTES), 268_435_456),
+    sessionRevalidateMs: ms("SESSION_REVALIDATE_INTERVAL_MS", LIMITS.sessionRevalidateMs),
+    mailboxOwnerBytes: number("QUOTA_MAILBOX_BYTES", 1_048_576, MAX_BYTES, 268_435_456),
     storeReserveBytes: reader.read<number | null>("STORE_RESERVE_BYTES", wholeNumber(0, MAX_BYTES), null),
     memoryGuardBytes: reader.read<number | null>("MEMORY_GUARD", wholeNumber(67_108_864, MAX_BYTES), null),
-    pairQuota: reader.read("QUOTA_PAIRS", wholeNumber(1, 1_000_000), LIMITS.pairsPerAgent),
+    pairQuota: number("QUOTA_PAIRS", 1, 1_000_000, LIMITS.pairsPerAgent),
     federation: reader.read("FEDERATION", federationRules, { mode: "except", hosts: [] }),
-    federationPrivate: reader.read("FEDERATION_PRIVATE", oneOf("true", "false"), "false") === "true",
+    federationPrivate: flag("FEDERATION_PRIVATE", "false"),
   };
 }
 
