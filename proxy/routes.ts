@@ -16,10 +16,9 @@ import { probeRoutes } from "../shared/server/http/probes.ts";
 import { type Authenticators, type Route, routeFor, type RouteLimit } from "../shared/server/http/route.ts";
 import { type Admin, ADMIN_TOKEN } from "./admin/authenticator.ts";
 import * as admin from "./admin/handlers.ts";
-import { issuers } from "./admin/handlers.ts";
 import { overview } from "./admin/overview.ts";
 import { series } from "./admin/series.ts";
-import { admission } from "./admission/admit.ts";
+import { admission, type PROFILES } from "./admission/admit.ts";
 import type { AdmittedAgent } from "./caller.ts";
 import type { ProxyDeps } from "./deps.ts";
 import * as meta from "./meta/handlers.ts";
@@ -28,16 +27,7 @@ import { relayConnect } from "./relay/connect.ts";
 import { postMessage } from "./relay/deliver.ts";
 import * as trust from "./trust/handlers.ts";
 
-export interface ProxyCallers {
-  none: null;
-  message: AdmittedAgent;
-  receipt: AdmittedAgent;
-  connect: AdmittedAgent;
-  pairing: AdmittedAgent;
-  query: AdmittedAgent;
-  visit: AdmittedAgent;
-  admin_token: Admin;
-}
+export type ProxyCallers = { none: null; admin_token: Admin } & Record<keyof typeof PROFILES, AdmittedAgent>;
 
 export const AUTHENTICATORS: Authenticators<ProxyDeps, ProxyCallers> = {
   none: { stage: "before_body", credential: "none", scheme: "Svc", errors: [], run: () => Promise.resolve(null) },
@@ -58,6 +48,12 @@ const perAdmin: RouteLimit = {
   windowMs: LIMITS.limitWindowMs,
   per: "admin",
 };
+
+const ADMIN_LIST = { auth: "admin_token", limit: perAdmin, invalid: "PROXY_ADMIN_INVALID_QUERY" } as const;
+
+/** Pairing routes that ask the registry about the caller. */
+const PAIRING = { auth: "pairing", limit: null, invalid: "PROXY_PAIR_INVALID_BODY" } as const;
+const OWNERSHIP = ["PROXY_PAIR_OWNERSHIP_FORBIDDEN", "PROXY_PAIR_OWNERSHIP_UNAVAILABLE"] as const;
 
 const HOOK_HEADERS: readonly RouteHeader[] = [
   { name: HEADERS.recipient, required: true, schema: AgentDid, what: "the recipient; a pair with it must exist" },
@@ -165,16 +161,13 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     body: receiptsApi.DeliveriesBody,
     invalid: "PROXY_RELAY_RECEIPT_INVALID",
     response: { status: 200, body: receiptsApi.DeliveriesAnswer },
-    errors: [],
     handler: receipts.queryDeliveries,
   }),
   route("POST", "/pair/start", "Create a pairing ticket that another agent can confirm", {
-    auth: "pairing",
-    limit: null,
+    ...PAIRING,
     body: pairingApi.PairStartBody,
-    invalid: "PROXY_PAIR_INVALID_BODY",
     response: { status: 200, body: pairingApi.PairStartAnswer },
-    errors: ["PROXY_PAIR_OWNERSHIP_FORBIDDEN", "PROXY_PAIR_OWNERSHIP_UNAVAILABLE"],
+    errors: OWNERSHIP,
     handler: trust.pairStart,
   }),
   route("POST", "/pair/confirm", "Confirm a ticket and create the pair", {
@@ -188,47 +181,38 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
       "PROXY_PAIR_TICKET_ALREADY_CONFIRMED",
       "PROXY_PAIR_TICKET_EXPIRED",
       "PROXY_PAIR_RESPONDER_FORBIDDEN",
-      "PROXY_PAIR_OWNERSHIP_FORBIDDEN",
-      "PROXY_PAIR_OWNERSHIP_UNAVAILABLE",
+      ...OWNERSHIP,
       "QUOTA_EXCEEDED",
     ],
     handler: trust.pairConfirm,
   }),
   route("POST", "/pair/accept", "Let an agent of another server write to the caller", {
-    auth: "pairing",
-    limit: null,
+    ...PAIRING,
     body: pairingApi.PairAcceptBody,
-    invalid: "PROXY_PAIR_INVALID_BODY",
     response: { status: 201, body: pairingApi.PairAcceptAnswer },
     errors: [
       "PROXY_PAIR_RESPONDER_FORBIDDEN",
-      "PROXY_PAIR_OWNERSHIP_FORBIDDEN",
-      "PROXY_PAIR_OWNERSHIP_UNAVAILABLE",
+      ...OWNERSHIP,
       "QUOTA_EXCEEDED",
     ],
     handler: trust.pairAccept,
   }),
   route("POST", "/pair/status", "Status of a ticket, for its participants", {
-    auth: "pairing",
-    limit: null,
+    ...PAIRING,
     body: pairingApi.PairStatusBody,
-    invalid: "PROXY_PAIR_INVALID_BODY",
     response: { status: 200, body: pairingApi.PairStatusAnswer },
     errors: [
       "PROXY_PAIR_TICKET_NOT_FOUND",
       "PROXY_PAIR_TICKET_EXPIRED",
-      "PROXY_PAIR_OWNERSHIP_FORBIDDEN",
-      "PROXY_PAIR_OWNERSHIP_UNAVAILABLE",
+      ...OWNERSHIP,
     ],
     handler: trust.pairStatus,
   }),
   route("GET", "/pair/peers", "List the peers of the caller in pages", {
-    auth: "pairing",
-    limit: null,
+    ...PAIRING,
     query: pairingApi.PeerListQuery,
-    invalid: "PROXY_PAIR_INVALID_BODY",
     response: { status: 200, body: pairingApi.PeerList },
-    errors: ["PROXY_PAIR_OWNERSHIP_FORBIDDEN", "PROXY_PAIR_OWNERSHIP_UNAVAILABLE"],
+    errors: OWNERSHIP,
     handler: trust.listPeers,
   }),
   route("POST", "/pair/remove", "End a pair in both directions", {
@@ -237,7 +221,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     body: pairingApi.PairRemoveBody,
     invalid: "PROXY_PAIR_INVALID_BODY",
     response: { status: 204 },
-    errors: ["PROXY_PAIR_OWNERSHIP_FORBIDDEN", "PROXY_PAIR_OWNERSHIP_UNAVAILABLE"],
+    errors: OWNERSHIP,
     handler: trust.removePeer,
   }),
   route(
@@ -248,23 +232,18 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
       auth: "admin_token",
       limit: perAdmin,
       response: { status: 200, body: relayAdminApi.RelayOverview },
-      errors: [],
       handler: overview,
     },
   ),
   route("GET", "/v1/admin/relay/connections", "Which agents are connected, and when each was connected last", {
-    auth: "admin_token",
-    limit: perAdmin,
+    ...ADMIN_LIST,
     query: relayAdminApi.ConnectionQuery,
-    invalid: "PROXY_ADMIN_INVALID_QUERY",
     response: { status: 200, body: relayAdminApi.ConnectionList },
     handler: admin.connections,
   }),
   route("GET", "/v1/admin/relay/queues", "How many messages wait for each recipient", {
-    auth: "admin_token",
-    limit: perAdmin,
+    ...ADMIN_LIST,
     query: relayAdminApi.QueueQuery,
-    invalid: "PROXY_ADMIN_INVALID_QUERY",
     response: { status: 200, body: relayAdminApi.QueueList },
     handler: admin.queues,
   }),
@@ -273,27 +252,21 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     "/v1/admin/relay/issuers",
     "Other registries whose agents have pairs here, with what the instance that answers knows of them",
     {
-      auth: "admin_token",
-      limit: perAdmin,
+      ...ADMIN_LIST,
       query: relayAdminApi.IssuerQuery,
-      invalid: "PROXY_ADMIN_INVALID_QUERY",
       response: { status: 200, body: relayAdminApi.IssuerList },
-      handler: issuers,
+      handler: admin.issuers,
     },
   ),
   route("GET", "/v1/admin/relay/deliveries", "What happened to a message, by its request ID", {
-    auth: "admin_token",
-    limit: perAdmin,
+    ...ADMIN_LIST,
     query: relayAdminApi.DeliveryQuery,
-    invalid: "PROXY_ADMIN_INVALID_QUERY",
     response: { status: 200, body: relayAdminApi.DeliveryList },
     handler: admin.deliveries,
   }),
   route("GET", "/v1/admin/relay/refusals", "The newest refusals of the instance that answers, kept in memory", {
-    auth: "admin_token",
-    limit: perAdmin,
+    ...ADMIN_LIST,
     query: relayAdminApi.RefusalQuery,
-    invalid: "PROXY_ADMIN_INVALID_QUERY",
     response: { status: 200, body: relayAdminApi.RefusalList },
     handler: admin.refusals,
   }),
@@ -302,10 +275,8 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     "/v1/admin/relay/series",
     "What passed in the last hour or day at the instance that answers, kept in memory",
     {
-      auth: "admin_token",
-      limit: perAdmin,
+      ...ADMIN_LIST,
       query: relayAdminApi.SeriesQuery,
-      invalid: "PROXY_ADMIN_INVALID_QUERY",
       response: { status: 200, body: relayAdminApi.RelaySeriesAnswer },
       handler: series,
     },
