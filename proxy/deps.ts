@@ -66,7 +66,6 @@ export interface ProxyExternals extends ServiceDeps {
   abroad: { send: Send; lookup: Lookup };
   /** Returns the bytes of the store's file; `null` without a file. */
   storeBytes?(): number | null;
-  /** Returns the memory of this process. */
   residentBytes?(): number;
 }
 
@@ -95,12 +94,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   const owners = new OwnerBudgets(clock, config.ownerRequests);
   const connectedAgents = new ConnectedAgents(clock, newId, config.heartbeatIntervalMs, metrics, owners);
   const reserve = new StoreReserve(externals.diskSpace ?? (() => null), clock, config.storeReserveBytes);
-  const mailbox = new Mailbox({ ...externals, commits, reserve }, {
-    ttlMs: config.mailboxTtlSeconds * 1000,
-    receiptKeptMs: config.receiptKeptMs,
-    ownerBytes: config.mailboxOwnerBytes,
-    registryUrl: config.registryUrl,
-  });
+  const mailbox = new Mailbox({ ...externals, commits, reserve, config });
   const senders = new Senders({ kv, reads, clock, windowMs: config.agentWindowMs });
   const senderStatus = new SenderStatus(registry, clock);
   const pairRemoval = new PairRemoval({ ...externals, crl });
@@ -118,17 +112,10 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
     crl,
     senders: senderStatus,
     visitors,
-    registryUrl: config.registryUrl,
     mailbox,
-    ackTimeoutMs: config.ackTimeoutMs,
+    config,
   });
-  const revalidation = new Revalidation({
-    ...externals,
-    connectedAgents,
-    crl,
-    registry,
-    intervalMs: config.sessionRevalidateMs,
-  });
+  const revalidation = new Revalidation({ ...externals, connectedAgents, crl, registry, config });
   const trustChanges = new TrustChanges(externals, (agentDids, since) => {
     senderStatus.forget(agentDids);
     void revalidation.onTrustChange(agentDids, since);
@@ -140,13 +127,8 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   const presence = new PresenceStore({ kv, changes: presences, clock, leases });
   const inbox = new InstanceInbox({ ...externals, instance });
   const links = new InstanceLinks({ ...externals, leases });
-  const deliveries = new Deliveries({
-    ...externals,
-    commits,
-    leases,
-    senders,
-    attemptMs: config.ackTimeoutMs + LIMITS.wayBackMs,
-  });
+  const attemptMs = config.ackTimeoutMs + LIMITS.wayBackMs;
+  const deliveries = new Deliveries({ ...externals, commits, leases, senders, attemptMs });
   const sweeper = new ExpirySweeper(
     { kv, maxChecks, clock, log, instance, leaseKey: KEYS.sweep() },
     sweptFamilies(kv, {
@@ -177,9 +159,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   });
   here.onQueued = (recipient) => void forwarder.startMailboxDelivery(recipient);
   mailbox.onOutcome = (id, outcome) => void forwarder.tellDelivery(id, outcome);
-  connectedAgents.onAttached = (agentDid) => {
-    mailboxDelivery.deliverTo(agentDid);
-  };
+  connectedAgents.onAttached = (agentDid) => mailboxDelivery.deliverTo(agentDid);
   const release = (agentDid: string, failures: number) => {
     const isHere = () => connectedAgents.session(agentDid) !== undefined || connectedAgents.isOpening(agentDid);
     presence.release(agentDid, isHere).catch((cause) => {

@@ -3,6 +3,7 @@
  * is acknowledged or dead-lettered. All changes are claims of the group commit. mailbox_delivery.ts delivers the
  * messages.
  */
+import type { ProxyConfig } from "../config.ts";
 import { isOfEarlier, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
 import type { DeliveryRecord, Envelope, MailboxBytes, MailboxEntry, MailboxState, Message } from "../schema/records.ts";
 import { type DeliveryOutcome, queuedUpdate } from "../message/deliveries.ts";
@@ -40,17 +41,7 @@ export function retryWait(failures: number): number {
 interface MailboxDeps extends Pick<ServiceDeps, "kv" | "clock" | "metrics"> {
   commits: GroupCommit;
   reserve: StoreReserve;
-}
-
-/** Limits of the mailboxes, from the configuration. */
-interface MailboxLimits {
-  /** How long a message waits, milliseconds. */
-  ttlMs: number;
-  receiptKeptMs: number;
-  /** Most bytes of queued messages to all agents of an owner, and the same number for messages from them. */
-  ownerBytes: number;
-  /** Origin of this server's registry. */
-  registryUrl: string;
+  config: Pick<ProxyConfig, "mailboxTtlSeconds" | "mailboxOwnerBytes" | "receiptKeptMs" | "registryUrl">;
 }
 
 /** What waits for all recipients. */
@@ -71,11 +62,18 @@ export class Mailbox {
   /** Called when a queued message has been handed over or has ended. */
   onOutcome: (id: DeliveryId, outcome: DeliveryOutcome) => void = () => {};
 
-  constructor(private readonly deps: MailboxDeps, private readonly limits: MailboxLimits) {}
+  /** How long a message waits, and how long its records are kept, milliseconds. */
+  readonly #ttlMs: number;
+  readonly #keptMs: number;
+
+  constructor(private readonly deps: MailboxDeps) {
+    this.#ttlMs = deps.config.mailboxTtlSeconds * 1000;
+    this.#keptMs = this.#ttlMs + GRACE_MS;
+  }
 
   /** Returns when a message that is queued now expires, milliseconds since the Unix epoch. */
   expiry(): number {
-    return this.deps.clock.now() + this.limits.ttlMs;
+    return this.deps.clock.now() + this.#ttlMs;
   }
 
   /** Returns the updates that queue a message for an agent of `recipientOwnerDid`, or refuse it. */
@@ -84,7 +82,7 @@ export class Mailbox {
     const { toAgentDid: recipient, fromAgentDid: sender } = message;
     const parts = splitChunks(content);
     const bytes = content.length + RECORDS_BYTES;
-    const expireInMs = this.limits.ttlMs + GRACE_MS;
+    const expireInMs = this.#keptMs;
     const owners = this.#countBytes({ message, recipientOwnerDid, bytes, sign: 1 });
     return [{
       key: KEYS.mailboxState(recipient),
@@ -132,8 +130,8 @@ export class Mailbox {
       sign: 1 | -1;
     },
   ): Update<MailboxRefusal>[] {
-    const senderOwnerDid = payerOf(message.identity, this.limits.registryUrl),
-      expireInMs = this.limits.ttlMs + GRACE_MS;
+    const { registryUrl, mailboxOwnerBytes } = this.deps.config;
+    const senderOwnerDid = payerOf(message.identity, registryUrl), expireInMs = this.#keptMs;
     return [...new Set([recipientOwnerDid, senderOwnerDid])].map((ownerDid) => ({
       key: KEYS.mailboxBytes(ownerDid),
       next: (current) => {
@@ -142,10 +140,8 @@ export class Mailbox {
           received: Math.max(0, received + (ownerDid === recipientOwnerDid ? sign * bytes : 0)),
           sent: Math.max(0, sent + (ownerDid === senderOwnerDid ? sign * bytes : 0)),
         };
-        if (sign > 0 && value.received > Math.max(received, this.limits.ownerBytes)) {
-          return { refuse: "recipient_full" };
-        }
-        if (sign > 0 && value.sent > Math.max(sent, this.limits.ownerBytes)) return { refuse: "sender_full" };
+        if (sign > 0 && value.received > Math.max(received, mailboxOwnerBytes)) return { refuse: "recipient_full" };
+        if (sign > 0 && value.sent > Math.max(sent, mailboxOwnerBytes)) return { refuse: "sender_full" };
         return value.received + value.sent === 0 ? { delete: true } : { value, expireInMs };
       },
     }));
@@ -205,7 +201,7 @@ export class Mailbox {
       next: (current) => {
         const known = current as StoredReceipt | null;
         if (known !== null && !isOfEarlier(known.receivedAt, delivery)) return "keep";
-        return storedReceipt({ receivedAt }, this.limits.receiptKeptMs);
+        return storedReceipt({ receivedAt }, this.deps.config.receiptKeptMs);
       },
     };
     let delivery: DeliveryRecord | null = null;
@@ -279,12 +275,12 @@ export class Mailbox {
       },
     );
     const first = await this.deps.kv.list({ prefix: KEYS.mailboxExpiries() }, { limit: 1 }).next();
-    const oldestAt = first.done || messages === 0 ? null : Number(first.value.key[2]) - this.limits.ttlMs;
+    const oldestAt = first.done || messages === 0 ? null : Number(first.value.key[2]) - this.#ttlMs;
     return {
       messages,
       recipients,
       oldestAt,
-      fullest: Math.max(fullest, bytes / this.limits.ownerBytes),
+      fullest: Math.max(fullest, bytes / this.deps.config.mailboxOwnerBytes),
       areAll: areQueues && areBytes,
     };
   }
@@ -292,7 +288,7 @@ export class Mailbox {
   #removal(entry: MailboxEntry): Update<"gone" | MailboxRefusal>[] {
     const { number, parts, expiresAt } = entry;
     const { toAgentDid: recipient, fromAgentDid: sender } = entry.message;
-    const expireInMs = this.limits.ttlMs + GRACE_MS;
+    const expireInMs = this.#keptMs;
     const also: Write[] = [
       { key: KEYS.mailboxExpiry(expiresAt, recipient, number), delete: true },
       ...Array.from(

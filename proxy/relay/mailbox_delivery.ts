@@ -7,6 +7,7 @@
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { ProxyConfig } from "../config.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import { arePaired } from "../trust/store.ts";
 import type { Visitors } from "../federation/visitors.ts";
@@ -28,10 +29,8 @@ interface DrainDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "metrics"
   crl: CrlCache;
   senders: SenderStatus;
   visitors: Pick<Visitors, "mayStillSend">;
-  /** Origin of this server's registry. */
-  registryUrl: string;
   mailbox: Mailbox;
-  ackTimeoutMs: number;
+  config: Pick<ProxyConfig, "registryUrl" | "ackTimeoutMs">;
 }
 
 /** The mailbox of a recipient while it is delivered. */
@@ -135,7 +134,6 @@ export class MailboxDelivery {
     void this.#handOver(recipient, begun);
   }
 
-  /** Starts the sweep. */
   start(): void {
     this.#cancelSweep = this.deps.clock.after(SWEEP_MS, async () => {
       try {
@@ -207,7 +205,7 @@ export class MailboxDelivery {
    * messages of other senders.
    */
   async #handOverOne(line: Line, entry: MailboxEntry, failures: number): Promise<number> {
-    const { mailbox, connectedAgents, clock, ackTimeoutMs } = this.deps;
+    const { mailbox, connectedAgents, clock, config } = this.deps;
     const isOver = clock.now() >= entry.expiresAt || !(await this.#isStillAllowed(entry));
     const message = isOver ? null : await mailbox.load(entry);
     if (!message) {
@@ -224,7 +222,7 @@ export class MailboxDelivery {
     let removal: Promise<void> | undefined;
     const remove = (result: DeliveryResult) =>
       result.acked && result.accepted ? removal = this.#remove(entry) : undefined;
-    const outcome = await session.deliver(message, ackTimeoutMs, isStillAllowed, entry.nacks, remove);
+    const outcome = await session.deliver(message, config.ackTimeoutMs, isStillAllowed, entry.nacks, remove);
     if (!outcome.acked) return retryWait(failures);
     if (outcome.accepted) {
       this.deps.metrics.count("relay_handovers_total", "delivered");
@@ -272,10 +270,10 @@ export class MailboxDelivery {
    * @throws {StoreUnavailable}
    */
   async #isStillAllowed({ message }: MailboxEntry): Promise<boolean> {
-    const { kv, crl, senders } = this.deps;
+    const { kv, crl, senders, config } = this.deps;
     const { fromAgentDid, toAgentDid, identity } = message;
     if (!(await arePaired(kv, fromAgentDid, toAgentDid))) return false;
-    if (identity.issuer !== this.deps.registryUrl) return this.deps.visitors.mayStillSend(identity);
+    if (identity.issuer !== config.registryUrl) return this.deps.visitors.mayStillSend(identity);
     if (await crl.isSenderRevoked(fromAgentDid, identity.aitJti)) return false;
     return await senders.isActive(identity);
   }

@@ -3,6 +3,7 @@
  * and the registry's status of agent and session, not the access token of the upgrade, which expires. While the
  * registry is unreachable a socket stays open, because admission checks each message anyway.
  */
+import type { ProxyConfig } from "../config.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import type { RegistryClient } from "../registry_client.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
@@ -13,7 +14,7 @@ interface RevalidationDeps extends Pick<ServiceDeps, "clock" | "log" | "metrics"
   connectedAgents: ConnectedAgents;
   crl: CrlCache;
   registry: RegistryClient;
-  intervalMs: number;
+  config: Pick<ProxyConfig, "sessionRevalidateMs">;
 }
 
 export class Revalidation {
@@ -24,10 +25,10 @@ export class Revalidation {
 
   constructor(private readonly deps: RevalidationDeps) {}
 
-  /** Starts the periodic checks. */
   start(): void {
-    this.#cancel = this.deps.clock.after(this.deps.intervalMs, async () => {
-      for (const link of this.deps.connectedAgents.links()) await this.#check(link);
+    const { clock, config, connectedAgents } = this.deps;
+    this.#cancel = clock.after(config.sessionRevalidateMs, async () => {
+      for (const link of connectedAgents.links()) await this.#check(link);
       if (!this.#stopped) this.start();
     });
   }
