@@ -15,7 +15,6 @@ const RETURN_ALONE_MS = 5_000;
 /** With less, agents come back faster than one store accepts connections, which is about 250 a second (D-392). */
 export const RETURN_PER_AGENT_MS = 4;
 
-/** A running proxy. */
 export interface Proxy extends App {
   deps: ProxyDeps;
   /**

@@ -5,7 +5,6 @@ import type { Update } from "../shared/server/store/batch.ts";
 import type { Beginning } from "./message/sender.ts";
 import type { PairRecord, Presence } from "./schema/records.ts";
 
-/** A cached record, or the pending read of one. */
 export type Prefetched<T> = KvEntryMaybe<T> | Promise<KvEntryMaybe<T>>;
 
 /** What a verified visit token says. */

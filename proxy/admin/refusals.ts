@@ -39,7 +39,6 @@ export interface RefusalCount {
   lastAt: number;
 }
 
-/** What was refused in one hour. */
 interface RefusedHour {
   /** Hours since the Unix epoch. */
   hour: number;

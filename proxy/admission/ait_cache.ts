@@ -11,7 +11,6 @@ import { BoundedMap } from "../../shared/bounded_map.ts";
 import { digest, readPublicKey } from "../../shared/server/crypto.ts";
 import type { KeyCache } from "./key_cache.ts";
 
-/** An identity token with a verified signature. */
 export interface VerifiedAit {
   claims: AitClaims;
   kid: string;

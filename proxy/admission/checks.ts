@@ -84,7 +84,6 @@ export interface AdmissionState {
 }
 
 const PAIR_LOST = new PreconditionFailed("PROXY_AUTH_FORBIDDEN");
-/** The access token is no longer valid. */
 export const ACCESS_TOKEN_ENDED = new PreconditionFailed("PROXY_AGENT_ACCESS_INVALID");
 
 /** Records for later checks and the delivery, read together at check 5 and awaited where they are used. */

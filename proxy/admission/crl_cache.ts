@@ -62,12 +62,10 @@ export class CrlCache {
   #refreshing: Promise<boolean> | null = null;
   #cancel = () => {};
   #stopped = false;
-  /** Called after each installed list. */
   onInstalled: () => void = () => {};
 
   constructor(private readonly deps: CrlCacheDeps, private readonly options: CrlCacheOptions) {}
 
-  /** True when there is a usable list. */
   get ready(): boolean {
     return this.usable !== null;
   }
@@ -87,7 +85,6 @@ export class CrlCache {
     this.refresh().catch(() => {});
   }
 
-  /** Ends the periodic refresh. */
   stop(): void {
     this.#stopped = true;
     this.#cancel();

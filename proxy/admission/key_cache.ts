@@ -36,7 +36,6 @@ export class KeyCache {
     private readonly ttlMs: number,
   ) {}
 
-  /** True when there are usable keys. */
   get ready(): boolean {
     return this.#keys !== null && this.clock.now() < this.#freshUntil + GRACE_MS;
   }

@@ -27,7 +27,6 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
 export type Lookup = (host: string) => Promise<readonly { address: string }[]>;
 
 interface IssuersDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "metrics" | "random"> {
-  /** Sends a request over the network. */
   send: Send;
   lookup: Lookup;
   config: { registryKeysTtlMs: number; federationPrivate: boolean };

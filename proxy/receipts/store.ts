@@ -32,7 +32,6 @@ export interface ReceiptDeps extends Pick<ServiceDeps, "kv" | "clock" | "metrics
   forwarder: Pick<MessageForwarder, "tellDelivery">;
 }
 
-/** The state that a receipt gives a message. */
 export const STATE_OF_RECEIPT = { processed_by_svc: "processed", dead_lettered: "dead_lettered" } as const;
 
 /** The receipt of the same status that was recorded first. */

@@ -48,7 +48,6 @@ export interface ConnectedAgent {
   aitExpiresAt: number;
 }
 
-/** The result of a delivery. */
 export type DeliveryResult = { acked: true; accepted: boolean; reason?: string } | { acked: false };
 
 const NOT_ACKED: DeliveryResult = { acked: false };
@@ -73,7 +72,6 @@ interface LinkDeps extends Pick<ServiceDeps, "clock" | "metrics" | "newId"> {
   onSlow(): void;
 }
 
-/** One socket of an agent. */
 export class RelaySocket {
   /** Why the socket closes after its last delivery; `null` while it takes messages. */
   #farewell: { code: number; reason: string } | null = null;
@@ -103,7 +101,6 @@ export class RelaySocket {
     return this.#inFlight.size;
   }
 
-  /** Returns the bytes that are buffered and not yet sent. */
   get unsentBytes(): number {
     return this.connection.unsentBytes;
   }
@@ -368,7 +365,6 @@ export class AgentSockets {
     if (this.links.length > LIMITS.socketsPerAgent) this.links[0]?.end(CLOSE.replaced, "replaced by a newer one");
   }
 
-  /** True when each socket is silent. */
   get isSilent(): boolean {
     return this.links.length > 0 && this.links.every(({ isSilent }) => isSilent);
   }

@@ -17,7 +17,6 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
 export type Receive = (body: unknown, bytes: Uint8Array) => void;
 
 interface InboxDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "newId"> {
-  /** ID of this instance. */
   instance: string;
 }
 
@@ -29,8 +28,8 @@ const INLINE_MAX = 56 * 1024;
 const NO_BYTES: Uint8Array = new Uint8Array();
 
 export class InstanceInbox {
-  /** Called for each note. */
   onNote: Receive = () => {};
+  readonly instance: string;
   readonly #watched: WatchedKey;
   #isStarted = false;
   /** IDs of handled notes that may still be in the store. */
@@ -40,6 +39,7 @@ export class InstanceInbox {
   #removal = Promise.resolve();
 
   constructor(private readonly deps: InboxDeps) {
+    this.instance = deps.instance;
     this.#watched = new WatchedKey(deps, {
       key: KEYS.instanceBell(deps.instance),
       handler: () => this.#read(),
@@ -51,12 +51,6 @@ export class InstanceInbox {
     });
   }
 
-  /** ID of this instance. */
-  get instance(): string {
-    return this.deps.instance;
-  }
-
-  /** Starts to receive notes. */
   start(): void {
     this.#isStarted = true;
     this.#watched.start();

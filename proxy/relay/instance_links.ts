@@ -30,7 +30,6 @@ const CHALLENGE_MS = 10_000;
 const URL_MAX = 1_000;
 const LINE_FEED = 0x0a;
 
-/** Reaches another instance. */
 export interface Dial {
   fetch(url: string, init: { signal: AbortSignal }): Promise<Response>;
   open(url: string): WebSocket;
@@ -74,7 +73,6 @@ export class InstanceLinks {
     deps.metrics.read("instance_links_missing", () => this.missing.length);
   }
 
-  /** Returns the number of open links. */
   get size(): number {
     return this.#open.size;
   }

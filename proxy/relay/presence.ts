@@ -27,7 +27,6 @@ interface PresenceDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   leases: InstanceLeases;
 }
 
-/** A request to connect. */
 export interface ConnectRequest {
   /** When the agent signed it, unix seconds. */
   signedAt: number;
@@ -46,7 +45,6 @@ export class OvertakenError extends Error {
 }
 
 export class PresenceStore {
-  /** ID of this instance. */
   readonly instance: string;
   /** Presences that name another instance, with the time when each was found. */
   readonly #elsewhere = new BoundedMap<string, { seen: KvEntryMaybe<Presence>; at: number }>(ELSEWHERE_MAX);
@@ -163,7 +161,6 @@ export class PresenceStore {
     return found && Math.abs(this.deps.clock.now() - found.at) < ELSEWHERE_MS ? found.seen : undefined;
   }
 
-  /** Forgets where an agent is. */
   forget(agentDid: string): void {
     this.#elsewhere.delete(agentDid);
   }

@@ -122,7 +122,6 @@ export interface Seen {
 export interface InstanceLease {
   /** When it was written, by the clock of its instance, milliseconds since the Unix epoch. */
   at: number;
-  /** Process ID. */
   pid: number;
   /** "leaving": it takes no further agents. "stopped": it holds none. "left": it handles no further note. */
   state: "serving" | "leaving" | "stopped" | "left";

@@ -36,7 +36,6 @@ export interface SenderRecord {
   begun: readonly BegunDelivery[];
 }
 
-/** A nonce of a sender. */
 export interface StoredNonce extends NonceRecord {
   /** The first bytes of its SHA-256, one character for each. */
   name: string;
@@ -65,7 +64,6 @@ const PART_BYTES = LIMITS.senderPartNonces * NONCE_BYTES;
 const GRACE_MS = LIMITS.nonceGraceSeconds * 1000;
 const MOST_EXTRA_MS = 0xff_ffff;
 
-/** Returns the first record of a sender. */
 export function newSender(now: number): SenderRecord {
   return { since: now, sealed: 0, nonces: new Uint8Array(), window: [], begun: [] };
 }

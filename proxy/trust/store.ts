@@ -20,13 +20,11 @@ export interface PairStoreDeps extends Pick<ServiceDeps, "kv" | "clock"> {
 
 const KEPT_MS = LIMITS.ticketKeptSeconds * 1000;
 
-/** Returns whether the agent is in at least one confirmed pair. */
 export async function hasAnyPair(kv: Kv, agentDid: string): Promise<boolean> {
   const first = await kv.list({ prefix: KEYS.pairs(agentDid) }, { limit: 1 }).next();
   return !first.done;
 }
 
-/** Returns whether the two agents are a confirmed pair. */
 export async function arePaired(kv: Kv, agentDid: string, peerDid: string): Promise<boolean> {
   return agentDid !== peerDid && (await kv.get(KEYS.pair(agentDid, peerDid))).value !== null;
 }
