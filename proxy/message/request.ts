@@ -126,29 +126,10 @@ function withIdentity(
 /** Returns true when the `Prefer` header (RFC 7240) names `respond-async`. A header over the limit counts as absent. */
 export function prefersAsync(prefer: string | null): boolean {
   if (prefer === null || prefer.length > LIMITS.preferLength) return false;
-  return namesOf(prefer).includes("respond-async");
+  // The name of a preference ends at `;` or `=`. What is quoted names none.
+  const preferences = prefer.replace(QUOTED, "").split(",");
+  return preferences.some((one) => one.split(/[;=]/)[0]?.trim().toLowerCase() === "respond-async");
 }
 
-/** Returns the lower-case names of the preferences: the text outside quoted strings before `,`, `;` or `=`. */
-function namesOf(prefer: string): string[] {
-  const names: string[] = [];
-  let name = "", isName = true, isQuoted = false;
-  for (let i = 0; i < prefer.length; i++) {
-    const char = prefer.charAt(i);
-    if (isQuoted) {
-      if (char === "\\") i++;
-      else if (char === '"') isQuoted = false;
-    } else if (char === '"') {
-      isQuoted = true;
-    } else if (char === ",") {
-      names.push(name);
-      name = "";
-      isName = true;
-    } else if (char === ";" || char === "=") {
-      isName = false;
-    } else if (isName) {
-      name += char;
-    }
-  }
-  return names.concat(name).map((text) => text.trim().toLowerCase());
-}
+/** A quoted string, in which a backslash escapes the next character; also one without an end. */
+const QUOTED = /"(?:\\.?|[^"\\])*"?/g;
