@@ -8,7 +8,7 @@ import { HEADERS } from "../shared/protocol/proof.ts";
 import { type Bytes, utf8Bytes } from "../shared/protocol/base64url.ts";
 import type { Clock } from "../shared/clock.ts";
 import type { AccessTokenCheck } from "../shared/server/store/preconditions.ts";
-import { readBody, refuseByLength } from "../shared/server/http/body.ts";
+import { parseJson, readBody, refuseByLength } from "../shared/server/http/body.ts";
 import { BoundedMap } from "../shared/bounded_map.ts";
 import type { ProxyConfig } from "./config.ts";
 
@@ -214,11 +214,6 @@ export class RegistryClient {
     }
     const bytes = await readBody(response, maxBytes, this.clock);
     if (bytes.length > LONG_ANSWER) return { status, headers, value: longList(bytes) };
-    const text = new TextDecoder().decode(bytes);
-    try {
-      return { status, headers, value: text === "" ? undefined : JSON.parse(text) };
-    } catch {
-      return { status, headers, value: undefined };
-    }
+    return { status, headers, value: parseJson(bytes)?.value };
   }
 }
