@@ -108,17 +108,11 @@ function readingOf(metrics: Pick<Metrics, "families">): Reading {
   const sum = (series: readonly Series[], fits: (values: readonly string[]) => boolean) =>
     series.reduce((total, { values, value }) => total + (fits(values) ? value : 0), 0);
   const refused = families.get("refusals_total") ?? [];
-  const inGroup = (group: Group) => sum(refused, ([code = ""]) => refusalGroup(code) === group);
   return {
     delivered: sum(messages, ([outcome]) => outcome === "delivered"),
     queued: sum(messages, ([outcome]) => outcome === "queued"),
     failed: sum(messages, ([outcome]) => !["delivered", "queued", "repeat"].includes(outcome ?? "")),
-    refusals: {
-      rate: inGroup("rate"),
-      pair: inGroup("pair"),
-      identity: inGroup("identity"),
-      other: inGroup("other"),
-    },
+    refusals: eachGroup((group) => sum(refused, ([code = ""]) => refusalGroup(code) === group)),
     acks: [...families.get("relay_ack_seconds")?.[0]?.counts ?? []],
   };
 }
@@ -129,15 +123,14 @@ function changeOf(from: Reading, to: Reading): Omit<RelayPoint, "at" | "waiting"
     delivered: to.delivered - from.delivered,
     queued: to.queued - from.queued,
     failed: to.failed - from.failed,
-    refusals: {
-      rate: to.refusals.rate - from.refusals.rate,
-      pair: to.refusals.pair - from.refusals.pair,
-      identity: to.refusals.identity - from.refusals.identity,
-      other: to.refusals.other - from.refusals.other,
-    },
+    refusals: eachGroup((group) => to.refusals[group] - from.refusals[group]),
     ackP50Ms: boundOf(acks, 0.5),
     ackP95Ms: boundOf(acks, 0.95),
   };
+}
+
+function eachGroup(numberOf: (group: Group) => number): Reading["refusals"] {
+  return { rate: numberOf("rate"), pair: numberOf("pair"), identity: numberOf("identity"), other: numberOf("other") };
 }
 
 /** Returns the group of a refusal. An operator acts on each group in another way. */
