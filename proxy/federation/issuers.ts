@@ -5,7 +5,6 @@
  */
 import { BlockList, isIP } from "node:net";
 import { BoundedMap } from "../../shared/bounded_map.ts";
-import type { Clock } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { authorityOf } from "../../shared/protocol/did.ts";
 import { AitCache } from "../admission/ait_cache.ts";
@@ -106,7 +105,6 @@ interface IssuerDeps extends IssuersDeps {
 }
 
 class Issuer implements IssuerDocuments {
-  readonly #clock: Clock;
   readonly #client: IssuerClient;
   readonly #keys: KeyCache;
   readonly #aits: AitCache;
@@ -114,9 +112,8 @@ class Issuer implements IssuerDocuments {
   #listDueAt = -Infinity;
   usedAt = -Infinity;
 
-  constructor(deps: IssuerDeps, private readonly issuer: string) {
+  constructor(private readonly deps: IssuerDeps, private readonly issuer: string) {
     const { clock, config } = deps, authority = authorityOf(issuer) ?? "";
-    this.#clock = clock;
     this.#client = new IssuerClient(deps, issuer);
     this.#keys = new KeyCache(this.#client, clock, config.registryKeysTtlMs);
     this.#aits = new AitCache(this.#keys, issuer, AITS_PER_ISSUER);
@@ -152,11 +149,11 @@ class Issuer implements IssuerDocuments {
   };
 
   async #refreshIfDue(): Promise<void> {
-    const now = this.#clock.now();
+    const now = this.deps.clock.now();
     if (now < this.#listDueAt && this.#listDueAt - now <= PAUSE.most) return;
     this.#listDueAt = now + LIST_FRESH_MS;
     if (!await this.list.refresh()) {
-      this.#listDueAt = Math.max(this.#clock.now() + PAUSE.first, this.#client.pausedUntil);
+      this.#listDueAt = Math.max(this.deps.clock.now() + PAUSE.first, this.#client.pausedUntil);
     }
   }
 
@@ -167,7 +164,7 @@ class Issuer implements IssuerDocuments {
     } catch (cause) {
       if (!(cause instanceof RegistryUnavailable)) throw cause;
       const againAt = Math.max(this.list.ready ? -Infinity : this.#listDueAt, this.#client.pausedUntil);
-      const waitMs = Math.max(1_000, againAt - this.#clock.now());
+      const waitMs = Math.max(1_000, againAt - this.deps.clock.now());
       throw new ServiceError("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", {
         message: `The registry of the caller, ${this.issuer}, cannot be asked about its agents`,
         headers: { "Retry-After": String(Math.ceil(waitMs / 1000)) },

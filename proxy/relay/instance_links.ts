@@ -113,9 +113,8 @@ export class InstanceLinks {
     const { pathname, searchParams } = new URL(request.url);
     if (pathname === "/challenge") return new Response(this.#challenge(link.key));
     if (pathname !== "/link") return refused(404);
-    const [from, challenge, nonce, proof] = ["from", "challenge", "nonce", "proof"].map((name) =>
-      searchParams.get(name) ?? ""
-    ) as [string, string, string, string];
+    const sent = (name: string) => searchParams.get(name) ?? "";
+    const from = sent("from"), challenge = sent("challenge"), nonce = sent("nonce"), proof = sent("proof");
     const about = [from, this.deps.leases.instance, challenge, nonce];
     const isProven = isUlid(from) && equalDigests(proof, proofOf(link.key, "opens", about)) &&
       this.#isFresh(link.key, challenge);

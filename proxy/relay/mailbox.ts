@@ -256,33 +256,21 @@ export class Mailbox {
    * @throws {StoreUnavailable}
    */
   async count(): Promise<MailboxCounts & { areAll: boolean }> {
+    const { kv, config } = this.deps;
     let messages = 0, recipients = 0, fullest = 0, bytes = 0;
-    const areQueues = await visitAll<MailboxState>(
-      this.deps.kv,
-      KEYS.mailboxStates(),
-      ({ value: { total, bySender } }) => {
-        messages += total;
-        if (total > 0) recipients++;
-        fullest = Math.max(fullest, total / LIMITS.mailboxPerRecipient);
-        for (const ofSender of Object.values(bySender)) fullest = Math.max(fullest, ofSender / LIMITS.mailboxPerSender);
-      },
-    );
-    const areBytes = await visitAll<MailboxBytes>(
-      this.deps.kv,
-      KEYS.allMailboxBytes(),
-      ({ value: { received, sent } }) => {
-        bytes = Math.max(bytes, received, sent);
-      },
-    );
-    const first = await this.deps.kv.list({ prefix: KEYS.mailboxExpiries() }, { limit: 1 }).next();
+    const areQueues = await visitAll<MailboxState>(kv, KEYS.mailboxStates(), ({ value: { total, bySender } }) => {
+      messages += total;
+      if (total > 0) recipients++;
+      fullest = Math.max(fullest, total / LIMITS.mailboxPerRecipient);
+      for (const ofSender of Object.values(bySender)) fullest = Math.max(fullest, ofSender / LIMITS.mailboxPerSender);
+    });
+    const areBytes = await visitAll<MailboxBytes>(kv, KEYS.allMailboxBytes(), ({ value: { received, sent } }) => {
+      bytes = Math.max(bytes, received, sent);
+    });
+    const first = await kv.list({ prefix: KEYS.mailboxExpiries() }, { limit: 1 }).next();
     const oldestAt = first.done || messages === 0 ? null : Number(first.value.key[2]) - this.#ttlMs;
-    return {
-      messages,
-      recipients,
-      oldestAt,
-      fullest: Math.max(fullest, bytes / this.deps.config.mailboxOwnerBytes),
-      areAll: areQueues && areBytes,
-    };
+    fullest = Math.max(fullest, bytes / config.mailboxOwnerBytes);
+    return { messages, recipients, oldestAt, fullest, areAll: areQueues && areBytes };
   }
 
   #removal(entry: MailboxEntry): Update<"gone" | MailboxRefusal>[] {

@@ -7,7 +7,7 @@ import { KEYS } from "../schema/kv_keys.ts";
 import type { Presence, Seen } from "../schema/records.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import type { Changes, Draft } from "../../shared/server/store/changes.ts";
+import type { Changes } from "../../shared/server/store/changes.ts";
 import { addWrite, type Update, type Write } from "../../shared/server/store/batch.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
@@ -79,7 +79,12 @@ export class PresenceStore {
       if (request && this.#isOvertaken(request, previous)) {
         throw new OvertakenError("The agent has connected elsewhere");
       }
-      this.#take(draft, agentDid, { signedAt: request?.signedAt, isHidden });
+      const hidden = isHidden ? { hidden: true as const } : {};
+      const signed = request ? { signedAt: request.signedAt } : {};
+      const connectedAt = this.deps.clock.now();
+      const seen: Seen = { instance: this.instance, connectedAt, disconnectedAt: null, ...hidden };
+      draft.set(key, { instance: this.instance, ...signed, ...hidden } satisfies Presence);
+      draft.also((operation) => operation.set(KEYS.seen(agentDid), seen, { expireIn: SEEN_KEPT_MS }));
       const holder = this.#otherIn(previous);
       if (!previous || !holder) return null;
       for (const write of onMove(previous)) draft.also((operation) => addWrite(operation, write.key, write));
@@ -91,25 +96,6 @@ export class PresenceStore {
   #isOvertaken({ signedAt, admittedAt }: ConnectRequest, presence: Presence | null): boolean {
     const isLate = this.deps.clock.now() - admittedAt > CONNECT_LATE_MS;
     return isLate && this.#otherIn(presence) !== null && (presence?.signedAt ?? 0) >= signedAt;
-  }
-
-  /** Adds the writes of an agent that is connected here. */
-  #take(
-    draft: Draft,
-    agentDid: string,
-    { signedAt, isHidden }: { signedAt: number | undefined; isHidden: boolean },
-  ): void {
-    const since = signedAt === undefined ? {} : { signedAt };
-    const hidden = isHidden ? { hidden: true as const } : {};
-    const presence: Presence = { instance: this.instance, ...since, ...hidden };
-    const seen: Seen = {
-      instance: this.instance,
-      connectedAt: this.deps.clock.now(),
-      disconnectedAt: null,
-      ...hidden,
-    };
-    draft.set(KEYS.presence(agentDid), presence);
-    draft.also((operation) => operation.set(KEYS.seen(agentDid), seen, { expireIn: SEEN_KEPT_MS }));
   }
 
   /**
