@@ -1,15 +1,15 @@
 // deno-lint-ignore svc/prose -- the stored key family "bell" keeps its name
 /**
- * All keys of the proxy in the store. No other file builds one, because its records would be missing in exports and in
- * `ENDS`, and could fill the store.
+ * All keys of the proxy in the store. No other file builds one, because its records would be missing in exports, and
+ * could fill the store.
  *
  * | key | value | written by | expiry |
  * |---|---|---|---|
- * | sender, agent | packed SenderRecord: window "agent", nonces, begun deliveries | admission, through group commit | see ENDS |
- * | sender_part, agent, number | 32 packed nonces | admission, through group commit | swept |
+ * | sender, agent | packed SenderRecord: window "agent", nonces, begun deliveries | admission, through group commit | 901 s, two windows, or 8 days with a begun delivery |
+ * | sender_part, agent, number | 32 packed nonces | admission, through group commit | swept once its nonces have ended |
  * | window, rule, agent | WindowRecord of another window | admission, through group commit | two windows |
- * | delivery, request, recipient, sender | packed DeliveryRecord | deliver, through group commit | swept |
- * | receipt, request, recipient, sender, status | when it was recorded, and what its recipient signed | receipts, mailbox, through group commit | swept |
+ * | delivery, request, recipient, sender | packed DeliveryRecord | deliver, through group commit | swept: 24 h after its receipt, or 8 days after its answer or mailbox lifetime |
+ * | receipt, request, recipient, sender, status | when it was recorded, and what its recipient signed | receipts, mailbox, through group commit | swept: RECEIPT_RETENTION_SECONDS |
  * | ticket, digest | TicketRecord | pairing | its expiry + 24 h |
  * | open_tickets, agent | OpenTicket[] | pairing | the longest ticket |
  * | pair, agent, peer | PairRecord | pairing | none: removed with either agent; at most a quota |
@@ -38,9 +38,7 @@
  */
 import type { KvKey, KvKeyPart } from "../../shared/server/kv.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { COMMIT_MARK } from "../../shared/server/store/commit_marks.ts";
-import type { FamilyEnd } from "../../shared/server/store/transfer.ts";
 
 const key = (...parts: KvKeyPart[]): KvKey => ["proxy", ...parts];
 
@@ -111,41 +109,3 @@ export const KEYS = {
   commitMark: (instance: string) => key(COMMIT_MARK, instance),
   probe: () => key("probe"),
 } as const;
-
-/**
- * How the records of each key family end. A test compares them with what is written, because records without an end
- * fill the store.
- */
-export const ENDS: Readonly<Record<string, FamilyEnd>> = {
-  sender: { expiry: "901 s, or two windows, or 8 days with a begun delivery, after the last request" },
-  sender_part: {
-    expiry: `the timestamp of each nonce + ${LIMITS.nonceGraceSeconds} s and at least ${LIMITS.nonceKeptSeconds} s, ` +
-      `kept ${LIMITS.nonceKeptSeconds} s longer`,
-  },
-  window: { expiry: "two windows after the last request" },
-  delivery: {
-    expiry: "24 h after its receipt; without one 8 days after its answer, or after its mailbox lifetime",
-  },
-  receipt: { expiry: "RECEIPT_RETENTION_SECONDS after it was recorded" },
-  ticket: { expiry: "24 h after the ticket's expiry" },
-  open_tickets: { expiry: "the longest lifetime of a ticket" },
-  pair: { quota: "10,000 pairs per agent; removed when either agent is deleted" },
-  pair_count: { rule: "removed with the last pair of its agent" },
-  pairs_ended: { rule: "one record" },
-  mailbox: { quota: "500 messages per recipient; deleted at the end of the mailbox lifetime" },
-  mailbox_part: { rule: "deleted with its message" },
-  mailbox_state: { expiry: "a mailbox lifetime and 8 days after its last change" },
-  mailbox_bytes: { expiry: "a mailbox lifetime and 8 days after its last change" },
-  mailbox_expiry: { rule: "deleted with its message" },
-  presence: { expiry: "24 h after the lease of its instance ended" },
-  seen: { expiry: "90 days after the agent last connected or disconnected; removed with the agent" },
-  instance: { expiry: "24 h after the lease ended" },
-  inbox: { expiry: "60 s; deleted when it is read" },
-  inbox_part: { expiry: "60 s; deleted when it is read" },
-  bell: { expiry: "60 s" },
-  crl_seen: { rule: "one record" },
-  issuer: { expiry: "7 days after the newest list of the registry was installed" },
-  sweep: { expiry: `${LIMITS.sweepLeaseMs / 1000} s; one record` },
-  commit_mark: { expiry: "an hour after the last commit of its instance" },
-  probe: { expiry: "an hour; one record" },
-};

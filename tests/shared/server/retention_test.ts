@@ -3,8 +3,11 @@
  * an expiry is written with one.
  */
 import { assert, assertEquals } from "@std/assert";
+import { KEYS as PROXY_KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { STORED as PROXY_STORED } from "../../../proxy/schema/retention.ts";
 import { KEYS as REGISTRY_KEYS } from "../../../registry/schema/kv_keys.ts";
 import { STORED as REGISTRY_STORED } from "../../../registry/schema/retention.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { FamilyEnd, StoredKinds } from "../../../shared/server/store/transfer.ts";
 import { answered, openRegistry, refreshed } from "../../support/registry_world.ts";
 import { overlaid } from "../../support/faulty_kv.ts";
@@ -44,6 +47,40 @@ const REGISTRY_ENDS: Readonly<Record<string, FamilyEnd>> = {
   probe: { expiry: "an hour; one record" },
 };
 
+const PROXY_ENDS: Readonly<Record<string, FamilyEnd>> = {
+  sender: { expiry: "901 s, or two windows, or 8 days with a begun delivery, after the last request" },
+  sender_part: {
+    expiry: `the timestamp of each nonce + ${LIMITS.nonceGraceSeconds} s and at least ${LIMITS.nonceKeptSeconds} s, ` +
+      `kept ${LIMITS.nonceKeptSeconds} s longer`,
+  },
+  window: { expiry: "two windows after the last request" },
+  delivery: {
+    expiry: "24 h after its receipt; without one 8 days after its answer, or after its mailbox lifetime",
+  },
+  receipt: { expiry: "RECEIPT_RETENTION_SECONDS after it was recorded" },
+  ticket: { expiry: "24 h after the ticket's expiry" },
+  open_tickets: { expiry: "the longest lifetime of a ticket" },
+  pair: { quota: "10,000 pairs per agent; removed when either agent is deleted" },
+  pair_count: { rule: "removed with the last pair of its agent" },
+  pairs_ended: ONE_RECORD,
+  mailbox: { quota: "500 messages per recipient; deleted at the end of the mailbox lifetime" },
+  mailbox_part: { rule: "deleted with its message" },
+  mailbox_state: { expiry: "a mailbox lifetime and 8 days after its last change" },
+  mailbox_bytes: { expiry: "a mailbox lifetime and 8 days after its last change" },
+  mailbox_expiry: { rule: "deleted with its message" },
+  presence: { expiry: "24 h after the lease of its instance ended" },
+  seen: { expiry: "90 days after the agent last connected or disconnected; removed with the agent" },
+  instance: { expiry: "24 h after the lease ended" },
+  inbox: { expiry: "60 s; deleted when it is read" },
+  inbox_part: { expiry: "60 s; deleted when it is read" },
+  bell: { expiry: "60 s" },
+  crl_seen: ONE_RECORD,
+  issuer: { expiry: "7 days after the newest list of the registry was installed" },
+  sweep: { expiry: `${LIMITS.sweepLeaseMs / 1000} s; one record` },
+  commit_mark: { expiry: "an hour after the last commit of its instance" },
+  probe: { expiry: "an hour; one record" },
+};
+
 /** Checks the three tables of one service against each other. */
 function checkTables(
   keys: Record<string, unknown>,
@@ -64,6 +101,10 @@ function checkTables(
 
 Deno.test("every key family of the registry has one stated end, which agrees with an export", () => {
   checkTables(REGISTRY_KEYS, REGISTRY_STORED, REGISTRY_ENDS);
+});
+
+Deno.test("every key family of the proxy has one stated end, which agrees with an export", () => {
+  checkTables(PROXY_KEYS, PROXY_STORED, PROXY_ENDS);
 });
 
 /** A write: family, `expireIn` or `null`, and the value. */
