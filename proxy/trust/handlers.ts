@@ -21,9 +21,9 @@ import { isForeignOrigin } from "../../shared/protocol/origins.ts";
 import { formatTicket } from "../../shared/protocol/ticket.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
+import { readAll } from "../../shared/server/store/batched_reads.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { AdmittedAgent } from "../caller.ts";
-import { HIDDEN, lastSeen, type LastSeenDeps, NEVER_SEEN } from "./last_seen.ts";
 import {
   checkConfirmation,
   checkStatus,
@@ -35,10 +35,12 @@ import {
 } from "./pairing.ts";
 import * as store from "./store.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { PairRecord } from "../schema/records.ts";
+import type { PairRecord, Seen } from "../schema/records.ts";
 
-interface TrustDeps extends OwnershipDeps, store.PairStoreDeps, LastSeenDeps, Pick<ServiceDeps, "random" | "newId"> {
+interface TrustDeps extends OwnershipDeps, store.PairStoreDeps, Pick<ServiceDeps, "random" | "newId"> {
   config: { proxyUrl: string; pairQuota: number; environment: Environment };
+  /** Whether an instance runs; it may have ended without a record of the agents that it held. */
+  leases: { isAlive(instance: string): Promise<boolean> };
   policy: { acceptsAuthority(authority: string): boolean };
   forwarder: {
     tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile, proxy?: string): Promise<void>;
@@ -187,6 +189,39 @@ export async function listPeers(
     pagination: { limit: query.limit, nextCursor },
   };
   return json(response);
+}
+
+type LastSeen = Pick<PeerList["peers"][number], "online" | "lastSeenAt">;
+
+/** With the second, a peer could tell from its own messages when a person acts. */
+const MINUTE_MS = 60_000;
+
+const NEVER_SEEN: LastSeen = { online: false, lastSeenAt: null };
+/** What is told of an agent that hides its connection, and of an agent of another server. */
+const HIDDEN: LastSeen = { online: null, lastSeenAt: null };
+
+/**
+ * What the peers of agents learn of their connections, in their order: whether each is connected, and to the minute when
+ * it was last, because the second would show when a person acts. Of one that hides it they learn neither.
+ *
+ * @throws {StoreUnavailable}
+ */
+async function lastSeen({ kv, clock, leases }: TrustDeps, agentDids: readonly string[]): Promise<LastSeen[]> {
+  const found = (await readAll<Seen>(kv, agentDids.map((did) => KEYS.seen(did)))).map(({ value }) => value);
+  const holders = new Set(
+    found.flatMap((seen) => seen !== null && seen.disconnectedAt === null ? [seen.instance] : []),
+  );
+  const alive = new Set<string>();
+  for (const instance of holders) if (await leases.isAlive(instance)) alive.add(instance);
+  return found.map((seen) => {
+    if (seen === null) return NEVER_SEEN;
+    if (seen.hidden) return HIDDEN;
+    const { instance, connectedAt, disconnectedAt } = seen;
+    const online = disconnectedAt === null && alive.has(instance);
+    // An instance that was killed has recorded when the agent connected, but not the end.
+    const at = online ? clock.now() : disconnectedAt ?? connectedAt;
+    return { online, lastSeenAt: toIso(Math.floor(at / MINUTE_MS) * MINUTE_MS) };
+  });
 }
 
 export async function removePeer(deps: TrustDeps, { body, caller }: Pairing<typeof PairRemoveBody>): Promise<Answer> {
