@@ -54,8 +54,7 @@ export interface Admission {
    * @throws {ServiceError} after the first commit: `PROXY_AUTH_FORBIDDEN` or `PROXY_AGENT_ACCESS_INVALID`
    * @throws {StoreUnavailable} after the first commit
    */
-  commitWith<R>(
-    updates: readonly Update<R>[],
-    beginning?: Beginning<R>,
-  ): Promise<{ committed: true } | { committed: false; refused: R }>;
+  commitWith<R>(updates: readonly Update<R>[], beginning?: Beginning<R>): Promise<CommitResult<R>>;
 }
+
+export type CommitResult<R> = { committed: true } | { committed: false; refused: R };

@@ -100,14 +100,6 @@ export const PROFILES = {
   visit: { trust: false, access: false, window: "agent", uncached: true, visits: true },
 } as const satisfies Record<string, AdmissionProfile>;
 
-/** What follows the handler, on success and on error. */
-const CONCLUSIONS: Partial<
-  Record<keyof typeof PROFILES, Pick<Authenticator<CheckDeps, AdmittedAgent>, "conclude">>
-> = {
-  message: { conclude: (_deps, caller) => caller.admission.commitAlone() },
-  connect: { conclude: (_deps, caller) => caller.endTurn() },
-};
-
 const ERRORS_OF_CHECKS: readonly ErrorCode[] = [...new Set(CHECKS.flatMap((check) => check.failsWith))];
 
 /**
@@ -134,7 +126,8 @@ export function admission(profile: keyof typeof PROFILES): Authenticator<CheckDe
           throw error;
         }
       },
-    ...CONCLUSIONS[profile],
+    // After the handler, on success and on error.
+    conclude: (_deps, { admission, endTurn }) => profile === "message" ? admission.commitAlone() : endTurn(),
   };
 }
 

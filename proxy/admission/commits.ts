@@ -3,7 +3,7 @@
  * relied on. Without one commit for all of them, a crash between two would let a replay through, or lose a message that
  * was counted.
  */
-import type { Admission } from "../caller.ts";
+import type { Admission, CommitResult } from "../caller.ts";
 import { type AdmissionState, type CheckDeps, recordDecision, requireSet, windowFull } from "./checks.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -14,8 +14,6 @@ import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import { type Decision, type WindowRecord, windowUpdate } from "../../shared/server/rate_limit.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
 import { busyText, StoreLate, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
-
-type CommitResult<R> = { committed: true } | { committed: false; refused: R };
 
 /** The parts of a request that a claim commits beside the updates of its route. */
 interface Part {
