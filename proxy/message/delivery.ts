@@ -13,7 +13,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { absent, idOf, type RecordChange, type Update, type Write } from "../../shared/server/store/batch.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { deliveryEnd, packDelivery, unpackDelivery } from "../schema/delivery_record.ts";
-import type { DeliveryRecord } from "../schema/records.ts";
+import type { DeliveryRecord, Envelope } from "../schema/records.ts";
 import type { BegunDelivery } from "../schema/sender_record.ts";
 import type { Beginning } from "./sender.ts";
 
@@ -204,6 +204,11 @@ export function stored(record: DeliveryRecord, now: number): { value: Uint8Array
 /** Returns the key of a delivery record as one text. */
 export function nameOf(id: DeliveryId): string {
   return id.name ??= idOf(keyOf(id));
+}
+
+/** Returns the ID of the delivery of a message. */
+export function deliveryIdOf({ fromAgentDid, toAgentDid, requestId }: Envelope): DeliveryId {
+  return { sender: fromAgentDid, recipient: toAgentDid, requestId };
 }
 
 export function keyOf(id: DeliveryId): KvKey {

@@ -8,7 +8,7 @@ import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
 import { type Attempt, type Deliveries, isBegun, queuedAnswer } from "../message/deliveries.ts";
-import type { DeliveryId } from "../message/delivery.ts";
+import { deliveryIdOf } from "../message/delivery.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { Envelope, Message, PairRecord, Presence } from "../schema/records.ts";
 import { unpackSender } from "../schema/sender_record.ts";
@@ -150,7 +150,7 @@ export class LocalDelivery {
    * outcome. The records decide and no clock, because clocks differ and a message could then arrive twice.
    */
   async look(message: Envelope, attempt: Attempt): Promise<"here" | "elsewhere" | "over"> {
-    const id = idOf(message), { sender, recipient, requestId } = id;
+    const id = deliveryIdOf(message), { sender, recipient, requestId } = id;
     const [pair, begun, delivery, presence] = await this.deps.kv.getMany<
       [PairRecord, Uint8Array, Uint8Array, Presence]
     >([
@@ -171,7 +171,7 @@ export class LocalDelivery {
   async #queue(message: Message, recipientOwnerDid: string, attempt: Attempt): Promise<ForwardResult> {
     if (!(await this.#isStillAllowed(message, attempt))) return FAILED;
     const { mailbox, commits, deliveries, connectedAgents } = this.deps;
-    const id = idOf(message), expiresAt = mailbox.expiry();
+    const id = deliveryIdOf(message), expiresAt = mailbox.expiry();
     const connectedSockets = connectedAgents.session(id.recipient)?.links.length ?? 0;
     const answer = queuedAnswer(id, { expiresAt, connectedSockets });
     const { update, live } = deliveries.queued(id, attempt, answer);
@@ -198,8 +198,4 @@ export class LocalDelivery {
     late.abort();
     return "over";
   }
-}
-
-function idOf({ fromAgentDid, toAgentDid, requestId }: Envelope): DeliveryId {
-  return { sender: fromAgentDid, recipient: toAgentDid, requestId };
 }

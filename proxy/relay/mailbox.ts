@@ -7,7 +7,7 @@ import type { ProxyConfig } from "../config.ts";
 import { isOfEarlier, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
 import type { DeliveryRecord, Envelope, MailboxBytes, MailboxEntry, MailboxState, Message } from "../schema/records.ts";
 import { type DeliveryOutcome, queuedUpdate } from "../message/deliveries.ts";
-import type { DeliveryId } from "../message/delivery.ts";
+import { type DeliveryId, deliveryIdOf } from "../message/delivery.ts";
 import { payerOf } from "../federation/visitors.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -52,10 +52,6 @@ export interface MailboxCounts {
   oldestAt: number | null;
   /** Largest share of a bound that is used: messages to a recipient or of a sender to it, or bytes of an owner. */
   fullest: number;
-}
-
-function deliveryOf({ message: { fromAgentDid, toAgentDid, requestId } }: MailboxEntry): DeliveryId {
-  return { sender: fromAgentDid, recipient: toAgentDid, requestId };
 }
 
 export class Mailbox {
@@ -181,9 +177,9 @@ export class Mailbox {
    */
   async remove(entry: MailboxEntry): Promise<void> {
     const at = this.deps.clock.now();
-    const handedOver = queuedUpdate(deliveryOf(entry), "handedOverAt", at);
+    const handedOver = queuedUpdate(deliveryIdOf(entry.message), "handedOverAt", at);
     const { taken } = await this.deps.commits.claim([...this.#removal(entry), handedOver]);
-    if (taken) this.onOutcome(deliveryOf(entry), { state: "delivered", at });
+    if (taken) this.onOutcome(deliveryIdOf(entry.message), { state: "delivered", at });
   }
 
   /**
@@ -207,11 +203,11 @@ export class Mailbox {
     let delivery: DeliveryRecord | null = null;
     const { taken } = await this.deps.commits.claim([
       ...this.#removal(entry),
-      queuedUpdate(deliveryOf(entry), "receiptAt", receivedAt, (found) => delivery = found),
+      queuedUpdate(deliveryIdOf(entry.message), "receiptAt", receivedAt, (found) => delivery = found),
       receipt,
     ]);
     if (!taken) return;
-    this.onOutcome(deliveryOf(entry), { state: "dead_lettered", at: receivedAt, status });
+    this.onOutcome(deliveryIdOf(entry.message), { state: "dead_lettered", at: receivedAt, status });
     this.deps.metrics.count("receipts_total", status);
     this.deps.metrics.count("relay_handovers_total", "dead");
   }
