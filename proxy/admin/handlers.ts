@@ -68,18 +68,12 @@ function groupsOf(refusals: Refusals): NonNullable<RefusalList["groups"]> {
 /** Lists which agents are connected, and when each was connected last. @throws {StoreUnavailable} */
 export async function connections(deps: RelayAdminDeps, { query }: Query<ConnectionQuery>): Promise<Answer> {
   const { kv, leases } = deps;
-  const alive = new Map<string, Promise<boolean>>();
-  const isAlive = (instance: string) => {
-    const known = alive.get(instance) ?? leases.isAlive(instance);
-    alive.set(instance, known);
-    return known;
-  };
   const page = await pageByDid<Seen, AgentConnection>(deps, KEYS.allSeen(), query, async (entries) => {
     const dids = entries.map(({ key }) => String(key.at(-1)));
     const holders = await readAll<Presence>(kv, dids.map((did) => KEYS.presence(did)));
-    return await Promise.all(entries.map(async ({ value }, i) => {
-      const holder = holders[i]?.value?.instance ?? "";
-      const online = holder !== "" && await isAlive(holder);
+    const alive = await leases.aliveOf(holders.flatMap(({ value }) => value?.instance || []));
+    return entries.map(({ value }, i) => {
+      const holder = holders[i]?.value?.instance ?? "", online = alive.has(holder);
       if (query.online !== undefined && query.online !== online) return null;
       return {
         agentDid: dids[i] ?? "",
@@ -88,7 +82,7 @@ export async function connections(deps: RelayAdminDeps, { query }: Query<Connect
         connectedAt: toIso(value.connectedAt),
         disconnectedAt: value.disconnectedAt === null ? null : toIso(value.disconnectedAt),
       };
-    }));
+    });
   });
   return json({ connections: page.items, pagination: page.pagination } satisfies ConnectionList);
 }

@@ -26,7 +26,7 @@ export interface RelayCounts {
 }
 
 interface CountDeps extends Pick<ServiceDeps, "kv" | "clock"> {
-  leases: Pick<InstanceLeases, "isAlive">;
+  leases: Pick<InstanceLeases, "aliveOf">;
   mailbox: Pick<Mailbox, "count">;
 }
 
@@ -80,9 +80,7 @@ async function countAgents(
   const areHeld = await visitAll<Presence>(kv, KEYS.allPresences(), ({ key, value: { instance } }) => {
     holders.set(String(key.at(-1)), instance);
   });
-  const instances = [...new Set(holders.values())];
-  const alive = new Set<string>();
-  for (const instance of instances) if (await leases.isAlive(instance)) alive.add(instance);
+  const alive = await leases.aliveOf(holders.values());
   const recent = new Set<string>();
   // The lease of an instance that was killed is kept for a day, so until then its agents are not offline for longer.
   await visitAll(kv, KEYS.instances(), ({ key }) => recent.add(String(key.at(-1))));

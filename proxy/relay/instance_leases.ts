@@ -156,6 +156,13 @@ export class InstanceLeases {
     return isRunning(await this.#read(instance));
   }
 
+  /** Returns those of the instances that renew their leases. @throws {StoreUnavailable} */
+  async aliveOf(instances: Iterable<string>): Promise<ReadonlySet<string>> {
+    const alive = new Set<string>();
+    for (const instance of new Set(instances)) if (await this.isAlive(instance)) alive.add(instance);
+    return alive;
+  }
+
   /**
    * Returns true when a message can be sent to another instance. It reads no lease that was seen to serve within half a
    * second, or whose instance has a link, because a read for each message would cost a round trip.

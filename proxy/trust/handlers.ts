@@ -39,8 +39,8 @@ import type { PairRecord, Seen } from "../schema/records.ts";
 
 interface TrustDeps extends OwnershipDeps, store.PairStoreDeps, Pick<ServiceDeps, "random" | "newId"> {
   config: { proxyUrl: string; pairQuota: number; environment: Environment };
-  /** Whether an instance runs; it may have ended without a record of the agents that it held. */
-  leases: { isAlive(instance: string): Promise<boolean> };
+  /** The instances that run; one may have ended without a record of the agents that it held. */
+  leases: { aliveOf(instances: Iterable<string>): Promise<ReadonlySet<string>> };
   policy: { acceptsAuthority(authority: string): boolean };
   forwarder: {
     tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile, proxy?: string): Promise<void>;
@@ -208,11 +208,7 @@ const HIDDEN: LastSeen = { online: null, lastSeenAt: null };
  */
 async function lastSeen({ kv, clock, leases }: TrustDeps, agentDids: readonly string[]): Promise<LastSeen[]> {
   const found = (await readAll<Seen>(kv, agentDids.map((did) => KEYS.seen(did)))).map(({ value }) => value);
-  const holders = new Set(
-    found.flatMap((seen) => seen !== null && seen.disconnectedAt === null ? [seen.instance] : []),
-  );
-  const alive = new Set<string>();
-  for (const instance of holders) if (await leases.isAlive(instance)) alive.add(instance);
+  const alive = await leases.aliveOf(found.flatMap((seen) => seen?.disconnectedAt === null ? [seen.instance] : []));
   return found.map((seen) => {
     if (seen === null) return NEVER_SEEN;
     if (seen.hidden) return HIDDEN;
