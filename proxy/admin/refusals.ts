@@ -3,6 +3,7 @@
  * has a bounded number, so that a flood of one code does not push out the others. They end with the process.
  */
 import type { Clock } from "../../shared/clock.ts";
+import type { Refusal, RefusalGroup } from "../../shared/protocol/api/relay_admin.ts";
 import type { ErrorCode } from "../../shared/protocol/errors.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { withoutSecrets } from "../../shared/server/log.ts";
@@ -11,17 +12,11 @@ import { withoutSecrets } from "../../shared/server/log.ts";
 export const REFUSALS_PER_CODE = 50;
 
 /** A refusal as it is kept. Path, query, body and credential of the request are left out: they may hold secrets. */
-export interface KeptRefusal {
+interface KeptRefusal extends Omit<Refusal, "at"> {
   /** Rises with each refusal of this instance. */
   number: number;
   /** Milliseconds since the Unix epoch. */
   at: number;
-  requestId: string;
-  code: ErrorCode;
-  check: number | null;
-  method: string;
-  route: string | null;
-  agentDid: string | null;
 }
 
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -30,14 +25,8 @@ const HOUR_MS = 3_600_000;
 /** With more, an attacker with many agents fills the memory. */
 export const GROUPS_MAX = 1_000;
 
-/** How often an agent was refused with a code. Times are milliseconds since the Unix epoch. */
-export interface RefusalCount {
-  code: ErrorCode;
-  check: number | null;
-  agentDid: string | null;
-  count: number;
-  lastAt: number;
-}
+/** How often an agent was refused with a code; the time is milliseconds since the Unix epoch. */
+type RefusalCount = Omit<RefusalGroup, "lastAt"> & { lastAt: number };
 
 interface RefusedHour {
   /** Hours since the Unix epoch. */
