@@ -117,7 +117,7 @@ function bind(
       },
     });
     ready();
-    void revalidation.attached(link);
+    void revalidation.check(link);
   };
   socket.onmessage = ({ data }) => {
     if (typeof data === "string") link?.receive(data);

@@ -226,8 +226,8 @@ export class MessageForwarder {
     try {
       // Also to an instance without a lease, because with a different clock or a late renewal it may still hold the
       // sockets.
-      const instance = await presence.lastSeenAt(agentDid);
-      if (instance) await this.#send(instance, note);
+      const instance = await presence.holderOf(agentDid);
+      if (instance && instance !== presence.instance) await this.#send(instance, note);
     } catch (cause) {
       // Not an error, because the next poll or the agent's next connect has the same effect.
       log("warn", "note_lost", { kind: note.kind, agentDid, cause });

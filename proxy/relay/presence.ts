@@ -152,16 +152,6 @@ export class PresenceStore {
   }
 
   /**
-   * Returns the other instance that an agent's presence names, alive or not, or `null`.
-   *
-   * @throws {StoreUnavailable}
-   */
-  async lastSeenAt(agentDid: string): Promise<string | null> {
-    const holder = await this.holderOf(agentDid);
-    return holder === this.instance ? null : holder;
-  }
-
-  /**
    * Returns the instance that an agent's presence names, alive or not, or `null`.
    *
    * @throws {StoreUnavailable}

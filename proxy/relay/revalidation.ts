@@ -28,7 +28,7 @@ export class Revalidation {
   start(): void {
     const { clock, config, connectedAgents } = this.deps;
     this.#cancel = clock.after(config.sessionRevalidateMs, async () => {
-      for (const link of connectedAgents.links()) await this.#check(link);
+      for (const link of connectedAgents.links()) await this.check(link);
       if (!this.#stopped) this.start();
     });
   }
@@ -36,11 +36,6 @@ export class Revalidation {
   stop(): void {
     this.#stopped = true;
     this.#cancel();
-  }
-
-  /** Checks a socket that was just attached, because trust may have changed since its request was admitted. */
-  async attached(link: RelaySocket): Promise<void> {
-    await this.#check(link);
   }
 
   /**
@@ -54,7 +49,7 @@ export class Revalidation {
     for (const link of links) this.#announced.set(link, since);
     registry.forgetVerdicts();
     await crl.refreshAgain();
-    await Promise.all(agentDids.flatMap((did) => connectedAgents.links(did)).map((link) => this.#check(link)));
+    await Promise.all(agentDids.flatMap((did) => connectedAgents.links(did)).map((link) => this.check(link)));
     for (const link of links) this.#announced.delete(link);
   }
 
@@ -65,7 +60,8 @@ export class Revalidation {
     }
   }
 
-  async #check(link: RelaySocket): Promise<void> {
+  /** Checks a socket, also one that was just attached: trust may have changed since its request was admitted. */
+  async check(link: RelaySocket): Promise<void> {
     const { registry, log } = this.deps;
     const { agentDid, ownerDid } = link.agent;
     try {

@@ -56,7 +56,7 @@ async function rowsOf(place: Place): Promise<string[]> {
   const refresh = () => first.client.refresh(other.identity, other.agentAuth.refreshToken);
   rows.push(row(place, "refresh of a session", await deployment.measure(refresh)));
   const link = last.proxy.deps.connectedAgents.links(b.agent.did)[0]!;
-  const check = () => last.proxy.deps.revalidation.attached(link);
+  const check = () => last.proxy.deps.revalidation.check(link);
   rows.push(row(place, "check of a connected agent", await deployment.measure(check)));
   // The first revocation of a store has no list to replace.
   const agents = [await first.agent(), await first.agent()];
