@@ -67,9 +67,6 @@ function longList(bytes: Bytes): { crl: Bytes } | undefined {
   return isList ? { crl: bytes.subarray(LIST_START.length, end) } : undefined;
 }
 
-/** Where the registry is, and how its answers are asked for and kept. */
-export type RegistryAddress = Pick<ProxyConfig, "registryUrl" | "serviceCredential" | "accessCacheMs">;
-
 export class RegistryClient {
   /** Running validations by token. Identical calls share one request. */
   readonly #validating = new Map<string, Promise<boolean>>();
@@ -81,7 +78,7 @@ export class RegistryClient {
   constructor(
     private readonly send: Send,
     private readonly clock: Clock,
-    private readonly config: RegistryAddress,
+    private readonly config: Pick<ProxyConfig, "registryUrl" | "serviceCredential" | "accessCacheMs">,
     private readonly bounds = OWN_BOUNDS,
   ) {}
 

@@ -50,12 +50,6 @@ interface Count {
   waiting: number;
 }
 
-/** The owner that a token names, and whether the request was signed with the token's key. */
-export interface Failing {
-  ownerDid: string;
-  isProven: boolean;
-}
-
 export class BadProofLimiter {
   /** Counts by address and digest of the token, by owner, and by address and owner. */
   readonly #counts = new BoundedMap<string, Count>(MAX_KEPT);
@@ -125,8 +119,8 @@ export class BadProofLimiter {
     });
   }
 
-  /** Counts a refused request. An admin token has no owner. */
-  recordFailure(exchange: RequestContext, failing: Failing | null): void {
+  /** Counts a refused request; `isProven`: it was signed with the token's key. An admin token has no owner. */
+  recordFailure(exchange: RequestContext, failing: { ownerDid: string; isProven: boolean } | null): void {
     const key = keyOf(exchange, failing ? "Svc" : "Bearer");
     if (key === null) return;
     this.#count(key);

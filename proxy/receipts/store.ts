@@ -34,11 +34,6 @@ export interface ReceiptDeps extends Pick<ServiceDeps, "kv" | "clock" | "metrics
 
 export const STATE_OF_RECEIPT = { processed_by_svc: "processed", dead_lettered: "dead_lettered" } as const;
 
-/** The receipt of the same status that was recorded first. */
-class First {
-  constructor(readonly stored: StoredReceipt) {}
-}
-
 /**
  * Records a receipt. Returns the new receipt, or the first one of the same status.
  *
@@ -64,28 +59,27 @@ export async function recordReceipt(
   const keptMs = deps.config.receiptKeptMs;
   const stored = { receivedAt: now, ...proof };
   let delivery: DeliveryRecord | null = null;
-  const first: Update<First> = {
+  const first: Update<StoredReceipt> = {
     key: KEYS.receipt(recipientAgentDid, requestId, sender, status),
     uncached: true,
     bytes: (proof?.signed.length ?? 0) + (proof?.ait.length ?? 0),
     next: (current) => {
       const known = current as StoredReceipt | null;
       const isFirst = known !== null && now < known.receivedAt + keptMs && !isOfEarlier(known.receivedAt, delivery);
-      if (isFirst) return { refuse: new First(known) };
-      return storedReceipt(stored, keptMs);
+      return isFirst ? { refuse: known } : storedReceipt(stored, keptMs);
     },
   };
   // The delivery is checked first, because a repeated receipt must be refused too after the end of its delivery.
   const record = deps.senders.of(sender);
   const updates = [receiptUpdate(id, record, now, (found) => delivery = found), first];
-  const result = await deps.commits.claim<First | "unknown">(updates, { live: { record } });
+  const result = await deps.commits.claim<StoredReceipt | "unknown">(updates, { live: { record } });
   if (result.taken) {
     deps.metrics.count("receipts_total", status);
     void deps.forwarder.tellDelivery(id, { state: STATE_OF_RECEIPT[status], at: now, status });
     return { requestId, recipientAgentDid, status, ...stored };
   }
   if (result.refused === "unknown") throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
-  return { requestId, recipientAgentDid, status, ...result.refused.stored };
+  return { requestId, recipientAgentDid, status, ...result.refused };
 }
 
 /** Returns the receipts of a request ID that the reader may see, oldest first. */
