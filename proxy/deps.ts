@@ -105,7 +105,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
     config,
     onList: (authority, deleted) => void pairRemoval.visitorsListed(authority, deleted),
   });
-  const visitors = new Visitors({ kv, clock, changes, policy, issuers, config });
+  const visitors = new Visitors({ kv, clock, policy, issuers, config });
   const mailboxDelivery = new MailboxDelivery({
     ...externals,
     connectedAgents,

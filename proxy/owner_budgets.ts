@@ -44,19 +44,15 @@ interface Use {
 
 export class OwnerBudgets {
   readonly #bodyBytes: number;
-  readonly #connects: Turns;
+  /** Turns of each owner's agents that connect. */
+  readonly connects: Turns;
   readonly #uses = new BoundedMap<string, Use>(MAX_OWNERS);
 
   /** @param requests of all agents of an owner in a minute */
   constructor(private readonly clock: Clock, requests: number = LIMITS.ownerRequests) {
     // In a smaller budget the largest message would never fit.
     this.#bodyBytes = Math.max(LIMITS.hookBodyBytes, requests * BODY_BYTES_PER_REQUEST);
-    this.#connects = new Turns(clock, CONNECTS);
-  }
-
-  /** Waits until few enough of the owner's agents connect. Returns the end of the turn, or `null` when too many wait. */
-  connectTurn(ownerDid: string): Promise<(() => void) | null> {
-    return this.#connects.take(ownerDid);
+    this.connects = new Turns(clock, CONNECTS);
   }
 
   /**

@@ -18,6 +18,7 @@ import { asDependencyFailure, countCostly, RequestCommits } from "./commits.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Authenticator, RequestContext } from "../../shared/server/http/route.ts";
+import { setPeerProxy } from "../trust/store.ts";
 import { signedHeaders } from "../../shared/server/http/signed_request.ts";
 
 /**
@@ -57,7 +58,7 @@ export async function admit(
   }
   const ait = requireSet(state.ait), { claims } = ait, { visit } = state;
   if (visit && profile.trust) {
-    await deps.visitors.follow(claims.sub, signedHeaders(exchange).recipient, visit);
+    await setPeerProxy(deps, signedHeaders(exchange).recipient, claims.sub, visit.proxy);
   }
   // A registry that is asked over HTTP gives no records that a commit could check, so there is no standing.
   const pair = deps.readsAccess && !standing && !state.visitor ? await state.prefetched?.message?.pair : undefined;

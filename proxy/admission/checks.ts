@@ -27,12 +27,11 @@ import { isNonce } from "../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { provenOrigin, requestTimestamp, signedHeaders } from "../../shared/server/http/signed_request.ts";
-import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { AdmittedAgent, Prefetched, Visit } from "../caller.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
 import { BODY_REFUSAL, type OwnerBudgets } from "../owner_budgets.ts";
-import { hasAnyPair } from "../trust/store.ts";
+import { hasAnyPair, type PairStoreDeps } from "../trust/store.ts";
 import type { NonceUse, Sender, Senders } from "../message/sender.ts";
 import { PreconditionFailed, type Standing, type Standings } from "./standing.ts";
 import type { VerifiedAit } from "./ait_cache.ts";
@@ -117,10 +116,9 @@ export interface VisitorChecks {
   claimsOf(token: string): AitClaims | null;
   admit(claims: AitClaims, exchange: RequestContext): Promise<Visitor>;
   visit(visitor: Visitor, token: string, ait: VerifiedAit, origin: string): Promise<Visit | null>;
-  follow(visitor: string, peer: string, visit: Visit): Promise<void>;
 }
 
-export interface CheckDeps extends RecordReader, Pick<ServiceDeps, "kv" | "clock"> {
+export interface CheckDeps extends RecordReader, PairStoreDeps {
   guard: BadProofLimiter;
   standings: Standings;
   /** Origins that a proof may name. The first one is the public origin. */
@@ -273,7 +271,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
  * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` when too many of the owner's agents connect
  */
 async function inTurn(deps: CheckDeps, state: AdmissionState): Promise<void> {
-  const end = await deps.owners.connectTurn(requireSet(state.ait).claims.ownerDid);
+  const end = await deps.owners.connects.take(requireSet(state.ait).claims.ownerDid);
   state.endTurn = end ?? refuse(1_000, "Too many agents of your account connect at once");
   await reserveNonce(deps, state);
 }

@@ -12,14 +12,15 @@ import { parseTicket } from "../../shared/protocol/ticket.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { parseJson } from "../../shared/server/http/body.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import type { VerifiedAit } from "../admission/ait_cache.ts";
 import type { IssuerDocuments, Visitor, VisitorChecks } from "../admission/checks.ts";
 import type { Visit } from "../caller.ts";
-import { findTicket, hasAnyPair, type PairStoreDeps, setPeerProxy } from "../trust/store.ts";
+import { findTicket, hasAnyPair } from "../trust/store.ts";
 import type { IssuerPolicy } from "../issuer_policy.ts";
 
-interface VisitorsDeps extends PairStoreDeps {
+interface VisitorsDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   policy: IssuerPolicy;
   issuers: { of(issuer: string): IssuerDocuments };
   config: { registryUrl: string; environment: "local" | "dev" | "production" };
@@ -101,11 +102,6 @@ export class Visitors implements VisitorChecks {
     const isValid = now < kept.exp && kept.audience === origin && kept.agentDid === claims.sub &&
       kept.aitJti === claims.jti && isForeignOrigin(kept.proxy, config.environment);
     return isValid ? { proxy: kept.proxy } : null;
-  }
-
-  /** Records where a visiting agent lives now, if that changed. */
-  async follow(visitor: string, peer: string, { proxy }: Visit): Promise<void> {
-    await setPeerProxy(this.deps, peer, visitor, proxy);
   }
 
   /**
