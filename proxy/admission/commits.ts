@@ -15,15 +15,8 @@ import { type Decision, type WindowRecord, windowUpdate } from "../../shared/ser
 import type { Update } from "../../shared/server/store/batch.ts";
 import { busyText, StoreLate, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
-/** The parts of a request that a claim commits beside the updates of its route. */
-interface Part {
-  nonce: boolean;
-  count: boolean;
-}
-
-const ALL: Part = { nonce: true, count: true };
-const ONLY_NONCE: Part = { nonce: true, count: false };
-const NOTHING_MORE: Part = { nonce: false, count: false };
+/** What a claim commits beside the updates of its route. */
+type Part = "nonce and count" | "nonce" | "nothing more";
 
 /** What a request uses up, with what its route writes. */
 export class RequestCommits implements Admission {
@@ -51,10 +44,12 @@ export class RequestCommits implements Admission {
       : preconditions.slice();
     if (beginning) all.push(beginning.check);
     for (const update of updates) all.push(update);
-    return this.#claim<R | PreconditionFailed>(all, beginning, isFirst ? ALL : NOTHING_MORE).then((refused) => {
-      this.#isCommitted = true;
-      return refused === null ? COMMITTED : this.#refused<R>(refused, isFirst);
-    });
+    return this.#claim<R | PreconditionFailed>(all, beginning, isFirst ? "nonce and count" : "nothing more").then(
+      (refused) => {
+        this.#isCommitted = true;
+        return refused === null ? COMMITTED : this.#refused<R>(refused, isFirst);
+      },
+    );
   }
 
   /** Commits the nonce of a refused request, and its count unless a check refused. @throws {ServiceError} of a check */
@@ -68,14 +63,14 @@ export class RequestCommits implements Admission {
       throw refused instanceof PreconditionFailed ? changedRecord(this.deps, state, refused) : limitExceeded(state);
     }
     // Counted too, because requests whose own updates are refused would otherwise pass the rate limit without end.
-    const isFull = isFirst && await this.#claim([], null, ALL) === WINDOW_FULL;
+    const isFull = isFirst && await this.#claim([], null, "nonce and count") === WINDOW_FULL;
     if (isFull) throw limitExceeded(state);
     return { committed: false, refused };
   }
 
   /** Commits the nonce of a refused request. */
   async useNonce(): Promise<void> {
-    await this.#claim([], null, ONLY_NONCE);
+    await this.#claim([], null, "nonce");
   }
 
   /**
@@ -88,8 +83,9 @@ export class RequestCommits implements Admission {
   async #claim<R>(
     updates: readonly Update<R | typeof WINDOW_FULL>[],
     beginning: Beginning<R> | null,
-    { nonce, count }: Part,
+    part: Part,
   ): Promise<R | typeof WINDOW_FULL | null> {
+    const nonce = part !== "nothing more", count = part === "nonce and count";
     const state = this.state, { commits, clock } = this.deps, use = requireSet(state.use), { sender } = use;
     const window = count ? requireSet(state.prefetched).window : null;
     let refused: R | "replay" | typeof WINDOW_FULL | null | undefined;
