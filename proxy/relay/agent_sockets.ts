@@ -82,7 +82,8 @@ export class RelaySocket {
   readonly #frames = new TokenBucket(LIMITS.framesPerSecond);
   readonly #asked = new TokenBucket(HEARTBEATS_PER_SECOND);
   #malformed = 0;
-  #lastHeard: number;
+  /** When a whole message arrived last, milliseconds since the Unix epoch. */
+  lastHeard: number;
   /** Ends the probe; `null` while there is none. */
   #cancelProbe: Cancel | null = null;
   #open = true;
@@ -93,7 +94,7 @@ export class RelaySocket {
     private readonly connection: SocketTransport,
     private readonly onEnd: (link: RelaySocket) => void,
   ) {
-    this.#lastHeard = deps.clock.now();
+    this.lastHeard = deps.clock.now();
   }
 
   /** Returns the number of deliveries without an ack. */
@@ -105,11 +106,6 @@ export class RelaySocket {
     return this.connection.unsentBytes;
   }
 
-  /** When a whole message arrived last, milliseconds since the Unix epoch. */
-  get lastHeard(): number {
-    return this.#lastHeard;
-  }
-
   /**
    * Closes the socket with 4408 when nothing arrived for two heartbeats and for the limit of silence. The limit alone
    * would close honest sockets where heartbeats are rarer, because a connector has nothing to answer between them.
@@ -117,7 +113,7 @@ export class RelaySocket {
    * @returns true when the socket was closed
    */
   endIfSilent(now: number, heartbeatMs: number): boolean {
-    const isSilent = now - this.#lastHeard >= Math.max(LIMITS.silentSocketMs, 2 * heartbeatMs);
+    const isSilent = now - this.lastHeard >= Math.max(LIMITS.silentSocketMs, 2 * heartbeatMs);
     if (isSilent) this.end(CLOSE.silent, "silent for too long");
     return isSilent;
   }
@@ -126,7 +122,7 @@ export class RelaySocket {
   get isSilent(): boolean {
     const [oldest] = this.#inFlight.values();
     const isLate = oldest !== undefined && this.deps.clock.now() - oldest.sentAt >= SILENT_MS;
-    return this.#cancelProbe !== null || isLate && this.#lastHeard <= oldest.sentAt;
+    return this.#cancelProbe !== null || isLate && this.lastHeard <= oldest.sentAt;
   }
 
   /**
@@ -142,7 +138,7 @@ export class RelaySocket {
   #heard(): number {
     this.#cancelProbe?.();
     this.#cancelProbe = null;
-    return this.#lastHeard = this.deps.clock.now();
+    return this.lastHeard = this.deps.clock.now();
   }
 
   /** Sends a frame. Returns false when the socket is closed, or too slow and closed now. */

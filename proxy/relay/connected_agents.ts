@@ -71,14 +71,13 @@ export class ConnectedAgents {
     const { agentDid } = agent;
     const session = this.#sessions.get(agentDid) ?? new AgentSockets(this.clock);
     this.#sessions.set(agentDid, session);
-    const deps = {
-      clock: this.clock,
-      newId: this.newId,
-      metrics: this.metrics,
-      owners: this.owners,
-      onSlow: () => this.#endSlowest(),
-    };
-    const link = new RelaySocket(deps, agent, connection, (ended) => this.#drop(ended));
+    const { clock, newId, metrics, owners } = this, onSlow = () => this.#endSlowest();
+    const link = new RelaySocket(
+      { clock, newId, metrics, owners, onSlow },
+      agent,
+      connection,
+      (ended) => this.#drop(ended),
+    );
     this.#watch(link);
     session.add(link);
     this.onAttached(agentDid);

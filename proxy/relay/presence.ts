@@ -54,8 +54,8 @@ export class PresenceStore {
   }
 
   /**
-   * Moves an agent's presence to this instance. Returns the instance that held it before, or `null`. Changes nothing
-   * when the presence is here with the same `isHidden`, and `isHere()`.
+   * Moves an agent's presence to this instance. Changes nothing when the presence is here with the same `isHidden`, and
+   * `isHere()`.
    *
    * @param onMove writes that are part of the same commit when the presence moves away from another instance
    * @param request the request that connects; without it the claim is never late
@@ -68,14 +68,14 @@ export class PresenceStore {
     isHere: () => boolean,
     onMove: (previous: Presence) => readonly Write[],
     request?: ConnectRequest,
-  ): Promise<string | null> {
+  ): Promise<void> {
     const key = KEYS.presence(agentDid);
     this.forget(agentDid);
-    return await this.deps.changes.run(async (draft) => {
+    await this.deps.changes.run(async (draft) => {
       const { value: previous } = await draft.get<Presence>(key);
       const isHidden = request === undefined ? previous?.hidden === true : request.isHidden;
       const isSame = previous?.instance === this.instance && (previous.hidden ?? false) === isHidden;
-      if (isSame && isHere()) return null;
+      if (isSame && isHere()) return;
       if (request && this.#isOvertaken(request, previous)) {
         throw new OvertakenError("The agent has connected elsewhere");
       }
@@ -85,10 +85,8 @@ export class PresenceStore {
       const seen: Seen = { instance: this.instance, connectedAt, disconnectedAt: null, ...hidden };
       draft.set(key, { instance: this.instance, ...signed, ...hidden } satisfies Presence);
       draft.also((operation) => operation.set(KEYS.seen(agentDid), seen, { expireIn: SEEN_KEPT_MS }));
-      const holder = this.#otherIn(previous);
-      if (!previous || !holder) return null;
+      if (!previous || !this.#otherIn(previous)) return;
       for (const write of onMove(previous)) draft.also((operation) => addWrite(operation, write.key, write));
-      return holder;
     }, [key]);
   }
 
