@@ -22,7 +22,6 @@ export interface AdmittedAgent {
   payer: string;
   /** What the visit token of an agent of another registry says; otherwise `null`. */
   visit: Visit | null;
-  aitJti: string;
   /** When the AIT expires, unix seconds. */
   aitExpiresAt: number;
   /** When the request was signed, unix seconds, and when its checks began, milliseconds since the Unix epoch. */

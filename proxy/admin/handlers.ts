@@ -46,8 +46,7 @@ interface RelayAdminDeps extends Pick<ServiceDeps, "kv" | "clock"> {
 type Query<Q> = Input<undefined, Q, undefined, Admin>;
 
 export async function deliveries(deps: RelayAdminDeps, { query }: Query<DeliveryQuery>): Promise<Answer> {
-  const response: DeliveryList = { deliveries: await timelinesOf(deps, query.requestId) };
-  return json(response);
+  return json({ deliveries: await timelinesOf(deps, query.requestId) } satisfies DeliveryList);
 }
 
 export function refusals({ refusals, leases }: RelayAdminDeps, { query }: Query<RefusalQuery>): Answer {

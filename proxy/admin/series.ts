@@ -98,8 +98,7 @@ export function series(
   { series, leases }: { series: Pick<RelaySeries, "of">; leases: Pick<InstanceLeases, "instance"> },
   { query }: Input<undefined, SeriesQuery, undefined, Admin>,
 ): Answer {
-  const response: RelaySeriesAnswer = { instance: leases.instance, ...series.of(query.span) };
-  return json(response);
+  return json({ instance: leases.instance, ...series.of(query.span) } satisfies RelaySeriesAnswer);
 }
 
 function readingOf(metrics: Pick<Metrics, "families">): Reading {

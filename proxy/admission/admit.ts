@@ -69,7 +69,6 @@ export async function admit(
     ownerDid: claims.ownerDid,
     payer: requireSet(state.payer),
     visit: state.visit ?? null,
-    aitJti: claims.jti,
     aitExpiresAt: claims.exp,
     signedAt: requireSet(state.timestamp),
     origin: requireSet(state.origin),

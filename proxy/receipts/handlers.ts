@@ -31,8 +31,8 @@ export async function queryReceipts(
   deps: ReceiptDeps,
   { query, caller }: Input<undefined, z.output<typeof ReceiptQuery>, undefined, AdmittedAgent>,
 ): Promise<Answer> {
-  const response: ReceiptList = { receipts: (await listReceipts(deps, caller.agentDid, query)).map(receiptView) };
-  return json(response);
+  const receipts = await listReceipts(deps, caller.agentDid, query);
+  return json({ receipts: receipts.map(receiptView) } satisfies ReceiptList);
 }
 
 /** Messages whose reading costs as much as a request. With more, one owner's questions of a hundred hold a core. */

@@ -44,7 +44,7 @@ export async function relayConnect(
   if (!opensWebSocket(exchange.request)) throw upgradeRequired();
   // An instance that stops closes all sockets, so the agent would lose this one within a second.
   if (deps.leases.isLeaving) throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { headers: { "Retry-After": "1" } });
-  const { agentDid, ownerDid, aitJti, aitExpiresAt, signedAt, admittedAt } = caller;
+  const { agentDid, ownerDid, identity: { aitJti }, aitExpiresAt, signedAt, admittedAt } = caller;
   const ready = deps.connectedAgents.opening(agentDid);
   // The claim may have taken effect, and the agent would count as connected without a socket.
   const failed = () => {

@@ -5,7 +5,7 @@
  */
 import type { ProxyConfig } from "../config.ts";
 import { isOfEarlier, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
-import type { DeliveryRecord, Envelope, MailboxBytes, MailboxEntry, MailboxState, Message } from "../schema/records.ts";
+import type { DeliveryRecord, MailboxBytes, MailboxEntry, MailboxState, Message } from "../schema/records.ts";
 import { type DeliveryOutcome, queuedUpdate } from "../message/deliveries.ts";
 import { type DeliveryId, deliveryIdOf } from "../message/delivery.ts";
 import { payerOf } from "../federation/visitors.ts";
@@ -79,7 +79,7 @@ export class Mailbox {
     const parts = splitChunks(content);
     const bytes = content.length + RECORDS_BYTES;
     const expireInMs = this.#keptMs;
-    const owners = this.#countBytes({ message, recipientOwnerDid, bytes, sign: 1 });
+    const owners = this.#countBytes({ message, recipientOwnerDid, bytes }, 1);
     return [{
       key: KEYS.mailboxState(recipient),
       bytes: content.length,
@@ -119,12 +119,8 @@ export class Mailbox {
 
   /** Returns the updates that add a queued message to the bytes of both owners, or take it away (`sign` -1). */
   #countBytes(
-    { message, recipientOwnerDid, bytes, sign }: {
-      message: Envelope;
-      recipientOwnerDid: string;
-      bytes: number;
-      sign: 1 | -1;
-    },
+    { message, recipientOwnerDid, bytes }: Pick<MailboxEntry, "message" | "recipientOwnerDid" | "bytes">,
+    sign: 1 | -1,
   ): Update<MailboxRefusal>[] {
     const { registryUrl, mailboxOwnerBytes } = this.deps.config;
     const senderOwnerDid = payerOf(message.identity, registryUrl), expireInMs = this.#keptMs;
@@ -292,6 +288,6 @@ export class Mailbox {
         const bySender = ofSender > 1 ? { ...others, [sender]: ofSender - 1 } : others;
         return { value: { ...state, total: Math.max(0, state.total - 1), bySender }, expireInMs };
       },
-    }, ...this.#countBytes({ ...entry, sign: -1 })];
+    }, ...this.#countBytes(entry, -1)];
   }
 }
