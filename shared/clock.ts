@@ -45,6 +45,19 @@ export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<v
   });
 }
 
+/** Does `work`, which never rejects, `waitMs()` milliseconds from now and after each end, until the result is called. */
+export function repeat(clock: Pick<Clock, "after">, waitMs: () => number, work: () => Promise<void>): Cancel {
+  let isOver = false, cancel: Cancel = () => {};
+  const next = () => {
+    if (!isOver) cancel = clock.after(waitMs(), () => void work().then(next));
+  };
+  next();
+  return () => {
+    isOver = true;
+    cancel();
+  };
+}
+
 /** Yields to other work, for use in loops that would block the event loop. */
 export function yieldToEventLoop(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 0));

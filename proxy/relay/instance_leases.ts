@@ -7,7 +7,7 @@
 import type { KvEntry } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { InstanceLease, LinkAddress } from "../schema/records.ts";
-import { settledWithin } from "../../shared/clock.ts";
+import { type Cancel, repeat, settledWithin } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { fraction } from "../../shared/random.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
@@ -73,8 +73,7 @@ export class InstanceLeases {
   readonly #known = new Map<string, Known>();
   #state: InstanceLease["state"] = "serving";
   #leavingAt: number | undefined;
-  #cancelRenewal = () => {};
-  #cancelLook = () => {};
+  #timers: Cancel[] = [];
   #warnAt = 0;
   /** The newest write of the lease. */
   #written = Promise.resolve();
@@ -122,8 +121,13 @@ export class InstanceLeases {
   async start({ isSole }: { isSole: boolean }): Promise<void> {
     if (isSole) await this.#endOthers();
     await Promise.all([this.#write(), this.#look()]);
-    this.#renewLater();
-    this.#lookLater();
+    const { clock, random } = this.deps;
+    // At random after 3 to 5 s: with a fixed time all looks would find the same ages and learn less of clocks.
+    const renewMs = () => RENEW_MS * (0.75 + fraction(random) / 2);
+    this.#timers = [
+      repeat(clock, renewMs, () => this.#tried(this.#write())),
+      repeat(clock, () => RENEW_MS, () => this.#tried(this.#look())),
+    ];
   }
 
   /** Announces that this instance closes its sockets; it still handles notes. Looks at the others. Never rejects. */
@@ -136,8 +140,7 @@ export class InstanceLeases {
   /** Ends the lease: other instances see the agents of this one as offline at once. Idempotent. Never rejects. */
   async stop(): Promise<void> {
     if (this.hasStopped) return;
-    this.#cancelRenewal();
-    this.#cancelLook();
+    for (const cancel of this.#timers) cancel();
     await this.#become("stopped");
   }
 
@@ -276,22 +279,6 @@ export class InstanceLeases {
       if (value.state === "left") continue;
       await kv.set(key, { ...value, state: "left" } satisfies InstanceLease, { expireIn: KEPT_MS });
     }
-  }
-
-  /** Renews at random after 3 to 5 s: with a fixed time all looks would find the same ages and learn less of clocks. */
-  #renewLater(): void {
-    const { clock, random } = this.deps;
-    this.#cancelRenewal = clock.after(RENEW_MS * (0.75 + fraction(random) / 2), async () => {
-      await this.#tried(this.#write());
-      if (!this.hasStopped) this.#renewLater();
-    });
-  }
-
-  #lookLater(): void {
-    this.#cancelLook = this.deps.clock.after(RENEW_MS, async () => {
-      await this.#tried(this.#look());
-      if (!this.hasStopped) this.#lookLater();
-    });
   }
 
   async #tried(work: Promise<void>): Promise<void> {

@@ -4,7 +4,7 @@
  * for would otherwise hold up the messages of all others. A sweep dead-letters expired messages. A message stays queued
  * while the store or the registry fails.
  */
-import { type Clock, sleep } from "../../shared/clock.ts";
+import { type Clock, repeat, sleep } from "../../shared/clock.ts";
 import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { ProxyConfig } from "../config.ts";
@@ -135,14 +135,9 @@ export class MailboxDelivery {
   }
 
   start(): void {
-    this.#cancelSweep = this.deps.clock.after(SWEEP_MS, async () => {
-      try {
-        await this.sweep();
-      } catch (cause) {
-        this.deps.log("warn", "mailbox_sweep_failed", { cause });
-      }
-      if (!this.#stopped.signal.aborted) this.start();
-    });
+    const { clock, log } = this.deps;
+    const sweep = () => this.sweep().catch((cause) => log("warn", "mailbox_sweep_failed", { cause }));
+    this.#cancelSweep = repeat(clock, () => SWEEP_MS, sweep);
   }
 
   /** Ends all deliveries and the sweep. Messages that were not acknowledged stay queued. */

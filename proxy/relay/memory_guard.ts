@@ -4,7 +4,7 @@
  * memory runs out, or grows fast, every socket is asked for a heartbeat: an honest connector answers, and the others
  * are closed.
  */
-import { type Cancel, sleep } from "../../shared/clock.ts";
+import { type Cancel, repeat, sleep } from "../../shared/clock.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
 import { CONNECT_WAIT_MAX_MS, type OwnerBudgets } from "../owner_budgets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
@@ -39,21 +39,18 @@ export class MemoryGuard {
   #looks: number[] = [];
   #askedAt = -Infinity;
   #cancel: Cancel = () => {};
-  #isStopped = false;
 
   /** @param boundBytes memory above which sockets are asked; `Infinity` when only its growth counts */
   constructor(private readonly deps: GuardDeps, private readonly boundBytes: number) {}
 
   start(): void {
-    this.#cancel = this.deps.clock.after(LOOK_MS, async () => {
+    this.#cancel = repeat(this.deps.clock, () => LOOK_MS, async () => {
       const bytes = this.deps.heldBytes();
       if (this.#isFilling(bytes)) await this.#endSilent(bytes);
-      if (!this.#isStopped) this.start();
     });
   }
 
   stop(): void {
-    this.#isStopped = true;
     this.#cancel();
   }
 

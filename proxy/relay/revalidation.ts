@@ -8,6 +8,7 @@ import type { CrlCache } from "../admission/crl_cache.ts";
 import type { RegistryClient } from "../registry_client.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import type { RelaySocket } from "./agent_sockets.ts";
+import { repeat } from "../../shared/clock.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
 interface RevalidationDeps extends Pick<ServiceDeps, "clock" | "log" | "metrics"> {
@@ -21,20 +22,17 @@ export class Revalidation {
   /** Sockets that are being checked after an announcement of a trust change, with the time of the announcement. */
   readonly #announced = new Map<RelaySocket, number>();
   #cancel = () => {};
-  #stopped = false;
 
   constructor(private readonly deps: RevalidationDeps) {}
 
   start(): void {
     const { clock, config, connectedAgents } = this.deps;
-    this.#cancel = clock.after(config.sessionRevalidateMs, async () => {
+    this.#cancel = repeat(clock, () => config.sessionRevalidateMs, async () => {
       for (const link of connectedAgents.links()) await this.check(link);
-      if (!this.#stopped) this.start();
     });
   }
 
   stop(): void {
-    this.#stopped = true;
     this.#cancel();
   }
 
