@@ -1,5 +1,5 @@
 /** HTTP handlers of what the proxy reports to an admin. They write nothing, and read no payload, ticket or pair. */
-import type { Kv, KvEntry, KvKey } from "../../shared/server/kv.ts";
+import type { KvEntry, KvKey } from "../../shared/server/kv.ts";
 import { readAll } from "../../shared/server/store/batched_reads.ts";
 import {
   type AgentConnection,
@@ -41,6 +41,8 @@ interface RelayAdminDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   leases: InstanceLeases;
   mailbox: Mailbox;
   refusals: Refusals;
+  policy: IssuerPolicy;
+  issuers: Issuers;
 }
 
 type Query<Q> = Input<undefined, Q, undefined, Admin>;
@@ -54,7 +56,7 @@ export function refusals({ refusals, leases }: RelayAdminDeps, { query }: Query<
     refusals: refusals.list(query).map((refusal) => pick(Refusal, { ...refusal, at: toIso(refusal.at) })),
     instance: leases.instance,
     since: toIso(refusals.since),
-    ...query.group === "agent" ? { groups: groupsOf(refusals) } : {},
+    ...query.group === "agent" && { groups: groupsOf(refusals) },
   };
   return json(response);
 }
@@ -105,14 +107,9 @@ export async function queues(deps: RelayAdminDeps, { query }: Query<QueueQuery>)
   return json({ queues: page.items, pagination: page.pagination } satisfies QueueList);
 }
 
-/** A page; its cursor is the DID of the last record that was read, and `null` on the last page. */
-interface DidPage<T> {
-  items: T[];
-  pagination: { limit: number; nextCursor: string | null };
-}
-
 /**
- * Returns one page of the records below a prefix whose last key part is a DID.
+ * Returns one page of the records below a prefix whose last key part is a DID. The cursor is the DID of the last record
+ * that was read, and `null` on the last page.
  *
  * @param query with `agents`, only the records of these are read, in this order
  * @param itemsOf returns the item of each record, in their order; `null` for a record that is not listed
@@ -122,7 +119,7 @@ async function pageByDid<V, T>(
   prefix: KvKey,
   { limit, cursor, agents }: Pick<ConnectionQuery, "limit" | "cursor" | "agents">,
   itemsOf: (entries: readonly KvEntry<V>[]) => Promise<(T | null)[]>,
-): Promise<DidPage<T>> {
+): Promise<{ items: T[]; pagination: { limit: number; nextCursor: string | null } }> {
   if (agents !== undefined) {
     const authority = authorityOf(config.registryUrl) ?? "";
     const keys = agents.map((id) => [...prefix, formatDid({ authority, kind: "agent", id })]);
@@ -156,15 +153,8 @@ async function pageByDid<V, T>(
 /** With more, one look would read the records of every agent that ever visited. */
 const AGENTS_MAX = 10_000;
 
-interface IssuersDeps {
-  kv: Kv;
-  config: { registryUrl: string };
-  policy: IssuerPolicy;
-  issuers: Issuers;
-}
-
 /** Lists the registries whose agents have pairs here (D-280). */
-export async function issuers({ kv, config, policy, issuers }: IssuersDeps): Promise<Answer> {
+export async function issuers({ kv, config, policy, issuers }: RelayAdminDeps): Promise<Answer> {
   const own = authorityOf(config.registryUrl) ?? "", found = new Map<string, IssuerView>();
   const known = new Map([...issuers.known].map(([issuer, one]) => [authorityOf(issuer), one]));
   let agents = 0;
