@@ -73,11 +73,6 @@ export class InstanceInbox {
     return this.#watched.onChange();
   }
 
-  /** Reads the inbox. Never rejects. */
-  poll(): Promise<void> {
-    return this.#watched.poll();
-  }
-
   /** Returns the update that writes a note as part of a claim. */
   write(instance: string, body: unknown, bytes: Uint8Array = NO_BYTES): Update<never> {
     const id = this.deps.newId();

@@ -182,7 +182,7 @@ Deno.test("a note is handled once when a watch begins again after its deletion",
   b.start();
   await send(kv, a, b, "paired");
   await until(() => received.length > 0);
-  for (let i = 0; i < 3; i++) await b.poll();
+  for (let i = 0; i < 3; i++) await b.catchUp();
   await watches[0]?.cancel();
   await clock.advance(2_000);
   await until(() => watches.length > 1);
