@@ -90,7 +90,6 @@ function isCostlyRefusal({ use, ait, payer }: AdmissionState, { code }: ServiceE
   return isStranger || code === "PROXY_AUTH_INVALID_PROOF" || code === "PROXY_AUTH_REPLAY" || use !== undefined;
 }
 
-/** The checks of each kind of route. */
 export const PROFILES = {
   message: { trust: true, access: true, window: "agent", visits: true },
   receipt: { trust: false, access: true, window: "receipts" },

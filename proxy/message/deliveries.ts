@@ -66,7 +66,6 @@ export class Deliveries {
 
   constructor(private readonly deps: DeliveriesDeps) {}
 
-  /** Returns true while a message with this ID is being delivered here. */
   isUnderWay(id: DeliveryId): boolean {
     return this.#underWay.has(nameOf(id));
   }
@@ -288,7 +287,6 @@ export function isBegun(
   return record !== null && record.answer === null && record.instance === instance && record.startedAt === startedAt;
 }
 
-/** Returns the body of the response for a queued message. */
 export function queuedAnswer(
   { requestId }: DeliveryId,
   { expiresAt, connectedSockets }: { expiresAt: number; connectedSockets: number },

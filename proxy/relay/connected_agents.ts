@@ -112,7 +112,6 @@ export class ConnectedAgents {
     if (!this.#sessions.has(agentDid)) this.onGone(agentDid);
   }
 
-  /** Sends a paired frame to an agent that is connected here. */
   tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile, proxy?: string): void {
     this.#sessions.get(agentDid)?.links.at(-1)?.send({
       v: 1,
@@ -141,7 +140,6 @@ export class ConnectedAgents {
     for (const link of this.links(agentDid)) link.end(CLOSE.replaced, "replaced by a newer one elsewhere");
   }
 
-  /** Sends a revoked frame and closes the socket. */
   revoke(link: RelaySocket, reason: string): void {
     link.send({ v: 1, type: "revoked", id: this.newId(), ts: toIso(this.clock.now()), reason });
     link.end(CLOSE.notAuthorised, reason);

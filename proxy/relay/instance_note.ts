@@ -6,7 +6,6 @@ import type { DeliveryNews } from "./connected_agents.ts";
 import type { Attempt } from "../message/deliveries.ts";
 import type { MailboxRefusal } from "./mailbox.ts";
 
-/** The result of a message. */
 export type ForwardResult =
   | { result: "acked"; accepted: boolean; reason?: string; connectedSockets: number }
   | { result: "queued"; answer: HookAnswer }
