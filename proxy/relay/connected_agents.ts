@@ -54,13 +54,6 @@ export class ConnectedAgents {
     return this.#watches.size;
   }
 
-  /** Returns the number of deliveries without an ack, over all agents. */
-  get inFlight(): number {
-    let count = 0;
-    for (const link of this.#watches.keys()) count += link.inFlight;
-    return count;
-  }
-
   /** Returns the sockets of an agent, or `undefined` when it is not connected here. */
   session(agentDid: string): AgentSockets | undefined {
     return this.#sessions.get(agentDid);

@@ -10,6 +10,7 @@ import { ManualClock } from "../support/manual_clock.ts";
 import { World } from "../support/world.ts";
 import type { Simulation } from "./simulation.ts";
 import { View } from "./store.ts";
+import { inFlight } from "../support/in_flight.ts";
 
 /** The clock of an instance: time passes as everywhere, and the time of day can differ. */
 class InstanceClock extends ManualClock {
@@ -138,9 +139,9 @@ export class SimSocket {
     const at = this.unacked.indexOf(frame);
     if (at !== -1) this.unacked.splice(at, 1);
     const { connectedAgents } = this.instance.world.proxy.deps;
-    const before = connectedAgents.inFlight;
+    const before = inFlight(connectedAgents);
     this.#say({ type: "deliver_ack", ackId: frame.id, accepted, ...(accepted ? {} : { reason: "inbox_full" }) });
-    if (connectedAgents.inFlight === before) return;
+    if (inFlight(connectedAgents) === before) return;
     this.sim.write({ kind: "acked", message: this.sim.nameOf(frame.requestId), accepted });
   }
 

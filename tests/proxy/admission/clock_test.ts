@@ -6,6 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { outcome } from "../../support/registry_world.ts";
 import { openProxy } from "../proxy_world.ts";
+import { inFlight } from "../../support/in_flight.ts";
 
 for (const stepMs of [-600_000, 600_000, -1_000]) {
   Deno.test(`messages pass and no message is accepted twice after a clock step of ${stepMs / 1000} s`, async () => {
@@ -24,7 +25,7 @@ for (const stepMs of [-600_000, 600_000, -1_000]) {
     // The clock is back: the first request is within its tolerance again, and its nonce is still used.
     w.clock.step(-stepMs);
     assertEquals(await outcome(await w.fetch(request)), "401 PROXY_AUTH_REPLAY");
-    assertEquals(w.proxy.deps.connectedAgents.inFlight, 0);
+    assertEquals(inFlight(w.proxy.deps.connectedAgents), 0);
   });
 }
 

@@ -9,6 +9,7 @@ import { type DeliveryResult, UNSENT_BYTES_MAX } from "../../../proxy/relay/agen
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { ack, agentOf, Far, messageTo, newIds } from "./far_end.ts";
+import { inFlight } from "../../support/in_flight.ts";
 
 const A = agentOf("A"), B = agentOf("B");
 const TIMEOUT_MS = 10_000;
@@ -59,7 +60,7 @@ Deno.test("the sender is answered at once when the last socket is lost, with eit
       const waiting = [relay.deliver(), relay.deliver(), relay.deliver()];
       end(far, relay);
       for (const { outcome } of waiting) assertEquals(await outcome, FAILED);
-      assertEquals([relay.connectedAgents.inFlight, relay.clock.waiting], [0, 0]);
+      assertEquals([inFlight(relay.connectedAgents), relay.clock.waiting], [0, 0]);
     });
   }
 });
@@ -125,7 +126,7 @@ Deno.test("an ack counts once and only from the socket that the frame went to", 
   const { id } = only(newer.of("deliver"));
   for (const other of [older, stranger]) ack(other, id);
   await flushTasks();
-  assertEquals([ended(), relay.connectedAgents.inFlight], [false, 1]);
+  assertEquals([ended(), inFlight(relay.connectedAgents)], [false, 1]);
   ack(newer, id, false, "full");
   ack(newer, id);
   assertEquals(await outcome, { acked: true, accepted: false, reason: "full" });
@@ -196,9 +197,9 @@ Deno.test("every message ends under random socket events, as delivered exactly w
           const open = far.of("deliver").find(({ id }) => !acked.has(id));
           if (open && far.link.inFlight > 0) {
             acked.add(open.id);
-            const before = relay.connectedAgents.inFlight;
+            const before = inFlight(relay.connectedAgents);
             ack(far, open.id, one.accepted);
-            if (relay.connectedAgents.inFlight < before && one.accepted) {
+            if (inFlight(relay.connectedAgents) < before && one.accepted) {
               accepted.set(open.payload, (accepted.get(open.payload) ?? 0) + 1);
             }
           }
@@ -222,7 +223,7 @@ Deno.test("every message ends under random socket events, as delivered exactly w
         const ended = await outcome;
         assertEquals(ended.acked && ended.accepted ? 1 : 0, accepted.get(payload) ?? 0, payload);
       }
-      assertEquals(relay.connectedAgents.inFlight, 0);
+      assertEquals(inFlight(relay.connectedAgents), 0);
       const ids = all.flatMap((far) => far.of("deliver").map((frame) => frame.id));
       assertEquals(new Set(ids).size, ids.length);
       relay.connectedAgents.closeAll(5_000);

@@ -14,6 +14,7 @@ import { answered, outcome, refused } from "../../support/registry_world.ts";
 import { PROXY_URL, type TestSocket } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
 import { openCast } from "../cast.ts";
+import { inFlight } from "../../support/in_flight.ts";
 
 /** Waits until a connector has this number of messages. */
 async function received(socket: TestSocket, count: number): Promise<void> {
@@ -155,10 +156,10 @@ Deno.test("a connector that does not answer fails the delivery after RELAY_ACK_T
   const sending = w.message(a, b).then(outcome).then((one) => result = one);
   await received(socket, 1);
   await w.clock.advance(2_999);
-  assertEquals([result, w.proxy.deps.connectedAgents.inFlight], [null, 1]);
+  assertEquals([result, inFlight(w.proxy.deps.connectedAgents)], [null, 1]);
   await w.clock.advance(1);
   await sending;
-  assertEquals([result, w.proxy.deps.connectedAgents.inFlight], ["502 PROXY_RELAY_DELIVERY_FAILED", 0]);
+  assertEquals([result, inFlight(w.proxy.deps.connectedAgents)], ["502 PROXY_RELAY_DELIVERY_FAILED", 0]);
   assertEquals(socket.closed, null);
   const [late] = socket.delivered;
   assert(late);
@@ -175,7 +176,7 @@ Deno.test("a connector lost before its ack fails the delivery at once", async ()
   await received(socket, 1);
   socket.link.lost();
   assertEquals(await outcome(await sending), "502 PROXY_RELAY_DELIVERY_FAILED");
-  assertEquals(w.proxy.deps.connectedAgents.inFlight, 0);
+  assertEquals(inFlight(w.proxy.deps.connectedAgents), 0);
 });
 
 Deno.test("the newest of two connectors gets every message once", async () => {
