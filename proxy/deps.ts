@@ -2,12 +2,11 @@
 import type { Clock } from "../shared/clock.ts";
 import type { ErrorCode } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
-import type { AccessTokenCheck, CheckAccessToken } from "../shared/server/store/preconditions.ts";
+import type { CheckAccessToken } from "../shared/server/store/preconditions.ts";
 import type { ServiceDeps } from "../shared/server/http/app.ts";
 import type { RequestContext } from "../shared/server/http/route.ts";
 import { TrustChanges } from "../shared/server/store/trust_changes.ts";
 import { Changes } from "../shared/server/store/changes.ts";
-import type { Update } from "../shared/server/store/batch.ts";
 import { GroupCommit } from "../shared/server/store/group_commit.ts";
 import { ExpirySweeper } from "../shared/server/store/expiry_sweeper.ts";
 import type { Metrics } from "../shared/server/metrics/metrics.ts";
@@ -21,7 +20,7 @@ import { countRelay, type RelayCounts } from "./admin/overview.ts";
 import { Refusals } from "./admin/refusals.ts";
 import { RelaySeries } from "./admin/series.ts";
 import { AitCache } from "./admission/ait_cache.ts";
-import { ACCESS_TOKEN_ENDED, CHECKS, windowRules } from "./admission/checks.ts";
+import { ACCESS_TOKEN_ENDED, type CheckDeps, CHECKS, windowRules } from "./admission/checks.ts";
 import { CrlCache } from "./admission/crl_cache.ts";
 import { BadProofLimiter } from "./admission/bad_proof_limiter.ts";
 import { KeyCache } from "./admission/key_cache.ts";
@@ -30,7 +29,7 @@ import { IssuerPolicy } from "./issuer_policy.ts";
 import { Issuers, type Lookup } from "./federation/issuers.ts";
 import { Visitors } from "./federation/visitors.ts";
 import { Senders } from "./message/sender.ts";
-import { type PreconditionFailed, Standings } from "./admission/standing.ts";
+import { Standings } from "./admission/standing.ts";
 import { OwnerBudgets } from "./owner_budgets.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import { sweptFamilies } from "./schema/retention.ts";
@@ -191,7 +190,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   metrics.read("store_reserve_bytes", () => reserve.space?.reserveBytes ?? null);
   const { judgeAccess } = externals;
   const aits = new AitCache(keys, config.registryUrl);
-  const access = async (claim: AccessTokenCheck): Promise<readonly Update<PreconditionFailed>[] | null> => {
+  const access: CheckDeps["access"] = async (claim) => {
     if (judgeAccess) return await judgeAccess(claim, { commits, reads }, ACCESS_TOKEN_ENDED);
     return await registry.validate(claim) ? [] : null;
   };

@@ -56,14 +56,13 @@ export function refusals({ refusals, leases }: RelayAdminDeps, { query }: Query<
     refusals: refusals.list(query).map((refusal) => pick(Refusal, { ...refusal, at: toIso(refusal.at) })),
     instance: leases.instance,
     since: toIso(refusals.since),
-    ...query.group === "agent" && { groups: groupsOf(refusals) },
   };
+  if (query.group === "agent") {
+    const { since, byAgent, others } = refusals.byAgent();
+    const groups = byAgent.map((one) => ({ ...one, lastAt: toIso(one.lastAt) }));
+    response.groups = { since: toIso(since), byAgent: groups, others };
+  }
   return json(response);
-}
-
-function groupsOf(refusals: Refusals): NonNullable<RefusalList["groups"]> {
-  const { since, byAgent, others } = refusals.byAgent();
-  return { since: toIso(since), byAgent: byAgent.map((one) => ({ ...one, lastAt: toIso(one.lastAt) })), others };
 }
 
 /** Lists which agents are connected, and when each was connected last. @throws {StoreUnavailable} */

@@ -222,8 +222,7 @@ export class CrlCache {
   }
 
   async #verify(crl: string | Bytes, yieldIfLong: () => Promise<void>): Promise<CrlClaims> {
-    const { clock, keys } = this.deps;
-    const { issuer } = this.options;
+    const { clock, keys } = this.deps, { issuer } = this.options;
     const now = unixSeconds(clock.now());
     try {
       return await verifyCrl(crl, { issuer, keys: await keys.current() }, now, yieldIfLong);

@@ -13,9 +13,6 @@ import { absent, type Update, type Write } from "../../shared/server/store/batch
 import { WatchedKey } from "../../shared/server/store/watched_key.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
-/** Handles a note. Notes with content come in the order in which they were written. */
-export type Receive = (body: unknown, bytes: Uint8Array) => void;
-
 interface InboxDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "newId"> {
   instance: string;
 }
@@ -28,7 +25,8 @@ const INLINE_MAX = 56 * 1024;
 const NO_BYTES: Uint8Array = new Uint8Array();
 
 export class InstanceInbox {
-  onNote: Receive = () => {};
+  /** Called for each note. Notes with content come in the order in which they were written. */
+  onNote: (body: unknown, bytes: Uint8Array) => void = () => {};
   readonly instance: string;
   readonly #watched: WatchedKey;
   #isStarted = false;

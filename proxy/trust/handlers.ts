@@ -158,15 +158,13 @@ export async function pairStatus(deps: TrustDeps, { body, caller }: Pairing<type
     initiatorAgentDid,
     initiatorProfile,
     expiresAt: toIso(expiresAt),
-    ...(confirmed
-      ? {
-        responderAgentDid: confirmed.responderAgentDid,
-        responderProfile: confirmed.responderProfile,
-        confirmedAt: toIso(confirmed.at),
-        ...ticket.initiatorKey && { initiatorKey: ticket.initiatorKey },
-        ...confirmed.responderKey && { responderKey: confirmed.responderKey },
-      }
-      : {}),
+    ...confirmed && {
+      responderAgentDid: confirmed.responderAgentDid,
+      responderProfile: confirmed.responderProfile,
+      confirmedAt: toIso(confirmed.at),
+      ...ticket.initiatorKey && { initiatorKey: ticket.initiatorKey },
+      ...confirmed.responderKey && { responderKey: confirmed.responderKey },
+    },
   };
   return json(response);
 }
