@@ -65,7 +65,7 @@ export interface AdmissionState {
   /** Whose budgets the request uses. */
   payer?: string;
   /** The issuer of an agent of another registry, and what its visit token says. */
-  visitor?: Visitor;
+  visitor?: IssuerDocuments;
   visit?: Visit;
   timestamp?: number;
   /** The service's origin that the proof names. */
@@ -97,6 +97,7 @@ export interface PrefetchedRecords {
 
 /** What a registry publishes, as the checks use it. */
 export interface IssuerDocuments {
+  readonly issuer: string;
   aits: { verify(token: string): Promise<VerifiedAit> };
   keys: { current(): Promise<VerificationKeys> };
   crl: {
@@ -106,16 +107,11 @@ export interface IssuerDocuments {
   };
 }
 
-/** The registry of an agent that visits this server. */
-export interface Visitor extends IssuerDocuments {
-  issuer: string;
-}
-
 /** What the checks ask about agents of other registries; visitors.ts answers. */
 export interface VisitorChecks {
   claimsOf(token: string): AitClaims | null;
-  admit(claims: AitClaims, exchange: RequestContext): Promise<Visitor>;
-  visit(visitor: Visitor, token: string, ait: VerifiedAit, origin: string): Promise<Visit | null>;
+  admit(claims: AitClaims, exchange: RequestContext): Promise<IssuerDocuments>;
+  visit(visitor: IssuerDocuments, token: string, ait: VerifiedAit, origin: string): Promise<Visit | null>;
 }
 
 export interface CheckDeps extends RecordReader, PairStoreDeps {

@@ -112,7 +112,7 @@ class Issuer implements IssuerDocuments {
   #listDueAt = -Infinity;
   usedAt = -Infinity;
 
-  constructor(private readonly deps: IssuerDeps, private readonly issuer: string) {
+  constructor(private readonly deps: IssuerDeps, readonly issuer: string) {
     const { clock, config } = deps, authority = authorityOf(issuer) ?? "";
     this.#client = new IssuerClient(deps, issuer);
     this.#keys = new KeyCache(this.#client, clock, config.registryKeysTtlMs);

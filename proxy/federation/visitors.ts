@@ -15,7 +15,7 @@ import { parseJson } from "../../shared/server/http/body.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import type { VerifiedAit } from "../admission/ait_cache.ts";
-import type { IssuerDocuments, Visitor, VisitorChecks } from "../admission/checks.ts";
+import type { IssuerDocuments, VisitorChecks } from "../admission/checks.ts";
 import type { Visit } from "../caller.ts";
 import { findTicket, hasAnyPair } from "../trust/store.ts";
 import type { IssuerPolicy } from "../issuer_policy.ts";
@@ -78,15 +78,14 @@ export class Visitors implements VisitorChecks {
    * @throws {TokenError} `signature` when the agent has no business here
    * @throws {StoreUnavailable}
    */
-  async admit({ iss, sub }: AitClaims, exchange: RequestContext): Promise<Visitor> {
+  async admit({ iss, sub }: AitClaims, exchange: RequestContext): Promise<IssuerDocuments> {
     const { policy, issuers, kv } = this.deps;
     if (policy.accepts(iss) === null) throw refused();
     const isWaitedFor = exchange.target === "/pair/confirm"
       ? await this.#hasTicket(exchange, iss, sub) || await hasAnyPair(kv, sub)
       : await hasAnyPair(kv, sub);
     if (!isWaitedFor) throw refused();
-    const { aits, keys, crl } = issuers.of(iss);
-    return { issuer: iss, aits, keys, crl };
+    return issuers.of(iss);
   }
 
   /**
@@ -94,7 +93,7 @@ export class Visitors implements VisitorChecks {
    *
    * @throws {RegistryUnavailable} when the issuer has no usable keys
    */
-  async visit(visitor: Visitor, token: string, { claims }: VerifiedAit, origin: string): Promise<Visit | null> {
+  async visit(visitor: IssuerDocuments, token: string, { claims }: VerifiedAit, origin: string): Promise<Visit | null> {
     const { clock, config } = this.deps, now = unixSeconds(clock.now()), name = digest(token);
     const kept = this.#visits.get(name) ?? await this.#verify(visitor, token, origin, now);
     if (kept === null) return null;
@@ -113,7 +112,7 @@ export class Visitors implements VisitorChecks {
     return policy.accepts(issuer) !== null && !issuers.of(issuer).crl.wasRevoked(agentDid, aitJti);
   }
 
-  async #verify(visitor: Visitor, token: string, audience: string, now: number): Promise<KeptVisit | null> {
+  async #verify(visitor: IssuerDocuments, token: string, audience: string, now: number): Promise<KeptVisit | null> {
     const { issuer, keys } = visitor;
     try {
       const jws = parseShortToken(VIS, token), authority = { issuer, audience, keys: await keys.current() };
