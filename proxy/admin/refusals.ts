@@ -3,7 +3,7 @@
  * has a bounded number, so that a flood of one code does not push out the others. They end with the process.
  */
 import type { Clock } from "../../shared/clock.ts";
-import type { Refusal, RefusalGroup } from "../../shared/protocol/api/relay_admin.ts";
+import type { Refusal, RefusalGroup, RefusalQuery } from "../../shared/protocol/api/relay_admin.ts";
 import type { ErrorCode } from "../../shared/protocol/errors.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { withoutSecrets } from "../../shared/server/log.ts";
@@ -100,8 +100,7 @@ export class Refusals {
   }
 
   /** Returns the refusals that fit the filter, newest first. */
-  list(filter: { requestId?: string | undefined; agentDid?: string | undefined; limit: number }): KeptRefusal[] {
-    const { requestId, agentDid, limit } = filter;
+  list({ requestId, agentDid, limit }: Omit<RefusalQuery, "group">): KeptRefusal[] {
     return [...this.#rings.values()].flatMap(({ kept }) => kept)
       .filter((refusal) => requestId === undefined || refusal.requestId === requestId)
       .filter((refusal) => agentDid === undefined || refusal.agentDid === agentDid)
