@@ -6,7 +6,7 @@
  */
 import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
-import { type Cancel, sleep, yieldToEventLoop } from "../../shared/clock.ts";
+import { sleep, yieldToEventLoop } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { fraction } from "../../shared/random.ts";
@@ -36,14 +36,12 @@ export class PairRemoval {
   #recent: string[] = [];
   #isDue = false;
   #running: Promise<void> | null = null;
-  readonly #second = new Set<Cancel>();
   readonly #stopped = new AbortController();
 
   constructor(private readonly deps: PairRemovalDeps) {}
 
   stop(): void {
     this.#stopped.abort();
-    for (const cancel of this.#second) cancel();
   }
 
   /** Handles a new list. Resolves when the pairs of all its deleted agents are removed. */
@@ -102,23 +100,20 @@ export class PairRemoval {
     const next = Math.min(newest, now);
     if (next > mark) await kv.set(KEYS.pairsEnded(), next);
     this.#done = deleted;
-    if (this.#recent.length > 0) this.#checkAgainLater();
+    if (this.#recent.length > 0) void this.#checkAgainLater();
   }
 
-  #checkAgainLater(): void {
+  async #checkAgainLater(): Promise<void> {
     const agentDids = this.#recent.splice(0);
-    const cancel = this.deps.clock.after(SECOND_CHECK_MS, async () => {
-      this.#second.delete(cancel);
-      try {
-        for (const agentDid of agentDids) await this.#removeAll(agentDid);
-      } catch (cause) {
-        this.deps.log("warn", "pair_removal_failed", { cause });
-        // No later list has these agents as new ones, so their pairs would stay.
-        this.#recent.push(...agentDids);
-        if (!this.#stopped.signal.aborted) this.#checkAgainLater();
-      }
-    });
-    this.#second.add(cancel);
+    await sleep(this.deps.clock, SECOND_CHECK_MS, this.#stopped.signal);
+    try {
+      for (const agentDid of agentDids) await this.#removeAll(agentDid);
+    } catch (cause) {
+      this.deps.log("warn", "pair_removal_failed", { cause });
+      // No later list has these agents as new ones, so their pairs would stay.
+      this.#recent.push(...agentDids);
+      if (!this.#stopped.signal.aborted) void this.#checkAgainLater();
+    }
   }
 
   async #removeAll(agentDid: string): Promise<void> {
