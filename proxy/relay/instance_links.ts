@@ -6,7 +6,7 @@
  * messages.
  */
 import { createHmac } from "node:crypto";
-import { toBase64Url } from "../../shared/protocol/base64url.ts";
+import { joinedBytes, toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Cancel } from "../../shared/clock.ts";
@@ -93,11 +93,8 @@ export class InstanceLinks {
   send(instance: string, body: unknown, bytes: Uint8Array = new Uint8Array()): boolean {
     const link = this.#open.get(instance);
     if (!link || !hasRoom(link)) return false;
-    const head = new TextEncoder().encode(`${JSON.stringify(body)}\n`);
-    if (head.length + bytes.length > MESSAGE_MAX) return false;
-    const message = new Uint8Array(head.length + bytes.length);
-    message.set(head);
-    message.set(bytes, head.length);
+    const message = joinedBytes([utf8Bytes(`${JSON.stringify(body)}\n`), bytes]);
+    if (message.length > MESSAGE_MAX) return false;
     try {
       link.socket.send(message);
       return true;

@@ -4,6 +4,7 @@
  * messages.
  */
 import type { ProxyConfig } from "../config.ts";
+import type { KvKey } from "../../shared/server/kv.ts";
 import { isOfEarlier, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
 import type { DeliveryRecord, MailboxBytes, MailboxEntry, MailboxState, Message } from "../schema/records.ts";
 import { type DeliveryOutcome, queuedUpdate } from "../message/deliveries.ts";
@@ -52,6 +53,10 @@ export interface MailboxCounts {
   oldestAt: number | null;
   /** Largest share of a bound that is used: messages to a recipient or of a sender to it, or bytes of an owner. */
   fullest: number;
+}
+
+function partKeys({ message, number, parts }: MailboxEntry): KvKey[] {
+  return Array.from({ length: parts }, (_, i) => KEYS.mailboxPart(message.toAgentDid, number, i));
 }
 
 export class Mailbox {
@@ -156,10 +161,9 @@ export class Mailbox {
    * @throws {StoreUnavailable}
    */
   async load(entry: MailboxEntry): Promise<Message | null> {
-    const { toAgentDid: recipient } = entry.message;
     const parts: Uint8Array[] = [];
-    for (let i = 0; i < entry.parts; i++) {
-      const { value } = await this.deps.kv.get<Uint8Array>(KEYS.mailboxPart(recipient, entry.number, i));
+    for (const key of partKeys(entry)) {
+      const { value } = await this.deps.kv.get<Uint8Array>(key);
       if (value === null) return null;
       parts.push(value);
     }
@@ -266,15 +270,12 @@ export class Mailbox {
   }
 
   #removal(entry: MailboxEntry): Update<"gone" | MailboxRefusal>[] {
-    const { number, parts, expiresAt } = entry;
+    const { number, expiresAt } = entry;
     const { toAgentDid: recipient, fromAgentDid: sender } = entry.message;
     const expireInMs = this.#keptMs;
     const also: Write[] = [
       { key: KEYS.mailboxExpiry(expiresAt, recipient, number), delete: true },
-      ...Array.from(
-        { length: parts },
-        (_, i) => ({ key: KEYS.mailboxPart(recipient, number, i), delete: true as const }),
-      ),
+      ...partKeys(entry).map((key) => ({ key, delete: true as const })),
     ];
     return [{
       key: KEYS.mailboxEntry(recipient, number),
