@@ -130,11 +130,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   const deliveries = new Deliveries({ ...externals, commits, leases, senders, attemptMs });
   const sweeper = new ExpirySweeper(
     { kv, maxChecks, clock, log, instance, leaseKey: KEYS.sweep() },
-    sweptFamilies(kv, {
-      receiptKeptMs: config.receiptKeptMs,
-      instance,
-      settle: (sender) => deliveries.settle(sender),
-    }),
+    sweptFamilies(kv, config.receiptKeptMs, instance, (sender) => deliveries.settle(sender)),
   );
   const here = new LocalDelivery({
     ...externals,

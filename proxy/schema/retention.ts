@@ -70,14 +70,16 @@ function endOf(read: () => number): number {
  */
 export function sweptFamilies(
   kv: Kv,
-  options: { receiptKeptMs: number; instance: string; settle: (sender: unknown) => Promise<void> },
+  receiptKeptMs: number,
+  ownInstance: string,
+  settle: (sender: unknown) => Promise<void>,
 ): readonly SweptFamily[] {
   return [
     {
       prefix: KEYS.allSenders(),
       // Only begun deliveries without an outcome are moved out; the record of a sender has an expiry of its own.
       hasEnded: async ({ value }) => {
-        await options.settle(value);
+        await settle(value);
         return false;
       },
     },
@@ -94,14 +96,14 @@ export function sweptFamilies(
     },
     {
       prefix: KEYS.allReceipts(),
-      hasEnded: ({ value }, now) => now >= (value as StoredReceipt).receivedAt + options.receiptKeptMs,
+      hasEnded: ({ value }, now) => now >= (value as StoredReceipt).receivedAt + receiptKeptMs,
     },
     {
       prefix: KEYS.allPresences(),
       // A lease is kept for a day after its end, so a presence whose lease is gone has ended.
       hasEnded: async ({ value }) => {
         const { instance } = value as Presence;
-        if (instance === options.instance) return false;
+        if (instance === ownInstance) return false;
         return (await kv.get(KEYS.instance(instance))).value === null;
       },
     },
