@@ -22,20 +22,14 @@ interface ReturnDeps {
   reads: BatchedReads;
 }
 
-/** An agent that is expected back, and what waits for it. */
-interface Expected {
-  /** The instance that it left. */
-  left: string;
-  waiting: Set<() => void>;
-}
-
 /** Time that a stopping instance keeps for a delivery after the wait. With less, the request would be cut. */
 const DELIVERY_MS = 700;
 /** With more, messages to expected agents wait longer; with less, the looks load the store. */
 const LOOK_MS = 200;
 
 export class RecipientReturn {
-  readonly #expected = new Map<string, Expected>();
+  /** The agents that are expected back: the instance that each has left, and what waits for it. */
+  readonly #expected = new Map<string, { left: string; waiting: Set<() => void> }>();
   #isLooking = false;
 
   constructor(private readonly deps: ReturnDeps) {}

@@ -11,15 +11,9 @@ const STATUS_KEPT_MS = 30_000;
 /** With more, the senders of the past take memory. */
 const STATUSES_MAX = 10_000;
 
-interface Kept {
-  /** Milliseconds since the Unix epoch. */
-  until: number;
-  isActive: Promise<boolean>;
-}
-
 export class SenderStatus {
-  /** By agent DID. */
-  readonly #kept = new BoundedMap<string, Kept>(STATUSES_MAX);
+  /** By agent DID; `until` is in milliseconds since the Unix epoch. */
+  readonly #kept = new BoundedMap<string, { until: number; isActive: Promise<boolean> }>(STATUSES_MAX);
 
   constructor(private readonly registry: Pick<RegistryClient, "ownership">, private readonly clock: Clock) {}
 
@@ -35,7 +29,7 @@ export class SenderStatus {
     if (kept && now < kept.until && now >= kept.until - STATUS_KEPT_MS) return kept.isActive;
     const isActive = this.registry.ownership(ownerDid, agentDid)
       .then(({ ownsAgent, agentStatus }) => ownsAgent && agentStatus === "active");
-    const entry: Kept = { until: now + STATUS_KEPT_MS, isActive };
+    const entry = { until: now + STATUS_KEPT_MS, isActive };
     // A failure is not cached, because messages would otherwise wait for 30 s after the registry is back.
     isActive.catch(() => this.#kept.get(agentDid) === entry && this.#kept.delete(agentDid));
     this.#kept.set(agentDid, entry);
