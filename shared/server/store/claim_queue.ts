@@ -10,6 +10,8 @@ import { LIMITS } from "../../protocol/limits.ts";
 export const PASSED_OVER_MAX = 500;
 
 export interface Queued {
+  /** True when the claim waits up to 20 ms for a commit that another claim begins. */
+  mayWait?: boolean;
   /** The records that no other commit in flight may concern, by key. */
   ids: readonly string[];
   /** Approximate bytes written, if many. */
@@ -26,6 +28,7 @@ export class ClaimQueue<C extends Queued> {
   readonly #inFlight = new Map<readonly C[], ReadonlySet<string>>();
   /** Number of claims at the front of `#waiting` that the last `take` passed over. */
   #passed = 0;
+  #allDue = false;
 
   /** @param maxChecks records of one commit; a claim on more has a commit of its own */
   constructor(private readonly maxChecks: number) {}
@@ -37,18 +40,36 @@ export class ClaimQueue<C extends Queued> {
     return size;
   }
 
-  /** Time of the oldest claim; infinity without one. */
+  /** Time of the oldest claim that a request waits for: those that may wait do not count. Infinity without one. */
   get oldest(): number {
-    return Math.min(...[this.#waiting, ...this.#inFlight.keys()].map(([first]) => first?.since ?? Infinity));
+    return Math.min(...[this.#waiting, ...this.#inFlight.keys()].map(sinceOf));
   }
 
-  get hasWaiting(): boolean {
-    return this.#waiting.length > 0;
+  /** True while a claim waits that begins a commit, or all waiting claims must be committed. */
+  get isDue(): boolean {
+    return this.#allDue || this.#waiting.some(({ mayWait }) => !mayWait);
   }
 
-  /** Time of the oldest claim that waits for no record, only for a commit to end; `undefined` without such a claim. */
+  /** Makes commits begin until none of the claims waits. */
+  makeAllDue(): void {
+    this.#allDue = this.#waiting.length > 0;
+  }
+
+  /** Time of the oldest waiting claim, or `undefined` when none waits. */
+  get waitingSince(): number | undefined {
+    return this.#waiting[0]?.since;
+  }
+
+  /**
+   * Time of the oldest claim that a request waits for and that waits for no record, only for a commit to end;
+   * `undefined` without such a claim.
+   */
   get oldestUnblocked(): number | undefined {
-    return this.#waiting[this.#passed]?.since;
+    for (let i = this.#passed; i < this.#waiting.length; i++) {
+      const { mayWait, since } = this.#waiting[i] as C;
+      if (!mayWait) return since;
+    }
+    return undefined;
   }
 
   add(claim: C): void {
@@ -79,6 +100,7 @@ export class ClaimQueue<C extends Queued> {
     this.#passed = passed.length;
     if (batch.length === 0) return batch;
     this.#waiting.splice(0, seen, ...passed);
+    if (this.#waiting.length === 0) this.#allDue = false;
     this.#inFlight.set(batch, ids);
     return batch;
   }
@@ -98,6 +120,7 @@ export class ClaimQueue<C extends Queued> {
     for (const claim of over) claim.isOver = true;
     this.#passed -= this.#waiting.slice(0, this.#passed).filter(({ isOver }) => isOver).length;
     this.#waiting = this.#waiting.filter(({ isOver }) => !isOver);
+    if (this.#waiting.length === 0) this.#allDue = false;
     return over;
   }
 
@@ -121,4 +144,9 @@ function isAnyIn(ids: readonly string[], set: ReadonlySet<string>): boolean {
   if (set.size === 0) return false;
   for (const id of ids) if (set.has(id)) return true;
   return false;
+}
+
+/** Time of the first claim that a request waits for, or infinity. */
+function sinceOf(claims: readonly Queued[]): number {
+  return claims.find(({ mayWait }) => !mayWait)?.since ?? Infinity;
 }

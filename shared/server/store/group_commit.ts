@@ -88,8 +88,6 @@ export class GroupCommit {
   readonly #marks: CommitMarks;
   /** Records that commits of this instance wrote or held, by key; the next claim on one needs no read. */
   readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
-  /** Claims that wait up to 20 ms for a commit that another claim begins. */
-  #joining: QueuedClaim[] = [];
   #willCommit = false;
   #willJoin = false;
   /** Ends the timer for the oldest claim. */
@@ -111,7 +109,7 @@ export class GroupCommit {
     this.checksAll = reliedMs === 0;
   }
 
-  /** Wait of the oldest claim that does not wait to join a commit, milliseconds. */
+  /** Wait of the oldest claim that a request waits for, milliseconds. */
   get oldestWaitMs(): number {
     return Math.max(0, this.#clock.now() - this.#queue.oldest);
   }
@@ -130,8 +128,7 @@ export class GroupCommit {
   ): Promise<ClaimResult<R>> {
     const now = this.#clock.now();
     // A claim behind a late commit on its record does not count, because claims on other records pass it.
-    const claims = this.#queue.size + this.#joining.length;
-    if (claims >= CLAIMS_WAITING_MAX || now - (this.#queue.oldestUnblocked ?? now) > CLAIM_WAIT_MS) {
+    if (this.#queue.size >= CLAIMS_WAITING_MAX || now - (this.#queue.oldestUnblocked ?? now) > CLAIM_WAIT_MS) {
       return Promise.reject(new StoreBusy(new Error("Too many claims wait, or one for too long")));
     }
     const { promise, resolve, reject } = Promise.withResolvers<ClaimResult<R>>();
@@ -144,27 +141,16 @@ export class GroupCommit {
       if (!isShared && !isRelied(update, relies)) ids.push(recordId(update));
     }
     const settle = resolve as QueuedClaim["resolve"];
-    this.#joining.push({ updates, live, relies, ids, bytes, since: now, promise, resolve: settle, reject });
-    if (mayWait && !this.#queue.hasWaiting) {
-      this.#commitLater(JOINING_WAIT_MS);
-      return promise;
-    }
-    this.#enqueue();
-    if (this.#willCommit || this.#freeSlots.length === 0) return promise;
+    this.#queue.add({ updates, live, relies, ids, bytes, since: now, mayWait, promise, resolve: settle, reject });
+    this.#cancelDeadline ??= this.#clock.after(WAIT_MS, () => this.#endOverdue());
+    if (mayWait) this.#commitLater(JOINING_WAIT_MS);
+    if (mayWait || this.#willCommit || this.#freeSlots.length === 0) return promise;
     this.#willCommit = true;
     queueMicrotask(() => {
       this.#willCommit = false;
       this.#fillSlots();
     });
     return promise;
-  }
-
-  /** Moves the claims that wait to join a commit into the queue, in their order. */
-  #enqueue(): void {
-    if (this.#joining.length === 0) return;
-    for (const claim of this.#joining) this.#queue.add(claim);
-    this.#joining = [];
-    this.#cancelDeadline ??= this.#clock.after(WAIT_MS, () => this.#endOverdue());
   }
 
   /**
@@ -176,7 +162,7 @@ export class GroupCommit {
     this.#willJoin = true;
     this.#clock.after(ms, () => {
       this.#willJoin = false;
-      const since = this.#joining[0]?.since;
+      const since = this.#queue.waitingSince;
       if (since === undefined) return;
       const rest = since + JOINING_WAIT_MS - this.#clock.now();
       // After a step back of the clock the claims are committed now, because they would otherwise wait as long as the
@@ -203,7 +189,7 @@ export class GroupCommit {
    * ones, because under load there is always another one, and its caller would get no answer.
    */
   async flush(): Promise<void> {
-    const before = [...this.#queue.open(), ...this.#joining].map(({ promise }) => promise);
+    const before = this.#queue.open().map(({ promise }) => promise);
     this.#commitAll();
     await Promise.allSettled(before);
   }
@@ -214,13 +200,13 @@ export class GroupCommit {
   }
 
   #commitAll(): void {
-    this.#enqueue();
+    this.#queue.makeAllDue();
     this.#fillSlots();
   }
 
-  /** Begins commits until every slot is in use, or every claim of the queue waits for a commit in flight. */
+  /** Begins commits until every slot is in use, every waiting claim waits for a commit in flight, or none is due. */
   #fillSlots(): void {
-    while (this.#freeSlots.length > 0 && this.#queue.hasWaiting) {
+    while (this.#freeSlots.length > 0 && this.#queue.isDue) {
       const batch = this.#queue.take();
       if (batch.length === 0) return;
       void this.#useSlot(this.#freeSlots.pop() ?? 0, batch);

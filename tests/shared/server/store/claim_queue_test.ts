@@ -48,6 +48,27 @@ Deno.test("a claim waits behind an earlier waiting claim on one of its records",
   assertEquals(taken(queue.take()), [3, 4, 5]);
 });
 
+Deno.test("a claim that may wait begins no commit and does not count as the oldest, but is taken in its order", () => {
+  const queue = new ClaimQueue<Claim>(10);
+  const add = (number: number, id: string, mayWait: boolean) =>
+    queue.add({ ids: [id], bytes: 0, since: 100 + number, number, mayWait });
+  add(0, "a", true);
+  assertEquals([queue.isDue, queue.oldest, queue.waitingSince, queue.size], [false, undefined, 100, 1]);
+  add(1, "b", false);
+  assertEquals([queue.isDue, queue.oldest], [true, 101]);
+  const first = queue.take();
+  assertEquals([taken(first), queue.isDue, queue.oldest, queue.waitingSince], [[0, 1], false, 101, undefined]);
+  add(2, "a", true);
+  add(3, "c", true);
+  queue.makeAllDue();
+  assertEquals([queue.isDue, taken(queue.take()), queue.isDue], [true, [3], true], "the record a is in flight");
+  queue.done(first);
+  assertEquals([taken(queue.take()), queue.isDue], [[2], false]);
+  queue.makeAllDue();
+  add(4, "d", true);
+  assertEquals(queue.isDue, false, "only claims that waited then are due");
+});
+
 Deno.test("a commit takes claims up to its payload", () => {
   const queue = queueOf(10, ["a", "b", "c"], LIMITS.commitBytes / 2);
   assertEquals([taken(queue.take()), taken(queue.take())], [[0, 1], [2]]);
