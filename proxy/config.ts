@@ -76,7 +76,7 @@ export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): 
       LIMITS.receiptKeptSeconds,
     ),
     sessionRevalidateMs: ms("SESSION_REVALIDATE_INTERVAL_MS", LIMITS.sessionRevalidateMs),
-    mailboxOwnerBytes: number("QUOTA_MAILBOX_BYTES", 1_048_576, MAX_BYTES, 268_435_456),
+    mailboxOwnerBytes: number("QUOTA_MAILBOX_BYTES", 1_048_576, MAX_BYTES, LIMITS.quotaMailboxBytes),
     storeReserveBytes: reader.read<number | null>("STORE_RESERVE_BYTES", wholeNumber(0, MAX_BYTES), null),
     memoryGuardBytes: reader.read<number | null>("MEMORY_GUARD", wholeNumber(67_108_864, MAX_BYTES), null),
     pairQuota: number("QUOTA_PAIRS", 1, 1_000_000, LIMITS.pairsPerAgent),

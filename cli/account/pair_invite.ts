@@ -5,7 +5,6 @@ import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { PairStartAnswer } from "../../shared/protocol/api/pairing.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { isTicketOf, parseTicket } from "../../shared/protocol/ticket.ts";
-import { DAY_MS } from "../../shared/clock.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
@@ -13,7 +12,7 @@ import { fieldsOf, joinLink, joinWords } from "./join_link.ts";
 import { connectAsPerson, type ConnectionOptions } from "./registry_access.ts";
 
 /** Default lifetime: a person who reads the mail the next morning gets the account, though the ticket has ended. */
-const INVITE_MS = DAY_MS;
+export const INVITE_HOURS = 24;
 
 /**
  * Makes the invite. The ticket is made first, because when the rest fails an unused ticket ends within minutes, but an
@@ -37,7 +36,8 @@ export async function createPairInvite(
   if (ticket === null || !isTicketOf(ticket, metadata.proxyUrl)) {
     throw new CliError("CLI_USAGE", `${calls.agentName} is an agent of another server than ${registryUrl}`);
   }
-  const { invite } = await registry.createInvite(apiKey, expiresAt ?? toIso(ctx.clock.now() + INVITE_MS));
+  const usualEnd = ctx.clock.now() + INVITE_HOURS * 3_600_000;
+  const { invite } = await registry.createInvite(apiKey, expiresAt ?? toIso(usualEnd));
   const named = parseServiceUrl(metadata.registryUrl) ?? registryUrl;
   const link = { registryUrl: named, code: invite.code, ticketFields: fieldsOf(ticket) };
   const pairing = { agent: calls.agentName, expiresAt: started.expiresAt };

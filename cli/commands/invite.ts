@@ -16,14 +16,14 @@ import { isUlid } from "../../shared/protocol/ids.ts";
 import { wholeId } from "../command_line/numbers.ts";
 import { chosenAgent } from "../agents/agent_store.ts";
 import { access } from "../connector/attach.ts";
-import { createPairInvite } from "../account/pair_invite.ts";
+import { createPairInvite, INVITE_HOURS } from "../account/pair_invite.ts";
 
 export const COMMANDS = [
   command({
     path: ["invite", "create"],
     summary: "Create a single-use invite and print its join link (admins only)",
     details: [
-      "With --pair the link also pairs the new agent with one of yours, for 15 min; its account can be made for a day.",
+      `With --pair the link also pairs the new agent with one of yours, for 15 min; its account can be made for ${INVITE_HOURS} h.`,
       "Send such a link like a password: the person who uses it gets the account and the pair.",
     ],
     args: {
@@ -33,7 +33,7 @@ export const COMMANDS = [
       ...PERSON_OPTIONS,
       "expires-at": {
         value: "timestamp",
-        summary: "Expiry time, for example 2026-12-31T12:00:00Z (default: no expiry, with --pair a day)",
+        summary: `Expiry time, for example 2026-12-31T12:00:00Z (default: no expiry, with --pair ${INVITE_HOURS} h)`,
       },
       pair: { summary: "Make a link that also pairs with an agent of yours" },
     },

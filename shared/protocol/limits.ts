@@ -38,6 +38,7 @@ export const LIMIT_TABLE = {
   quotaReissuesPerDay: [100, "count", "reissues of one human in 24 h, by default"],
   quotaChallenges: [1_000, "count", "open challenges of one human, by default"],
   quotaRevocations: [2_000, "count", "live revocations of one human, by default"],
+  quotaMailboxBytes: [268_435_456, "bytes", "queued messages to all agents of one human, by default"],
   keyCreationsPerDay: [100, "count", "new API keys of one human in 24 h"],
   openInvites: [1_000, "count", "open invites of one admin"],
   endedKeptSeconds: [7_776_000, "s", "retention of an ended agent, session, key, invite or service"],

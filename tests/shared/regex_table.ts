@@ -82,7 +82,7 @@ export const REGEXES: readonly RegexRow[] = [
   never("/^y$/i", "the text is one key of the person at the terminal"),
   meets("/}$/", "", "}", "x"),
   never(String.raw`/^\s*(\d+)\s+(-?\d+)\s*$/`, "the text is a status file of the operating system"),
-  meets(String.raw`/^[1-9]\d*$/`, "", "1", "x"),
+  meets("/[;=]/", "", "x", ""),
 
   meets(String.raw`/^[1-9]\d{0,5}$/`, "", "1", "x"),
   meets(String.raw`/^\d{1,5}$/`, "", "1", "x"),
@@ -102,7 +102,7 @@ export const REGEXES: readonly RegexRow[] = [
 
   meets(String.raw`/^wss?:\/\//i`, "", "ws", ""),
   meets("/^ws/i", "", "w", ""),
-  meets("new RegExp(`${CONNECT_PATH}/?$`)", "", "/v1/relay/connect/", "x", "/v1/relay/connect/?$"),
+  meets(String.raw`/\/v1\/relay\/connect\/?$/`, "", "/v1/relay/connect/", "x"),
   meets(
     "new RegExp(`^[A-Za-z0-9][A-Za-z0-9._-]{0,${ALIAS_CHARACTERS_MAX - 1}}$`)",
     "",
@@ -149,8 +149,6 @@ export const REGEXES: readonly RegexRow[] = [
   meets("/^(?:an?|another|no|not|several|the|there|this|too|unread) /", "", "no ", "!"),
   meets("/[.!?…]$/", "", ".", "x"),
 
-  meets("/^--?/", "", "-", ""),
-  meets("/=.*$/s", "", "=", "\n"),
   meets(String.raw`/^\/webhooks\//`, "", "/webhooks", ""),
   meets("/nanobot/i", "", "nanobo", ""),
 
@@ -172,7 +170,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^https?:\/\/[^/?#@\\\s]+\/?$/i`, "http://", "x", "/x"),
   meets(String.raw`/^(https?):\/\/([^/?#\\\s]+)([^?#]*)(\?[^#]*)?(?:#(.*))?$/is`, "http://", "x", "\n"),
   meets("/^svc_inv_[A-Za-z0-9_-]+$/", "svc_inv_", "x", "!"),
-  meets(String.raw`/^127(?:\.\d{1,3}){3}$/`, "127", ".1", "x"),
+  meets(String.raw`/^\d{1,16}-\d{1,16}$/`, "1-", "1", "x"),
 
   meets(String.raw`/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g`, "", "\u0001", ""),
 
@@ -272,14 +270,14 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^\d{1,15}\.\d{1,15}$/`, "", "1", ""),
   meets(String.raw`/\s+/`, "", " ", ""),
   meets(String.raw`/^u(\d+)$/gm`, "u", "1", "x"),
-  meets(String.raw`/"(?:[^"\\]|\\.)*"?/g`, '"', "\\a", ""),
+  meets(String.raw`/"(?:\\.?|[^"\\])*"?/g`, "", '\\"', ""),
   meets("/[il]/g", "", "i", ""),
   meets(String.raw`/\d{16}|[eE]\+?\d{3}/`, "", "1", ""),
   never(String.raw`/^CREATE TABLE (\w+)/gm`, "the text is a statement of the product"),
   meets("/^[A-Z][A-Z0-9_]{0,63}$/", "", "A", "a"),
   meets("/^b-[A-Za-z0-9_-]{43}$/", "b-", "x", " "),
   meets(String.raw`/^[A-Za-z0-9_\/:=@%+.,-]+$/`, "", "x", "'"),
-  meets(String.raw`/^--([^=]+)(?:=(.*))?$/s`, "--", "x", "=\n"),
+  meets(String.raw`/^--?([^=]+)(?:=(.*))?$/s`, "--", "x", "=\n"),
   meets("/^[a-z0-9-]{1,32}$/", "", "a", "_"),
   meets("/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/", "", "-----BEGIN CERTIFICATE-----x", ""),
   never("/: Expired|certificate expired|CERT_HAS_EXPIRED/", OS_MESSAGE),
