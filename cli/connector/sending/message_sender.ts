@@ -125,7 +125,8 @@ export class MessageSender {
     const { requestId = newId() } = message;
     // A repeated request is not another message, so it is not counted again.
     const before = sent.find(requestId, toDid)?.state ?? null;
-    if (before === null) await this.#refuseLoop({ toDid, requestId, origin, auto }, answered);
+    const refusal = before === null ? this.#refusalOf({ toDid, requestId, origin, auto }, answered) : null;
+    if (refusal !== null) throw await refusal;
     const row = this.#begin({ toDid, requestId, conversationId, inReplyTo, auto, origin, payload, keep });
     if (row.state === "kept") {
       // As the proxy does, because the caller would otherwise believe that this text waits.
@@ -225,11 +226,14 @@ export class MessageSender {
     return await sealedIn(sent.leave(message, made), payload) ?? body;
   }
 
-  /** Refuses a message of a loop, also to the asker that waits for its answer (D-113). @throws {SendRefusedError} */
-  async #refuseLoop(
+  /**
+   * Why a message of a loop is refused, once the asker that waits for the answer is told too (D-113); `null` for any
+   * other message. Decides at once, because two messages at the same time could otherwise both count as the first.
+   */
+  #refusalOf(
     { toDid, requestId, origin, auto }: { toDid: string; requestId: string; origin: Origin; auto: boolean },
     answered: Answered | null,
-  ): Promise<void> {
+  ): SendRefusedError | Promise<SendRefusedError> | null {
     const { clock, guard, store: { sent }, emit } = this.deps;
     const now = clock.now();
     const refused = (why: string, waitMs: number | null) => {
@@ -239,23 +243,25 @@ export class MessageSender {
     if (auto && answered !== null) {
       if (answered.auto) {
         guard.refusals++;
-        throw refused("the message that it answers is automatic", null);
+        return refused("the message that it answers is automatic", null);
       }
       const waitMs = waitForThread(this.deps, answered);
-      if (waitMs === 0) return;
+      if (waitMs === 0) return null;
       // The asker gets a reply, so there is nothing to wait for: the program goes on with its other messages.
       const error = refused(TOO_MANY, null);
-      const busy = await busyReply(answered, waitMs);
-      if (busy !== null) sent.begin(busy, now);
-      throw error;
+      return busyReply(answered, waitMs).then((busy) => {
+        if (busy !== null) sent.begin(busy, clock.now());
+        return error;
+      });
     }
     if (auto) {
       const waitMs = guard.automaticMessage(toDid, requestId, now);
-      if (waitMs > 0) throw refused("too many messages were passed on", waitMs);
-    } else if (origin === "model" && (answered === null || sent.hasAnswered(toDid, answered.requestId))) {
-      const waitMs = guard.modelMessage(toDid, requestId, now);
-      if (waitMs > 0) throw refused("too many messages wait for an answer", waitMs);
+      return waitMs === 0 ? null : refused("too many messages were passed on", waitMs);
     }
+    const isAnswer = answered !== null && !sent.hasAnswered(toDid, answered.requestId);
+    if (origin !== "model" || isAnswer) return null;
+    const waitMs = guard.modelMessage(toDid, requestId, now);
+    return waitMs === 0 ? null : refused("too many messages wait for an answer", waitMs);
   }
 
   /** Stores the state. When the store cannot be written, the caller still gets the response. */

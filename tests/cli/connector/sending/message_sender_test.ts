@@ -233,6 +233,16 @@ Deno.test("a model answers a hundred messages of a silent peer, and repeats itse
   await assertRejects(() => send({ origin: "model", inReplyTo: "question-1" }), SendRefusedError);
 });
 
+Deno.test("of two answers of a model at the same time one counts as a message", async () => {
+  await using disk = await Disk.make();
+  const { send, inbox } = senderOn(disk);
+  store(inbox, "question-1");
+  const answer = () => send({ origin: "model", inReplyTo: "question-1" });
+  for (let n = 1; n < LOOP_MESSAGES; n++) await send({ origin: "model" });
+  await Promise.all([answer(), answer()]);
+  await assertRejects(answer, SendRefusedError);
+});
+
 Deno.test("a request ID that is sent again is not counted again", async () => {
   await using disk = await Disk.make();
   const { send, guard } = senderOn(disk);
