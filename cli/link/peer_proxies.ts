@@ -8,6 +8,7 @@ import { type ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import type { Clock } from "../../shared/clock.ts";
 import { apiErrorOf, type HttpResponse } from "../../shared/client/http.ts";
 import { ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
+import { isOrigin } from "../../shared/protocol/origins.ts";
 import type { VisitCredentials } from "./agent_credentials.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { type CallerDeps, ProxyCaller, type ProxyRequest } from "./proxy_caller.ts";
@@ -87,6 +88,8 @@ export class PeerProxies {
     if (known) return known;
     const { machine, check, onAnswer, ...deps } = this.deps;
     try {
+      // A ticket can name a longer one, with which the file of the peers could not be read again.
+      if (!isOrigin(origin)) throw new TypeError(`${origin} is not the origin of a server`);
       check(origin);
     } catch (error) {
       throw new UnreachableError(describeError(error), { cause: new Error("connection refused") });
