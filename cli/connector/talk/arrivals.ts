@@ -167,10 +167,12 @@ class Flood {
   isShown(peer: string, now: number, say: (line: string) => void): boolean {
     // A time that begins later is of a clock that was set back, and would hide messages until it is over.
     if (Math.abs(now - this.#began) >= WINDOW_MS) {
-      for (const line of this.lines()) say(line);
+      const lines = this.lines();
       this.#began = now;
       this.#shown.clear();
-      this.#hidden.clear();
+      this.clear();
+      // After the clear, because each line draws the screen, which would show the same counts below it.
+      for (const line of lines) say(line);
     }
     const all = [...this.#shown.values()].reduce((sum, count) => sum + count, 0);
     const isShown = all < OF_ALL && (this.#shown.get(peer) ?? 0) < OF_ONE_PEER;

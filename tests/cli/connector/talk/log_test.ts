@@ -187,6 +187,11 @@ Deno.test("a flood of one peer is counted in place, and another peer is still se
   await screen.arrive({ id: 1_001, text: "hello", from });
   assertStringIncludes(screen.lines.at(-1) ?? "", "hello");
   await screen.clock.advance(10_000);
+  const print = screen.print.bind(screen);
+  screen.print = (lines) => {
+    print(lines);
+    assert(!screen.live().includes("more messages"), "what is in the log is not counted below it");
+  };
   await screen.arrive({ id: 1_002, text: "later" });
   assertStringIncludes(screen.lines.join("\n"), "beta: 195 more messages; u shows them");
   assertStringIncludes(screen.lines.at(-1) ?? "", "later");
