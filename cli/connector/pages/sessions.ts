@@ -22,9 +22,11 @@ export class LocalSessions implements PageSessions<true> {
 
   /** Makes a code; `null` when too many are open. */
   async open(): Promise<{ code: string; expiresAt: number } | null> {
-    if (this.#codes.size >= CODES_MAX) return null;
+    const now = this.clock.now();
+    // The timer that deletes a code is late after a sleep of the machine.
+    if ([...this.#codes.values()].filter((over) => over > now).length >= CODES_MAX) return null;
     const { code, digest } = await newCode(this.random.bytes);
-    const expiresAt = this.clock.now() + LIMITS.pageCodeMs;
+    const expiresAt = now + LIMITS.pageCodeMs;
     this.#codes.set(digest, expiresAt);
     this.clock.after(LIMITS.pageCodeMs, () => this.#codes.delete(digest) && this.onCodeOver());
     return { code, expiresAt };
@@ -32,7 +34,6 @@ export class LocalSessions implements PageSessions<true> {
 
   take(code: string, session: string): true | null {
     const now = this.clock.now();
-    // The timer that deletes a code is late after a sleep of the machine.
     if ((this.#codes.get(code) ?? 0) <= now) return null;
     this.#codes.delete(code);
     this.onCodeOver();

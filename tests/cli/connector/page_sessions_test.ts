@@ -2,6 +2,7 @@
 import { assertEquals } from "@std/assert";
 import { LocalSessions } from "../../../cli/connector/pages/sessions.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
@@ -30,4 +31,15 @@ Deno.test("a clock that is set back does not make a session longer", async () =>
   assertEquals(sessions.take(await sha256(made?.code ?? ""), "left"), true);
   clock.step(-24 * 3_600_000);
   assertEquals(sessions.find("left", true), null);
+});
+
+Deno.test("codes that are over open nothing and leave room for others, also while their timers are late after a sleep", async () => {
+  const clock = new ManualClock();
+  const sessions = new LocalSessions(clock, seededRandom(), () => {});
+  const old = await sessions.open();
+  while (await sessions.open() !== null);
+  clock.step(LIMITS.pageCodeMs);
+  assertEquals(sessions.take(await sha256(old?.code ?? ""), "old"), null);
+  const made = await sessions.open();
+  assertEquals(sessions.take(await sha256(made?.code ?? ""), "new"), true);
 });
