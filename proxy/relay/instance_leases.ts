@@ -159,11 +159,11 @@ export class InstanceLeases {
     return isRunning(await this.#read(instance));
   }
 
-  /** Returns those of the instances that renew their leases. @throws {StoreUnavailable} */
+  /** Returns those of the instances that renew their leases, read at the same time. @throws {StoreUnavailable} */
   async aliveOf(instances: Iterable<string>): Promise<ReadonlySet<string>> {
-    const alive = new Set<string>();
-    for (const instance of new Set(instances)) if (await this.isAlive(instance)) alive.add(instance);
-    return alive;
+    const all = [...new Set(instances)];
+    const areAlive = await Promise.all(all.map((instance) => this.isAlive(instance)));
+    return new Set(all.filter((_, i) => areAlive[i]));
   }
 
   /**

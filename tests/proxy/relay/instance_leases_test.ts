@@ -5,7 +5,8 @@ import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import type { InstanceLease } from "../../../proxy/schema/records.ts";
 import { ulidSource } from "../../../shared/protocol/ids.ts";
 import { Metrics } from "../../../shared/server/metrics/metrics.ts";
-import { ManualClock } from "../../support/manual_clock.ts";
+import { CallGate, countingKv, noCounts } from "../../support/counting_kv.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 import { openTestKv } from "../../support/test_store.ts";
 
@@ -157,6 +158,25 @@ Deno.test("a lease that is seen for the first time counts, unless its instance w
     await write("killed", 2 * MINUTE_MS);
     assertEquals(await a.leases.isAlive("killed"), true);
   }));
+
+Deno.test("which of many instances are alive is known after one round trip to the store", async () => {
+  using kv = await openTestKv();
+  const gate = new CallGate(), clock = new ManualClock();
+  const { leases } = new Instance(countingKv(kv, gate, noCounts()), 1, clock);
+  const lease = { at: clock.now(), pid: 1, state: "serving" } satisfies InstanceLease;
+  const running = Array.from({ length: 20 }, (_, i) => `running ${i}`);
+  for (const id of running) await kv.set(KEYS.instance(id), lease);
+  await kv.set(KEYS.instance("stopped"), { ...lease, state: "stopped" } satisfies InstanceLease);
+  gate.hold();
+  const looking = leases.aliveOf([...running, "stopped", "unknown", ...running]);
+  let trips = 0;
+  for (await flushTasks(); gate.waiting > 0; await flushTasks()) {
+    await gate.release();
+    trips++;
+  }
+  assertEquals([...await looking], running);
+  assertEquals(trips, 1);
+});
 
 Deno.test("the only process of a store ends the leases of all others", async () => {
   using kv = await openTestKv();
