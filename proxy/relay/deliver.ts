@@ -23,7 +23,7 @@ import { prefersAsync, readMessage } from "../message/request.ts";
 import type { Message } from "../schema/records.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import { type Deliveries, queuedAnswer } from "../message/deliveries.ts";
-import type { DeliveryId, DuplicateResult } from "../message/delivery.ts";
+import { type DeliveryId, deliveryIdOf, type DuplicateResult } from "../message/delivery.ts";
 import type { Mailbox, MailboxRefusal } from "./mailbox.ts";
 import type { ForwardResult } from "./instance_note.ts";
 import type { LocalDelivery } from "./local_delivery.ts";
@@ -102,8 +102,7 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
   let pair = caller.prefetched?.pair;
   if (pair instanceof Promise) pair = await pair;
   const { message, recipientOwnerDid } = readMessage(caller, exchange, pair?.value ?? null, config);
-  const { requestId, fromAgentDid: sender, toAgentDid: recipient } = message;
-  const id: DeliveryId = { sender, recipient, requestId };
+  const id = deliveryIdOf(message);
   const queueFor = prefersAsync(headers.get("prefer")) ? recipientOwnerDid : null;
   // Admission has verified that this is the digest of the body.
   const accepted: Accepted = { id, message, bodySha256: signedHeaders(exchange).bodySha256, queueFor };
