@@ -16,9 +16,6 @@ import { markImport, otherFormat, STORE_FORMAT } from "./store_format.ts";
  */
 export type Keep = "forever" | "never" | ((value: never, now: number) => number | null);
 
-/** How the records of a key family end: by an expiry, by a rule, or bounded by a quota. */
-export type FamilyEnd = { expiry: string } | { rule: string } | { quota: string };
-
 /** Kinds of records of one service, by the second part of their key. */
 export type StoredKinds = Readonly<Record<string, Keep>>;
 

@@ -8,13 +8,16 @@ import { STORED as PROXY_STORED } from "../../../proxy/schema/retention.ts";
 import { KEYS as REGISTRY_KEYS } from "../../../registry/schema/kv_keys.ts";
 import { STORED as REGISTRY_STORED } from "../../../registry/schema/retention.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import type { FamilyEnd, StoredKinds } from "../../../shared/server/store/transfer.ts";
+import type { StoredKinds } from "../../../shared/server/store/transfer.ts";
 import { answered, openRegistry, refreshed } from "../../support/registry_world.ts";
 import { overlaid } from "../../support/faulty_kv.ts";
 import type { World } from "../../support/world.ts";
 import { openTestKv } from "../../support/test_store.ts";
 
 const DAY_MS = 86_400_000;
+
+/** By an expiry, by a rule, or bounded by a quota. */
+type FamilyEnd = { expiry: string } | { rule: string } | { quota: string };
 
 const ONE_RECORD = { rule: "one record" };
 
