@@ -7,8 +7,7 @@ import { inputPlaces } from "./command_line/command.ts";
 import { commandsOf, GROUPS } from "./commands/table.ts";
 import type { Authority, Context, Programs, SeenVersion, System } from "./context.ts";
 import { defaultConfigDir } from "./files/config_dir.ts";
-import { readAuthority } from "./files/profile.ts";
-import { DEFAULT_PROFILE, profileFolder, savedAuthority } from "./files/profile.ts";
+import { DEFAULT_PROFILE, profileFolder, readAuthority, savedAuthority } from "./files/profile.ts";
 import { realSystem } from "./system.ts";
 import { resolveSecrets } from "./command_line/secrets.ts";
 import { CliError, describe, type Described, EXIT } from "./errors.ts";
@@ -50,16 +49,16 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     }
     const { command, input } = parsed;
     out.groups = Object.keys(GROUPS);
+    const { configDir, profile, ca } = parsed.here;
+    out.hereWords = Object.entries({ "--config-dir": configDir, "--profile": profile, "--ca": ca })
+      .flatMap(([name, value]) => value === undefined ? [] : [name, value]);
     const agentPlaces = inputPlaces(command, input).filter(({ spec }) => spec.complete === "agents");
     if (agentPlaces.length > 0) {
       const words = agentPlaces.flatMap(({ name, values }) => values[name]);
       // The variable is read only here, because the demo has no permission for it.
       named = words.find((word) => typeof word === "string") ?? world.env("SVC_AGENT") ?? null;
+      (await import("./agents/agent_store.ts")).checkAgentWords(agentPlaces);
     }
-    const { configDir, profile, ca } = parsed.here;
-    out.hereWords = Object.entries({ "--config-dir": configDir, "--profile": profile, "--ca": ca })
-      .flatMap(([name, value]) => value === undefined ? [] : [name, value]);
-    if (agentPlaces.length > 0) (await import("./agents/agent_store.ts")).checkAgentWords(command, input);
     await resolveSecrets(world, out, command, input);
     const needsProfile = !NEEDS_NO_PROFILE.has(command.path[0]);
     const ctx: Context = Object.assign(await contextOf(world, parsed.here, out, needsProfile), {

@@ -24,7 +24,7 @@ import { type HeldLock, withLock } from "../files/lock.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
 import { isAgentDid, parseDid } from "../../shared/protocol/did.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
-import type { Command, RawInput } from "../command_line/command.ts";
+import type { InputPlace } from "../command_line/command.ts";
 
 const LOCK_FILE = "agent.lock";
 
@@ -240,16 +240,12 @@ export function requireAgentName(text: string): string {
 }
 
 /** Checks all words of a command line that name an agent. @throws {CliError} `CLI_USAGE` */
-export function checkAgentWords({ args, options }: Command, input: RawInput): void {
-  for (const [name, { complete, orId }] of Object.entries(args)) {
-    if (complete !== "agents") continue;
-    for (const word of [input.args[name] ?? []].flat()) {
-      if (!orId || !(isUlid(word) || isAgentDid(word))) requireAgentName(word);
+export function checkAgentWords(places: readonly InputPlace[]): void {
+  for (const { name, spec, values } of places) {
+    const mayBeId = "orId" in spec && spec.orId === true;
+    for (const word of [values[name]].flat()) {
+      if (typeof word === "string" && !(mayBeId && (isUlid(word) || isAgentDid(word)))) requireAgentName(word);
     }
-  }
-  for (const [name, { complete }] of Object.entries(options)) {
-    const word = input.options[name];
-    if (complete === "agents" && typeof word === "string") requireAgentName(word);
   }
 }
 

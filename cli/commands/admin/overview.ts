@@ -64,7 +64,8 @@ async function adminOverview(ctx: Context, options: ConnectionOptions) {
       return null;
     }),
   ]);
-  return { registry: { ...ofRegistry, version, environment }, proxy: ofProxy, counts, relay: told };
+  const registryFacts = { ...ofRegistry, url: registryUrl, version, environment };
+  return { registry: registryFacts, proxy: ofProxy, counts, relay: told };
 }
 
 async function relayFacts(relay: RelayAdminClient, admin: AdminClient) {
@@ -105,11 +106,11 @@ function overviewLines({ registry, proxy, counts, relay }: AdminOverview, ctx: C
   const { people, agents, expiring7d, complete } = counts;
   const problems = [["registry", registry.problem], ["proxy", proxy.problem]] as const;
   const down = problems.flatMap(([name, problem]) => problem === null ? [] : [`NOT HEALTHY: the ${name} ${problem}`]);
+  const states = down.length === 0 ? ["ready"] : down;
   const since = (iso: string) => durationText(now - (parseIso(iso) ?? now));
   const up = relay === null ? [] : [`up ${since(relay.overview.startedAt)}`];
   const lines = [
-    [new URL(registry.url ?? "").host, ...down.length === 0 ? ["ready"] : down, `version ${registry.version}`, ...up]
-      .join(" · "),
+    [new URL(registry.url).host, ...states, `version ${registry.version}`, ...up].join(" · "),
     numberLine("People", people.active + people.suspended, [[people.suspended, "suspended"]]),
     numberLine("Agents", agents.active + agents.revoked, [
       ...relay === null

@@ -49,8 +49,8 @@ export const COMMANDS = [
         ]);
         return;
       }
-      const { status, ...service } = await installConnector(ctx, thisHost(ctx), own, agentName, options);
-      const { system, name, path, notes } = service, { state, problem } = status.connection;
+      const installed = await installConnector(ctx, thisHost(ctx), own, agentName, options);
+      const { system, name, path, notes, status } = installed, { state, problem } = status.connection;
       ctx.out.result({ agent: agentName, system, name, path, notes, connection: state, pid: status.pid }, [
         ctx.out.bold(`The connector of ${agentName} is running as the ${system} service ${name}.`),
         ...fields([

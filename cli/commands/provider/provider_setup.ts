@@ -77,8 +77,8 @@ export const COMMANDS = [
         const what = likely.length === 0
           ? "No agent runtime was found"
           : `Several runtimes are equally likely: ${likely.join(", ")}`;
-        const fix = "Name one with --for; generic means any HTTP address, inbox means none";
-        throw new CliError("CLI_USAGE", `${what}. ${fix}`);
+        const how = "Name one with --for; generic means any HTTP address, inbox means none";
+        throw new CliError("CLI_USAGE", `${what}. ${how}`);
       }
       const place = await placeOf(ctx, options["agent-name"]), { settings } = place;
       if (chosen.platform === "inbox" && port !== undefined) {
