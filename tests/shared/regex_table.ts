@@ -271,6 +271,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/\s+/`, "", " ", ""),
   meets(String.raw`/^u(\d+)$/gm`, "u", "1", "x"),
   meets(String.raw`/"(?:\\.?|[^"\\])*"?/g`, "", '\\"', ""),
+  meets(String.raw`/"(?:[^"\\]|\\.)*"?/g`, '"', "\\a", ""),
   meets("/[il]/g", "", "i", ""),
   meets(String.raw`/\d{16}|[eE]\+?\d{3}/`, "", "1", ""),
   never(String.raw`/^CREATE TABLE (\w+)/gm`, "the text is a statement of the product"),
