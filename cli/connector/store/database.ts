@@ -89,28 +89,32 @@ export class Database implements Disposable {
 
   /** Runs `work` in one transaction. All of it is on disk when this returns, or none of it after an error. */
   transaction<T>(work: () => T): T {
-    const result = this.#committed(work);
-    for (const call of this.#afterCommit.splice(0)) call();
-    return result;
+    return this.#told(() => this.#committed(work));
   }
 
   /** `transaction` without waiting for the disk: a power failure may lose the change, so it must be safe to repeat. */
   transactionWithoutSync<T>(work: () => T): T {
-    this.db.exec("PRAGMA synchronous = NORMAL");
-    try {
-      return this.transaction(work);
-    } finally {
-      this.db.exec("PRAGMA synchronous = FULL");
-    }
+    return this.#told(() => {
+      this.db.exec("PRAGMA synchronous = NORMAL");
+      try {
+        return this.#committed(work);
+      } finally {
+        this.db.exec("PRAGMA synchronous = FULL");
+      }
+    });
   }
 
-  /**
-   * Calls a function once the present transaction is committed, and never if it fails; at once when there is none. The
-   * function must not write, because its own change might not wait for the disk.
-   */
+  /** Calls a function once the present transaction is committed, and never if it fails; at once when there is none. */
   afterCommit(call: () => void): void {
     if (this.db.isTransaction) this.#afterCommit.push(call);
     else call();
+  }
+
+  /** Commits, and then calls what waits for it, with each change on disk again, because such a call may write. */
+  #told<T>(commit: () => T): T {
+    const result = commit();
+    for (const call of this.#afterCommit.splice(0)) call();
+    return result;
   }
 
   #committed<T>(work: () => T): T {

@@ -118,6 +118,19 @@ Deno.test("messages that arrive are told after they are on disk, repeated ones a
   assertEquals(told(), [1, 2]);
 });
 
+Deno.test("what is called after a commit that does not wait for the disk is again where each change waits for it", async () => {
+  await using disk = await Disk.make();
+  const { db } = disk.open();
+  const modes: unknown[] = [];
+  const look = () => void modes.push(db.number("SELECT synchronous FROM pragma_synchronous"));
+  db.transactionWithoutSync(() => {
+    look();
+    db.afterCommit(look);
+  });
+  const [NORMAL, FULL] = [1, 2];
+  assertEquals(modes, [NORMAL, FULL]);
+});
+
 Deno.test("a reply for a waiting caller leaves its lane until the caller takes it or the wait is over", async () => {
   await using disk = await Disk.make();
   let { inbox, outbox, claims, changes } = disk.open("push");
