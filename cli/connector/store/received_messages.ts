@@ -208,12 +208,13 @@ export class ReceivedMessages {
     /** True when there are others: after the last one, with `newest` before the first one. */
     more: boolean;
   } {
-    const senders = fromDids === undefined ? null : JSON.stringify(fromDids);
+    // A value for each DID, because with a list as one value SQLite reads all unread messages, not those of one sender.
+    const isFrom = fromDids === undefined ? "" : `AND fromDid IN (${fromDids.map(() => "?").join(", ")})`;
     const found = this.db.all<{ seq: number; bytes: number }>(
       `SELECT seq, bytes FROM messages WHERE seq > ?2 AND ${unread ? "state = 'waiting'" : "readAt IS NOT NULL"}
-       AND (?1 IS NULL OR ${IS_FREE}) AND (?3 IS NULL OR fromDid IN (SELECT value FROM json_each(?3)))
-       AND conversationId IS coalesce(?4, conversationId) ORDER BY seq ${newest ? "DESC" : "ASC"} LIMIT ?5`,
-      ...[freeAt ?? null, after, senders, conversationId ?? null, limit + 1],
+       AND (?1 IS NULL OR ${IS_FREE}) AND conversationId IS coalesce(?3, conversationId) ${isFrom}
+       ORDER BY seq ${newest ? "DESC" : "ASC"} LIMIT ?`,
+      ...[freeAt ?? null, after, conversationId ?? null, ...fromDids ?? [], limit + 1],
     );
     const listed = withinBytes(found.slice(0, limit), LISTED_BYTES);
     const messages = listed.flatMap(({ seq }) => this.one(seq) ?? []);

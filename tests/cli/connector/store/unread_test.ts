@@ -131,6 +131,19 @@ Deno.test("what is called after a commit that does not wait for the disk is agai
   assertEquals(modes, [NORMAL, FULL]);
 });
 
+Deno.test("a list of the messages of one sender does not read those of others", async () => {
+  await using disk = await Disk.make();
+  const { db, inbox } = disk.open("pull");
+  const plans: string[] = [];
+  const all: typeof db.all = db.all.bind(db);
+  db.all = (sql, ...values) => {
+    plans.push(...all<{ detail: string }>(`EXPLAIN QUERY PLAN ${sql}`, ...values).map(({ detail }) => detail));
+    return all(sql, ...values);
+  };
+  inbox.list({ unread: true, fromDids: [BETA], freeAt: 0, limit: 20 });
+  assert(plans.every((plan) => /^SEARCH messages .*\(fromDid=\? /.test(plan)), plans.join("\n"));
+});
+
 Deno.test("a reply for a waiting caller leaves its lane until the caller takes it or the wait is over", async () => {
   await using disk = await Disk.make();
   let { inbox, outbox, claims, changes } = disk.open("push");
