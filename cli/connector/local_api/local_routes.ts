@@ -13,7 +13,6 @@ import { HookAnswer } from "../../../shared/protocol/api/relay.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import { Status } from "../status.ts";
-import { AgentCard } from "./a2a/endpoint.ts";
 import {
   json,
   type LocalCaller,
@@ -224,7 +223,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   route("GET /a2a/:alias/.well-known/agent-card.json", "The A2A agent card of a peer added with svc a2a add", {
     caller: "anyone",
     params: Alias,
-    response: { status: 200, body: AgentCard },
+    response: { status: 200, body: a2a.AgentCard },
     otherResponses: [{ status: 304 }],
     errors: ["NOT_FOUND"],
     handler: a2a.card,
