@@ -83,6 +83,18 @@ Deno.test("agents whose deletions share a commit are all announced", async () =>
   assertEquals(announced.toSorted(), agents.map(({ agent }) => agent.did).toSorted());
 });
 
+Deno.test("a new signing key is announced, although it concerns no agent", async () => {
+  await using w = await openRegistry();
+  const announced: string[][] = [];
+  const trust = new TrustChanges({ ...w, log: () => {} }, (agentDids) => announced.push(agentDids));
+  await trust.start();
+  const { apiKey } = await w.admin();
+  assertEquals(await tally([w.ask("POST", "/v1/admin/keys/rotate", { apiKey })]), { "200": 1 });
+  await trust.poll();
+  trust.stop();
+  assertEquals(announced, [[]]);
+});
+
 Deno.test("a change that throws writes nothing, and the other changes of its commit take effect", async () => {
   using faulty = await FaultyKv.open();
   const { kv, changes, count } = open(faulty);

@@ -33,7 +33,10 @@ export interface Draft {
    * number of checks that they add.
    */
   also(add: (operation: AtomicOperation) => unknown, options?: { checks?: number }): void;
-  /** Announces a change of sessions or revocations of these agents, in one note for the whole commit. */
+  /**
+   * Announces a change of sessions or revocations of these agents, in one note for the whole commit. Without an agent
+   * the receivers still read the list of revocations again.
+   */
   announce(agentDids: readonly string[]): void;
 }
 
@@ -137,7 +140,8 @@ class Attempt {
   readonly #records = new Map<string, StoredRecord>();
   readonly #checked = new Set<string>();
   readonly #also: ((operation: AtomicOperation) => unknown)[] = [];
-  readonly #announced: string[] = [];
+  /** The agents of the note that the commit writes; `null` without a note. */
+  #announced: readonly string[] | null = null;
   #otherChecks = 0;
   /** The changes of the commit; `settle` gives each its own result. */
   readonly settled: { queued: Queued; settle(): void }[] = [];
@@ -154,8 +158,7 @@ class Attempt {
     const read = new Set<string>();
     const writes: [string, StoredRecord][] = [];
     const also: ((operation: AtomicOperation) => unknown)[] = [];
-    const announced: string[] = [];
-    let otherChecks = this.#otherChecks;
+    let announced = this.#announced, otherChecks = this.#otherChecks;
     const stage = (key: KvKey, value: unknown, write: StoredRecord["write"]) => {
       const before = this.#records.get(idOf(key));
       if (!before) throw new Error("A change must read a record before it writes it");
@@ -174,7 +177,7 @@ class Attempt {
         also.push(add);
         otherChecks += checks;
       },
-      announce: (agentDids) => announced.push(...agentDids),
+      announce: (agentDids) => announced = [...announced ?? [], ...agentDids],
     };
     let value: unknown;
     try {
@@ -188,7 +191,7 @@ class Attempt {
     for (const id of read) this.#checked.add(id);
     for (const [id, record] of writes) this.#records.set(id, record);
     this.#also.push(...also);
-    this.#announced.push(...announced);
+    this.#announced = announced;
     this.#otherChecks = otherChecks;
     this.settled.push({ queued, settle: () => queued.resolve(value) });
     return true;
@@ -202,7 +205,7 @@ class Attempt {
     for (const { key, versionstamp } of records) operation.check({ key, versionstamp });
     for (const { write } of records) write?.(operation);
     for (const add of this.#also) add(operation);
-    if (this.#announced.length > 0) announceTrustChange(operation, this.deps.clock.now(), this.#announced);
+    if (this.#announced) announceTrustChange(operation, this.deps.clock.now(), this.#announced);
     return (await countedCommit(operation, this.deps.metrics)).ok;
   }
 
