@@ -76,6 +76,26 @@ Deno.test("a claim that may wait begins a commit after 20 ms, together with thos
   assertEquals([await first, await second, t.count(), t.clock.waiting], [{ taken: true }, { taken: true }, 1, 0]);
 });
 
+Deno.test("a claim that may wait begins no commit of its own while others wait for a record, and joins the next", async () => {
+  using t = await setUp(2);
+  const gate = Promise.withResolvers<void>();
+  const counted = t.store.faults.before;
+  t.store.faults.before = async (call) => {
+    await counted?.(call);
+    if (call.method === "commit" && call.keys.some(([key]) => key === "a")) await gate.promise;
+  };
+  const held = [t.commits.claim([append("a", 1)])];
+  await flushTasks();
+  held.push(t.commits.claim([append("a", 2)]));
+  await flushTasks();
+  const waiting = t.commits.claim([append("b", 3)], MAY_WAIT);
+  await flushTasks();
+  assertEquals(t.count(), 1);
+  gate.resolve();
+  assertEquals(await Promise.all([...held, waiting]), Array(3).fill({ taken: true }));
+  assertEquals(t.count(), 2);
+});
+
 Deno.test("a claim waits for 20 ms of its own when another commit has taken the earlier ones", async () => {
   using t = await setUp();
   void t.commits.claim([append("a", 1)], MAY_WAIT);
