@@ -209,6 +209,21 @@ Deno.test("the claims of one batch that fail together cause three commits", asyn
   assertEquals(commitsMade, 3);
 });
 
+Deno.test("a defect costs two commits for each halving, and a store that then fails halves each part once", async () => {
+  for (const [fails, wanted] of [[false, 2 * Math.log2(64) + 1], [true, 1 + 2 * 3]] as const) {
+    using store = await FaultyKv.open();
+    let commitsMade = 0;
+    store.faults.fails = ({ method }) => method === "commit" && ++commitsMade > 1 && fails;
+    const commits = instance(store.kv, new ManualClock());
+    const claims = Array.from({ length: 63 }, () => commits.claim([add("count")]));
+    const tooLarge = { value: "x".repeat(70_000), expireInMs: KEPT_MS };
+    claims.push(commits.claim([{ key: ["count"], next: () => tooLarge }]));
+    const results = await Promise.allSettled(claims);
+    assertEquals(results.filter(({ status }) => status === "fulfilled").length, fails ? 0 : 63);
+    assertEquals([commitsMade, await countOf(store.kv)], [wanted, fails ? 0 : 63]);
+  }
+});
+
 Deno.test("claims at two instances count exactly once over lost answers, errors and conflicts", async () => {
   const fault = fc.constantFrom("none", "none", "lost", "fails", "conflict");
   await fc.assert(
