@@ -53,7 +53,7 @@ Deno.test("a claim that may wait begins no commit and does not count as the olde
   const add = (number: number, id: string, mayWait: boolean) =>
     queue.add({ ids: [id], bytes: 0, since: 100 + number, number, mayWait });
   add(0, "a", true);
-  assertEquals([queue.isDue, queue.oldest, queue.waitingSince, queue.size], [false, undefined, 100, 1]);
+  assertEquals([queue.isDue, queue.oldest, queue.waitingSince, queue.size], [false, Infinity, 100, 1]);
   add(1, "b", false);
   assertEquals([queue.isDue, queue.oldest], [true, 101]);
   const first = queue.take();
