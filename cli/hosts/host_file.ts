@@ -45,8 +45,9 @@ export async function readHostFile(ctx: Context, place: HostFilePlace): Promise<
   }
   if (!stat.isFile) throw new CliError("CLI_FILE_UNSAFE", `${real} is not a plain file`);
   if (isOfOther(ctx, stat.uid)) throw new CliError("CLI_FILE_UNSAFE", `${real} belongs to another user`);
-  if (stat.size > CONNECTOR_LIMITS.hostFileBytes) {
-    const mib = CONNECTOR_LIMITS.hostFileBytes / 1024 ** 2;
+  const most = place.path.endsWith(".toml") ? CONNECTOR_LIMITS.hostTomlBytes : CONNECTOR_LIMITS.hostFileBytes;
+  if (stat.size > most) {
+    const mib = most / 1024 ** 2;
     throw new CliError("CLI_FILE_INVALID", `${real} is over ${mib} MiB`, { fix: BY_HAND });
   }
   const text = textOf(real);

@@ -4,7 +4,7 @@
  * Of two members with one name the last one counts, as in every parser. The parser comes from npm and loads only for
  * this, because a command that does not edit files should not pay for it.
  */
-import { createScanner, type Node, parse, type ParseError, parseTree } from "jsonc-parser";
+import { createScanner, parse, visit } from "jsonc-parser";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { BYTE_ORDER_MARK, NotEditableError, type Place, type TextEditor } from "./place.ts";
 
@@ -31,7 +31,7 @@ export const JSON_TEXT: TextEditor = {
     const after = viewJson(written, place);
     // The level of the outermost container, or of the entry, that is new.
     const at = view.entry === null ? view.containers.length - 1 : view.depth - 1;
-    const isDone = after.entry !== null && isSameExcept(body, view.entry, written, wantedOf(after.containers[at]));
+    const isDone = after.entry !== null && isSameExcept(body, view.entry, written, wantedAt(after, at));
     if (!isDone) throw new NotEditableError("the entry cannot be added without changing something else");
     return mark + written;
   },
@@ -44,8 +44,7 @@ export const JSON_TEXT: TextEditor = {
     while (at > 0 && at > view.depth - 1 - made && isAlone(body, view.containers[at])) at--;
     const written = edited(body, removed(body, view.containers[at] as Container));
     const after = viewJson(written, place);
-    const isDone = wantedOf(after.containers[at]) === null &&
-      isSameExcept(body, wantedOf(view.containers[at]), written, null);
+    const isDone = wantedAt(after, at) === null && isSameExcept(body, wantedAt(view, at), written, null);
     if (!isDone) throw new NotEditableError("the entry cannot be removed without changing something else");
     return mark + written;
   },
@@ -63,12 +62,15 @@ function opened(text: string): { mark: string; body: string } {
   return { mark, body: body.trim() === "" ? "{}\n" : body };
 }
 
+function wantedAt({ containers }: JsonView, level: number): Item | null {
+  return containers[level]?.wanted ?? null;
+}
+
 /** Whether a container has nothing but the wanted item, also no comment. */
 function isAlone(text: string, container: Container | undefined): boolean {
-  const item = wantedOf(container);
-  if (container === undefined || item === null || container.items.length > 1) return false;
-  const { open, close } = container;
-  return [...marksBetween(text, open, item.start), ...marksBetween(text, item.end, close)]
+  if (container?.wanted == null || container.first !== container.last) return false;
+  const { open, close, wanted } = container;
+  return [...marksBetween(text, open, wanted.start), ...marksBetween(text, wanted.end, close)]
     .every(({ kind }) => kind !== "comment");
 }
 
@@ -92,8 +94,8 @@ function placed(text: string, { containers, entry }: JsonView, { path, isEntry }
   const nested = missing.reduceRight((inner, name) => ({ [name]: inner }), innermost);
   const item = (name === undefined ? "" : `${JSON.stringify(name)}: `) + formatted(nested, layout);
   const { newLine, isInline } = layout;
-  const last = container.items.at(-1), { close } = container;
-  if (last === undefined) return [intoEmpty(text, container, item, layout)];
+  const { last, close } = container;
+  if (last === null) return [intoEmpty(text, container, item, layout)];
   const marks = marksBetween(text, last.end, close);
   const comma = marks.find(({ kind }) => kind === "comma");
   if (isInline) return [{ start: last.end, end: last.end, text: `, ${item}` }];
@@ -119,16 +121,16 @@ function intoEmpty(text: string, { open, close }: Container, item: string, { new
 
 /** The edits that remove the wanted item with its comma and its line. */
 function removed(text: string, container: Container): Edit[] {
-  const { open, close, items, wanted } = container;
+  const { open, close, before, after } = container;
   if (isAlone(text, container)) return [{ start: open, end: close, text: "" }];
-  const [before, item, after] = [items[wanted - 1], items[wanted] as Item, items[wanted + 1]];
+  const item = container.wanted as Item;
   let start = item.start;
   while (start > open && " \t".includes(text.charAt(start - 1))) start--;
   if (text.charAt(start - 1) === "\n") start -= text.charAt(start - 2) === "\r" ? 2 : 1;
   const commaIn = (from: number, to: number) => marksBetween(text, from, to).find(({ kind }) => kind === "comma");
   // A comma behind the last item shows that the file uses trailing commas, so the comma before it stays.
   const comma = commaIn(item.end, after?.start ?? close) ?? (before && commaIn(before.end, item.start));
-  return [{ start, end: item.end }, ...comma === undefined ? [] : [comma]].map((gone) => ({ ...gone, text: "" }));
+  return [{ start, end: item.end }, ...comma ? [comma] : []].map((gone) => ({ ...gone, text: "" }));
 }
 
 interface Layout {
@@ -145,10 +147,9 @@ function layoutOf(text: string, containers: readonly Container[]): Layout {
   const container = containers.at(-1) as Container;
   const [root] = containers;
   const end = text.includes("\r\n") ? "\r\n" : "\n";
-  const [[ofRoot] = [], [first]] = [root?.items, container.items];
-  const unit = (ofRoot && indentOfLine(text, ofRoot.start)) || INDENT;
-  const own = first === undefined ? null : indentOfLine(text, first.start);
-  const isInline = first === undefined ? ofRoot !== undefined && !text.trim().includes("\n") : own === null;
+  const unit = (root?.first && indentOfLine(text, root.first.start)) || INDENT;
+  const own = container.first && indentOfLine(text, container.first.start);
+  const isInline = container.first === null ? root?.first != null && !text.trim().includes("\n") : own === null;
   const outer = container.open === root?.open ? "" : lineIndent(text, container.open - 1);
   return { newLine: end + (own ?? outer + unit), outer: end + outer, unit, isInline };
 }
@@ -184,9 +185,12 @@ interface Container {
   open: number;
   /** Index of the closing bracket. */
   close: number;
-  items: readonly Item[];
-  /** Index of the item on the way to the entry; -1 without one. */
-  wanted: number;
+  first: Item | null;
+  last: Item | null;
+  /** The item on the way to the entry, with its neighbours. */
+  wanted: Item | null;
+  before: Item | null;
+  after: Item | null;
 }
 
 /** The containers that exist on the way to the entry, the outermost first. If all exist, the last may have it. */
@@ -199,57 +203,90 @@ interface JsonView {
 }
 
 /** Tokens of the scanner as numbers, because its enumeration is not a value. */
-const TOKEN = { open: [1, 3], close: [2, 4], comma: 5, comment: [12, 13], lineBreak: 14, end: 17 };
+const TOKEN = { open: [1, 3], close: [2, 4], comma: 5, colon: 6, comment: [12, 13], lineBreak: 14, end: 17 };
+/** With more, the millions of values in what stands in place of an entry would fill the memory. */
+const ENTRY_CHARACTERS_MAX = 64 * 1024;
 
-/** @throws {NotEditableError} for a text that is not an object in JSON, or is nested too deep */
+/**
+ * Keeps no items but those of an edit, because a file of 10 MiB can have five million.
+ *
+ * @throws {NotEditableError} for a text that is not an object in JSON, or is nested too deep
+ */
 function viewJson(text: string, { path, isEntry }: Place): JsonView {
-  refuseDeep(text);
-  const errors: ParseError[] = [];
-  let node = parseTree(text, errors, { allowTrailingComma: true });
-  const [fault] = errors;
-  if (fault !== undefined) throw new NotEditableError(`it is not valid JSON in line ${lineOf(text, fault.offset)}`);
+  refuseInvalid(text);
   const depth = isEntry === undefined ? path.length : path.length + 1;
   const containers: Container[] = [];
-  for (let level = 0; node !== undefined && level < depth; level++) {
+  let [outer = null]: Iterable<Item | null> = itemsOf(text, 0);
+  for (let level = 0; outer !== null && level < depth; level++) {
     const isArray = level === path.length;
-    if (node.type !== (isArray ? "array" : "object")) {
+    if (text.charAt(outer.value) !== (isArray ? "[" : "{")) {
       const what = level === 0 ? "it is not an object" : `its ${path.slice(0, level).join(".")} has another form`;
       throw new NotEditableError(what);
     }
-    const { offset, length, children = [] } = node;
-    const items = children.map(itemOf);
-    const wanted = isArray
-      ? items.findIndex((item) => isEntry?.(valueAt(text, item)))
-      : children.findLastIndex((member) => member.children?.[0]?.value === path[level]);
-    containers.push({ open: offset + 1, close: offset + length - 1, items, wanted });
-    node = isArray ? undefined : children[wanted]?.children?.[1];
+    const nothing = { first: null, last: null, wanted: null, before: null, after: null };
+    const container: Container = { open: outer.value + 1, close: outer.end - 1, ...nothing };
+    for (const item of itemsOf(text, container.open)) {
+      const { wanted, last } = container;
+      const isOne = isArray ? wanted === null && isEntry?.(valueAt(text, item)) : item.name === path[level];
+      if (isOne) [container.before, container.wanted, container.after] = [last, item, null];
+      else if (wanted !== null && wanted === last) container.after = item;
+      container.first ??= item;
+      container.last = item;
+    }
+    containers.push(container);
+    outer = isArray ? null : container.wanted;
   }
-  return { containers, depth, entry: containers.length === depth ? wantedOf(containers.at(-1)) : null };
+  return { containers, depth, entry: containers.length === depth ? containers.at(-1)?.wanted ?? null : null };
 }
 
-function itemOf({ type, offset, length, children }: Node): Item {
-  const value = type === "property" ? children?.[1]?.offset ?? offset : offset;
-  return { start: offset, value, end: offset + length };
-}
-
-function wantedOf(container: Container | undefined): Item | null {
-  return container?.items[container.wanted] ?? null;
-}
-
-/** Refuses a text before the parser calls itself for each level, because many levels would exhaust the stack. */
-function refuseDeep(text: string): void {
+/** @throws {NotEditableError} for a text that is not JSON, or is nested too deep */
+function refuseInvalid(text: string): void {
   const max = CONNECTOR_LIMITS.hostFileDepth;
-  const scanner = createScanner(text, true);
   let depth = 0;
-  for (let token: number = scanner.scan(); token !== TOKEN.end; token = scanner.scan()) {
+  const begin = () => {
+    // Refused before the parser calls itself for the next level, because many levels would exhaust the stack.
+    if (++depth > max) throw new NotEditableError(`it is nested deeper than ${max} levels`);
+  };
+  const end = () => {
+    depth--;
+  };
+  visit(text, {
+    onObjectBegin: begin,
+    onArrayBegin: begin,
+    onObjectEnd: end,
+    onArrayEnd: end,
+    onError(_code, offset) {
+      throw new NotEditableError(`it is not valid JSON in line ${lineOf(text, offset)}`);
+    },
+  }, { allowTrailingComma: true });
+}
+
+/** The items of the container of a valid text that is open at a position; at 0 the text itself is the only item. */
+function* itemsOf(text: string, open: number): Generator<Item & { name: string }, undefined> {
+  const scanner = createScanner(text, true);
+  scanner.setPosition(open);
+  let item: Item & { name: string } | null = null;
+  for (let depth = 0; depth >= 0;) {
+    const token: number = scanner.scan(), start = scanner.getTokenOffset();
+    const isEnd = token === TOKEN.end || TOKEN.close.includes(token);
+    if (isEnd) depth--;
+    if (depth < 0 || (depth === 0 && token === TOKEN.comma)) {
+      if (item !== null) yield item;
+      item = null;
+      continue;
+    }
+    item ??= { name: scanner.getTokenValue(), start, value: start, end: start };
+    // Behind the name and the colon the value begins.
+    if (depth === 0 && !isEnd && token !== TOKEN.colon) item.value = start;
+    item.end = start + scanner.getTokenLength();
     if (TOKEN.open.includes(token)) depth++;
-    if (TOKEN.close.includes(token)) depth--;
-    if (depth > max) throw new NotEditableError(`it is nested deeper than ${max} levels`);
   }
 }
 
+/** The value of an item; its text when it is longer than any entry of svc. */
 function valueAt(text: string, { value, end }: Item): unknown {
-  return parse(text.slice(value, end), [], { allowTrailingComma: true });
+  const own = text.slice(value, end);
+  return own.length > ENTRY_CHARACTERS_MAX ? own : parse(own, [], { allowTrailingComma: true });
 }
 
 /** A token between two positions that is a comma or a comment, or a line break. */

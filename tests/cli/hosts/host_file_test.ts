@@ -1,6 +1,7 @@
 /** Files of hosts: other users, and a file that another program changes at the same moment. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { CliError } from "../../../cli/errors.ts";
+import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 import { readHostFile, replaceHostFile } from "../../../cli/hosts/host_file.ts";
 import type { Context } from "../../../cli/context.ts";
 import { Machine } from "../cli_world.ts";
@@ -23,6 +24,18 @@ Deno.test("files and folders of another user are refused", async () => {
     const other = { ...ctx, uid: (ctx.uid ?? 0) + 4_711 };
     assertEquals(await codeOf(readHostFile(other, { path, hostName: "Host", project: null })), "CLI_FILE_UNSAFE");
     assertEquals((await readHostFile(ctx, { path, hostName: "Host", project: null })).text, "{}");
+  });
+});
+
+Deno.test("a TOML file has a smaller bound, because its parser keeps every value", async () => {
+  await withFile(async (ctx, json) => {
+    const path = json.replace("mcp.json", "config.toml");
+    const place = { path, hostName: "Host", project: null };
+    await Deno.writeTextFile(path, "#".repeat(CONNECTOR_LIMITS.hostTomlBytes));
+    assertEquals((await readHostFile(ctx, place)).text?.length, CONNECTOR_LIMITS.hostTomlBytes);
+    await Deno.writeTextFile(path, "#", { append: true });
+    const { message } = await assertRejects(() => readHostFile(ctx, place), CliError);
+    assertEquals(message, `${path} is over 0.25 MiB`);
   });
 });
 

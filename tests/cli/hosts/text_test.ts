@@ -203,6 +203,33 @@ Deno.test("deep nesting is refused before a parser calls itself for each level",
   }
 });
 
+Deno.test("a text is refused at its first error, also with deep nesting behind it", () => {
+  for (const text of [filled('{"a":', "[},", ""), `{"a":${"]".repeat(BYTES / 2)},"b":${"[".repeat(BYTES / 2)}`]) {
+    const error = assertThrows(() => JSON_TEXT.withEntry(text, MEMBER, ENTRY), NotEditableError);
+    assertEquals(error.message, "it is not valid JSON in line 1");
+  }
+});
+
+Deno.test("millions of values in a JSON file fit into little memory", async () => {
+  const program = `
+    import { JSON_TEXT } from "${import.meta.resolve("../../../cli/hosts/json_text.ts")}";
+    const many = (unit) => unit.repeat(${2 * BYTES} / unit.length);
+    const path = ["servers", "svc-alpha"];
+    for (
+      const text of [
+        '{"a":[' + many("0,") + "]}",
+        '{"servers":{' + many('"":0,') + "}}",
+        '{"servers":{"svc-alpha":[' + many("{},") + "]}}",
+      ]
+    ) {
+      JSON_TEXT.find(text, { path });
+      JSON_TEXT.withEntry(text, { path }, { command: "svc" });
+    }`;
+  const small = ["--v8-flags=--max-old-space-size=48", "--ext=js", program];
+  const { success, stderr } = await new Deno.Command(Deno.execPath(), { args: ["eval", ...small] }).output();
+  assert(success, new TextDecoder().decode(stderr).slice(-500));
+});
+
 Deno.test("a text of 1 MiB is changed, also when all of it is one token or comments", () => {
   const texts: [TextEditor, Place, string][] = [
     [JSON_TEXT, MEMBER, filled('{"servers":{"x":1', "/*\n*/", "}}")],
