@@ -7,7 +7,11 @@ import { basename, dirname, join } from "node:path";
 import { isAgentName } from "../../shared/protocol/names.ts";
 import { CliError } from "../errors.ts";
 import { removeFile, saveFailed } from "../files/private_files.ts";
+import { type Ran, runProgram } from "../platforms/local_machine.ts";
 import type { Context } from "../context.ts";
+
+/** With less, a service that is slow to stop counts as rejected; with more, a service manager that hangs holds up svc. */
+const RUN_MS = 60_000;
 
 export interface Installed {
   system: ServiceSystem;
@@ -296,12 +300,6 @@ export interface ServiceSpec extends ServiceName {
   logPath: string;
 }
 
-export interface Ran {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
-
 export interface Host {
   home: string;
   configHome: string;
@@ -319,14 +317,6 @@ export function thisHost(ctx: Context): Host {
     home,
     configHome: ctx.env("XDG_CONFIG_HOME") ?? join(home, ".config"),
     uid: ctx.uid,
-    async run(program, args) {
-      try {
-        const { code, stdout, stderr } = await new Deno.Command(program, { args: [...args], stdin: "null" }).output();
-        const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
-        return { code, stdout: text(stdout), stderr: text(stderr) };
-      } catch {
-        return null;
-      }
-    },
+    run: (program, args) => runProgram(ctx.clock, program, args, RUN_MS),
   };
 }

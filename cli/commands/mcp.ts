@@ -12,7 +12,6 @@ import { fields, Output } from "../terminal/output.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
 import { ownCommand } from "../own_command.ts";
 import { settledWithin } from "../../shared/clock.ts";
-import { thisHost } from "../autostart/control.ts";
 import { connectorOf, keptAccess } from "../connector/attach.ts";
 import { runtimeSettings, runtimeTarget } from "../connector/runtime/runtime_file.ts";
 import { pairingCommand, readConnectorFile } from "../connector/local_api/discovery_file.ts";
@@ -20,6 +19,7 @@ import { findPeerEver, readPeers } from "../connector/peers/peers.ts";
 import { statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";
 import { McpAgent } from "../mcp/mcp_agent.ts";
+import { runProgram } from "../platforms/local_machine.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { stopSignal } from "../terminal/interrupt.ts";
 
@@ -163,12 +163,8 @@ export const COMMANDS = [
       if (options["wake-model"] && !isPush) {
         const { claudeInbox, codexQueue, wakeModel } = await import("../mcp/wake.ts");
         const inbox = claudeInbox(ctx);
-        const run = async (program: string, args: string[]) => {
-          let code: number | null = null;
-          const running = thisHost(ctx).run(program, args).then((ran) => code = ran?.code ?? null);
-          await settledWithin(ctx.clock, running, PROGRAM_MS);
-          return code;
-        };
+        const run = async (program: string, args: string[]) =>
+          (await runProgram(ctx.clock, program, args, PROGRAM_MS))?.code ?? null;
         const wayOf = () => inbox ?? (mcp.codexThread === null ? null : codexQueue(mcp.codexThread, run));
         void wakeModel(mcp, wayOf, AbortSignal.any([stopped.signal, ended.signal]));
       }

@@ -1,4 +1,5 @@
-/** The machine of this process, for detection and set-up. Starts programs only to read their version. */
+/** The machine of this process, for detection and set-up, and programs that run for a short time. */
+import type { Clock } from "../../shared/clock.ts";
 import { exchange } from "../../shared/client/http.ts";
 import type { Context, EnvironmentName } from "../context.ts";
 import { type Machine, MAX_SETTINGS_BYTES } from "./platform.ts";
@@ -24,24 +25,8 @@ export function thisMachine(ctx: Context): Machine {
       }
     },
     async run(command, args) {
-      let child: Deno.ChildProcess;
-      try {
-        child = new Deno.Command(command, { args: [...args], stdin: "null", stdout: "piped", stderr: "null" }).spawn();
-      } catch {
-        return null;
-      }
-      let isRunning = true;
-      const ended = child.status.finally(() => isRunning = false);
-      const reader = child.stdout.getReader();
-      const cancel = ctx.clock.after(RUN_MS, () => {
-        if (isRunning) child.kill("SIGKILL");
-        // The output too, because a program that the child has started keeps it open.
-        void reader.cancel();
-      });
-      const stdout = await firstText(reader);
-      const { success } = await ended;
-      cancel();
-      return success ? stdout : null;
+      const ran = await runProgram(ctx.clock, command, args, RUN_MS);
+      return ran?.code === 0 ? ran.stdout : null;
     },
     async read(path) {
       try {
@@ -53,6 +38,43 @@ export function thisMachine(ctx: Context): Machine {
     },
     exists: (path) => Deno.stat(path).then(() => true, () => false),
   };
+}
+
+export interface Ran {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** Runs a program, and kills it after `ms`. Returns the start of what it prints; `null` when it is not installed. */
+export async function runProgram(
+  clock: Clock,
+  command: string,
+  args: readonly string[],
+  ms: number,
+): Promise<Ran | null> {
+  let child: Deno.ChildProcess;
+  try {
+    child = new Deno.Command(command, { args: [...args], stdin: "null", stdout: "piped", stderr: "piped" }).spawn();
+  } catch {
+    return null;
+  }
+  let isRunning = true, why = "";
+  const ended = child.status.finally(() => isRunning = false);
+  const [output, errors] = [child.stdout.getReader(), child.stderr.getReader()];
+  const cancel = clock.after(ms, () => {
+    if (isRunning) {
+      why = `it did not end within ${ms / 1000} s`;
+      child.kill("SIGKILL");
+    }
+    // The output too, because a program that the child has started keeps it open.
+    void output.cancel();
+    void errors.cancel();
+  });
+  const [stdout, stderr] = await Promise.all([firstText(output), firstText(errors)]);
+  const { code } = await ended;
+  cancel();
+  return { code, stdout, stderr: why || stderr };
 }
 
 /** The first `MAX_BYTES` of a stream as text; the rest is cancelled. */

@@ -1,5 +1,6 @@
 /** The system of this machine: a program that svc starts holds up no command. */
 import { assertEquals, assertRejects } from "@std/assert";
+import { thisHost } from "../../cli/autostart/control.ts";
 import type { Context } from "../../cli/context.ts";
 import { thisMachine } from "../../cli/platforms/local_machine.ts";
 import { realSystem } from "../../cli/system.ts";
@@ -62,6 +63,31 @@ Deno.test({
       assertEquals(printed, "one 1.0\n");
       assertEquals(await run(200, `echo two 2.0; ${stays(folder)}; :`), null);
       assertEquals(await run(SOON_MS, "echo three 3.0"), "three 3.0\n");
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+  },
+});
+
+Deno.test({
+  name: "a service manager that hangs, or prints without an end, holds up no command",
+  ignore: Deno.build.os === "windows",
+  async fn() {
+    const folder = await Deno.makeTempDir({ prefix: "svc_manager_" });
+    /** Runs a script that has `ms` instead of the usual 60 s. */
+    const run = (ms: number, script: string) => {
+      const clock = { ...systemClock, after: (_: number, fn: () => void) => systemClock.after(ms, fn) };
+      const host = thisHost({ clock, env: () => folder } as unknown as Context);
+      return within(SOON_MS, `the end of ${script}`, host.run("sh", ["-c", script]));
+    };
+    try {
+      assertEquals(await run(SOON_MS, "echo one; echo two >&2; exit 3"), { code: 3, stdout: "one\n", stderr: "two\n" });
+      const hung = await run(200, `${stays(folder)}; :`);
+      assertEquals([hung?.code, hung?.stderr], [137, "it did not end within 60 s"]);
+      for (const end of ["", " >&2"]) {
+        const endless = await run(SOON_MS, `yes ${end}`);
+        assertEquals((endless?.stdout ?? "").length + (endless?.stderr ?? "").length, 1024 ** 2);
+      }
     } finally {
       await Deno.remove(folder, { recursive: true });
     }
