@@ -51,32 +51,31 @@ export async function announce(
   }
 }
 
-/** All unread messages behind an ID, on at most `COUNTED_PAGES_MAX` pages, waiting for the first one. */
-export async function unreadMessages(mcp: McpAgent, after: number, wait: number): Promise<Received[]> {
-  const found: Received[] = [];
+/** The unread messages behind an ID, on at most `COUNTED_PAGES_MAX` pages, waiting for the first one. */
+export async function* unreadPages(mcp: McpAgent, after: number, wait: number): AsyncGenerator<Received[]> {
   const limit = CONNECTOR_LIMITS.pageMessagesMax;
   for (let pages = 0, more = true; more && pages < COUNTED_PAGES_MAX; pages++) {
-    const last = found.at(-1)?.message.id ?? after;
-    const page = await mcp.page({ unread: true, after: last, limit, wait: pages === 0 ? wait : 0 });
-    found.push(...page.messages);
+    const page = await mcp.page({ unread: true, after, limit, wait: pages === 0 ? wait : 0 });
+    yield page.messages;
+    after = page.messages.at(-1)?.message.id ?? after;
     more = page.more;
   }
-  return found;
 }
 
-/** The same; none while there is no connector. */
+/** The same as one list; what was read of them when the connector has gone. */
 export async function newMessages(
   mcp: McpAgent,
   after: number,
   wait: number,
   signal: AbortSignal,
 ): Promise<Received[]> {
+  const found: Received[] = [];
   try {
-    return await unreadMessages(mcp, after, wait);
+    for await (const messages of unreadPages(mcp, after, wait)) found.push(...messages);
   } catch {
     await sleep(mcp.options.clock, WATCH_MS, signal);
-    return [];
   }
+  return found;
 }
 
 function noticeOf(agent: string, messages: readonly Received[]): ChannelNotice {

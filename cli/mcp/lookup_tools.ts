@@ -1,5 +1,5 @@
 /** Tools that look and change nothing: the agent itself, its peers, and what happened to a sent message. */
-import { unreadMessages } from "./channel.ts";
+import { unreadPages } from "./channel.ts";
 import { sentMessage } from "../../shared/client/local_client.ts";
 import { SENT_STATES } from "../../shared/client/local_shapes.ts";
 import { connectorPeers } from "../connector/peers/peer_list.ts";
@@ -34,7 +34,9 @@ export const WHOAMI: ToolRow = tool({
     const { connection, inbox, proxy, runtime } = await statusOf(connector);
     const problem = connection.problem ?? runtime.problem;
     // Of the peers that the server may see. Messages that go to the runtime are not unread here.
-    const unread = only === null ? inbox.waiting : isPush ? 0 : (await unreadMessages(mcp, 0, 0)).length;
+    let unread = 0;
+    if (only === null) unread = inbox.waiting;
+    else if (!isPush) { for await (const messages of unreadPages(mcp, 0, 0)) unread += messages.length; }
     return {
       agentDid: identity.did,
       name: identity.name,

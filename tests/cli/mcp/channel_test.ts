@@ -1,6 +1,8 @@
 /** Notifications of a channel: one for each message, without its text, and bounded. */
 import { assert, assertEquals } from "@std/assert";
-import { announce, type ChannelNotice, NOTICES_MAX, NOTICES_WINDOW_MS } from "../../../cli/mcp/channel.ts";
+import { announce, type ChannelNotice, newMessages, NOTICES_MAX, NOTICES_WINDOW_MS } from "../../../cli/mcp/channel.ts";
+import type { McpAgent, PageQuery } from "../../../cli/mcp/mcp_agent.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
 import { passing, story } from "../connector/bench.ts";
 import { McpClient } from "./mcp_client.ts";
@@ -73,4 +75,14 @@ Deno.test("a flood of messages gives a bounded number of notifications that coun
   await world.clock.advance(NOTICES_WINDOW_MS);
   await passing(world, 10, () => place.counts().reduce((sum, count) => sum + count, 0) === total);
   assert(place.notices.length < total);
+});
+
+Deno.test("messages of the first pages are announced when the connector goes before the last page", async () => {
+  const page = ({ after = 0 }: PageQuery) =>
+    after < 2
+      ? Promise.resolve({ messages: [{ message: { id: after + 1 } }], more: true })
+      : Promise.reject(new Error("gone"));
+  const mcp = { options: { clock: new ManualClock() }, page } as unknown as McpAgent;
+  const found = await newMessages(mcp, 0, 0, AbortSignal.abort());
+  assertEquals(found.map(({ message }) => message.id), [1, 2]);
 });
