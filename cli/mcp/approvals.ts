@@ -18,7 +18,7 @@ const STATE_BYTES = 16;
 
 export class Approvals {
   /** Open questions by state. At most `QUESTIONS_MAX` of them in a window. */
-  readonly #open = new Map<string, { about: string; until: number }>();
+  readonly #open = new Map<string, { about: string; at: number }>();
   #asked: number[] = [];
 
   constructor(private readonly deps: { clock: Clock; random: Random }) {}
@@ -27,11 +27,11 @@ export class Approvals {
   ask(tool: string, args: unknown): string | null {
     const now = this.deps.clock.now();
     this.#asked = this.#asked.filter((at) => Math.abs(now - at) < QUESTIONS_WINDOW_MS);
-    for (const [state, { until }] of this.#open) if (until <= now) this.#open.delete(state);
+    for (const [state, { at }] of this.#open) if (Math.abs(now - at) >= APPROVAL_MS) this.#open.delete(state);
     if (this.#asked.length >= QUESTIONS_MAX) return null;
     this.#asked.push(now);
     const state = toBase64Url(this.deps.random.bytes(STATE_BYTES));
-    this.#open.set(state, { about: JSON.stringify([tool, args]), until: now + APPROVAL_MS });
+    this.#open.set(state, { about: JSON.stringify([tool, args]), at: now });
     return state;
   }
 
@@ -40,6 +40,7 @@ export class Approvals {
     const question = this.#open.get(state);
     if (question?.about !== JSON.stringify([tool, args])) return false;
     this.#open.delete(state);
-    return this.deps.clock.now() < question.until;
+    // A clock that was set back by an hour would otherwise make it count for an hour longer.
+    return Math.abs(this.deps.clock.now() - question.at) < APPROVAL_MS;
   }
 }

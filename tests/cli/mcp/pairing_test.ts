@@ -241,3 +241,13 @@ Deno.test("a state that this process has not made is never an approval", () => {
   assertEquals(approvals.take(own, "pair_start", { ttlSeconds: 300 }), true);
   assertEquals(approvals.take(own, "pair_start", { ttlSeconds: 300 }), false);
 });
+
+Deno.test("an approval ends when the clock is set back, because it would otherwise count for longer", () => {
+  const clock = new ManualClock();
+  const approvals = new Approvals({ clock, random: systemRandom });
+  const [moment, before] = [approvals.ask("pair_start", {}) ?? "", approvals.ask("pair_start", {}) ?? ""];
+  clock.step(-1_000);
+  assertEquals(approvals.take(moment, "pair_start", {}), true);
+  clock.step(-60 * 60_000);
+  assertEquals(approvals.take(before, "pair_start", {}), false);
+});
