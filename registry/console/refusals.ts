@@ -3,14 +3,14 @@ import { agentCell, type NamedAgent, sentence } from "./frame.ts";
 import { type Html, markup, type Value } from "../../shared/page/html.ts";
 import * as ui from "../../shared/page/parts.ts";
 import { exactly, when } from "../../shared/page/times.ts";
-import { ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
+import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import type { Refusal, RefusalGroup } from "../../shared/protocol/api/relay_admin.ts";
 
 /** Checks of a request, as the proxy counts them. */
 const CHECKS = 9;
 const TOO_MANY = { mood: "warn", text: "Too many requests", todo: () => "Ask its owner, or end its session." } as const;
 /** Codes that an operator meets often, in words, with what to do. Others have the words of the error table. */
-const REASONS: Readonly<Record<string, { mood: ui.Mood; text: string; todo(agent: string): Value }>> = {
+const REASONS: { readonly [C in ErrorCode]?: { mood: ui.Mood; text: string; todo(agent: string): Value } } = {
   RATE_LIMIT_EXCEEDED: TOO_MANY,
   PROXY_RATE_LIMIT_EXCEEDED: TOO_MANY,
   PROXY_AUTH_INVALID_AIT: {
@@ -90,7 +90,7 @@ export function refusedCard(
 }
 
 function reasonCell(code: string): Html {
-  const known = REASONS[code];
+  const known = isErrorCode(code) ? REASONS[code] : undefined;
   const text = isErrorCode(code) ? sentence(ERRORS[code].when).slice(0, -1) : code;
   // A long reason is plain text, because a tag does not wrap.
   return markup`${
@@ -99,5 +99,5 @@ function reasonCell(code: string): Html {
 }
 
 function todoOf(code: string, agent: string): Value {
-  return REASONS[code]?.todo(agent) ?? (isErrorCode(code) ? ERRORS[code].fix : "");
+  return isErrorCode(code) ? REASONS[code]?.todo(agent) ?? ERRORS[code].fix : "";
 }

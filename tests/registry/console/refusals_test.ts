@@ -1,6 +1,6 @@
 /** What the console says to do about a refusal. */
-import { assert, assertEquals } from "@std/assert";
-import { refusalTable, refusedCard } from "../../../registry/console/refusals.ts";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { latestRefusals, refusalTable, refusedCard } from "../../../registry/console/refusals.ts";
 
 const DID = "did:svc:registry.example:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
 const code = "PROXY_AUTH_INVALID_AIT", at = "2026-11-20T08:00:00.000Z";
@@ -25,5 +25,20 @@ Deno.test("a command to run names its agent; without a name there is none, becau
       assertEquals(commandIn(text), command);
       assert(command !== undefined || text.includes("Ask the owner to reissue the AIT"));
     }
+  }
+});
+
+Deno.test("a code that is the name of a member of every object is shown, because another proxy can send any code", () => {
+  const refusal = { at, requestId: "r", code: "constructor", check: null, method: "GET", route: null, agentDid: null };
+  const group = { code: "constructor", check: null, agentDid: null, count: 1, lastAt: at };
+  const now = Date.parse(at);
+  for (
+    const { text } of [
+      refusalTable([group], "/console/x", known),
+      refusedCard(refusal, { agents: known, now }),
+      latestRefusals([refusal], "alpha", now),
+    ]
+  ) {
+    assertStringIncludes(text, "constructor");
   }
 });
