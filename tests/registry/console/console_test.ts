@@ -259,7 +259,24 @@ Deno.test("a name, an ID, a DID and a typing mistake find an agent; filters and 
     assertEquals([answer.status, answer.headers.get("location")], [303, `${own.base}/agents/${scout.agent.id}`]);
   }
   assertMatch((await look(w, own, "agents?q=scuot-7")).text, /Did you mean <a[^>]*><bdi>scout-7/);
-  assertEquals((await look(w, own, "agents/nonsense")).status, 404);
+});
+
+Deno.test("each page and each action of a record that is not there says so, and leads to those that are", async () => {
+  await using w = await open();
+  const own = await visit(w), id = w.newId();
+  const texts = { agents: "No such agent", people: "No such person" };
+  for (const path of ["agents/:id", "agents/:id/revoke", "agents/:id/end", "people/:id", "people/:id/suspend"]) {
+    for (const missing of [id, "nonsense", "constructor"]) {
+      const asked = path.replace(":id", missing), list = path.startsWith("agents") ? "agents" : "people";
+      const answers = [await look(w, own, asked), ...path.split("/").length > 2 ? [await send(w, own, asked)] : []];
+      for (const { status, text } of answers) {
+        assertEquals(status, 404, asked);
+        assertStringIncludes(text, texts[list]);
+        assertStringIncludes(text, `href="${own.base}/${list}"`);
+      }
+    }
+  }
+  assertEquals((await send(w, own, `people/${id}/restore`)).status, 404);
 });
 
 Deno.test("a typing mistake in the name of a person names the nearest one", async () => {
