@@ -1,6 +1,6 @@
 /**
- * Builds all dependencies of the registry. Only `app.ts` and `routes.ts` import this file, because one wide type would tie
- * most files together in a cycle of imports; the other files extend `RegistryStore` of store_deps.ts.
+ * Builds all dependencies of the registry. Only `app.ts` and `routes.ts` import this file, because it imports most of the
+ * others, which would then be one cycle of imports; they name `RegistryStore` of store_deps.ts and what else they use.
  */
 import type { Kv } from "../shared/server/kv.ts";
 import { authorityOf } from "../shared/protocol/did.ts";

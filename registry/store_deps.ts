@@ -1,4 +1,4 @@
-/** What the files of the registry that read and write its records share. A handler of more names the rest itself. */
+/** What the files of the registry that read and write its records share. A file that needs more names the rest itself. */
 import type { RegistryConfig } from "./config.ts";
 import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { Changes } from "../shared/server/store/changes.ts";

@@ -25,7 +25,8 @@ export function seqOf(head: unknown): number {
 }
 
 /**
- * Adds the revocation of an agent's present AIT to a change: the entry, the next sequence number of the list, and the owner's count.
+ * Adds the revocation of an agent's present AIT to a change: the entry, the next sequence number of the list, and the
+ * owner's count.
  *
  * @param quota the owner's counts after the other parts of the change
  */

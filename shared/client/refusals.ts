@@ -33,8 +33,8 @@ export function remedyOf(error: unknown): Remedy {
 }
 
 /**
- * Whether to stop when the remedy failed, because a retry will not change the response. `…_INVALID_AIT` and
- * `…_INVALID_PROOF` are not among them: a proxy also sends them until it has new registry keys.
+ * Whether to stop when the remedy failed, because a retry will not change the response. False for `…_INVALID_AIT` and
+ * `…_INVALID_PROOF`, because a proxy also sends them until it has new registry keys.
  */
 export function isPermanent(error: unknown): boolean {
   return remedyOf(error) === "stop" || error instanceof ApiError && error.code === "PROXY_AUTH_REVOKED";
