@@ -7,7 +7,7 @@ import type { IncomingMessage } from "./agent_api.ts";
 import type { AgentDirectory } from "./directory_store.ts";
 import { LocalDown } from "./errors.ts";
 import { messageOfLocal } from "./inbox_reader.ts";
-import { type LocalCalls, LocalClient, readMessages, sendAndWait, type WaitedMessage } from "./local_client.ts";
+import { isOver, type LocalCalls, LocalClient, readMessages, sendAndWait, type WaitedMessage } from "./local_client.ts";
 import type { OutboundResult } from "./local_shapes.ts";
 import { asSvcError, SvcError } from "./svc_error.ts";
 import { type ClientSystem, leavesMachine } from "./system.ts";
@@ -52,10 +52,9 @@ export async function askThrough(
 ): Promise<IncomingMessage> {
   const message = { ...question, waitSeconds: timeoutMs / 1000, obeysRetryAfter: true };
   const { result } = await orSvcError(sendAndWait(local, clock, message));
-  const { reply, state, problem } = result;
+  const { reply, problem } = result;
   if (reply === null) {
-    const isOver = state === "dead_lettered" || state === "refused";
-    throw noReply(result, isOver ? problem ?? "the recipient gave up on it" : "none came in time");
+    throw noReply(result, isOver(result) ? problem ?? "the recipient gave up on it" : "none came in time");
   }
   // Only the reader that marked the reply may return it, because another program would otherwise act on it too.
   if ((await orSvcError(readMessages(local, { ids: [reply.id] }))).length > 0) return messageOfLocal(reply);

@@ -204,6 +204,6 @@ async function resultOf(calls: LocalCalls, request: LocalRequest): Promise<SendR
 }
 
 /** True when waiting longer brings no reply. */
-function isOver({ reply, state }: OutboundResult): boolean {
+export function isOver({ reply, state }: OutboundResult): boolean {
   return reply !== null || state === "dead_lettered" || state === "refused";
 }
