@@ -80,6 +80,7 @@ export interface PageSite<C, S> {
   texts: { place: string; title: string; line: string; command: string; over: string };
   sessions: PageSessions<S>;
   rows: readonly PageRow<C, S>[];
+  /** Path below the base to which opening leads. */
   first: string;
   /** Called for each request with a session; it may refuse by an answer. */
   admit?(session: S): Promise<PageAnswer | null>;

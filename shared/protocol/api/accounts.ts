@@ -8,6 +8,7 @@ export const Human = z.object({
   did: HumanDid,
   displayName: z.string(),
   role: z.enum(["user", "admin"]),
+  /** The API keys of a suspended person are refused. */
   status: z.enum(["active", "suspended"]),
 });
 
