@@ -38,7 +38,7 @@ export function quotasOf({ reads }: RegistryStore, humanIds: readonly string[]):
   return Promise.all(humanIds.map(async (id) => (await reads.get<QuotaRecord>(KEYS.quota(id))).value));
 }
 
-export function liveCount(list: Expiring, now: number): number {
+function liveCount(list: Expiring, now: number): number {
   return list.reduce((sum, [until, count]) => until > now ? sum + count : sum, 0);
 }
 

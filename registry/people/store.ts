@@ -91,15 +91,11 @@ export interface AgentWithSession {
 }
 
 export async function listAllAgents(deps: RegistryStore, query: AdminAgentQuery): Promise<Page<AgentWithSession>> {
-  const { ownerId, expiringDays } = query, fits = fitsQuery(query);
-  const now = deps.clock.now(), begins = beginsWith(query.name);
-  const { items, nextCursor } = await pageOfAgents(
-    deps,
-    ownerId,
-    query,
-    (agent) =>
-      fits(agent) && begins(agent.name) && (expiringDays === undefined || isExpiring(agent, now, expiringDays)),
-  );
+  const { ownerId, expiringDays } = query, now = deps.clock.now();
+  const fitsFields = fitsQuery(query), begins = beginsWith(query.name);
+  const fits = (agent: AgentRecord) =>
+    fitsFields(agent) && begins(agent.name) && (expiringDays === undefined || isExpiring(agent, now, expiringDays));
+  const { items, nextCursor } = await pageOfAgents(deps, ownerId, query, fits);
   return { items: await Promise.all(items.map((agent) => withOwner(deps, agent))), nextCursor };
 }
 
