@@ -22,7 +22,8 @@ export const CONNECTOR_LIMIT_TABLE = {
   heldMs: [30_000, "ms", "wait of a reply for its caller before the runtime gets it"],
   queuedWaitMs: [3_000, "ms", "wait of svc inbox for queued messages"],
   hostFileBytes: [10 * 1024 ** 2, "bytes", "MCP host's file that svc mcp install changes"],
-  hostTomlBytes: [256 * 1024, "bytes", "MCP host's file in TOML, whose parser keeps every value in memory"],
+  // With more, its parser, which keeps every value in memory, takes hundreds of megabytes.
+  hostTomlBytes: [256 * 1024, "bytes", "MCP host's file in TOML"],
   hostFileDepth: [100, "count", "nesting of an MCP host's file"],
   hookWakeUps: [6, "count", "wake-ups of one session in ten minutes"],
   hookWakeUpsMs: [10 * 60_000, "ms", "window of the wake-ups of one session"],
