@@ -88,7 +88,7 @@ export interface System {
     /** Runs a program with these variables only, and ends it with the signal. Returns its exit code. */
     run(program: string, variables: Record<string, string>, signal: AbortSignal): Promise<number>;
   };
-  /** Writes a text to a local socket and closes it. Absent where there is none. */
+  /** Writes a text to the Unix socket at a path. Absent where there are none. */
   writeSocket?: (path: string, text: string) => Promise<void>;
   clock: Clock;
   random: Random;

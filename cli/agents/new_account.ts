@@ -28,7 +28,9 @@ export const FIRST_NAME_OPTIONS = {
 const TRIES = 3;
 
 /**
- * @param needsAgent whether a person who is asked must name an agent
+ * Asks for the names that are not given.
+ *
+ * @param needsAgent whether Enter alone is refused as the name of the agent
  * @throws {CliError} `CLI_USAGE` for a name that the registry would refuse, `CLI_AGENT_EXISTS`
  */
 export async function firstNames(

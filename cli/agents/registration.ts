@@ -102,7 +102,7 @@ async function register(ctx: Context, owner: Owner, wanted: WantedAgent, folder:
   return identity;
 }
 
-/** Requests a new challenge and saves it before answering it. */
+/** Saves a new challenge before it is answered, so that goOn() can resume after a crash. */
 async function begin(
   { registry, apiKey }: Owner,
   keys: KeyPair,

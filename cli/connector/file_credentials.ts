@@ -1,6 +1,6 @@
 /**
- * The agent's credentials for the connector, from its files, and the address of its proxy. refreshAgent locks out other
- * processes.
+ * An agent's credentials, from its files, and the address of its proxy. refreshAgent takes a lock, because a refresh
+ * token that two processes use ends the session.
  */
 import { type SessionStore, StoredCredentials } from "../link/agent_credentials.ts";
 import { ServiceClock } from "../link/service_clock.ts";

@@ -63,7 +63,7 @@ function stateAlone(message: Shown, now: number, peer: string, host: string | nu
   }
 }
 
-/** The state that receipts show, or `null`. A dead letter can be replayed, so a message can have both receipts. */
+/** The state that receipts show; `null`: none. A replayed dead letter may have both, so processed comes first. */
 export function shownState(
   receipts: readonly Pick<CheckedReceipt, "status" | "verified">[],
   isSigning: boolean,

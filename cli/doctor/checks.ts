@@ -181,7 +181,7 @@ async function hookChecks(
   return [check("hook", problem === null, problem ?? `takes messages at ${url}`, "the runtime's own settings", fix)];
 }
 
-/** @param response the connector's status, or the error as text */
+/** @param response status of the connector, or the error as text; `null`: none runs */
 function connectorChecks(
   { name }: AgentFolder,
   clientUrl: string | null,

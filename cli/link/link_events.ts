@@ -1,6 +1,6 @@
 /** Events of the link and of the calls to the proxy: names and plain values, never a secret or the content of a message. */
 
-/** Names of these events. The connector has more (cli/connector/events.ts). */
+/** The connector has more: cli/connector/events.ts. */
 export type LinkEventName =
   | "connected"
   | "disconnected"

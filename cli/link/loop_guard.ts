@@ -34,9 +34,9 @@ export class LoopGuard {
   refusals = 0;
 
   /**
-   * Milliseconds until an automatic reply may be sent; 0: now.
+   * Milliseconds until an automatic reply may be sent; 0: now. Counts a refusal.
    *
-   * @param before when the automatic message was sent that stands `LOOP_MESSAGES` before it in its thread; `null` without one
+   * @param before time of the automatic message `LOOP_MESSAGES` earlier in its thread; `null`: none
    */
   automaticReply(before: number | null, now: number): number {
     return before === null ? 0 : this.#refusedFor(before + LOOP_WINDOW_MS - now);

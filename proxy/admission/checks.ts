@@ -62,7 +62,7 @@ export interface AdmissionState {
   /** What earlier messages have proven; `null` when every check must be made. */
   standing: Standing | null;
   ait?: VerifiedAit;
-  /** Whose budgets the request uses. */
+  /** Whose budgets the request uses: an owner, or the issuer of a visitor. */
   payer?: string;
   /** The issuer of an agent of another registry, and what its visit token says. */
   visitor?: IssuerDocuments;
@@ -72,7 +72,7 @@ export interface AdmissionState {
   origin?: string;
   use?: NonceUse | undefined;
   prefetched?: PrefetchedRecords;
-  /** Records of checks 7 and 8 that must be unchanged when the request commits. */
+  /** What checks 7 and 8 read; the commit is refused if it is no longer good. */
   preconditions: readonly Update<PreconditionFailed>[];
   rule?: WindowRule;
   decision?: Decision;

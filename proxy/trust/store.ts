@@ -215,10 +215,9 @@ function writePair(
 }
 
 /**
- * Lets an agent of another server write to one of this server, which has asked for it. Writes nothing when the
- * same values are known.
+ * Lets `peer`, of another server, write to `own`, which has asked for it. Writes nothing when the pair has these values.
  *
- * @throws {ServiceError} `QUOTA_EXCEEDED` as a confirmation
+ * @throws {ServiceError} `QUOTA_EXCEEDED`, as `confirmTicket`
  */
 export async function acceptPeer(
   { changes }: Pick<PairStoreDeps, "changes">,

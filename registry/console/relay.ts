@@ -16,7 +16,7 @@ const CALL_MS = 2_000;
 const ANSWER_BYTES_MAX = 1_048_576;
 /** A token that ends while its request is on the way would be refused. */
 const TOKEN_LEFT_MS = 60_000;
-/** More sessions than all admins together have. */
+/** With less, each page of an admin among many asks for a token of its own. */
 const TOKENS_MAX = 1_000;
 
 /** The proxy gave no usable answer. Its text is for people. */

@@ -21,7 +21,7 @@ const IDLE_MS = 1_800_000;
 const SEEN_EVERY_MS = 60_000;
 /** Most codes, and sessions, of each person. With more, a program that makes codes and opens none fills the store. */
 const CODES_MAX = 10, SESSIONS_MAX = 10;
-/** More records than all admins together have. */
+/** With less, records of a person among many admins are not counted. */
 const READ_MAX = 1_000;
 
 export interface ConsoleSession {

@@ -32,7 +32,7 @@ export class LocalPages {
   readonly #answer: (request: PageRequest) => Promise<PageAnswer>;
   readonly #host: string;
 
-  /** @param onCodeOver called when a code to open the page is used or over */
+  /** @param onCodeOver called when a code was used or has expired */
   constructor(connector: Connector, calls: LocalCalls, port: number, onCodeOver: () => void) {
     const { clock, random } = connector.deps;
     const { name } = connector.options.agent;

@@ -55,7 +55,7 @@ abstract class SendingLoop<T> {
       this.#again = true;
       return;
     }
-    // Later, because a change that a run stores at once wakes the loop, which would begin a second run.
+    // Later, because a result that is stored before `#sending` is set would begin a second run.
     this.#sending = Promise.resolve().then(() => this.#sendDue()).catch((error) => {
       this.deps.emit("store_failed", { why: describeError(error) });
       return RETRY_FIRST_MS;

@@ -98,7 +98,7 @@ export interface BatchRecord extends CachedRecord {
   /** The change by the batch, after a claim has changed the record. */
   change: StoredChange | null;
   isHeld: boolean;
-  /** The shared updates that hold the record, and since when its kind is known not to be written. */
+  /** Shared updates that hold the record; `moment`: when no write of its kind was under way. */
   holders: Update<unknown>[] | null;
   moment: Moment | null;
   also: readonly Write[];
