@@ -9,8 +9,9 @@
  *
  * A commit whose call fails or is late may have taken effect, or may still do so (D-216).
  * - After an error its mark is read. When it has the commit's number, the claims of that commit have taken effect.
- * - Otherwise the batch is halved once, read again and committed again. The mark is read after the records, so a
- *   commit that takes effect late is either found by its mark or changes a record that the new commit checks.
+ * - Otherwise the batch is halved, after a fault of the store once, after a defect of a claim until that claim is alone;
+ *   it is read again and committed again. The mark is read after the records, so a commit that takes effect late is
+ *   either found by its mark or changes a record that the new commit checks.
  * - A claim is rejected with `StoreUnavailable` when the mark cannot be read or the second commit fails. It may still
  *   take effect. A later request has its own claim: the same nonce in another request is a replay.
  * - A claim ends after 10 s, wherever it is, because its sender gives up soon after. A commit that is late is not tried
