@@ -14,11 +14,10 @@ import { ManualClock } from "../support/manual_clock.ts";
 import { openRegistry, readCrl, tally, withTime } from "../support/registry_world.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { MAX_CHECKS } from "../support/test_store.ts";
-import { AMPLE_QUOTAS, type TestAgent, type World } from "../support/world.ts";
+import { AMPLE_QUOTAS } from "../support/world.ts";
+import { owned } from "./steps.ts";
 
 const AMPLE = { quotas: AMPLE_QUOTAS, apiKeyRequestsPerMinute: 100_000 };
-const of = (w: World, { agent, owner }: TestAgent, method: string, what = "") =>
-  w.ask(method, `/v1/agents/${agent.id}${what}`, { apiKey: owner.apiKey });
 
 function open(faulty: FaultyKv, maxChecks = MAX_CHECKS) {
   const clock = new ManualClock();
@@ -36,12 +35,10 @@ function open(faulty: FaultyKv, maxChecks = MAX_CHECKS) {
 Deno.test("40 concurrent reissues and deletions at two instances all succeed", async () => {
   await using w = await openRegistry({ registry: AMPLE });
   await using other = await openRegistry({ kv: w.kv, clock: w.clock, seed: 2, registry: AMPLE });
-  const owner = await w.person();
-  const agents: TestAgent[] = [];
-  for (let i = 0; i < 20; i++) agents.push(await w.agent(owner));
+  const agents = await w.agents(20, await w.person());
   const rounds = [["POST", "/reissue", "200"], ["DELETE", "", "204"]] as const;
   for (const [method, what, wanted] of rounds) {
-    const calls = agents.map((a, i) => of(i % 2 ? w : other, a, method, what));
+    const calls = agents.map((a, i) => owned(i % 2 ? w : other, method, a, what));
     assertEquals(await withTime(w, tally(calls), 5), { [wanted]: 20 });
   }
   const { seq, revocations } = await withTime(w, readCrl(w), 100);
@@ -51,12 +48,10 @@ Deno.test("40 concurrent reissues and deletions at two instances all succeed", a
 Deno.test("revocations succeed when four of five of their commits conflict with another instance", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openRegistry({ kv: faulty.kv, registry: AMPLE });
-  const owner = await w.person();
-  const agents: TestAgent[] = [];
-  for (let i = 0; i < 15; i++) agents.push(await w.agent(owner));
+  const agents = await w.agents(15, await w.person());
   const random = seededRandom(3);
   faulty.faults = { conflicts: ({ keys }) => keys.some((key) => key[1] === "crl_head") && fraction(random) < 0.8 };
-  for (const a of agents) assertEquals(await withTime(w, tally([of(w, a, "POST", "/reissue")]), 50), { "200": 1 });
+  for (const a of agents) assertEquals(await withTime(w, tally([owned(w, "POST", a, "/reissue")]), 50), { "200": 1 });
 });
 
 Deno.test("changes that wait share a commit, and each sees the earlier ones", async () => {
@@ -71,13 +66,11 @@ Deno.test("changes that wait share a commit, and each sees the earlier ones", as
 
 Deno.test("agents whose deletions share a commit are all announced", async () => {
   await using w = await openRegistry({ registry: AMPLE });
-  const owner = await w.person();
-  const agents: TestAgent[] = [];
-  for (let i = 0; i < 5; i++) agents.push(await w.agent(owner));
+  const agents = await w.agents(5, await w.person());
   const announced: string[] = [];
   const trust = new TrustChanges({ ...w, log: () => {} }, (agentDids) => announced.push(...agentDids));
   await trust.start();
-  assertEquals(await tally(agents.map((a) => of(w, a, "DELETE"))), { "204": 5 });
+  assertEquals(await tally(agents.map((a) => owned(w, "DELETE", a))), { "204": 5 });
   await trust.poll();
   trust.stop();
   assertEquals(announced.toSorted(), agents.map(({ agent }) => agent.did).toSorted());
@@ -209,6 +202,6 @@ Deno.test("a head that does not parse refuses a revocation instead of starting o
   await using w = await openRegistry();
   const a = await w.agent();
   await w.kv.set(KEYS.crlHead(), { seq: "x" });
-  assertEquals(await tally([of(w, a, "DELETE")]), { "500 INTERNAL_ERROR": 1 });
+  assertEquals(await tally([owned(w, "DELETE", a)]), { "500 INTERNAL_ERROR": 1 });
   assertEquals((await w.kv.get(KEYS.revocation(a.agent.currentJti))).value, null);
 });

@@ -8,7 +8,7 @@ import { toBase64Url } from "../../shared/protocol/base64url.ts";
 import { type ErrorCode, ERRORS } from "../../shared/protocol/errors.ts";
 import { AUTHENTICATORS } from "../../registry/auth.ts";
 import { KEYS } from "../../registry/schema/kv_keys.ts";
-import { codesOf, moveTo, openRegistry, outcome, refused, tally } from "../support/registry_world.ts";
+import { codesOf, moveTo, openRegistry, outcome, refused, serviceHeaders, tally } from "../support/registry_world.ts";
 import { BOOTSTRAP_SECRET, type Person, REGISTRY_URL, type TestAgent, type World } from "../support/world.ts";
 
 /** Who may call. */
@@ -39,14 +39,16 @@ const AGENT_PATH = "AGENT_REVOKE_INVALID_PATH", SERVICE_ROLE = "INTERNAL_SERVICE
 const NO_PERSON = "PERSON_NOT_FOUND";
 const NO_SERVICE = "INTERNAL_SERVICE_NOT_FOUND";
 
+/** What most routes for admins have. */
+const ADMIN: Promises = { role: "ADMIN_REQUIRED", limit: 600 };
+
 /** Suspension and restore of a person. */
 const SUSPENSION: Promises = {
-  role: "ADMIN_REQUIRED",
+  ...ADMIN,
   badId: NO_PERSON,
   badBody: "ADMIN_INVALID_BODY",
   wrong: [null, "", "  ", 1, [], {}, "x".repeat(201), "a\u0000b", "a\u202eb", "\ud800"].map((reason) => ({ reason })),
   mayBeEmpty: true,
-  limit: 600,
 };
 
 /** Every required route, with its conditions and those that decisions add. */
@@ -133,43 +135,27 @@ const SPEC_ROWS: [route: string, who: Who, promises: Promises][] = [
 
 /** Routes that the project adds. */
 const PROJECT_ROWS: [route: string, who: Who, promises: Promises][] = [
-  ["GET /v1/invites", "admin", { role: "ADMIN_REQUIRED", limit: 600 }],
-  ["DELETE /v1/invites/:id", "admin", { role: "ADMIN_REQUIRED", badId: "INVITE_NOT_FOUND", limit: 600 }],
+  ["GET /v1/invites", "admin", ADMIN],
+  ["DELETE /v1/invites/:id", "admin", { ...ADMIN, badId: "INVITE_NOT_FOUND" }],
   ["GET /v1/agents/:id", "key", { badId: AGENT_PATH, limit: 600 }],
   ["GET /v1/admin/internal-services", "admin", { role: SERVICE_ROLE, limit: 600 }],
-  [
-    "POST /v1/admin/internal-services/:id/rotate",
-    "admin",
-    { role: SERVICE_ROLE, badId: NO_SERVICE, limit: 600 },
-  ],
+  ["POST /v1/admin/internal-services/:id/rotate", "admin", { role: SERVICE_ROLE, badId: NO_SERVICE, limit: 600 }],
   ["DELETE /v1/admin/internal-services/:id", "admin", { role: SERVICE_ROLE, badId: NO_SERVICE, limit: 600 }],
-  ["GET /v1/admin/audit", "admin", { role: "ADMIN_REQUIRED", badQuery: "AUDIT_INVALID_QUERY", limit: 600 }],
-  [
-    "GET /v1/admin/people",
-    "admin",
-    { role: "ADMIN_REQUIRED", badQuery: "ADMIN_INVALID_QUERY", limit: 600 },
-  ],
-  ["GET /v1/admin/people/:id", "admin", { role: "ADMIN_REQUIRED", badId: NO_PERSON, limit: 600 }],
+  ["GET /v1/admin/audit", "admin", { ...ADMIN, badQuery: "AUDIT_INVALID_QUERY" }],
+  ["GET /v1/admin/people", "admin", { ...ADMIN, badQuery: "ADMIN_INVALID_QUERY" }],
+  ["GET /v1/admin/people/:id", "admin", { ...ADMIN, badId: NO_PERSON }],
   ["POST /v1/admin/people/:id/suspend", "admin", SUSPENSION],
   ["POST /v1/admin/people/:id/restore", "admin", SUSPENSION],
-  [
-    "GET /v1/admin/agents",
-    "admin",
-    { role: "ADMIN_REQUIRED", badQuery: "ADMIN_INVALID_QUERY", limit: 600 },
-  ],
-  ["GET /v1/admin/agents/:id", "admin", { role: "ADMIN_REQUIRED", badId: AGENT_PATH, limit: 600 }],
-  ["DELETE /v1/admin/agents/:id", "admin", { role: "ADMIN_REQUIRED", badId: AGENT_PATH, limit: 600 }],
-  [
-    "DELETE /v1/admin/agents/:id/auth/revoke",
-    "admin",
-    { role: "ADMIN_REQUIRED", badId: AGENT_PATH, limit: 600 },
-  ],
-  ["POST /v1/admin/keys/rotate", "admin", { role: "ADMIN_REQUIRED", limit: 600 }],
+  ["GET /v1/admin/agents", "admin", { ...ADMIN, badQuery: "ADMIN_INVALID_QUERY" }],
+  ["GET /v1/admin/agents/:id", "admin", { ...ADMIN, badId: AGENT_PATH }],
+  ["DELETE /v1/admin/agents/:id", "admin", { ...ADMIN, badId: AGENT_PATH }],
+  ["DELETE /v1/admin/agents/:id/auth/revoke", "admin", { ...ADMIN, badId: AGENT_PATH }],
+  ["POST /v1/admin/keys/rotate", "admin", ADMIN],
   ["GET /healthz", "public", { limit: null }],
   ["GET /readyz", "public", { limit: null }],
-  ["GET /v1/admin/counts", "admin", { role: "ADMIN_REQUIRED", limit: 600 }],
-  ["POST /v1/admin/tokens", "admin", { role: "ADMIN_REQUIRED", limit: 600 }],
-  ["POST /v1/admin/console-codes", "admin", { role: "ADMIN_REQUIRED", limit: 600 }],
+  ["GET /v1/admin/counts", "admin", ADMIN],
+  ["POST /v1/admin/tokens", "admin", ADMIN],
+  ["POST /v1/admin/console-codes", "admin", ADMIN],
   ["GET /openapi.json", "public", { limit: null }],
   ...["", "join", "page.css", "page.js", "icon.svg", "docs"].map((path): [string, Who, Promises] => [
     `GET /${path}`,
@@ -229,7 +215,6 @@ const BAD_IDS = [
   `${ID}%0A`,
 ];
 
-/** Opens a world with an admin, a user, an agent and the credentials of a service with every scope. */
 interface Cast {
   w: World;
   admin: Person;
@@ -238,16 +223,13 @@ interface Cast {
   service: Record<string, string>;
 }
 
+/** Opens a world with an admin, a user, an agent and the credentials of a service with every scope. */
 async function cast(): Promise<Cast> {
   const w = await openRegistry();
   const admin = await w.admin();
   const agent = await w.agent();
-  const answer = await w.ask("POST", "/v1/admin/internal-services", {
-    apiKey: admin.apiKey,
-    body: { name: "contract", scopes: ["identity.read", "auth.validate", "crl.read"] },
-  });
-  const { internalService: { id, secret } } = await answer.json();
-  return { w, admin, user: agent.owner, agent, service: { "X-Svc-Service-Id": id, "X-Svc-Service-Secret": secret } };
+  const service = await serviceHeaders(w, "identity.read", "auth.validate", "crl.read");
+  return { w, admin, user: agent.owner, agent, service };
 }
 
 /** The request with the credentials that it needs. */
@@ -257,22 +239,19 @@ async function permitted(
   target: string,
   body?: string | Uint8Array<ArrayBuffer>,
 ): Promise<Request> {
-  const init = { method: row.method, body: body ?? null };
-  switch (row.who) {
-    case "agent":
-      return await c.w.signed(c.agent, { base: REGISTRY_URL, target, ...(body === undefined ? {} : { body }) });
-    case "key":
-      return new Request(REGISTRY_URL + target, { ...init, headers: { Authorization: `Bearer ${c.user.apiKey}` } });
-    case "admin":
-      return new Request(REGISTRY_URL + target, { ...init, headers: { Authorization: `Bearer ${c.admin.apiKey}` } });
-    case "bootstrap":
-      return new Request(REGISTRY_URL + target, { ...init, headers: { "x-bootstrap-secret": BOOTSTRAP_SECRET } });
-    case "service":
-    case "service or public":
-      return new Request(REGISTRY_URL + target, { ...init, headers: c.service });
-    case "public":
-      return new Request(REGISTRY_URL + target, init);
+  const { w, agent, admin, user, service } = c;
+  if (row.who === "agent") {
+    return await w.signed(agent, { base: REGISTRY_URL, target, ...(body === undefined ? {} : { body }) });
   }
+  const headers: Record<Exclude<Who, "agent">, Record<string, string>> = {
+    "public": {},
+    "bootstrap": { "x-bootstrap-secret": BOOTSTRAP_SECRET },
+    "key": { Authorization: `Bearer ${user.apiKey}` },
+    "admin": { Authorization: `Bearer ${admin.apiKey}` },
+    "service": service,
+    "service or public": service,
+  };
+  return new Request(REGISTRY_URL + target, { method: row.method, body: body ?? null, headers: headers[row.who] });
 }
 
 const target = (row: { path: string }, id = ID) => row.path.replace(":id", id);

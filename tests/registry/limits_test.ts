@@ -11,6 +11,7 @@ import {
   refresh,
   refused,
   restart,
+  serviceHeaders,
   tally,
   validate,
 } from "../support/registry_world.ts";
@@ -74,10 +75,7 @@ Deno.test("the 31st revocation list in a minute is 429, except for a service wit
   await using w = await openRegistry();
   const get = (headers = {}) => w.ask("GET", "/v1/crl", { headers });
   assertEquals(await tally(Array.from({ length: 31 }, () => get())), { "404 CRL_NOT_FOUND": 30, [OVER]: 1 });
-  const body = { name: "relay", scopes: ["crl.read"] };
-  const made = await w.ask("POST", "/v1/admin/internal-services", { apiKey: (await w.admin()).apiKey, body });
-  const { internalService: { id, secret } } = await answered<{ internalService: Record<string, string> }>(made, 201);
-  const credential = { "X-Svc-Service-Id": id, "X-Svc-Service-Secret": secret };
+  const credential = await serviceHeaders(w, "crl.read");
   const counts = await tally(Array.from({ length: 31 }, () => get(credential)));
   assertEquals(counts, { "404 CRL_NOT_FOUND": 31 });
   w.peer = { from: "process" };
@@ -89,13 +87,7 @@ Deno.test("validations are limited to 120 a minute, except for a service with th
   const a = await w.agent();
   const ask = (more = {}) => validate(w, a, a.agentAuth.accessToken, more);
   assertEquals(await tally(Array.from({ length: 121 }, () => ask())), { "204": 120, [OVER]: 1 });
-  const body = { name: "relay", scopes: ["auth.validate"] };
-  const made = await w.ask("POST", "/v1/admin/internal-services", { apiKey: (await w.admin()).apiKey, body });
-  const { internalService: { id = "", secret = "" } } = await answered<{ internalService: Record<string, string> }>(
-    made,
-    201,
-  );
-  const credential = { "X-Svc-Service-Id": id, "X-Svc-Service-Secret": secret };
+  const credential = await serviceHeaders(w, "auth.validate");
   assertEquals(await tally(Array.from({ length: 121 }, () => ask(credential))), { "204": 121 });
   await w.clock.advance(60_000);
   await refused(await ask({ ...credential, "X-Svc-Service-Secret": "x" }), "INTERNAL_SERVICE_UNAUTHORIZED");

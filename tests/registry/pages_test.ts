@@ -5,32 +5,12 @@
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../registry/schema/kv_keys.ts";
 import type { AgentRecord } from "../../registry/schema/records.ts";
-import { answered, openRegistry, refused } from "../support/registry_world.ts";
+import type { AgentList } from "../../shared/protocol/api/agents.ts";
+import { answered, openRegistry, pagesOf, refused, writeRecords } from "../support/registry_world.ts";
 import { AMPLE_QUOTAS, type World } from "../support/world.ts";
 
 const DAY_MS = 86_400_000;
 const PAGE = 25;
-
-interface PageAnswer {
-  pagination: { limit: number; nextCursor: string | null };
-  [list: string]: unknown;
-}
-
-/** Reads a list page by page. Returns the IDs of each page. */
-async function walk(w: World, apiKey: string, path: string, list: string, limit?: number): Promise<string[][]> {
-  const pages: string[][] = [];
-  for (let cursor: string | null = null;;) {
-    const query: URLSearchParams = new URLSearchParams({
-      ...(limit ? { limit: String(limit) } : {}),
-      ...(cursor ? { cursor } : {}),
-    });
-    const page: PageAnswer = await answered(await w.ask("GET", `${path}?${query}`, { apiKey }));
-    assertEquals(page.pagination.limit, limit ?? 100);
-    pages.push((page[list] as { id: string }[]).map(({ id }) => id));
-    cursor = page.pagination.nextCursor;
-    if (cursor === null) return pages;
-  }
-}
 
 const LISTS: [path: string, list: string, create: (w: World, apiKey: string, i: number) => Promise<Response>][] = [
   ["/v1/me/api-keys", "apiKeys", (w, apiKey) => w.ask("POST", "/v1/me/api-keys", { apiKey })],
@@ -52,12 +32,12 @@ for (const [path, list, create] of LISTS) {
       await (await create(w, apiKey, i)).body?.cancel();
       await w.clock.advance(1);
     }
-    const pages = await walk(w, apiKey, path, list, PAGE);
+    const pages = await pagesOf(w, path, list, { limit: String(PAGE) });
     assertEquals(pages.map((page) => page.length), [PAGE, pages.flat().length - PAGE]);
     assert(pages.flat().length >= PAGE + 5);
     assertEquals(pages.flat(), [...new Set(pages.flat())].sort().reverse());
     // Without a limit a page holds up to 100.
-    assertEquals(await walk(w, apiKey, path, list), [pages.flat()]);
+    assertEquals(await pagesOf(w, path, list), [pages.flat()]);
     for (const query of ["limit=0", "limit=101", "limit=x", "cursor=x", "limit=1&limit=2"]) {
       const code = path === "/v1/admin/audit" ? "AUDIT_INVALID_QUERY" : "LIST_INVALID_QUERY";
       await refused(await w.ask("GET", `${path}?${query}`, { apiKey }), code);
@@ -88,24 +68,17 @@ Deno.test("a filtered page of agents reads at most 1,000 of them and returns a c
   const a = await w.agent();
   const { value: record } = await w.kv.get<AgentRecord>(KEYS.agent(a.agent.id));
   assert(record);
-  for (let done = 0; done < 1500;) {
-    const operation = w.kv.atomic();
-    for (let i = 0; i < 250; i++, done++) {
-      const id = w.newId();
-      operation.set(KEYS.agent(id), { ...record, id, status: "revoked" }).set(KEYS.agentOf(a.owner.id, id), true);
-    }
-    await operation.commit();
-  }
+  await writeRecords(w, 1_500, (operation) => {
+    const id = w.newId();
+    operation.set(KEYS.agent(id), { ...record, id, status: "revoked" }).set(KEYS.agentOf(a.owner.id, id), true);
+  });
   const { getMany } = w.kv;
   let reads = 0;
   w.kv.getMany =
     ((...args: Parameters<typeof getMany>) => (reads += args[0].length, getMany.apply(w.kv, args))) as typeof getMany;
   const page = async (query: string) => {
     reads = 0;
-    const path = `/v1/agents?${query}`;
-    return await answered<PageAnswer & { agents: { id: string }[] }>(
-      await w.ask("GET", path, { apiKey: a.owner.apiKey }),
-    );
+    return await answered<AgentList>(await w.ask("GET", `/v1/agents?${query}`, a.owner));
   };
   const first = await page("status=active");
   assertEquals([first.agents.length, first.pagination.limit], [0, 20]);

@@ -8,7 +8,16 @@ import type { Quotas } from "../../registry/config.ts";
 import type { QuotaRecord } from "../../registry/schema/records.ts";
 import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import { answered, inside, openRegistry, outcome, refused, tally, withTime } from "../support/registry_world.ts";
+import {
+  answered,
+  inside,
+  openRegistry,
+  outcome,
+  refused,
+  tally,
+  withTime,
+  writeRecords,
+} from "../support/registry_world.ts";
 import { AMPLE_QUOTAS, type Person, type TestAgent, type World } from "../support/world.ts";
 import { owned, registration } from "./steps.ts";
 
@@ -134,7 +143,7 @@ Deno.test("reissues in 24 h are limited per agent and per human", async () => {
 Deno.test("live revocation entries refuse registration and reissue, not deletion, until they leave the list", async () => {
   await using w = await openWith({ revocations: 3 });
   const owner = await w.person();
-  const agents = [await w.agent(owner), await w.agent(owner), await w.agent(owner)];
+  const agents = await w.agents(3, owner);
   for (const a of agents) await answered(await reissue(w, a));
   const [a] = agents as [TestAgent];
   await refusedWithoutTrace(w, OVER, () => reissue(w, a));
@@ -214,15 +223,11 @@ async function fillList(w: World, listBytes: number): Promise<void> {
   const entry = { jti: w.newId(), agentDid: prefix + w.newId(), reason: "reissued", revokedAt: now };
   const bytes = (JSON.stringify(entry).length + 1) * 4 / 3;
   const count = Math.ceil(listBytes / bytes);
-  for (let done = 0; done < count;) {
-    const operation = w.kv.atomic();
-    for (let i = 0; i < 900 && done < count; i++, done++) {
-      const jti = w.newId();
-      const agentDid = prefix + w.newId();
-      operation.set(KEYS.revocation(jti), { jti, agentDid, reason: "reissued", revokedAt: now, keptUntil: now + 7200 });
-    }
-    await operation.commit();
-  }
+  await writeRecords(w, count, (operation) => {
+    const jti = w.newId();
+    const agentDid = prefix + w.newId();
+    operation.set(KEYS.revocation(jti), { jti, agentDid, reason: "reissued", revokedAt: now, keptUntil: now + 7200 });
+  });
   await w.kv.set(KEYS.crlHead(), { seq: count });
 }
 

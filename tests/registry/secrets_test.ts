@@ -155,90 +155,52 @@ Deno.test("a refused credential is logged with code, request ID, address and pro
   w.log.length = 0;
   const secret = (name: string) => secrets.get(name) ?? "";
   const pat = secret("further key");
-  const rows: [what: string, code: ErrorCode, agentDid: string | undefined, call: (id: string) => Promise<Response>][] =
+  const [token, path] = [secret("refresh 0"), "/internal/v1/identity/agent-ownership"];
+  const badSecret = { ...service, "X-Svc-Service-Secret": secret("service secret").slice(1) };
+  const redeemed = { code: secret("redeemed invite") };
+  const badAit = { Authorization: `Svc ${agent.identity.ait}x` };
+  type Row = [
+    what: string,
+    code: ErrorCode,
+    call: (headers: Record<string, string>) => Promise<Response>,
+    isProven?: true,
+  ];
+  const refreshCode = "AGENT_AUTH_REFRESH_UNAUTHORIZED";
+  const rows: Row[] = [
     [
-      [
-        "bootstrap secret",
-        "ADMIN_BOOTSTRAP_UNAUTHORIZED",
-        undefined,
-        (id) => w.ask("POST", "/v1/admin/bootstrap", { headers: { "x-request-id": id, "x-bootstrap-secret": pat } }),
-      ],
-      [
-        "missing key",
-        "API_KEY_MISSING",
-        undefined,
-        (id) => w.ask("GET", "/v1/me", { headers: { "x-request-id": id } }),
-      ],
-      [
-        "unknown key",
-        "API_KEY_INVALID",
-        undefined,
-        (id) => w.ask("GET", "/v1/me", { apiKey: secret("access 0"), headers: { "x-request-id": id } }),
-      ],
-      [
-        "revoked key",
-        "API_KEY_REVOKED",
-        undefined,
-        (id) => w.ask("GET", "/v1/me", { apiKey: pat, headers: { "x-request-id": id } }),
-      ],
-      [
-        "service secret",
-        "INTERNAL_SERVICE_UNAUTHORIZED",
-        undefined,
-        (id) =>
-          w.ask("GET", "/v1/crl", {
-            headers: { ...service, "X-Svc-Service-Secret": secret("service secret").slice(1), "x-request-id": id },
-          }),
-      ],
-      [
-        "service scope",
-        "INTERNAL_SERVICE_FORBIDDEN",
-        undefined,
-        (id) => w.ask("POST", "/internal/v1/identity/agent-ownership", { headers: { ...service, "x-request-id": id } }),
-      ],
-      [
-        "access token",
-        "AGENT_AUTH_VALIDATE_UNAUTHORIZED",
-        undefined,
-        (id) => validate(w, agent, secret("access 0"), { "x-request-id": id }),
-      ],
-      [
-        "invite code",
-        "INVITE_REDEEM_ALREADY_USED",
-        undefined,
-        (id) =>
-          w.ask("POST", "/v1/invites/redeem", {
-            body: { code: secret("redeemed invite") },
-            headers: { "x-request-id": id },
-          }),
-      ],
-      [
-        "AIT",
-        "AGENT_AUTH_REFRESH_UNAUTHORIZED",
-        undefined,
-        (id) =>
-          refresh(w, agent, secret("refresh 0"), {
-            headers: { "x-request-id": id, Authorization: `Svc ${agent.identity.ait}x` },
-          }),
-      ],
-      [
-        "timestamp",
-        "AGENT_AUTH_REFRESH_UNAUTHORIZED",
-        agent.agent.did,
-        (id) => refresh(w, agent, secret("refresh 0"), { timestamp: "1", headers: { "x-request-id": id } }),
-      ],
-      [
-        "proof",
-        "AGENT_AUTH_REFRESH_UNAUTHORIZED",
-        agent.agent.did,
-        (id) => refresh(w, agent, secret("refresh 0"), { signed: { method: "GET" }, headers: { "x-request-id": id } }),
-      ],
-    ];
-  for (const [i, [what, code, agentDid, call]] of rows.entries()) {
+      "bootstrap secret",
+      "ADMIN_BOOTSTRAP_UNAUTHORIZED",
+      (id) => w.ask("POST", "/v1/admin/bootstrap", { headers: { ...id, "x-bootstrap-secret": pat } }),
+    ],
+    ["missing key", "API_KEY_MISSING", (headers) => w.ask("GET", "/v1/me", { headers })],
+    ["unknown key", "API_KEY_INVALID", (headers) => w.ask("GET", "/v1/me", { apiKey: secret("access 0"), headers })],
+    ["revoked key", "API_KEY_REVOKED", (headers) => w.ask("GET", "/v1/me", { apiKey: pat, headers })],
+    [
+      "service secret",
+      "INTERNAL_SERVICE_UNAUTHORIZED",
+      (id) => w.ask("GET", "/v1/crl", { headers: { ...badSecret, ...id } }),
+    ],
+    [
+      "service scope",
+      "INTERNAL_SERVICE_FORBIDDEN",
+      (id) => w.ask("POST", path, { headers: { ...service, ...id } }),
+    ],
+    ["access token", "AGENT_AUTH_VALIDATE_UNAUTHORIZED", (id) => validate(w, agent, secret("access 0"), id)],
+    [
+      "invite code",
+      "INVITE_REDEEM_ALREADY_USED",
+      (headers) => w.ask("POST", "/v1/invites/redeem", { body: redeemed, headers }),
+    ],
+    ["AIT", refreshCode, (id) => refresh(w, agent, token, { headers: { ...id, ...badAit } })],
+    ["timestamp", refreshCode, (headers) => refresh(w, agent, token, { timestamp: "1", headers }), true],
+    ["proof", refreshCode, (headers) => refresh(w, agent, token, { signed: { method: "GET" }, headers }), true],
+  ];
+  for (const [i, [what, code, call, isProven]] of rows.entries()) {
     await t.step(what, async () => {
       moveTo(w, i);
-      await refused(await call(`request-${i}`), code);
+      await refused(await call({ "x-request-id": `request-${i}` }), code);
       const line = JSON.parse(linesOf(w).at(-1) ?? "{}");
+      const agentDid = isProven && agent.agent.did;
       assertEquals([line.code, line.requestId, line.agentDid], [code, `request-${i}`, agentDid]);
       assertEquals(line.ip, `198.51.0.${i}`);
       assert(line.ts && line.level && line.service && line.event);

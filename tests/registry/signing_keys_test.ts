@@ -147,12 +147,9 @@ Deno.test("a rotation creates no list before the first revocation", async () => 
 
 Deno.test("a retired key is published until the last token that it can have signed has expired", async () => {
   await using w = await openRegistry({ sharedProcess: true });
-  const owner = await w.person();
-  const keys = await keyPairFromSeed(w.random.bytes(32));
-  const { agent, ait, agentAuth } = await w.client.registerAgent(owner.apiKey, keys, { name: "alpha", ttlDays: 90 });
-  const who = { identity: { did: agent.did, ait, privateKey: keys.privateKey, accessToken: agentAuth.accessToken } };
+  const who = await w.agent(undefined, "alpha", undefined, { ttlDays: 90 });
   const { kid, retiredKid } = await rotate(w);
-  let token = agentAuth.refreshToken;
+  let token = who.agentAuth.refreshToken;
   for (const days of [29, 29, 29]) {
     await w.clock.advance(days * DAY_MS);
     token = (await refreshed(w, who, token)).refreshToken;

@@ -177,8 +177,7 @@ Deno.test("eight agents end with correct records when three of ten commits confl
   using faulty = await FaultyKv.open();
   await using w = await openRegistry({ kv: faulty.kv });
   const owner = await w.person();
-  const agents: TestAgent[] = [];
-  for (let i = 0; i < 8; i++) agents.push(await w.agent(owner));
+  const agents = await w.agents(8, owner);
   faulty.faults = { conflictRate: 0.3 };
   const ends = await withTime(
     w,

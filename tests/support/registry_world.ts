@@ -6,6 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { AUTHENTICATORS } from "../../registry/auth.ts";
 import type { RegistryDeps } from "../../registry/deps.ts";
 import { REGISTRY_ROUTES } from "../../registry/routes.ts";
+import type { AuditList } from "../../shared/protocol/api/audit.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { type CrlClaims, verifyCrl } from "../../shared/protocol/signed/crl.ts";
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
@@ -194,6 +195,55 @@ export async function publishedKeys(w: World): Promise<VerificationKeys> {
 export async function readCrl(w: World): Promise<CrlClaims> {
   const { crl } = await answered<{ crl: string }>(await inside(w, "/v1/crl"));
   return await verifyCrl(crl, { issuer: REGISTRY_URL, keys: await publishedKeys(w) }, unixSeconds(w.clock.now()));
+}
+
+/** The audit events that fit a query, newest first unless it says otherwise. */
+export async function auditEvents(w: World, query: string): Promise<AuditList["events"]> {
+  return (await answered<AuditList>(await w.ask("GET", `/v1/admin/audit?${query}`, await w.admin()))).events;
+}
+
+/** Reads a list page by page as the admin. Returns the IDs of each page. */
+export async function pagesOf(
+  w: World,
+  path: string,
+  list: string,
+  query: Record<string, string> = {},
+): Promise<string[][]> {
+  const pages: string[][] = [];
+  for (let cursor: string | null = null;;) {
+    const search: URLSearchParams = new URLSearchParams({ ...query, ...cursor ? { cursor } : {} });
+    const page: Pick<AuditList, "pagination"> & Record<string, unknown> = await answered(
+      await w.ask("GET", `${path}?${search}`, await w.admin()),
+    );
+    assertEquals(page.pagination.limit, Number(query.limit ?? 100));
+    pages.push((page[list] as { id: string }[]).map(({ id }) => id));
+    cursor = page.pagination.nextCursor;
+    if (cursor === null) return pages;
+  }
+}
+
+/** Counts the records whose keys begin like this one. */
+export async function countOf(w: World, key: Deno.KvKey): Promise<number> {
+  return (await Array.fromAsync(w.kv.list({ prefix: key.slice(0, 2) }))).length;
+}
+
+/** Writes records past the services, in few commits. */
+export async function writeRecords(
+  w: World,
+  count: number,
+  write: (operation: Deno.AtomicOperation, i: number) => void,
+): Promise<void> {
+  for (let done = 0; done < count;) {
+    const operation = w.kv.atomic();
+    for (let i = 0; i < 250 && done < count; i++) write(operation, done++);
+    await operation.commit();
+  }
+}
+
+/** Creates an internal service with these scopes. Returns the headers of its credential. */
+export async function serviceHeaders(w: World, ...scopes: string[]): Promise<Record<string, string>> {
+  const { internalService: { id, secret } } = await w.client.createService((await w.admin()).apiKey, "relay", scopes);
+  return { "X-Svc-Service-Id": id, "X-Svc-Service-Secret": secret };
 }
 
 /** Makes the following requests come from another address. */

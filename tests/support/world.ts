@@ -297,12 +297,30 @@ export class World implements AsyncDisposable {
   }
 
   /** Registers an agent. Its owner is a new person unless one is given. */
-  async agent(owner?: Person, name = `agent-${++this.#names}`, keys?: KeyPair): Promise<TestAgent> {
+  async agent(
+    owner?: Person,
+    name = `agent-${++this.#names}`,
+    keys?: KeyPair,
+    wanted: { ttlDays?: number; framework?: string } = {},
+  ): Promise<TestAgent> {
     const person = owner ?? await this.person();
     const pair = keys ?? await keyPairFromSeed(this.random.bytes(32));
-    const { agent, ait, agentAuth } = await this.client.registerAgent(person.apiKey, pair, { name });
+    const { agent, ait, agentAuth } = await this.client.registerAgent(person.apiKey, pair, { name, ...wanted });
     const identity = { did: agent.did, ait, privateKey: pair.privateKey, accessToken: agentAuth.accessToken };
     return { owner: person, agent, keys: pair, identity, agentAuth, client: this.clientOf(identity) };
+  }
+
+  /** Registers agents of one owner, one after the other. */
+  async agents(count: number, owner: Person): Promise<TestAgent[]> {
+    const agents: TestAgent[] = [];
+    while (agents.length < count) agents.push(await this.agent(owner));
+    return agents;
+  }
+
+  /** Gives an agent the next tokens of its session. */
+  async renew(agent: TestAgent): Promise<void> {
+    agent.agentAuth = await this.client.refresh(agent.identity, agent.agentAuth.refreshToken);
+    agent.identity.accessToken = agent.agentAuth.accessToken;
   }
 
   clientOf(identity: AgentIdentity): AgentClient {
@@ -315,11 +333,17 @@ export class World implements AsyncDisposable {
     await b.client.pairConfirm(ticket, { agentName: b.agent.name, humanName: "B" });
   }
 
-  /** Creates two paired agents. The second is connected and acknowledges everything. */
-  async story(): Promise<{ a: TestAgent; b: TestAgent; socket: TestSocket }> {
+  /** Creates two paired agents. */
+  async pairedAgents(): Promise<{ a: TestAgent; b: TestAgent }> {
     const a = await this.agent();
     const b = await this.agent();
     await this.pair(a, b);
+    return { a, b };
+  }
+
+  /** Creates two paired agents. The second is connected and acknowledges everything. */
+  async story(): Promise<{ a: TestAgent; b: TestAgent; socket: TestSocket }> {
+    const { a, b } = await this.pairedAgents();
     const socket = this.connect(b);
     // A clock that moves before the commit would end its deadline.
     await this.connected();

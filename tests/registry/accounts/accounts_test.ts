@@ -8,7 +8,17 @@ import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { HumanRecord } from "../../../registry/schema/records.ts";
 import type { BootstrapAnswer } from "../../../shared/protocol/api/accounts.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
-import { answered, moveTo, openRegistry, outcome, refused, restart, tally } from "../../support/registry_world.ts";
+import {
+  answered,
+  auditEvents,
+  countOf,
+  moveTo,
+  openRegistry,
+  outcome,
+  refused,
+  restart,
+  tally,
+} from "../../support/registry_world.ts";
 import { MAX_CHECKS } from "../../support/test_store.ts";
 import { BOOTSTRAP_SECRET, type World } from "../../support/world.ts";
 
@@ -16,10 +26,6 @@ const PATH = "/v1/admin/bootstrap";
 const SECRET = { "x-bootstrap-secret": BOOTSTRAP_SECRET };
 const bootstrap = (w: World, body?: unknown, secret: string | null = BOOTSTRAP_SECRET) =>
   w.ask("POST", PATH, { body, headers: secret === null ? {} : { "x-bootstrap-secret": secret } });
-
-async function countOf(w: World, key: Deno.KvKey): Promise<number> {
-  return (await Array.fromAsync(w.kv.list({ prefix: key.slice(0, 2) }))).length;
-}
 
 Deno.test("bootstrap is refused when no secret is configured or the secret is another one", async (t) => {
   await t.step("not configured: 503", async () => {
@@ -182,7 +188,6 @@ Deno.test("recovery on the store restores the first admin's role, creates a key 
   for (const apiKey of [recovered?.key.token, admin.apiKey]) {
     await answered(await w.ask("GET", "/v1/invites", { apiKey }));
   }
-  const audit = await w.ask("GET", "/v1/admin/audit?limit=1", { apiKey: admin.apiKey });
-  const { events: [event] } = await answered<{ events: { event: string; subject: string }[] }>(audit);
+  const [event] = await auditEvents(w, "limit=1");
   assertEquals([event?.event, event?.subject], ["admin.recovered", admin.did]);
 });

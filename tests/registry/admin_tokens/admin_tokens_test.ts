@@ -3,7 +3,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { Looks } from "../../../registry/admin_tokens/handlers.ts";
 import { ADM, parseShortToken, verifyShortToken } from "../../../shared/protocol/signed/short_token.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
-import { answered, openRegistry, publishedKeys } from "../../support/registry_world.ts";
+import { answered, auditEvents, openRegistry, publishedKeys } from "../../support/registry_world.ts";
 import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 
 const PATH = "/v1/admin/tokens";
@@ -34,10 +34,7 @@ Deno.test("tokens of one API key are in the audit log once an hour, and again wh
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
   const issue = async () => await answered<unknown>(await w.ask("POST", PATH, { apiKey }), 201);
-  const events = async () => {
-    const list = await w.ask("GET", "/v1/admin/audit?event=admin.token_issued", { apiKey });
-    return (await answered<{ events: unknown[] }>(list)).events.length;
-  };
+  const events = async () => (await auditEvents(w, "event=admin.token_issued")).length;
   await Promise.all(Array.from({ length: 10 }, issue));
   assertEquals(await events(), 1);
   w.clock.step(3_599_000);

@@ -171,16 +171,10 @@ Deno.test("every route answers alike for an agent of another owner and an unknow
 
 Deno.test("a reissue returns a new AIT for the stored days from now, and revokes the previous one", async () => {
   await using w = await openRegistry();
-  const owner = await w.person();
-  const keys = await keyPairFromSeed(w.random.bytes(32));
-  const { agent, agentAuth } = await w.client.registerAgent(owner.apiKey, keys, {
-    name: "alpha",
-    ttlDays: 7,
-    framework: "x",
-  });
+  const a = await w.agent(undefined, "alpha", undefined, { ttlDays: 7, framework: "x" });
+  const { agent, agentAuth } = a;
   await w.clock.advance(3 * 86_400_000);
-  const answer = await w.ask("POST", `/v1/agents/${agent.id}/reissue`, { apiKey: owner.apiKey });
-  const { agent: next, ait, ...rest } = await answered<ReissueAnswer>(answer);
+  const { agent: next, ait, ...rest } = await answered<ReissueAnswer>(await owned(w, "POST", a, "/reissue"));
   assertEquals(rest, {}, "no new session while the old one lives");
   const now = unixSeconds(w.clock.now());
   const claims = await verifyAit(ait, { issuer: REGISTRY_URL, keys: await publishedKeys(w) }, now);

@@ -8,7 +8,15 @@ import { ADM, parseShortToken } from "../../../shared/protocol/signed/short_toke
 import { AUDIT_EVENTS } from "../../../shared/protocol/api/audit.ts";
 import type { AuditList } from "../../../shared/protocol/api/audit.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
-import { answered, openRegistry, refresh, refused, withTime } from "../../support/registry_world.ts";
+import {
+  answered,
+  openRegistry,
+  pagesOf,
+  refresh,
+  refused,
+  withTime,
+  writeRecords,
+} from "../../support/registry_world.ts";
 import { AMPLE_QUOTAS, BOOTSTRAP_SECRET, type World } from "../../support/world.ts";
 
 async function page(w: World, query = "limit=100"): Promise<AuditList> {
@@ -227,34 +235,19 @@ Deno.test("the audit log is filtered by event, group, actor, subject and time, i
 
 Deno.test("pages of the audit log hold each entry once in both orders and with a rare filter", async () => {
   await using w = await openRegistry();
-  const admin = await w.admin();
   const ids: string[] = [];
-  for (let done = 0; done < 2_200;) {
-    const operation = w.kv.atomic();
-    for (let i = 0; i < 200; i++, done++) {
-      const event = done % 1_050 === 5 ? "agent.deleted" : "session.refreshed";
-      const id = w.newId();
-      const at = new Date(w.clock.now()).toISOString();
-      operation.set(KEYS.audit(id), { id, at, event, actor: "a", subject: "s", requestId: "request" });
-      if (event === "agent.deleted") ids.push(id);
-    }
-    await operation.commit();
-    await w.clock.advance(1_000);
-  }
-  const walk = async (query: string) => {
-    const found: string[] = [];
-    for (let cursor: string | null = "", pages = 1;; pages++) {
-      const path: string = `/v1/admin/audit?${query}${cursor && `&cursor=${cursor}`}`;
-      const answer: AuditList = await answered(await w.ask("GET", path, admin));
-      found.push(...answer.events.map(({ id }) => id));
-      cursor = answer.pagination.nextCursor;
-      if (cursor === null) return { found, pages };
-    }
-  };
-  assertEquals((await walk("event=agent.")).found, ids.toReversed());
-  assertEquals((await walk("event=agent.&order=asc&limit=1")).found, ids);
-  const { found, pages } = await walk("event=service.");
-  assertEquals([found, pages], [[], 3]);
-  const all = await walk("order=asc&actor=a");
-  assertEquals([all.found.length, new Set(all.found).size, all.found.toSorted()], [2_200, 2_200, all.found]);
+  await writeRecords(w, 2_200, (operation, i) => {
+    const event = i % 1_050 === 5 ? "agent.deleted" : "session.refreshed";
+    const id = w.newId();
+    const at = new Date(w.clock.now()).toISOString();
+    operation.set(KEYS.audit(id), { id, at, event, actor: "a", subject: "s", requestId: "request" });
+    if (event === "agent.deleted") ids.push(id);
+    if (i % 200 === 199) w.clock.step(1_000);
+  });
+  const walk = (query: Record<string, string>) => pagesOf(w, "/v1/admin/audit", "events", query);
+  assertEquals((await walk({ event: "agent." })).flat(), ids.toReversed());
+  assertEquals((await walk({ event: "agent.", order: "asc", limit: "1" })).flat(), ids);
+  assertEquals(await walk({ event: "service." }), [[], [], []]);
+  const all = (await walk({ order: "asc", actor: "a" })).flat();
+  assertEquals([all.length, new Set(all).size, all.toSorted()], [2_200, 2_200, all]);
 });

@@ -1,7 +1,7 @@
 /** The console's session: who gets in, how often, for how long, and what ends it. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
-import { answered, refused } from "../../support/registry_world.ts";
+import { answered, auditEvents, refused } from "../../support/registry_world.ts";
 import { AMPLE_QUOTAS, PROXY_URL, REGISTRY_URL, World, type WorldOptions } from "../../support/world.ts";
 
 const HOST = new URL(REGISTRY_URL).host;
@@ -165,10 +165,7 @@ Deno.test("the oldest of eleven sessions ends; neither store nor log holds a cod
   const stored = await Array.fromAsync(w.kv.list({ prefix: [] }));
   const all = JSON.stringify([stored, w.log], (_, value) => typeof value === "bigint" ? String(value) : value);
   for (const secret of secrets) assert(secret.length > 20 && !all.includes(secret));
-  const { events } = await answered<{ events: { event: string }[] }>(
-    await w.ask("GET", "/v1/admin/audit?event=console.opened", { apiKey }),
-  );
-  assertEquals(events.length, 11);
+  assertEquals((await auditEvents(w, "event=console.opened")).length, 11);
 });
 
 Deno.test("another name, another site and a foreign form are refused, and nothing is done", async () => {

@@ -4,23 +4,25 @@
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
-import type { Invite, RedeemInviteAnswer } from "../../../shared/protocol/api/invites.ts";
-import { answered, moveTo, openRegistry, outcome, refused, tally, withTime } from "../../support/registry_world.ts";
+import type { CreateInviteAnswer, Invite, RedeemInviteAnswer } from "../../../shared/protocol/api/invites.ts";
+import {
+  answered,
+  countOf,
+  moveTo,
+  openRegistry,
+  outcome,
+  refused,
+  tally,
+  withTime,
+} from "../../support/registry_world.ts";
 import { trials } from "../../support/trials.ts";
 import type { World } from "../../support/world.ts";
 
 const REDEEM = "/v1/invites/redeem";
 
-interface Created {
-  id: string;
-  code: string;
-  expiresAt: string | null;
-  createdAt: string;
-}
-
-async function create(w: World, body?: unknown): Promise<Created> {
+async function create(w: World, body?: unknown): Promise<CreateInviteAnswer["invite"]> {
   const { apiKey } = await w.admin();
-  return (await answered<{ invite: Created }>(await w.ask("POST", "/v1/invites", { apiKey, body }), 201)).invite;
+  return (await answered<CreateInviteAnswer>(await w.ask("POST", "/v1/invites", { apiKey, body }), 201)).invite;
 }
 
 const redeem = (w: World, body: unknown) => w.ask("POST", REDEEM, { body });
@@ -46,7 +48,7 @@ Deno.test("only an admin creates invites, without an end or with one in the futu
     await t.step(what, async () => {
       const answer = await w.ask("POST", "/v1/invites", { apiKey, body });
       if (wanted === 400) return void await refused(answer, "INVITE_CREATE_INVALID");
-      const { invite } = await answered<{ invite: Created }>(answer, 201);
+      const { invite } = await answered<CreateInviteAnswer>(answer, 201);
       assertEquals(Object.keys(invite).sort(), ["code", "createdAt", "expiresAt", "id"]);
       assertEquals([invite.expiresAt, invite.createdAt], [wanted, inMs(w, 0)]);
       assertMatch(invite.code, /^svc_inv_[A-Za-z0-9_-]{32}$/);
@@ -194,14 +196,13 @@ Deno.test("a deleted invite's code and ID are unknown", async () => {
 Deno.test("one of 100 concurrent redemptions succeeds and stores one human and one key", async () => {
   await using w = await openRegistry();
   const { code } = await create(w);
-  const count = async (key: Deno.KvKey) => (await Array.fromAsync(w.kv.list({ prefix: key.slice(0, 2) }))).length;
-  const before = [await count(KEYS.human("x")), await count(KEYS.apiKey("x"))];
+  const before = [await countOf(w, KEYS.human("x")), await countOf(w, KEYS.apiKey("x"))];
   const work = tally(Array.from({ length: 100 }, (_, i) => {
     moveTo(w, i % 7);
     return redeem(w, { code });
   }));
   assertEquals(await withTime(w, work), { "201": 1, "409 INVITE_REDEEM_ALREADY_USED": 99 });
-  assertEquals([await count(KEYS.human("x")), await count(KEYS.apiKey("x"))], before.map((n) => n + 1));
+  assertEquals([await countOf(w, KEYS.human("x")), await countOf(w, KEYS.apiKey("x"))], before.map((n) => n + 1));
 });
 
 Deno.test("an invite is redeemed before its deletion or not at all when both are concurrent", async () => {

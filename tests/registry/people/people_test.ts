@@ -6,72 +6,54 @@ import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { AgentRecord, HumanRecord } from "../../../registry/schema/records.ts";
 import type { AdminAgentAnswer, AdminAgentList, PeopleList, PersonAnswer } from "../../../shared/protocol/api/admin.ts";
-import type { AuditList } from "../../../shared/protocol/api/audit.ts";
 import {
   answered,
+  auditEvents,
   openRegistry,
   outcome,
+  pagesOf,
   readCrl,
   refreshed,
   refused,
   validate,
+  writeRecords,
 } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
 import { AMPLE_QUOTAS, codeOf, type World } from "../../support/world.ts";
 
 const PEOPLE = 500;
 
-/** Reads all pages of a list; returns all IDs and the number of pages. */
-async function walk(
-  w: World,
-  path: string,
-  query: Record<string, string> = {},
-): Promise<{ ids: string[]; pages: number }> {
-  const { apiKey } = await w.admin();
-  const ids: string[] = [];
-  for (let cursor: string | null = "", pages = 1;; pages++) {
-    const search: URLSearchParams = new URLSearchParams({ limit: "100", ...query, ...cursor ? { cursor } : {} });
-    const answer: PeopleList & AdminAgentList = await answered(await w.ask("GET", `${path}?${search}`, { apiKey }));
-    ids.push(...(answer.people ?? answer.agents).map(({ id }) => id));
-    cursor = answer.pagination.nextCursor;
-    if (cursor === null) return { ids, pages };
-  }
-}
+/** Reads all pages of people that fit a query. */
+const walk = (w: World, query: Record<string, string> = {}) =>
+  pagesOf(w, "/v1/admin/people", "people", { limit: "100", ...query });
 
 Deno.test("500 people page through completely, each once and newest first, with every filter", async () => {
   await using w = await openRegistry();
   const { id: adminId } = await w.admin();
   const people: HumanRecord[] = [];
-  for (let done = 0; done < PEOPLE;) {
-    const operation = w.kv.atomic();
-    for (let i = 0; i < 250; i++, done++) {
-      const id = w.newId();
-      const isSuspended = done % 200 === 7;
-      const human: HumanRecord = {
-        id,
-        did: `did:svc:registry.example.test:human:${id}`,
-        displayName: `Person ${done}`,
-        role: "user",
-        status: isSuspended ? "suspended" : "active",
-        createdAt: new Date(w.clock.now()).toISOString(),
-        ...isSuspended ? { suspendedAt: new Date(w.clock.now()).toISOString() } : {},
-      };
-      people.push(human);
-      operation.set(KEYS.human(id), human);
-    }
-    await operation.commit();
-  }
+  await writeRecords(w, PEOPLE, (operation, i) => {
+    const id = w.newId();
+    const isSuspended = i % 200 === 7;
+    const human: HumanRecord = {
+      id,
+      did: `did:svc:registry.example.test:human:${id}`,
+      displayName: `Person ${i}`,
+      role: "user",
+      status: isSuspended ? "suspended" : "active",
+      createdAt: new Date(w.clock.now()).toISOString(),
+      ...isSuspended ? { suspendedAt: new Date(w.clock.now()).toISOString() } : {},
+    };
+    people.push(human);
+    operation.set(KEYS.human(id), human);
+  });
   const newestFirst = people.map(({ id }) => id).reverse();
   const suspended = people.filter(({ status }) => status === "suspended").map(({ id }) => id).reverse();
-  const all = await walk(w, "/v1/admin/people");
-  assertEquals(all, { ids: [...newestFirst, adminId], pages: 6 });
-  assertEquals((await walk(w, "/v1/admin/people", { status: "suspended" })).ids, suspended);
-  assertEquals((await walk(w, "/v1/admin/people", { role: "admin" })).ids, [adminId]);
-  assertEquals((await walk(w, "/v1/admin/people", { role: "admin", status: "suspended" })).ids, []);
-  assertEquals(
-    (await walk(w, "/v1/admin/people", { role: "user", status: "active" })).ids.length,
-    PEOPLE - suspended.length,
-  );
+  const all = await walk(w);
+  assertEquals([all.flat(), all.length], [[...newestFirst, adminId], 6]);
+  assertEquals((await walk(w, { status: "suspended" })).flat(), suspended);
+  assertEquals((await walk(w, { role: "admin" })).flat(), [adminId]);
+  assertEquals((await walk(w, { role: "admin", status: "suspended" })).flat(), []);
+  assertEquals((await walk(w, { role: "user", status: "active" })).flat().length, PEOPLE - suspended.length);
   const { apiKey } = await w.admin();
   const first = await answered<PeopleList>(await w.ask("GET", "/v1/admin/people", { apiKey }));
   assertEquals([first.people.length, first.pagination.limit], [20, 20]);
@@ -117,7 +99,8 @@ Deno.test("all agents are listed with their sessions, by status, framework and o
   assertEquals(await list(`ownerId=${a.owner.id}`), [ofOther, ofA]);
   assertEquals(await list(`ownerId=${a.owner.id}&status=active`), [ofA]);
   assertEquals(await list(`ownerId=${w.newId()}`), []);
-  assertEquals((await walk(w, "/v1/admin/agents", { limit: "1" })).ids, [other.agent.id, b.agent.id, a.agent.id]);
+  const pages = await pagesOf(w, "/v1/admin/agents", "agents", { limit: "1" });
+  assertEquals(pages.flat(), [other.agent.id, b.agent.id, a.agent.id]);
   await w.kv.delete(KEYS.session(a.agent.id));
   assertEquals(await list(`ownerId=${a.owner.id}&status=active`), [[a.agent.id, null]]);
 });
@@ -126,14 +109,10 @@ Deno.test("a filtered list of all agents reads at most 1,000 records and goes on
   await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
   const a = await w.agent();
   const { value: record } = await w.kv.get<AgentRecord>(KEYS.agent(a.agent.id));
-  for (let done = 0; done < 1_500;) {
-    const operation = w.kv.atomic();
-    for (let i = 0; i < 250; i++, done++) {
-      const id = w.newId();
-      operation.set(KEYS.agent(id), { ...record, id, status: "revoked" });
-    }
-    await operation.commit();
-  }
+  await writeRecords(w, 1_500, (operation) => {
+    const id = w.newId();
+    operation.set(KEYS.agent(id), { ...record, id, status: "revoked" });
+  });
   const { apiKey } = await w.admin();
   const path = "/v1/admin/agents?status=active";
   const first = await answered<AdminAgentList>(await w.ask("GET", path, { apiKey }));
@@ -178,7 +157,7 @@ Deno.test("an admin deletes a foreign agent: its socket and requests end, the au
     b.agent.currentJti,
     "agent_deleted",
   ]]);
-  const { events } = await answered<AuditList>(await w.ask("GET", "/v1/admin/audit?event=agent.deleted", admin));
+  const events = await auditEvents(w, "event=agent.deleted");
   assertEquals(events.map(({ actor, subject }) => [actor, subject]), [[admin.did, b.agent.did]]);
   await refused(await w.ask("DELETE", `/v1/admin/agents/${b.agent.id}`, admin), "AGENT_REVOKE_INVALID_STATE");
 });
@@ -195,8 +174,7 @@ Deno.test("an admin's end of a session is 204 in every state of the agent", asyn
   assertEquals(await outcome(await w.ask("DELETE", path, admin)), "204");
   await w.kv.delete(KEYS.session(a.agent.id));
   assertEquals(await outcome(await w.ask("DELETE", path, admin)), "204");
-  const { events } = await answered<AuditList>(await w.ask("GET", "/v1/admin/audit?event=session.revoked", admin));
-  assertEquals(events.length, 1);
+  assertEquals((await auditEvents(w, "event=session.revoked")).length, 1);
 });
 
 Deno.test("odd filters, cursors and IDs of an admin are refused with the code of their route", async () => {

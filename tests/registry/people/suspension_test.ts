@@ -8,11 +8,11 @@ import { REGISTRY_ROUTES } from "../../../registry/routes.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { AgentRecord, HumanRecord, SessionRecord } from "../../../registry/schema/records.ts";
 import type { SuspensionAnswer } from "../../../shared/protocol/api/admin.ts";
-import type { AuditList } from "../../../shared/protocol/api/audit.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import {
   answered,
+  auditEvents,
   openRegistry,
   outcome,
   readCrl,
@@ -47,10 +47,7 @@ async function sessionOf(w: World, { agent }: Pick<TestAgent, "agent">): Promise
   return value;
 }
 
-async function audit(w: World, event: string): Promise<AuditList["events"]> {
-  const path = `/v1/admin/audit?event=${event}&order=asc`;
-  return (await answered<AuditList>(await w.ask("GET", path, await w.admin()))).events;
-}
+const audit = (w: World, event: string) => auditEvents(w, `event=${event}&order=asc`);
 
 /** Gives a person copies of an agent and its session, written to the store. */
 async function copies(w: World, { agent, owner }: TestAgent, count: number): Promise<string[]> {
@@ -108,8 +105,7 @@ Deno.test("twelve connected agents of a suspended person stop at once, and work 
   await w.proxy.start();
   const peer = await w.agent();
   const owner = await w.person("Bob");
-  const agents: TestAgent[] = [];
-  for (let i = 0; i < 12; i++) agents.push(await w.agent(owner));
+  const agents = await w.agents(12, owner);
   const [speaker, ...others] = agents.slice(0, 3);
   assert(speaker);
   for (const agent of [speaker, ...others]) await w.pair(agent, peer);
@@ -147,12 +143,7 @@ Deno.test("a session that ended before or during the suspension is still ended a
   await using w = await openRegistry();
   const admin = await w.admin();
   const owner = await w.person();
-  const [before, during, deleted, kept] = [
-    await w.agent(owner),
-    await w.agent(owner),
-    await w.agent(owner),
-    await w.agent(owner),
-  ];
+  const [before, during, deleted, kept] = await w.agents(4, owner) as [TestAgent, TestAgent, TestAgent, TestAgent];
   await answered(await w.ask("DELETE", `/v1/agents/${before.agent.id}/auth/revoke`, owner), 204);
   await change(w, owner, "suspend");
   await answered(await w.ask("DELETE", `/v1/admin/agents/${during.agent.id}/auth/revoke`, admin), 204);

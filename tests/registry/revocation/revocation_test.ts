@@ -6,7 +6,6 @@ import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
 import { fromBase64Url } from "../../../shared/protocol/base64url.ts";
-import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { isUlid } from "../../../shared/protocol/ids.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
@@ -19,6 +18,7 @@ import {
   refused,
   restart,
   withTime,
+  writeRecords,
 } from "../../support/registry_world.ts";
 import { longTest } from "../../support/trials.ts";
 import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
@@ -108,9 +108,7 @@ Deno.test("the sequence number rises by one with each revocation only, over rest
 
 Deno.test("each of many concurrent deletions is on the list that is fetched after its answer", async () => {
   await using w = await openRegistry();
-  const owner = await w.person();
-  const agents: TestAgent[] = [];
-  for (let i = 0; i < 12; i++) agents.push(await w.agent(owner));
+  const agents = await w.agents(12, await w.person());
   const seqs = await withTime(
     w,
     Promise.all(agents.map(async (a) => {
@@ -174,10 +172,7 @@ Deno.test("a list from the future is not served after the clock was set back", a
 
 Deno.test("an entry stays until one hour after its token's expiry, and the list stays after its last entry", async () => {
   await using w = await openRegistry();
-  const owner = await w.person();
-  const keys = await keyPairFromSeed(w.random.bytes(32));
-  const { agent } = await w.client.registerAgent(owner.apiKey, keys, { name: "alpha", ttlDays: 1 });
-  await w.client.deleteAgent(owner.apiKey, agent.id);
+  await remove(w, await w.agent(undefined, "alpha", undefined, { ttlDays: 1 }));
   const listed = async () => (await readCrl(w)).revocations.length;
   for (const ms of [DAY_MS - 1, 1, 3_599_000]) {
     await w.clock.advance(ms);
@@ -196,17 +191,14 @@ Deno.test("an entry stays until one hour after its token's expiry, and the list 
 
 Deno.test("each token of one agent is listed until one hour after its own expiry", async () => {
   await using w = await openRegistry();
-  const owner = await w.person();
-  const keys = await keyPairFromSeed(w.random.bytes(32));
-  const { agent } = await w.client.registerAgent(owner.apiKey, keys, { name: "alpha", ttlDays: 1 });
+  const a = await w.agent(undefined, "alpha", undefined, { ttlDays: 1 });
   await w.clock.advance(DAY_MS / 2);
-  const answer = await w.ask("POST", `/v1/agents/${agent.id}/reissue`, { apiKey: owner.apiKey });
-  const { agent: next } = await answered<ReissueAnswer>(answer);
-  await w.client.deleteAgent(owner.apiKey, agent.id);
+  const next = await reissue(w, a);
+  await remove(w, a);
   const jtis = async () => (await readCrl(w)).revocations.map(({ jti }) => jti);
-  assertEquals((await jtis()).sort(), [agent.currentJti, next.currentJti].sort());
+  assertEquals((await jtis()).sort(), [a.agent.currentJti, next].sort());
   await w.clock.advance(DAY_MS / 2 + 3_600_000);
-  assertEquals(await jtis(), [next.currentJti]);
+  assertEquals(await jtis(), [next]);
   await w.clock.advance(DAY_MS / 2);
   assertEquals(await jtis(), []);
 });
@@ -277,21 +269,25 @@ Deno.test("the list is 500 while store or key fail, and is served again afterwar
 Deno.test("a list of 1,500 entries is signed and verified, newest first", () => longList(1_500));
 longTest("a list of 10,000 entries is signed and verified, newest first", () => longList(10_000));
 
+/** Fills the list with entries of agents that do not exist. */
+async function writeRevocations(w: World, count: number, at: (jti: string, i: number) => number): Promise<void> {
+  const keptUntil = unixSeconds(w.clock.now()) + 3600;
+  await writeRecords(w, count, (operation, i) => {
+    const jti = w.newId();
+    const agentDid = `did:svc:registry.example.test:agent:${w.newId()}`;
+    operation.set(KEYS.revocation(jti), { jti, agentDid, reason: "reissued", revokedAt: at(jti, i), keptUntil });
+  });
+  await w.kv.set(KEYS.crlHead(), { seq: count });
+}
+
 async function longList(count: number): Promise<void> {
   await using w = await openRegistry();
   const now = unixSeconds(w.clock.now());
   const jtis: string[] = [];
-  while (jtis.length < count) {
-    const operation = w.kv.atomic();
-    for (let i = 0; i < 500; i++) {
-      const jti = w.newId();
-      const agentDid = `did:svc:registry.example.test:agent:${w.newId()}`;
-      const revokedAt = now - count + jtis.length;
-      operation.set(KEYS.revocation(jti), { jti, agentDid, reason: "reissued", revokedAt, keptUntil: now + 3600 });
-      jtis.push(jti);
-    }
-    await operation.set(KEYS.crlHead(), { seq: jtis.length }).commit();
-  }
+  await writeRevocations(w, count, (jti, i) => {
+    jtis.push(jti);
+    return now - count + i;
+  });
   const { seq, revocations } = await readCrl(w);
   assertEquals(seq, count);
   assertEquals(revocations.map(({ jti }) => jti), jtis.toReversed());
@@ -308,20 +304,8 @@ async function longList(count: number): Promise<void> {
 Deno.test("a long list is built at most once a second and never lacks an acknowledged revocation", async () => {
   await using w = await openRegistry();
   const now = unixSeconds(w.clock.now());
-  for (let batch = 0; batch < 2; batch++) {
-    const operation = w.kv.atomic();
-    for (let i = 0; i < 300; i++) {
-      const jti = w.newId();
-      const agentDid = `did:svc:registry.example.test:agent:${w.newId()}`;
-      const record = { jti, agentDid, reason: "reissued", revokedAt: now, keptUntil: now + 3600 };
-      operation.set(KEYS.revocation(jti), record);
-    }
-    await operation.commit();
-  }
-  await w.kv.set(KEYS.crlHead(), { seq: 600 });
-  const owner = await w.person();
-  const agents: TestAgent[] = [];
-  for (let i = 0; i < 8; i++) agents.push(await w.agent(owner));
+  await writeRevocations(w, 600, () => now);
+  const agents = await w.agents(8, await w.person());
   const first = await etagOf(w);
   const started = w.clock.now();
   const builds = new Map<string, number>();

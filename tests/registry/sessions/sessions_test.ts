@@ -5,7 +5,6 @@
 import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert";
 import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../../shared/protocol/api/sessions.ts";
-import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import {
   answered,
@@ -25,13 +24,7 @@ const UNAUTHORIZED = "AGENT_AUTH_VALIDATE_UNAUTHORIZED";
 const DAY_MS = 86_400_000;
 
 /** An agent whose AIT expires after every session here. */
-async function agentFor90Days(w: World): Promise<TestAgent> {
-  const owner = await w.person();
-  const keys = await keyPairFromSeed(w.random.bytes(32));
-  const { agent, ait, agentAuth } = await w.client.registerAgent(owner.apiKey, keys, { name: "alpha", ttlDays: 90 });
-  const identity = { did: agent.did, ait, privateKey: keys.privateKey, accessToken: agentAuth.accessToken };
-  return { owner, agent, keys, identity, agentAuth, client: w.clientOf(identity) };
-}
+const agentFor90Days = (w: World) => w.agent(undefined, "alpha", undefined, { ttlDays: 90 });
 
 /** Asserts that these are the session's tokens by using both. Returns the next ones. */
 async function isLive(w: World, a: TestAgent, auth: AgentAuth): Promise<AgentAuth> {
