@@ -80,8 +80,7 @@ Deno.test("the pairs of a deleted agent are removed with the list that names it,
 
 Deno.test("a send to a deleted agent is refused while its pair is still stored", async () => {
   await using w = await openProxy();
-  const [a, b] = [await w.agent(), await w.agent()];
-  await w.pair(a, b);
+  const { a, b } = await w.pairedAgents();
   const { key, value } = await w.kv.get(KEYS.pair(a.agent.did, b.agent.did));
   await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
   await w.proxy.deps.crl.refreshAgain();

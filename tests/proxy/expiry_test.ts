@@ -26,11 +26,6 @@ async function later(w: World, ms: number): Promise<void> {
   for (let i = 0; i < 3; i++) await flushTasks();
 }
 
-async function renewed(w: World, agent: TestAgent): Promise<void> {
-  agent.agentAuth = await w.client.refresh(agent.identity, agent.agentAuth.refreshToken);
-  agent.identity.accessToken = agent.agentAuth.accessToken;
-}
-
 async function sendAndConfirm(w: World, a: TestAgent, b: TestAgent): Promise<void> {
   await answered(await w.message(a, b, { headers: { [HEADERS.requestId]: ID } }), 202);
   const receipt = { requestId: ID, recipientAgentDid: b.agent.did, status: "processed_by_svc" };
@@ -87,7 +82,7 @@ Deno.test("a nonce is refused within its lifetime, also right after a sweep", as
   const timestamp = String(w.clock.now() / 1000 + 240);
   await answered(await w.message(a, b, { nonce, timestamp }), 202);
   await later(w, 8 * 60_000);
-  await renewed(w, a);
+  await w.renew(a);
   const again = await w.message(a, b, { nonce, timestamp });
   assertEquals((await again.json()).error.code, "PROXY_AUTH_REPLAY");
 });

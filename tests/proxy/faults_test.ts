@@ -30,16 +30,6 @@ interface Step {
   prepare(w: World): Promise<() => Promise<Response>>;
 }
 
-async function two(w: World): Promise<{ a: TestAgent; b: TestAgent }> {
-  return { a: await w.agent(), b: await w.agent() };
-}
-
-async function pair(w: World): Promise<{ a: TestAgent; b: TestAgent }> {
-  const agents = await two(w);
-  await w.pair(agents.a, agents.b);
-  return agents;
-}
-
 /** A proxy with a revocation list; a missing list is covered by `crl_test.ts`. */
 async function openReady(kv: Deno.Kv): Promise<World> {
   const w = await openProxy({ kv });
@@ -57,7 +47,7 @@ const STEPS: readonly Step[] = [{
   // The attempt is stored before the frame is sent.
   beside: ["delivery"],
   async prepare(w) {
-    const { a, b } = await pair(w);
+    const { a, b } = await w.pairedAgents();
     w.connect(b);
     await w.connected();
     return () => w.message(a, b);
@@ -68,7 +58,7 @@ const STEPS: readonly Step[] = [{
   wanted: "202",
   record: "mailbox_state",
   async prepare(w) {
-    const { a, b } = await pair(w);
+    const { a, b } = await w.pairedAgents();
     return () => w.message(a, b, { headers: { Prefer: "respond-async" } });
   },
 }, {
@@ -95,7 +85,7 @@ const STEPS: readonly Step[] = [{
   wanted: "201",
   record: "receipt",
   async prepare(w) {
-    const { a, b } = await pair(w);
+    const { a, b } = await w.pairedAgents();
     w.connect(b);
     await w.message(a, b, { headers: { "x-request-id": "request-0001" } });
     // The receipt's commit would also hold the outcome of the message.
@@ -114,7 +104,7 @@ const STEPS: readonly Step[] = [{
   wanted: "200",
   record: "sender",
   async prepare(w) {
-    const { a, b } = await pair(w);
+    const { a, b } = await w.pairedAgents();
     const query = new URLSearchParams({ requestId: "request-0001", recipientAgentDid: b.agent.did });
     return () => get(w, a, `/v1/relay/delivery-receipts?${query}`);
   },
@@ -124,7 +114,7 @@ const STEPS: readonly Step[] = [{
   wanted: "200",
   record: "sender",
   async prepare(w) {
-    const { a, b } = await pair(w);
+    const { a, b } = await w.pairedAgents();
     const messages = [{ requestId: "request-0001", recipientAgentDid: b.agent.did }];
     return () => post(w, a, "/v1/relay/deliveries", { messages });
   },
@@ -143,7 +133,7 @@ const STEPS: readonly Step[] = [{
   wanted: "201",
   record: "pair",
   async prepare(w) {
-    const { a, b } = await two(w);
+    const a = await w.agent(), b = await w.agent();
     const ticket = await ticketOf(a);
     return () => post(w, b, "/pair/confirm", { ticket, responderProfile: PROFILE });
   },
@@ -175,7 +165,7 @@ const STEPS: readonly Step[] = [{
   wanted: "200",
   record: "sender",
   async prepare(w) {
-    const { a } = await pair(w);
+    const { a } = await w.pairedAgents();
     return () => get(w, a, "/pair/peers");
   },
 }, {
@@ -185,7 +175,7 @@ const STEPS: readonly Step[] = [{
   // Deletes without a check: it cannot conflict.
   record: "sender",
   async prepare(w) {
-    const { a, b } = await pair(w);
+    const { a, b } = await w.pairedAgents();
     return () => post(w, a, "/pair/remove", { peerAgentDid: b.agent.did });
   },
 }];
@@ -259,7 +249,7 @@ Deno.test("a record that always conflicts is 503 after ten attempts, or after 5 
 Deno.test("an occasional failed read is 503 or has no effect, and no message is delivered twice", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openProxy({ kv: faulty.kv });
-  const { a, b } = await pair(w);
+  const { a, b } = await w.pairedAgents();
   const socket = w.connect(b);
   await w.connected();
   const random = seededRandom(9);

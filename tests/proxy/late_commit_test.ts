@@ -43,8 +43,7 @@ async function answers(w: World, requests: readonly Promise<Response>[], withinS
 async function pairs(w: World, count: number): Promise<[TestAgent, TestAgent][]> {
   const made: [TestAgent, TestAgent][] = [];
   for (let i = 0; i < count; i++) {
-    const [a, b] = [await w.agent(), await w.agent()];
-    await w.pair(a, b);
+    const { a, b } = await w.pairedAgents();
     w.connect(b);
     made.push([a, b]);
   }

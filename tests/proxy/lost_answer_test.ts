@@ -14,8 +14,7 @@ Deno.test("a message is accepted once when the answer to its commit is lost", as
     await t.step(kind, async () => {
       using store = await FaultyKv.open();
       await using w = await openProxy({ kv: store.kv });
-      const [a, b] = [await w.agent(), await w.agent()];
-      await w.pair(a, b);
+      const { a, b } = await w.pairedAgents();
       const socket = kind === "delivered" ? w.connect(b) : null;
       await w.connected();
       const countOf = async () => {
@@ -45,8 +44,7 @@ Deno.test("a message is accepted once when the answer to its commit is lost", as
 Deno.test("a message is 503, not a replay of itself, when its commit took effect and cannot be confirmed", async () => {
   using store = await FaultyKv.open();
   await using w = await openProxy({ kv: store.kv });
-  const [a, b] = [await w.agent(), await w.agent()];
-  await w.pair(a, b);
+  const { a, b } = await w.pairedAgents();
   const socket = w.connect(b);
   await w.connected();
   let lost = 0, unread = 0;

@@ -123,5 +123,31 @@ export async function get(w: World, agent: TestAgent, target: string): Promise<R
   return await w.fetch(await w.signed(agent, { method: "GET", target }));
 }
 
+/** Keeps the proxy's requests for one path of the registry; a test can replace the answers. */
+export class RegistryCalls {
+  readonly asked: Request[] = [];
+  /** Replaces the registry's own answer. */
+  answer: ((request: Request) => Response | Promise<Response>) | null = null;
+
+  constructor(readonly w: World, path: string) {
+    w.registryAnswer = (request) => {
+      if (new URL(request.url).pathname !== path) return null;
+      this.asked.push(request.clone());
+      return this.answer?.(request) ?? null;
+    };
+  }
+}
+
+/** Asserts that work ends once the clock has moved by `ms`, and not a millisecond before. Returns its result. */
+export async function endsAfter<T>(w: World, ms: number, work: Promise<T>): Promise<T> {
+  let isOver = false;
+  const end = () => isOver = true;
+  work.then(end, end);
+  await w.clock.advance(ms - 1);
+  assertEquals(isOver, false);
+  await w.clock.advance(1);
+  return await work;
+}
+
 /** The profile that an agent sends when it pairs. */
 export const PROFILE = { agentName: "alpha", humanName: "Ada" };

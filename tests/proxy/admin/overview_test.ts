@@ -6,7 +6,7 @@ import { DAY_MS } from "../../../shared/clock.ts";
 import type { AdminCounts } from "../../../shared/protocol/api/admin.ts";
 import type { RelayOverview } from "../../../shared/protocol/api/relay_admin.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
-import { answered } from "../../support/registry_world.ts";
+import { answered, auditEvents } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
 import { AMPLE_QUOTAS, type TestAgent, type World } from "../../support/world.ts";
 import { openProxy, restart } from "../proxy_world.ts";
@@ -53,8 +53,7 @@ Deno.test("5 people and 14 agents of whom 5 are not online have these numbers, w
     { requests: w.proxy.deps.config.agentRequests, windowMs: 60_000 },
   ]);
   for (let i = 0; i < 10; i++) await overview(w);
-  const looks = await w.ask("GET", "/v1/admin/audit?event=admin.token_issued", { apiKey });
-  assertEquals((await answered<{ events: unknown[] }>(looks)).events.length, 1);
+  assertEquals((await auditEvents(w, "event=admin.token_issued")).length, 1);
   w.clock.step(23 * DAY_MS);
   assertEquals((await counts(w)).expiring7d, 12);
 });

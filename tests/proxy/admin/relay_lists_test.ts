@@ -6,7 +6,7 @@ import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
-import { refused } from "../../support/registry_world.ts";
+import { refused, writeRecords } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
@@ -62,8 +62,8 @@ Deno.test("an agent on another instance is online for both, and offline after th
     w2.connect(b);
     await w2.connected();
     for (const w of [w1, w2]) {
-      const { token } = await (await w1.ask("POST", "/v1/admin/tokens", { apiKey: (await w1.admin()).apiKey })).json();
-      const { connections } = await (await look(w, "connections?online=true", token)).json() as ConnectionList;
+      const answer = await look(w, "connections?online=true", await tokenOf(w1));
+      const { connections } = await answer.json() as ConnectionList;
       assertEquals(connections.map(({ agentDid, instance }) => [agentDid, instance]), [
         [b.agent.did, w2.proxy.deps.presence.instance],
       ]);
@@ -122,13 +122,9 @@ Deno.test("all pages of the connections name each agent once, also when few fit 
   await w.proxy.start();
   const { instance } = w.proxy.deps.presence;
   const count = 1_300, all = Array.from({ length: count }, (_, i) => didOf(i));
-  for (let i = 0; i < count; i += 100) {
-    const operation = w.kv.atomic();
-    for (const did of all.slice(i, i + 100)) {
-      operation.set(KEYS.seen(did), { instance, connectedAt: w.clock.now(), disconnectedAt: null });
-    }
-    await operation.commit();
-  }
+  await writeRecords(w, count, (operation, i) => {
+    operation.set(KEYS.seen(didOf(i)), { instance, connectedAt: w.clock.now(), disconnectedAt: null });
+  });
   for (const i of [1_149, 1_299]) await w.kv.set(KEYS.presence(didOf(i)), { instance });
   const token = await tokenOf(w);
   const pagesOf = async (query: string) => {

@@ -15,10 +15,7 @@ const ID = "request-1";
 
 async function paired(): Promise<{ w: World; a: TestAgent; b: TestAgent }> {
   const w = await openProxy();
-  const a = await w.agent();
-  const b = await w.agent();
-  await w.pair(a, b);
-  return { w, a, b };
+  return { w, ...await w.pairedAgents() };
 }
 
 async function send(w: World, a: TestAgent, b: TestAgent, id = ID, headers: Record<string, string> = {}) {

@@ -166,8 +166,7 @@ Deno.test("a duplicate is counted before it waits for an attempt of the same ins
 
 Deno.test("a duplicate is counted before it waits for an attempt of another instance", async () => {
   await using w = await openProxy();
-  const a = await w.agent(), b = await w.agent();
-  await w.pair(a, b);
+  const { a, b } = await w.pairedAgents();
   const requestId = "duplicate-elsewhere", body = "{}", startedAt = w.clock.now();
   const attempt = { startedAt, instance: "other", answer: null, answeredAt: 0, receiptAt: 0 };
   await w.kv.set(

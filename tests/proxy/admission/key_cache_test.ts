@@ -9,26 +9,21 @@ import type { KeyDocument, PublishedKey } from "../../../shared/protocol/signed/
 import { outcome, tally } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { signedToken } from "../../support/tokens.ts";
-import { claimsOf, get, openProxy, restart, withAit } from "../proxy_world.ts";
+import { claimsOf, endsAfter, get, openProxy, RegistryCalls, restart, withAit } from "../proxy_world.ts";
 import { until } from "../../support/until.ts";
 
-const PATH = "/.well-known/svc-keys.json";
 const MINUTE_MS = 60_000;
 // The cap of an answer with keys.
 const MOST_BYTES = 2 ** 20;
 
-/** Counts the requests for the key document; a test can replace the answer. */
-class Keys {
-  fetches = 0;
-  /** Replaces the registry's own answer. */
-  answer: ((request: Request) => Response | Promise<Response>) | null = null;
-
+/** The requests of the proxy for the key document. */
+class Keys extends RegistryCalls {
   constructor(w: World) {
-    w.registryAnswer = (request) => {
-      if (new URL(request.url).pathname !== PATH) return null;
-      this.fetches++;
-      return this.answer?.(request) ?? null;
-    };
+    super(w, "/.well-known/svc-keys.json");
+  }
+
+  get fetches(): number {
+    return this.asked.length;
   }
 
   /** Answers with this document from now on. */
@@ -241,13 +236,9 @@ Deno.test("a key request that hangs causes 503 within 5 s of the clock and leave
   const { w, a, keys } = await cast();
   await using _ = w;
   keys.answer = () => new Promise(() => {});
-  let answered: string | null = null;
-  const asking = ask(w, a).then((result) => answered = result);
+  const asking = ask(w, a);
   await until(() => keys.fetches > 0);
-  await w.clock.advance(4_999);
-  assertEquals(answered, null);
-  await w.clock.advance(1);
-  assertEquals(await asking, UNAVAILABLE);
+  assertEquals(await endsAfter(w, 5_000, asking), UNAVAILABLE);
   assertEquals(keys.fetches, 1);
 });
 

@@ -12,14 +12,14 @@ import { longTest } from "../../support/trials.ts";
 
 const B = "https://b.example";
 
-async function open(federationPrivate = false) {
+async function open(federationPrivate = false, abroad: Partial<ForeignIssuer["abroad"]> = {}) {
   const metrics = new Metrics(),
     clock = new ManualClock(),
     b = await ForeignIssuer.open(clock),
     kv = await openTestKv();
   const lists: [string, number][] = [];
   const issuers = new Issuers({
-    ...{ kv, clock, random: seededRandom(1), log: () => {}, metrics, ...b.abroad },
+    ...{ kv, clock, random: seededRandom(1), log: () => {}, metrics, ...b.abroad, ...abroad },
     config: { registryKeysTtlMs: 300_000, federationPrivate },
     onList: (authority, deleted) => lists.push([authority, deleted.size]),
   });
@@ -57,15 +57,10 @@ Deno.test("a registry with any address inside a network is not called, unless th
 });
 
 Deno.test("a name that this process may not look up is a problem of its permissions, not of the other registry", async () => {
-  using t = await open();
-  t.b.abroad.lookup = () => Promise.reject(Object.assign(new Error("getaddrinfo EPERM b.example"), { code: "EPERM" }));
-  const issuers = new Issuers({
-    ...{ kv: t.kv, clock: t.clock, random: seededRandom(1), log: () => {}, metrics: t.metrics, ...t.b.abroad },
-    config: { registryKeysTtlMs: 300_000, federationPrivate: false },
-    onList: () => {},
-  });
-  await assertRejects(() => issuers.of(B).keys.current(), ServiceError);
-  const { problem = "" } = issuers.known.get(B) ?? {};
+  const refusal = Object.assign(new Error("getaddrinfo EPERM b.example"), { code: "EPERM" });
+  using t = await open(false, { lookup: () => Promise.reject(refusal) });
+  await assertRejects(() => t.issuers.of(B).keys.current(), ServiceError);
+  const { problem = "" } = t.issuers.known.get(B) ?? {};
   assertStringIncludes(problem ?? "", "leave --allow-net out, or add b.example to it");
 });
 

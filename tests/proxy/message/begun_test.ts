@@ -107,8 +107,7 @@ Deno.test("a begun delivery of a crashed instance gets a record from the sweep, 
   assertEquals([record?.startedAt, record?.instance, record?.answer], [startedAt, null, null]);
   assertEquals(await storyOf(w, ID), { state: "began", events: ["+0 began"] });
   await w.clock.stepWhenIdle(startedAt + 8 * DAY_MS - 1 - w.clock.now());
-  all.b.agentAuth = await w.client.refresh(all.b.identity, all.b.agentAuth.refreshToken);
-  all.b.identity.accessToken = all.b.agentAuth.accessToken;
+  await w.renew(all.b);
   await answered(await receipt(w, all.b, all.a), 201);
 });
 

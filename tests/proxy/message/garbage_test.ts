@@ -52,8 +52,7 @@ Deno.test("a message leaves a bounded number of bytes to the garbage collector",
   });
   const senders: [TestAgent, TestAgent][] = [];
   for (let i = 0; i < PAIRS; i++) {
-    const a = await w.agent(), b = await w.agent();
-    await w.pair(a, b);
+    const { a, b } = await w.pairedAgents();
     acknowledging(w, b);
     senders.push([a, b]);
   }

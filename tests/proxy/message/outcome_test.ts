@@ -101,8 +101,7 @@ Deno.test("a crash within the 20 ms leaves a delivery as begun, and a duplicate 
   {
     await using w1 = await World.open({ kv, seed: 1 });
     await using w2 = await World.open({ kv, seed: 2, clock: w1.clock });
-    const a = await w1.agent(), b = await w1.agent();
-    await w1.pair(a, b);
+    const { a, b } = await w1.pairedAgents();
     const socket = w1.connect(b);
     await w1.connected();
     const crashed: Cast = { w: w1, a, b, socket };

@@ -34,8 +34,7 @@ Deno.test("the async preference is found among others and outside quotes only", 
 
 Deno.test("a message is queued with a Prefer of 256 characters and refused with one more", async () => {
   await using w = await openProxy();
-  const [a, b] = [await w.agent(), await w.agent()];
-  await w.pair(a, b);
+  const { a, b } = await w.pairedAgents();
   for (const [length, expected] of [[LIMITS.preferLength, 202], [LIMITS.preferLength + 1, 502]] as const) {
     const Prefer = "respond-async, ".padEnd(length, "x");
     assertEquals((await w.message(a, b, { headers: { Prefer } })).status, expected, `${length} characters`);

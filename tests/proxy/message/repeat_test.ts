@@ -97,8 +97,7 @@ Deno.test("an ID is a new message one day after its 202", async () => {
   await using w = all.w;
   const first = await answered(await send(all), 202);
   const freshly = async (message: string) => {
-    const { accessToken } = all.a.agentAuth = await w.client.refresh(all.a.identity, all.a.agentAuth.refreshToken);
-    all.a.identity.accessToken = accessToken;
+    await w.renew(all.a);
     return await send(all, message);
   };
   await w.clock.stepWhenIdle(86_400_000 - 1);

@@ -57,8 +57,7 @@ Deno.test("a malformed reply header is refused before any frame", async (t) => {
 
 Deno.test("a queued message keeps its reply headers", async () => {
   await using w = await openProxy();
-  const a = await w.agent(), b = await w.agent();
-  await w.pair(a, b);
+  const { a, b } = await w.pairedAgents();
   const headers = { ...REPLY, Prefer: "respond-async" };
   assertEquals(await outcome(await w.message(a, b, { headers })), "202");
   assertEquals(await outcome(await w.message(a, b, { headers: { Prefer: "respond-async" } })), "202");

@@ -5,12 +5,6 @@ import { codeOf, type TestAgent, type TestSocket, World } from "../../support/wo
 
 const ASYNC = { Prefer: "respond-async" };
 
-async function pair(w: World): Promise<{ a: TestAgent; b: TestAgent }> {
-  const [a, b] = [await w.agent(), await w.agent()];
-  await w.pair(a, b);
-  return { a, b };
-}
-
 async function ask(w: World, agent: TestAgent, messages: object[]): Promise<Response> {
   return await w.fetch(await w.signed(agent, { target: "/v1/relay/deliveries", body: JSON.stringify({ messages }) }));
 }
@@ -33,7 +27,7 @@ async function receipt(w: World, b: TestAgent, requestId: string, status: "proce
 
 Deno.test("a sender is told when a queued message is handed over, processed and expired, and can ask for it", async () => {
   await using w = await World.open();
-  const { a, b } = await pair(w);
+  const { a, b } = await w.pairedAgents();
   const sender = w.connect(a);
   await w.connected();
   const ids = ["request-read", "request-over"];
@@ -62,7 +56,7 @@ Deno.test("a sender is told when a queued message is handed over, processed and 
 
 Deno.test("a message that is delivered at once is delivered, and causes no frame", async () => {
   await using w = await World.open();
-  const { a, b } = await pair(w);
+  const { a, b } = await w.pairedAgents();
   const sender = w.connect(a);
   w.connect(b);
   await w.connected();
@@ -73,7 +67,7 @@ Deno.test("a message that is delivered at once is delivered, and causes no frame
 
 Deno.test("only the sender of a message learns its outcome, and the list is bounded", async () => {
   await using w = await World.open();
-  const { a, b } = await pair(w);
+  const { a, b } = await w.pairedAgents();
   await w.message(a, b, { headers: { ...ASYNC, "x-request-id": "request-0001" } });
   assertEquals(await statesOf(w, b, b, ["request-0001"]), []);
   assertEquals(await statesOf(w, await w.agent(), b, ["request-0001"]), []);
@@ -87,7 +81,7 @@ Deno.test("only the sender of a message learns its outcome, and the list is boun
 Deno.test("receipts cost the same commits whether their sender is told or not", async () => {
   const commitsOf = async (isConnected: boolean) => {
     await using w = await World.open({ proxy: { agentRequests: 1_000 } });
-    const { a, b } = await pair(w);
+    const { a, b } = await w.pairedAgents();
     w.connect(b);
     if (isConnected) w.connect(a);
     await w.connected();
@@ -109,7 +103,7 @@ Deno.test("receipts cost the same commits whether their sender is told or not", 
 
 Deno.test("a question about a hundred messages counts as half as many requests of its owner", async () => {
   await using w = await World.open({ proxy: { ownerRequests: 20 } });
-  const { a, b } = await pair(w);
+  const { a, b } = await w.pairedAgents();
   const many = Array.from({ length: 100 }, (_, i) => ({ requestId: `request-${i}`, recipientAgentDid: b.agent.did }));
   const statuses: number[] = [];
   for (let i = 0; i < 4; i++) statuses.push((await ask(w, a, many)).status);

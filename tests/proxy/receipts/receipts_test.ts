@@ -193,10 +193,7 @@ const HOUR_MS = 3_600_000, DAY_MS = 24 * HOUR_MS;
 /** Moves the clock and renews the agents' access tokens. */
 async function later(w: World, ms: number, ...agents: TestAgent[]): Promise<void> {
   await w.clock.stepWhenIdle(ms);
-  for (const agent of agents) {
-    agent.agentAuth = await w.client.refresh(agent.identity, agent.agentAuth.refreshToken);
-    agent.identity.accessToken = agent.agentAuth.accessToken;
-  }
+  for (const agent of agents) await w.renew(agent);
 }
 
 Deno.test("a receipt is accepted for 8 days after the answer, and for 24 h after the first receipt", async () => {
@@ -218,8 +215,7 @@ Deno.test("a receipt is accepted for 8 days after the answer, and for 24 h after
 
 Deno.test("a receipt of a queued message is accepted for 8 days after its mailbox lifetime ends", async () => {
   await using w = await openProxy({ proxy: { mailboxTtlSeconds: 7 * 86_400 } });
-  const a = await w.agent(), b = await w.agent();
-  await w.pair(a, b);
+  const { a, b } = await w.pairedAgents();
   const headers = { [HEADERS.requestId]: ID, Prefer: "respond-async" };
   assertEquals((await answered<{ queued: boolean }>(await w.message(a, b, { headers }), 202)).queued, true);
   await later(w, 15 * DAY_MS - 1, b);

@@ -25,8 +25,7 @@ async function apart(aheadMs: number, run: Run): Promise<void> {
     const clock = new ManualClock(w1.clock.now() + aheadMs);
     await using w2 = await World.open({ kv, seed: 2, clock });
     await Promise.all([w1.proxy.start(), w2.proxy.start()]);
-    const a = await w1.agent(), b = await w1.agent();
-    await w1.pair(a, b);
+    const { a, b } = await w1.pairedAgents();
     await run(w1, w2, a, b);
   }
   await flushTasks();

@@ -82,10 +82,7 @@ class Upgrading {
 
 async function cast(): Promise<{ w: World; a: TestAgent; b: TestAgent; upgrading: Upgrading }> {
   const w = await openProxy();
-  const a = await w.agent();
-  const b = await w.agent();
-  await w.pair(a, b);
-  return { w, a, b, upgrading: new Upgrading(w) };
+  return { w, ...await w.pairedAgents(), upgrading: new Upgrading(w) };
 }
 
 Deno.test("an admitted request without a WebSocket upgrade gets 426", async (t) => {
@@ -192,8 +189,7 @@ Deno.test("a socket that closes or sends before it is open breaks nothing", asyn
 Deno.test("eight agents of an owner connect at once, the others in turn, and other owners at the same time", async () => {
   await using w = await openProxy();
   const owner = await w.person();
-  const agents: TestAgent[] = [];
-  for (let i = 0; i < 12; i++) agents.push(await w.agent(owner));
+  const agents = await w.agents(12, owner);
   const other = await w.agent();
   const upgrading = new Upgrading(w);
   const { promise: held, resolve: release } = Promise.withResolvers<void>();

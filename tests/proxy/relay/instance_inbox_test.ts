@@ -24,22 +24,21 @@ interface Received {
   bytes: number;
 }
 
+/** The inboxes of two instances. */
+function inboxes(kv: Deno.Kv, clock: ManualClock): [InstanceInbox, InstanceInbox] {
+  const make = (seed: number) => {
+    const newId = ulidSource(() => clock.now(), seededRandom(seed).bytes);
+    return new InstanceInbox({ kv, clock, newId, log: () => {}, instance: newId() });
+  };
+  return [make(1), make(2)];
+}
+
 async function withInboxes(
   run: (a: InstanceInbox, b: InstanceInbox, received: Received[], clock: ManualClock, kv: Deno.Kv) => Promise<void>,
 ) {
   const kv = await unwatchedStore();
   const clock = new ManualClock();
-  const make = (seed: number) => {
-    const newId = ulidSource(() => clock.now(), seededRandom(seed).bytes);
-    return new InstanceInbox({
-      kv,
-      clock,
-      newId,
-      log: () => {},
-      instance: newId(),
-    });
-  };
-  const a = make(1), b = make(2);
+  const [a, b] = inboxes(kv, clock);
   const received: Received[] = [];
   b.onNote = (body, bytes) => received.push({ body, bytes: bytes.length });
   for (const inbox of [a, b]) inbox.start();
@@ -132,11 +131,7 @@ Deno.test("a full inbox whose deletion fails is read once, and deleted after the
 Deno.test("a note without content is handled from the wake key, before the inbox is read and only once", async () => {
   using kv = await openTestKv();
   const clock = new ManualClock();
-  const make = (seed: number) => {
-    const newId = ulidSource(() => clock.now(), seededRandom(seed).bytes);
-    return new InstanceInbox({ kv, clock, newId, log: () => {}, instance: newId() });
-  };
-  const a = make(1), b = make(2), received: unknown[] = [];
+  const [a, b] = inboxes(kv, clock), received: unknown[] = [];
   b.onNote = (body) => received.push(body);
   const { list } = kv, held = Promise.withResolvers<void>();
   kv.list = ((...args: Parameters<typeof list>) => {
@@ -163,11 +158,7 @@ Deno.test("a note without content is handled from the wake key, before the inbox
 Deno.test("a note is handled once when a watch begins again after its deletion", async () => {
   using kv = await openTestKv();
   const clock = new ManualClock();
-  const make = (seed: number) => {
-    const newId = ulidSource(() => clock.now(), seededRandom(seed).bytes);
-    return new InstanceInbox({ kv, clock, newId, log: () => {}, instance: newId() });
-  };
-  const a = make(1), b = make(2), received: unknown[] = [];
+  const [a, b] = inboxes(kv, clock), received: unknown[] = [];
   b.onNote = (body) => received.push(body);
   const { watch } = kv, watches: ReadableStreamDefaultReader<unknown>[] = [];
   kv.watch = ((...args: Parameters<typeof watch>) => {

@@ -45,9 +45,7 @@ export async function two(open: () => Promise<SharedStore>, run: Run, options: W
     } else {
       await Promise.all([w1.proxy.start(), w2.proxy.start()]);
     }
-    const a = await w1.agent();
-    const b = await w1.agent();
-    await w1.pair(a, b);
+    const { a, b } = await w1.pairedAgents();
     await run(w1, w2, a, b);
   }
   await flushTasks();

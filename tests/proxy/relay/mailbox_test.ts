@@ -16,9 +16,7 @@ const ASYNC = { headers: { Prefer: "respond-async" } };
 const DAY_MS = 86_400_000;
 
 async function pairOf(w: World): Promise<{ a: TestAgent; b: TestAgent }> {
-  const a = await w.agent();
-  const b = await w.agent();
-  await w.pair(a, b);
+  const { a, b } = await w.pairedAgents();
   return { a, b };
 }
 

@@ -26,8 +26,7 @@ async function two(run: (w1: World, w2: World, a: TestAgent, b: TestAgent) => Pr
     await using w1 = await World.open({ kv, seed: 1 });
     await using w2 = await World.open({ kv, seed: 2, clock: w1.clock });
     await Promise.all([w1.proxy.start(), w2.proxy.start()]);
-    const [a, b] = [await w1.agent(), await w1.agent()];
-    await w1.pair(a, b);
+    const { a, b } = await w1.pairedAgents();
     await run(w1, w2, a, b);
   }
   await flushTasks();
@@ -36,8 +35,7 @@ async function two(run: (w1: World, w2: World, a: TestAgent, b: TestAgent) => Pr
 
 Deno.test("a message whose socket is lost after the end of the pair does not go to the next socket", async () => {
   await using w = await openProxy();
-  const [a, b] = [await w.agent(), await w.agent()];
-  await w.pair(a, b);
+  const { a, b } = await w.pairedAgents();
   const [older, newer] = [w.connect(b), w.connect(b, "silent")];
   const waiting = w.message(a, b);
   await until(() => newer.delivered.length === 1);
@@ -49,8 +47,7 @@ Deno.test("a message whose socket is lost after the end of the pair does not go 
 
 Deno.test("a message that waits behind others is not delivered once the pair has ended", async () => {
   await using w = await openProxy();
-  const [a, b] = [await w.agent(), await w.agent()];
-  await w.pair(a, b);
+  const { a, b } = await w.pairedAgents();
   await w.message(a, b, { headers: { Prefer: "respond-async" } });
   const socket = w.connect(b, "silent");
   await until(() => socket.delivered.length === 1);
@@ -64,8 +61,7 @@ Deno.test("a message that waits behind others is not delivered once the pair has
 
 Deno.test("a message that waits until its time limit overtakes none, also when the clock is set back", async () => {
   await using w = await openProxy();
-  const [a, b] = [await w.agent(), await w.agent()];
-  await w.pair(a, b);
+  const { a, b } = await w.pairedAgents();
   for (let i = 0; i < 2; i++) await w.message(a, b, { headers: { Prefer: "respond-async" } });
   const socket = w.connect(b, "silent");
   await until(() => socket.delivered.length === 1);
@@ -79,8 +75,7 @@ Deno.test("a message that waits until its time limit overtakes none, also when t
 
 Deno.test("a message gets its answer within twice its time limit when the clock is set back while it waits", async () => {
   await using w = await openProxy();
-  const [a, b] = [await w.agent(), await w.agent()];
-  await w.pair(a, b);
+  const { a, b } = await w.pairedAgents();
   await w.message(a, b, { headers: { Prefer: "respond-async" } });
   const socket = w.connect(b, "silent");
   await until(() => socket.delivered.length === 1);
