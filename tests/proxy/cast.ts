@@ -11,6 +11,21 @@ export interface Cast {
   socket: TestSocket;
 }
 
+/** Returns the body of a test whose world `open` makes and the end of the test ends. */
+export function inWorld<All extends { w: World }>(
+  open: () => Promise<All>,
+  run: (all: All, t: Deno.TestContext) => Promise<void>,
+): (t: Deno.TestContext) => Promise<void> {
+  return async (t) => {
+    const all = await open();
+    await using _ = all.w;
+    await run(all, t);
+  };
+}
+
+/** What a test does with its participants. */
+export type CastTest = (cast: Cast, t: Deno.TestContext) => Promise<void>;
+
 /** Opens a world with agents `a` and `b` paired and `b` connected. */
 export async function openCast(options: WorldOptions = {}): Promise<Cast> {
   const w = await openProxy(options);

@@ -9,7 +9,7 @@ import { flushTasks } from "../support/manual_clock.ts";
 import { parseTicket } from "../../shared/protocol/ticket.ts";
 import { refused } from "../support/registry_world.ts";
 import { PROXY_URL } from "../support/world.ts";
-import { openCast } from "./cast.ts";
+import { type CastTest, inWorld, openCast } from "./cast.ts";
 import { aitWith, codesOf, endsAfter, get, openProxy, post, PROFILE, withAit } from "./proxy_world.ts";
 
 interface Row {
@@ -59,6 +59,8 @@ const SIGNED = ROWS.filter((row) => row.signed).map((row) => {
   const [method = "", target = ""] = row.route.split(" ");
   return { ...row, method, target };
 });
+
+const test = (name: string, run: CastTest) => Deno.test(name, inWorld(openCast, run));
 
 Deno.test("the table has every route that is listed here, and no other", () => {
   const rows = PROXY_ROUTES.map(nameOf).filter((name) => !isDocument(name));
@@ -137,9 +139,7 @@ Deno.test("each route with a body answers its own code when the body is not JSON
   }
 });
 
-Deno.test("the receipt query is refused unless it names one request and one agent", async () => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+test("the receipt query is refused unless it names one request and one agent", async ({ w, a, b }) => {
   const path = "/v1/relay/delivery-receipts";
   const did = b.agent.did;
   for (
@@ -175,9 +175,7 @@ Deno.test("an unknown path is 404 and a wrong method 405, with the envelope and 
   }
 });
 
-Deno.test("a body is at most 256 KiB for a message and 64 KiB elsewhere, by header and by bytes", async (t) => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+test("a body is at most 256 KiB for a message and 64 KiB elsewhere, by header and by bytes", async ({ w, a, b }, t) => {
   for (const { route, method, target, maxBytes = 64 * KIB } of SIGNED) {
     if (method !== "POST") continue;
     await t.step(route, async () => {
@@ -202,9 +200,7 @@ Deno.test("a body that does not arrive in 10 s is 408, before any other check", 
   await refused(await endsAfter(w, 10_000, asking), "REQUEST_TIMEOUT");
 });
 
-Deno.test("the Host header of a request appears in no answer and in no ticket", async () => {
-  const { w, a } = await openCast();
-  await using _ = w;
+test("the Host header of a request appears in no answer and in no ticket", async ({ w, a }) => {
   const signed = await w.signed(a, { target: "/pair/start", body: JSON.stringify({ initiatorProfile: PROFILE }) });
   const foreign = new Request("https://evil.example/pair/start", signed);
   const answer = await w.proxy.fetch(foreign, w.peer);

@@ -10,6 +10,7 @@ import { until } from "../../support/until.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { openProxy, post } from "../proxy_world.ts";
 import { look, seen, storyOf, timelineOf, tokenOf } from "./admin_world.ts";
+import { inWorld } from "../cast.ts";
 
 const ID = "request-1";
 
@@ -29,9 +30,10 @@ async function receipt(w: World, b: TestAgent, status: string): Promise<void> {
   await answered(await post(w, b, "/v1/relay/delivery-receipts", body), 201);
 }
 
-Deno.test("a delivered message has began, acked and processed", async () => {
-  const { w, a, b } = await paired();
-  await using _ = w;
+type Run = (all: Awaited<ReturnType<typeof paired>>, t: Deno.TestContext) => Promise<void>;
+const test = (name: string, run: Run) => Deno.test(name, inWorld(paired, run));
+
+test("a delivered message has began, acked and processed", async ({ w, a, b }) => {
   w.connect(b);
   await send(w, a, b);
   await until(async () => (await timelineOf(w, ID)).events.length === 2);
@@ -43,9 +45,7 @@ Deno.test("a delivered message has began, acked and processed", async () => {
   assertEquals([senderAgentDid, recipientAgentDid], [a.agent.did, b.agent.did]);
 });
 
-Deno.test("a message that the connector refused has its reason", async () => {
-  const { w, a, b } = await paired();
-  await using _ = w;
+test("a message that the connector refused has its reason", async ({ w, a, b }) => {
   w.connect(b, "nack");
   await send(w, a, b);
   await until(async () => (await timelineOf(w, ID)).events.length === 2);
@@ -55,9 +55,7 @@ Deno.test("a message that the connector refused has its reason", async () => {
   });
 });
 
-Deno.test("a queued message waits with its place, and then was handed over", async () => {
-  const { w, a, b } = await paired();
-  await using _ = w;
+test("a queued message waits with its place, and then was handed over", async ({ w, a, b }) => {
   await queue(w, a, b, "request-0");
   await queue(w, a, b);
   const expiresAt = toIso(w.clock.now() + LIMITS.mailboxTtlSeconds * 1000);
@@ -76,18 +74,14 @@ Deno.test("a queued message waits with its place, and then was handed over", asy
   });
 });
 
-Deno.test("a queued message that the connector refuses shows its refusals and its next attempt", async () => {
-  const { w, a, b } = await paired();
-  await using _ = w;
+test("a queued message that the connector refuses shows its refusals and its next attempt", async ({ w, a, b }) => {
   await queue(w, a, b);
   w.connect(b, "nack");
   await until(async () => (await timelineOf(w, ID)).events.at(-1)?.detail?.includes("refusals 1") === true);
   assertMatch((await storyOf(w, ID)).events[2] ?? "", /place 1, refusals 1, not before 2026-/);
 });
 
-Deno.test("a queued message that expires ends as dead-lettered", async () => {
-  const { w, a, b } = await paired();
-  await using _ = w;
+test("a queued message that expires ends as dead-lettered", async ({ w, a, b }) => {
   await queue(w, a, b);
   w.clock.step(LIMITS.mailboxTtlSeconds * 1000);
   await w.proxy.deps.mailboxDelivery.sweep();
@@ -96,9 +90,7 @@ Deno.test("a queued message that expires ends as dead-lettered", async () => {
   assertEquals(events.length, 3);
 });
 
-Deno.test("a message that the recipient gave up on ends as dead-lettered", async () => {
-  const { w, a, b } = await paired();
-  await using _ = w;
+test("a message that the recipient gave up on ends as dead-lettered", async ({ w, a, b }) => {
   w.connect(b);
   await send(w, a, b);
   await w.clock.advance(60_000);
@@ -106,9 +98,7 @@ Deno.test("a message that the recipient gave up on ends as dead-lettered", async
   assertEquals(await storyOf(w, ID), { state: "dead_lettered", events: ["+0 began", "+0 acked", "+60 dead_lettered"] });
 });
 
-Deno.test("a message without an answer has only began", async () => {
-  const { w, a, b } = await paired();
-  await using _ = w;
+test("a message without an answer has only began", async ({ w, a, b }) => {
   w.connect(b, "silent");
   const sending = w.message(a, b, { headers: { [HEADERS.requestId]: ID } });
   await until(async () => begunDeliveries((await w.kv.get(KEYS.sender(a.agent.did))).value).length === 1);
@@ -118,9 +108,7 @@ Deno.test("a message without an answer has only began", async () => {
   assertEquals((await storyOf(w, ID)).state, "began");
 });
 
-Deno.test("an unknown request ID has no timeline, and an invalid one is refused", async () => {
-  const { w } = await paired();
-  await using _ = w;
+test("an unknown request ID has no timeline, and an invalid one is refused", async ({ w }) => {
   const token = await tokenOf(w);
   assertEquals(await seen(w, "deliveries?requestId=unknown-request"), { deliveries: [] });
   const queries = [
@@ -138,9 +126,7 @@ Deno.test("an unknown request ID has no timeline, and an invalid one is refused"
   }
 });
 
-Deno.test("the same request ID of many senders has one timeline each, at most 50", async () => {
-  const { w, a, b } = await paired();
-  await using _ = w;
+test("the same request ID of many senders has one timeline each, at most 50", async ({ w, a, b }) => {
   await queue(w, a, b);
   const state = new Uint8Array((await w.kv.get<Uint8Array>(KEYS.delivery(b.agent.did, ID, a.agent.did))).value ?? []);
   const other = (i: number) => a.agent.did.slice(0, -3) + String(i).padStart(3, "0");
@@ -149,9 +135,7 @@ Deno.test("the same request ID of many senders has one timeline each, at most 50
   assertEquals([deliveries.length, new Set(deliveries.map((one) => one.senderAgentDid)).size], [50, 50]);
 });
 
-Deno.test("a timeline holds no payload, no conversation and no secret of a connector's reason", async () => {
-  const { w, a, b } = await paired();
-  await using _ = w;
+test("a timeline holds no payload, no conversation and no secret of a connector's reason", async ({ w, a, b }) => {
   const secret = "svc_pat_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
   const socket = w.connect(b, "silent");
   const sending = w.message(a, b, {

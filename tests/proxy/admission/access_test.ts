@@ -13,7 +13,7 @@ import { until } from "../../support/until.ts";
 import { outcome, tally } from "../../support/registry_world.ts";
 import type { TestAgent, World, WorldOptions } from "../../support/world.ts";
 import { endsAfter, get, post, PROFILE, RegistryCalls, withAccess } from "../proxy_world.ts";
-import { openCast } from "../cast.ts";
+import { inWorld, openCast } from "../cast.ts";
 
 const PATH = "/v1/agents/auth/validate";
 const INVALID = "401 PROXY_AGENT_ACCESS_INVALID";
@@ -27,18 +27,17 @@ async function cast(options: WorldOptions = {}) {
 
 const error = (code: string, status: number) => () => Response.json({ error: { code, message: "no" } }, { status });
 
-Deno.test("a message without an access token is refused", async () => {
-  const { w, a, b } = await cast();
-  await using _ = w;
+type Run = (all: Awaited<ReturnType<typeof cast>>, t: Deno.TestContext) => Promise<void>;
+const test = (name: string, run: Run) => Deno.test(name, inWorld(cast, run));
+
+test("a message without an access token is refused", async ({ w, a, b }) => {
   for (const missing of [null, ""]) {
     const headers = { [HEADERS.access]: missing };
     assertEquals(await outcome(await w.message(a, b, { headers })), REQUIRED);
   }
 });
 
-Deno.test("a sender without a pair is refused as unpaired even when its access token is invalid", async () => {
-  const { w, b, validations } = await cast();
-  await using _ = w;
+test("a sender without a pair is refused as unpaired even when its access token is invalid", async ({ w, b, validations }) => {
   const stranger = await w.agent();
   for (const access of [null, "junk", stranger.identity.accessToken]) {
     const answer = await w.message(stranger, b, { headers: { [HEADERS.access]: access } });
@@ -186,9 +185,7 @@ Deno.test("204 from the registry accepts, 401 about the token refuses, and any o
   assertEquals(socket.delivered.length, 1);
 });
 
-Deno.test("a registry that hangs causes 503 within 5 s of the clock; other agents continue", async () => {
-  const { w, a, b, validations } = await cast();
-  await using _ = w;
+test("a registry that hangs causes 503 within 5 s of the clock; other agents continue", async ({ w, a, b, validations }) => {
   const c = await w.agent();
   await w.pair(c, b);
   validations.answer = () => new Promise(() => {});
@@ -200,9 +197,7 @@ Deno.test("a registry that hangs causes 503 within 5 s of the clock; other agent
   assertEquals(await outcome(await w.message(a, b)), "202");
 });
 
-Deno.test("identical validations that run at once are joined; different ones are not, and none is cached", async () => {
-  const { w, a, b, validations } = await cast();
-  await using _ = w;
+test("identical validations that run at once are joined; different ones are not, and none is cached", async ({ w, a, b, validations }) => {
   const { promise, resolve } = Promise.withResolvers<void>();
   validations.answer = async () => {
     await promise;
@@ -259,9 +254,7 @@ Deno.test("a validation from before a trust change, or from before a step back o
   assertEquals(await outcome(await w.message(a, b)), INVALID);
 });
 
-Deno.test("a validation from before a trust change that ends does not end the sharing of a later one", async () => {
-  const { w, a, b, validations } = await cast();
-  await using _ = w;
+test("a validation from before a trust change that ends does not end the sharing of a later one", async ({ w, a, b, validations }) => {
   const ends = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const;
   const answerAt = (end: Promise<void>) => () => end.then(() => new Response(null, { status: 204 }));
   validations.answer = answerAt(ends[0].promise);
@@ -280,9 +273,7 @@ Deno.test("a validation from before a trust change that ends does not end the sh
   assertEquals(validations.asked.length, 2);
 });
 
-Deno.test("pairing continues while validation is down", async () => {
-  const { w, a, validations } = await cast();
-  await using _ = w;
+test("pairing continues while validation is down", async ({ w, a, validations }) => {
   validations.answer = () => Promise.reject(new TypeError("connection refused"));
   assertEquals(await outcome(await post(w, a, "/pair/start", { initiatorProfile: PROFILE })), "200");
   assertEquals(validations.asked, []);

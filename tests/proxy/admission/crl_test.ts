@@ -15,6 +15,7 @@ import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts
 import { signedToken } from "../../support/tokens.ts";
 import { endsAfter, get, openProxy, RegistryCalls, registryKey, restart, withAit } from "../proxy_world.ts";
 import { until } from "../../support/until.ts";
+import { inWorld } from "../cast.ts";
 
 /** The CRL requests of the proxy. */
 class Lists extends RegistryCalls {
@@ -59,6 +60,9 @@ const UNAVAILABLE = "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE";
 const REVOKED = "401 PROXY_AUTH_REVOKED";
 const notFound = (code: string) => () => Response.json({ error: { code, message: "no" } }, { status: 404 });
 
+type Run = (all: Awaited<ReturnType<typeof cast>>, t: Deno.TestContext) => Promise<void>;
+const test = (name: string, run: Run) => Deno.test(name, inWorld(cast, run));
+
 Deno.test("a revoked AIT is refused within one refresh interval, and its access token at once", async () => {
   const { w, a } = await cast({ crlRefreshIntervalMs: 2_000 });
   await using _ = w;
@@ -72,9 +76,7 @@ Deno.test("a revoked AIT is refused within one refresh interval, and its access 
   assertEquals([await ask(w, a), await ask(w, b)], [REVOKED, "200"]);
 });
 
-Deno.test("the old AIT of a reissued agent is refused and its new one accepted", async () => {
-  const { w, a, lists } = await cast();
-  await using _ = w;
+test("the old AIT of a reissued agent is refused and its new one accepted", async ({ w, a, lists }) => {
   const answer = await w.ask("POST", `/v1/agents/${a.agent.id}/reissue`, { apiKey: a.owner.apiKey });
   const { ait } = await answer.json();
   await lists.refresh();
@@ -155,9 +157,7 @@ Deno.test("a list that is newer by seq or by iat replaces the older one", async 
   }
 });
 
-Deno.test("an older list is refused and logged, also after a restart", async () => {
-  const { w, a, lists, entry } = await cast();
-  await using _ = w;
+test("an older list is refused and logged, also after a restart", async ({ w, a, lists, entry }) => {
   lists.publish(await lists.signed({ seq: 7, revocations: [entry] }));
   assertEquals(await ask(w, a), REVOKED);
   lists.publish(await lists.signed({ seq: 6 }));
@@ -171,9 +171,7 @@ Deno.test("an older list is refused and logged, also after a restart", async () 
   assertEquals(await ask(w, a), REVOKED);
 });
 
-Deno.test("CRL_NOT_FOUND means an empty list only until a signed list was seen, also after a restart", async () => {
-  const { w, a, lists, entry } = await cast();
-  await using _ = w;
+test("CRL_NOT_FOUND means an empty list only until a signed list was seen, also after a restart", async ({ w, a, lists, entry }) => {
   lists.answer = notFound("CRL_NOT_FOUND");
   assertEquals(await ask(w, a), "200");
   await restart(w);
@@ -188,9 +186,7 @@ Deno.test("CRL_NOT_FOUND means an empty list only until a signed list was seen, 
   assertEquals(await ask(w, a), UNAVAILABLE, "a forged 404 changes nothing");
 });
 
-Deno.test("any other 404 is not a list", async () => {
-  const { w, a, lists } = await cast();
-  await using _ = w;
+test("any other 404 is not a list", async ({ w, a, lists }) => {
   for (const answer of [notFound("NOT_FOUND"), () => new Response("not here", { status: 404 })]) {
     lists.answer = answer;
     assertEquals(await ask(w, a), UNAVAILABLE);
@@ -245,9 +241,7 @@ Deno.test("a step back of the clock beyond CRL_MAX_AGE_MS ends the use of a list
   assertEquals(await ask(w, a), "200");
 });
 
-Deno.test("a list is not used after its exp, even when 304 confirms it", async () => {
-  const { w, a, lists } = await cast();
-  await using _ = w;
+test("a list is not used after its exp, even when 304 confirms it", async ({ w, a, lists }) => {
   lists.publish(await lists.signed(), { ETag: '"the-tag"' });
   assertEquals(await ask(w, a), "200");
   lists.answer = () => new Response(null, { status: 304 });
@@ -261,9 +255,7 @@ Deno.test("a list is not used after its exp, even when 304 confirms it", async (
   assertEquals(await ask(w, a), UNAVAILABLE);
 });
 
-Deno.test("every request is refused until the first list arrives, and retries wait 10 s doubling to 60 s", async () => {
-  const { w, a, lists } = await cast();
-  await using _ = w;
+test("every request is refused until the first list arrives, and retries wait 10 s doubling to 60 s", async ({ w, a, lists }) => {
   lists.answer = () => Promise.reject(new TypeError("connection refused"));
   for (let i = 0; i < 3; i++) assertEquals(await ask(w, a), UNAVAILABLE);
   assertEquals(lists.asked.length, 1);
@@ -297,9 +289,7 @@ Deno.test("the list is fetched every CRL_REFRESH_INTERVAL_MS minus up to 10 %", 
   assert(Math.min(...waits) < 19_500, `${waits}: all instances would fetch at the same time`);
 });
 
-Deno.test("concurrent requests cause one fetch and do not wait for it while a list is usable", async () => {
-  const { w, a, lists } = await cast();
-  await using _ = w;
+test("concurrent requests cause one fetch and do not wait for it while a list is usable", async ({ w, a, lists }) => {
   assertEquals(await tally(Array.from({ length: 20 }, () => get(w, a, "/pair/peers"))), { "200": 20 });
   assertEquals(lists.asked.length, 1);
   lists.answer = () => new Promise(() => {});
@@ -321,18 +311,14 @@ Deno.test("the list request carries the service credential and no data of an age
   assertEquals(request?.headers.get(HEADERS.serviceSecret), serviceCredential.secret);
 });
 
-Deno.test("a CRL request that hangs causes 503 within 5 s of the clock", async () => {
-  const { w, a, lists } = await cast();
-  await using _ = w;
+test("a CRL request that hangs causes 503 within 5 s of the clock", async ({ w, a, lists }) => {
   lists.answer = () => new Promise(() => {});
   const asking = ask(w, a);
   for (let i = 0; i < 3; i++) await flushTasks();
   assertEquals([await endsAfter(w, 5_000, asking), lists.asked.length], [UNAVAILABLE, 1]);
 });
 
-Deno.test("the proxy keeps the older list when the registry cannot build a new one", async () => {
-  const { w, a, lists } = await cast();
-  await using _ = w;
+test("the proxy keeps the older list when the registry cannot build a new one", async ({ w, a, lists }) => {
   const b = await w.agent();
   await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
   await lists.refresh();
@@ -346,9 +332,7 @@ Deno.test("the proxy keeps the older list when the registry cannot build a new o
   assertEquals([await ask(w, a), await ask(w, b)], ["403 PROXY_PAIR_OWNERSHIP_FORBIDDEN", REVOKED]);
 });
 
-Deno.test("a long list is read in slices and installed as a whole", async () => {
-  const { w, a, lists, entry } = await cast();
-  await using _ = w;
+test("a long list is read in slices and installed as a whole", async ({ w, a, lists, entry }) => {
   const others = Array.from(
     { length: 5_000 },
     (_, i) => ({ ...entry, jti: `01KHYQ5H00${String(i).padStart(16, "0")}` }),
@@ -368,9 +352,7 @@ Deno.test("a long list is read in slices and installed as a whole", async () => 
   assertEquals(w.log.at(-1)?.event, "crl_refresh_failed");
 });
 
-Deno.test("a list is read for at most 10 s when its body takes longer than its head", async () => {
-  const { w, a, lists, entry } = await cast();
-  await using _ = w;
+test("a list is read for at most 10 s when its body takes longer than its head", async ({ w, a, lists, entry }) => {
   const text = JSON.stringify({ crl: await lists.signed({ revocations: [entry] }) });
   let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   lists.answer = () => new Response(new ReadableStream<Uint8Array>({ start: (own) => void (controller = own) }));
@@ -391,9 +373,7 @@ Deno.test("a list is read for at most 10 s when its body takes longer than its h
   assertEquals(w.log.at(-1)?.event, "crl_refresh_failed");
 });
 
-Deno.test("a list over 32 MiB is refused by its length before its body is read", async () => {
-  const { w, lists } = await cast();
-  await using _ = w;
+test("a list over 32 MiB is refused by its length before its body is read", async ({ w, lists }) => {
   let pulled = 0, cancelled = false;
   const body = () =>
     new ReadableStream({

@@ -11,6 +11,7 @@ import type { TestAgent, World } from "../../support/world.ts";
 import { signedToken } from "../../support/tokens.ts";
 import { claimsOf, endsAfter, get, openProxy, RegistryCalls, restart, withAit } from "../proxy_world.ts";
 import { until } from "../../support/until.ts";
+import { inWorld } from "../cast.ts";
 
 const MINUTE_MS = 60_000;
 // The cap of an answer with keys.
@@ -69,6 +70,9 @@ async function second(
   return { key, agent: withAit(a, ait), privateKey: pair.privateKey };
 }
 
+type Run = (all: Awaited<ReturnType<typeof cast>>, t: Deno.TestContext) => Promise<void>;
+const test = (name: string, run: Run) => Deno.test(name, inWorld(cast, run));
+
 Deno.test("the keys are fetched once and used until the shorter of the two lifetimes ends", async (t) => {
   const cases: [name: string, cacheControl: string | null, ttlMs: number, freshMs: number][] = [
     ["max-age is shorter", "public, max-age=60", 300_000, 60_000],
@@ -90,16 +94,12 @@ Deno.test("the keys are fetched once and used until the shorter of the two lifet
   }
 });
 
-Deno.test("concurrent requests cause one fetch", async () => {
-  const { w, a, keys } = await cast();
-  await using _ = w;
+test("concurrent requests cause one fetch", async ({ w, a, keys }) => {
   const answers = await tally(Array.from({ length: 20 }, () => get(w, a, "/pair/peers")));
   assertEquals([answers, keys.fetches], [{ "200": 20 }, 1]);
 });
 
-Deno.test("a new key is accepted at its first use after one fetch, and the old key still is", async () => {
-  const { w, a, keys, own } = await cast();
-  await using _ = w;
+test("a new key is accepted at its first use after one fetch, and the old key still is", async ({ w, a, keys, own }) => {
   assertEquals(await ask(w, a), "200");
   const { key, agent } = await second(a);
   keys.publish({ keys: [key, { ...own, status: "retired" }] });
@@ -128,9 +128,7 @@ Deno.test("a key whose kid now names another key counts as withdrawn, also for a
   assertEquals([await ask(w, a), await ask(w, agent)], [INVALID, "200"]);
 });
 
-Deno.test("a retired key verifies AITs and no revocation list", async () => {
-  const { w, a, keys, own } = await cast();
-  await using _ = w;
+test("a retired key verifies AITs and no revocation list", async ({ w, a, keys, own }) => {
   const b = await w.agent();
   await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
   const { key } = await second(a);
@@ -144,9 +142,7 @@ Deno.test("a retired key verifies AITs and no revocation list", async () => {
   assertEquals(await ask(w, a), "200");
 });
 
-Deno.test("an unknown kid causes one fetch in 30 s for any number of requests", async () => {
-  const { w, a, keys } = await cast();
-  await using _ = w;
+test("an unknown kid causes one fetch in 30 s for any number of requests", async ({ w, a, keys }) => {
   assertEquals(await ask(w, a), "200");
   const strangers = await Promise.all(Array.from({ length: 20 }, (_, i) => second(a, `stranger-${i}`)));
   const askAll = () => tally(strangers.map(({ agent }) => get(w, agent, "/pair/peers")));
@@ -158,9 +154,7 @@ Deno.test("an unknown kid causes one fetch in 30 s for any number of requests", 
   assertEquals(await ask(w, a), "200");
 });
 
-Deno.test("an unknown kid is 503 while the registry is unreachable; known ones continue", async () => {
-  const { w, a, keys } = await cast();
-  await using _ = w;
+test("an unknown kid is 503 while the registry is unreachable; known ones continue", async ({ w, a, keys }) => {
   assertEquals(await ask(w, a), "200");
   const { agent } = await second(a);
   keys.answer = () => new Response("bad gateway", { status: 502 });
@@ -208,9 +202,7 @@ Deno.test("an invalid document never replaces a valid one, and without a valid o
   }
 });
 
-Deno.test("the last valid document is used 900 s longer while the registry fails, then 503, then recovery", async () => {
-  const { w, a, keys } = await cast();
-  await using _ = w;
+test("the last valid document is used 900 s longer while the registry fails, then 503, then recovery", async ({ w, a, keys }) => {
   assertEquals(await ask(w, a), "200");
   keys.answer = () => Promise.reject(new TypeError("connection refused"));
   w.clock.step(5 * MINUTE_MS + 15 * MINUTE_MS - 1);
@@ -224,17 +216,13 @@ Deno.test("the last valid document is used 900 s longer while the registry fails
   assertEquals(await ask(w, a), "200");
 });
 
-Deno.test("a registry that fails is not asked for its keys at every request", async () => {
-  const { w, a, keys } = await cast();
-  await using _ = w;
+test("a registry that fails is not asked for its keys at every request", async ({ w, a, keys }) => {
   keys.answer = () => new Response(null, { status: 500 });
   for (let i = 0; i < 20; i++) assertEquals(await ask(w, a), UNAVAILABLE);
   assert(keys.fetches <= 2, `${keys.fetches} fetches`);
 });
 
-Deno.test("a key request that hangs causes 503 within 5 s of the clock and leaves no waiting request", async () => {
-  const { w, a, keys } = await cast();
-  await using _ = w;
+test("a key request that hangs causes 503 within 5 s of the clock and leaves no waiting request", async ({ w, a, keys }) => {
   keys.answer = () => new Promise(() => {});
   const asking = ask(w, a);
   await until(() => keys.fetches > 0);
@@ -242,9 +230,7 @@ Deno.test("a key request that hangs causes 503 within 5 s of the clock and leave
   assertEquals(keys.fetches, 1);
 });
 
-Deno.test("a key answer without an end causes 503 within 5 s of the clock", async () => {
-  const { w, a, keys } = await cast();
-  await using _ = w;
+test("a key answer without an end causes 503 within 5 s of the clock", async ({ w, a, keys }) => {
   const forever = new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(65_536)) });
   const stalled = new ReadableStream({ start: (controller) => controller.enqueue(utf8Bytes('{"keys":[')) });
   for (const body of [stalled, forever]) {
@@ -258,9 +244,7 @@ Deno.test("a key answer without an end causes 503 within 5 s of the clock", asyn
   }
 });
 
-Deno.test("requests to the registry do not follow redirects", async () => {
-  const { w, a, keys } = await cast();
-  await using _ = w;
+test("requests to the registry do not follow redirects", async ({ w, a, keys }) => {
   keys.answer = ({ redirect, headers }) => {
     assertEquals(redirect, "manual");
     assertEquals(headers.get("authorization"), null);

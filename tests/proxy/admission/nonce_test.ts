@@ -13,24 +13,23 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { refused, tally } from "../../support/registry_world.ts";
 import type { World } from "../../support/world.ts";
 import { openProxy, restart } from "../proxy_world.ts";
+import { type CastTest, inWorld, openCast } from "../cast.ts";
 
 /** Sends copies of one request at once. */
 function copies(w: World, request: Request, count: number): Promise<Response>[] {
   return Array.from({ length: count }, () => w.fetch(request.clone()));
 }
 
-Deno.test("of 40 identical requests at once one is delivered and the others are replays", async () => {
-  await using w = await openProxy();
-  const { a, b, socket } = await w.story();
+const test = (name: string, run: CastTest) => Deno.test(name, inWorld(openCast, run));
+
+test("of 40 identical requests at once one is delivered and the others are replays", async ({ w, a, b, socket }) => {
   const request = await w.signed(a, { recipient: b.agent.did, body: '{"message":"once"}' });
   assertEquals(await tally(copies(w, request, 40)), { "202": 1, "401 PROXY_AUTH_REPLAY": 39 });
   assertEquals(socket.delivered.length, 1);
   await refused(await w.fetch(request), "PROXY_AUTH_REPLAY");
 });
 
-Deno.test("a nonce is refused again for any other request of the agent with a new signature", async () => {
-  await using w = await openProxy();
-  const { a, b, socket } = await w.story();
+test("a nonce is refused again for any other request of the agent with a new signature", async ({ w, a, b, socket }) => {
   const nonce = "nonce-used-a-second-time";
   assertEquals((await w.message(a, b, { nonce })).status, 202);
   await w.clock.stepWhenIdle(10_000);
@@ -39,9 +38,7 @@ Deno.test("a nonce is refused again for any other request of the agent with a ne
   assertEquals(socket.delivered.length, 1);
 });
 
-Deno.test("a request that failed its proof does not block the valid one, also when both run at once", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.story();
+test("a request that failed its proof does not block the valid one, also when both run at once", async ({ w, a, b }) => {
   const nonce = "nonce-of-the-right-one";
   await refused(await w.message(a, b, { nonce, signed: { method: "PUT" } }), "PROXY_AUTH_INVALID_PROOF");
   const forged = await w.signed(a, { recipient: b.agent.did, nonce, body: "{}", signed: { method: "PUT" } });
@@ -50,9 +47,7 @@ Deno.test("a request that failed its proof does not block the valid one, also wh
   assertEquals(await tally(answers), { "202": 1, "401 PROXY_AUTH_INVALID_PROOF": 40 });
 });
 
-Deno.test("a request dated 300 s ahead is refused as long as its timestamp would be accepted", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.story();
+test("a request dated 300 s ahead is refused as long as its timestamp would be accepted", async ({ w, a, b }) => {
   const timestamp = String(unixSeconds(w.clock.now()) + 300);
   const request = await w.signed(a, { recipient: b.agent.did, body: "{}", timestamp });
   assertEquals((await w.fetch(request.clone())).status, 202);
@@ -64,9 +59,7 @@ Deno.test("a request dated 300 s ahead is refused as long as its timestamp would
   await refused(await w.fetch(request.clone()), "PROXY_AUTH_TIMESTAMP_SKEW");
 });
 
-Deno.test("a clock that steps back does not make a request valid again, also after its nonce has expired", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.story();
+test("a clock that steps back does not make a request valid again, also after its nonce has expired", async ({ w, a, b }) => {
   await w.clock.stepWhenIdle(200_000);
   const request = await w.signed(a, { recipient: b.agent.did, body: "{}" });
   assertEquals((await w.fetch(request.clone())).status, 202);
@@ -77,9 +70,7 @@ Deno.test("a clock that steps back does not make a request valid again, also aft
   }
 });
 
-Deno.test("an expired record that is still stored refuses no request with a valid timestamp", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.story();
+test("an expired record that is still stored refuses no request with a valid timestamp", async ({ w, a, b }) => {
   const nonce = "nonce-long-forgotten";
   const now = w.clock.now();
   const put = (expiresAt: number) => {

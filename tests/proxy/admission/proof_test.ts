@@ -10,10 +10,11 @@ import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { outcome, refused } from "../../support/registry_world.ts";
 import { PROXY_URL, REGISTRY_URL, type RequestParts } from "../../support/world.ts";
 import { malleated, openProxy } from "../proxy_world.ts";
+import { type CastTest, inWorld, openCast } from "../cast.ts";
 
-Deno.test("the timestamp is an integer of Unix seconds that differs by at most 300 s", async (t) => {
-  await using w = await openProxy();
-  const { a, b } = await w.story();
+const test = (name: string, run: CastTest) => Deno.test(name, inWorld(openCast, run));
+
+test("the timestamp is an integer of Unix seconds that differs by at most 300 s", async ({ w, a, b }, t) => {
   w.clock.step(500);
   const now = unixSeconds(w.clock.now());
   const skewed: [timestamp: string, status: string][] = [
@@ -39,9 +40,7 @@ Deno.test("the timestamp is an integer of Unix seconds that differs by at most 3
   });
 });
 
-Deno.test("a proof is refused when any signed part of the request is changed", async (t) => {
-  await using w = await openProxy();
-  const { a, b, socket } = await w.story();
+test("a proof is refused when any signed part of the request is changed", async ({ w, a, b, socket }, t) => {
   const c = await w.agent();
   const { ait } = a.identity;
   const body = '{"message":"hi"}';
@@ -110,17 +109,13 @@ Deno.test("a proof is refused when any signed part of the request is changed", a
   assertEquals(socket.delivered.length, encodings.length);
 });
 
-Deno.test("a nonce is 16 to 128 base64url characters, compared and not decoded", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.story();
+test("a nonce is 16 to 128 base64url characters, compared and not decoded", async ({ w, a, b }) => {
   for (const nonce of ["x".repeat(16), "x".repeat(128), "_-_-_-_-_-_-_-_-_", "abcdefghijklmnopqrstuvwxyz0"]) {
     assertEquals((await w.message(a, b, { nonce })).status, 202, nonce);
   }
 });
 
-Deno.test("a proof does not fit another agent's AIT of the same key, and nonces are kept per agent", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.story();
+test("a proof does not fit another agent's AIT of the same key, and nonces are kept per agent", async ({ w, a, b }) => {
   const twin = await w.agent(a.owner, "twin", a.keys);
   await w.pair(twin, b);
   const nonce = "nonce-of-the-twins";
@@ -130,9 +125,7 @@ Deno.test("a proof does not fit another agent's AIT of the same key, and nonces 
   assertEquals((await w.message(twin, b, { nonce })).status, 202);
 });
 
-Deno.test("another spelling of the path is another path or not found", async (t) => {
-  await using w = await openProxy();
-  const { a, b, socket } = await w.story();
+test("another spelling of the path is another path or not found", async ({ w, a, b, socket }, t) => {
   const forms = [
     "/hooks/agent/",
     "//hooks/agent",
@@ -170,9 +163,7 @@ Deno.test("a request without a body is signed with the hash of zero bytes", asyn
   await refused(await w.fetch(fits), "PROXY_RELAY_UPGRADE_REQUIRED");
 });
 
-Deno.test("a signature with a non-canonical R is checked by the verifier and is never a 5xx", async (t) => {
-  await using w = await openProxy();
-  const { a, b } = await w.story();
+test("a signature with a non-canonical R is checked by the verifier and is never a 5xx", async ({ w, a, b }, t) => {
   const R = (bytes: number[]) => Uint8Array.from({ length: 32 }, (_, i) => bytes[i] ?? 0);
   const odd: [name: string, r: Uint8Array][] = [
     ["the neutral element", R([1])],

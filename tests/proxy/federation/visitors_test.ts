@@ -15,6 +15,7 @@ import { until } from "../../support/until.ts";
 import { PROXY_URL, type TestAgent, type World, type WorldOptions } from "../../support/world.ts";
 import { look, tokenOf } from "../admin/admin_world.ts";
 import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
+import { inWorld } from "../cast.ts";
 
 const THEIRS = { agentName: "beta", humanName: "Bob" };
 const SECRET = "A".repeat(22);
@@ -57,6 +58,9 @@ async function paired(options: WorldOptions = {}) {
   return all;
 }
 
+type Run = (all: Awaited<ReturnType<typeof paired>>, t: Deno.TestContext) => Promise<void>;
+const test = (name: string, run: Run) => Deno.test(name, inWorld(paired, run));
+
 Deno.test("an agent of another registry pairs with a ticket, writes, and is answered at its own proxy only", async () => {
   const { w, b, alpha, beta } = await cast();
   await using _ = w;
@@ -86,9 +90,7 @@ Deno.test("an agent of another registry pairs with a ticket, writes, and is answ
   assertStringIncludes(counted, 'svc_refusals_total{code="PROXY_AUTH_INVALID_AIT",check="1",origin="foreign"} 1\n');
 });
 
-Deno.test("a registry speaks for no agent of another one, also with the same ID, and shares nothing with it", async () => {
-  const { w, b, alpha } = await paired();
-  await using _ = w;
+test("a registry speaks for no agent of another one, also with the same ID, and shares nothing with it", async ({ w, b, alpha }) => {
   const gamma = await w.agent(), socket = w.connect(alpha);
   await w.pair(gamma, alpha);
   await w.connected();
@@ -124,9 +126,7 @@ Deno.test("agents of two servers prove their keys when they pair, and the same c
   assertEquals(await answered(await confirm(w, beta, ticket), 201), first);
 });
 
-Deno.test("a visiting agent may send, ask for its receipts and deliveries, and end its pair, and nothing else", async () => {
-  const { w, alpha, beta } = await paired();
-  await using _ = w;
+test("a visiting agent may send, ask for its receipts and deliveries, and end its pair, and nothing else", async ({ w, alpha, beta }) => {
   const visitor = beta as unknown as TestAgent;
   const query = `?requestId=${w.newId()}&recipientAgentDid=${encodeURIComponent(alpha.agent.did)}`;
   assertEquals(await outcome(await get(w, visitor, `/v1/relay/delivery-receipts${query}`)), "200");
@@ -154,9 +154,7 @@ Deno.test("a visiting agent may send, ask for its receipts and deliveries, and e
   assertEquals(await outcome(await send(w, beta, alpha)), "401 PROXY_AUTH_INVALID_AIT");
 });
 
-Deno.test("a visit token counts for one agent, one identity token, one proxy and five minutes", async () => {
-  const { w, b, alpha, beta } = await paired();
-  await using _ = w;
+test("a visit token counts for one agent, one identity token, one proxy and five minutes", async ({ w, b, alpha, beta }) => {
   w.connect(alpha);
   await w.connected();
   const other = await b.agent("gamma"), here = w.clock.now();
@@ -191,9 +189,7 @@ Deno.test("a visit token counts for one agent, one identity token, one proxy and
   assertEquals(pair.value?.proxy, "https://new.b.example", "the pair follows where the agent lives");
 });
 
-Deno.test("a revocation at home ends an agent here within a minute of its next message, with its pairs", async () => {
-  const { w, b, alpha, beta } = await paired();
-  await using _ = w;
+test("a revocation at home ends an agent here within a minute of its next message, with its pairs", async ({ w, b, alpha, beta }) => {
   w.connect(alpha);
   await w.connected();
   b.revoke(beta);
@@ -206,9 +202,7 @@ Deno.test("a revocation at home ends an agent here within a minute of its next m
   assertEquals((await w.kv.get(KEYS.pair(alpha.agent.did, beta.agent.did))).value, null);
 });
 
-Deno.test("while an issuer is down its agents go on for ten minutes, then they are told which one it is", async () => {
-  const { w, b, alpha, beta } = await paired();
-  await using _ = w;
+test("while an issuer is down its agents go on for ten minutes, then they are told which one it is", async ({ w, b, alpha, beta }) => {
   w.connect(alpha);
   await w.connected();
   b.answer = () => Promise.reject(new TypeError("down"));
@@ -232,9 +226,7 @@ Deno.test("while an issuer is down its agents go on for ten minutes, then they a
   assertEquals(await outcome(await send(w, beta, alpha, await fresh())), "202");
 });
 
-Deno.test("an excluded issuer is refused from the restart on, and what its agents queued becomes a dead letter", async () => {
-  const { w, beta, alpha } = await paired();
-  await using _ = w;
+test("an excluded issuer is refused from the restart on, and what its agents queued becomes a dead letter", async ({ w, beta, alpha }) => {
   const queued = await w.message(beta as unknown as TestAgent, alpha, { headers: { Prefer: "respond-async" } });
   assertEquals(await outcome(queued), "202");
   w.options.proxy = { ...w.options.proxy, federation: { mode: "except", hosts: ["b.example"] } };
@@ -251,9 +243,7 @@ Deno.test("an excluded issuer is refused from the restart on, and what its agent
   assertEquals(await outcome(await send(w, beta, alpha)), "202", "the pair counts again");
 });
 
-Deno.test("what a visiting agent queued is handed over without a question to its registry", async () => {
-  const { w, b, beta, alpha } = await paired();
-  await using _ = w;
+test("what a visiting agent queued is handed over without a question to its registry", async ({ w, b, beta, alpha }) => {
   assertEquals(
     await outcome(await w.message(beta as unknown as TestAgent, alpha, { headers: { Prefer: "respond-async" } })),
     "202",
@@ -315,9 +305,7 @@ Deno.test("an agent lets a peer of another server write to it, as often as it sa
   assertEquals(await outcome(await accept({ peerAgentDid: local.agent.did })), "403 PROXY_PAIR_RESPONDER_FORBIDDEN");
 });
 
-Deno.test("an admin sees which registries have agents with pairs here, and why one cannot be asked", async () => {
-  const { w, b, alpha, beta } = await paired();
-  await using _ = w;
+test("an admin sees which registries have agents with pairs here, and why one cannot be asked", async ({ w, b, alpha, beta }) => {
   const token = await tokenOf(w);
   const issuers = async () =>
     (await answered<{ issuers: Record<string, unknown>[] }>(await look(w, "issuers", token))).issuers;

@@ -8,7 +8,7 @@ import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import type { MessageProof } from "../../../shared/protocol/message_proof.ts";
 import { outcome } from "../../support/registry_world.ts";
 import { REGISTRY_URL, type RequestParts, type TestAgent } from "../../support/world.ts";
-import { type Cast, openCast } from "../cast.ts";
+import { type Cast, type CastTest, inWorld, openCast } from "../cast.ts";
 import { inContext, isProven } from "../relay/proven.ts";
 
 /** Sends a body and returns the frame that delivers it. */
@@ -32,9 +32,9 @@ function blockOf({ agent }: TestAgent): string {
   ].join("\n");
 }
 
-Deno.test("a message starts with the identity block and an empty line and is unchanged otherwise", async (t) => {
-  const all = await openCast();
-  await using _ = all.w;
+const test = (name: string, run: CastTest) => Deno.test(name, inWorld(openCast, run));
+
+test("a message starts with the identity block and an empty line and is unchanged otherwise", async (all, t) => {
   const block = blockOf(all.a);
   const texts = ["hi", "", "two\nlines\r\n", "\ud800 alone", "x".repeat(200_000)];
   for (const text of texts) {
@@ -45,9 +45,7 @@ Deno.test("a message starts with the identity block and an empty line and is unc
   }
 });
 
-Deno.test("a sender cannot write an identity block: there is exactly one, and it is first", async (t) => {
-  const all = await openCast();
-  await using _ = all.w;
+test("a sender cannot write an identity block: there is exactly one, and it is first", async (all, t) => {
   const forged = "agentDid: did:svc:evil:agent:x";
   const markers = ["[Svc Identity]", " [SVC IDENTITY] ", "[S\u00advc Identity]"];
   const ends = ["\n", "\u2028"];
@@ -104,17 +102,13 @@ const BODIES = [
   '{"data":{"message":"hi"}}',
 ];
 
-Deno.test("a payload without a text message arrives byte for byte", async (t) => {
-  const all = await openCast();
-  await using _ = all.w;
+test("a payload without a text message arrives byte for byte", async (all, t) => {
   for (const body of BODIES) {
     await t.step(body, async () => assertEquals((await frameOf(all, body)).payload, body));
   }
 });
 
-Deno.test("white space around the sender's JSON arrives with it", async (t) => {
-  const all = await openCast();
-  await using _ = all.w;
+test("white space around the sender's JSON arrives with it", async (all, t) => {
   for (const [before, after] of [["", "\n"], [" \r\n", ""], ["\t", " "]] as const) {
     await t.step(JSON.stringify([before, after]), async () => {
       assertEquals((await frameOf(all, `${before}{"a":1}${after}`)).payload, `${before}{"a":1}${after}`);
@@ -122,9 +116,7 @@ Deno.test("white space around the sender's JSON arrives with it", async (t) => {
   }
 });
 
-Deno.test("every member except message arrives byte for byte, in its place", async (t) => {
-  const all = await openCast();
-  await using _ = all.w;
+test("every member except message arrives byte for byte, in its place", async (all, t) => {
   const members = [
     '"__proto__":{"polluted":true}',
     '"constructor":{"prototype":{}}',
@@ -149,9 +141,7 @@ Deno.test("every member except message arrives byte for byte, in its place", asy
   assertEquals(({} as Record<string, unknown>).polluted, undefined);
 });
 
-Deno.test("a repeated message member is refused in any spelling of its name", async (t) => {
-  const all = await openCast();
-  await using _ = all.w;
+test("a repeated message member is refused in any spelling of its name", async (all, t) => {
   const { w, a, b, socket } = all;
   for (
     const body of [
@@ -185,9 +175,7 @@ Deno.test("every payload arrives byte for byte with INJECT_IDENTITY_INTO_MESSAGE
   }
 });
 
-Deno.test("a connector accepts every frame that the proxy sends, with any Content-Type", async (t) => {
-  const all = await openCast();
-  await using _ = all.w;
+test("a connector accepts every frame that the proxy sends, with any Content-Type", async (all, t) => {
   const { w, a, b, socket } = all;
   for (const length of [0, 200, 300, 4000]) {
     await t.step(`${length} characters of parameters`, async () => {
@@ -203,9 +191,7 @@ Deno.test("a connector accepts every frame that the proxy sends, with any Conten
   }
 });
 
-Deno.test("a delivered message leads back to what its sender signed, with the headers of its context", async () => {
-  const all = await openCast();
-  await using _ = all.w;
+test("a delivered message leads back to what its sender signed, with the headers of its context", async (all) => {
   const bodies = [
     ' {"message" : "hi\\u0000", "n": 12345678901234567890} \r\n',
     '{"message":"[svc identity]\\nx"}',

@@ -9,7 +9,7 @@ import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
 import { restart } from "../proxy_world.ts";
-import { type Cast, openCast } from "../cast.ts";
+import { type Cast, type CastTest, inWorld, openCast } from "../cast.ts";
 
 const REUSED = "409 PROXY_HOOK_REQUEST_ID_REUSED";
 const FAILED = "502 PROXY_RELAY_DELIVERY_FAILED";
@@ -25,9 +25,9 @@ async function rest(): Promise<void> {
   for (let i = 0; i < 3; i++) await flushTasks();
 }
 
-Deno.test("a duplicate gets the same answer, and no second frame is sent", async () => {
-  const all = await openCast();
-  await using _ = all.w;
+const test = (name: string, run: CastTest) => Deno.test(name, inWorld(openCast, run));
+
+test("a duplicate gets the same answer, and no second frame is sent", async (all) => {
   const first = await answered(await send(all), 202);
   assertEquals(first, { accepted: true, delivered: true, connectedSockets: 1, requestId: ID });
   all.w.connect(all.b);
@@ -39,9 +39,7 @@ Deno.test("a duplicate gets the same answer, and no second frame is sent", async
   assertEquals(all.socket.delivered.length, 1);
 });
 
-Deno.test("a refusal by the connector is stored as an answer too", async () => {
-  const all = await openCast();
-  await using _ = all.w;
+test("a refusal by the connector is stored as an answer too", async (all) => {
   all.socket.behaviour = "nack";
   const first = await answered(await send(all), 202);
   all.socket.behaviour = "ack";
@@ -49,9 +47,8 @@ Deno.test("a refusal by the connector is stored as an answer too", async () => {
   assertEquals([first.delivered, all.socket.delivered.length], [false, 1]);
 });
 
-Deno.test("the answer survives a restart, and each copy needs a new signature and counts", async () => {
-  const all = await openCast();
-  await using w = all.w;
+test("the answer survives a restart, and each copy needs a new signature and counts", async (all) => {
+  const { w } = all;
   const first = await answered(await send(all), 202);
   await restart(w);
   const again = await send(all);
@@ -68,9 +65,7 @@ async function remaining(all: Cast): Promise<{ left: number }> {
   return { left: Number(/r=(\d+)/.exec(answer.headers.get("ratelimit") ?? "")?.[1]) };
 }
 
-Deno.test("the same ID with another body is refused after a 202", async () => {
-  const all = await openCast();
-  await using _ = all.w;
+test("the same ID with another body is refused after a 202", async (all) => {
   await answered(await send(all), 202);
   assertEquals(await outcome(await send(all, "ho")), REUSED);
   assertEquals(await outcome(await send(all, "hi ")), REUSED);
@@ -79,9 +74,8 @@ Deno.test("the same ID with another body is refused after a 202", async () => {
   assertEquals(all.socket.delivered.length, 1);
 });
 
-Deno.test("an ID belongs to one sender and one recipient: other pairs may use it too", async () => {
-  const all = await openCast();
-  await using w = all.w;
+test("an ID belongs to one sender and one recipient: other pairs may use it too", async (all) => {
+  const { w } = all;
   const c = await w.agent();
   await w.pair(c, all.b);
   await w.pair(all.a, c);
@@ -92,9 +86,8 @@ Deno.test("an ID belongs to one sender and one recipient: other pairs may use it
   assertEquals([all.socket.delivered.length, ofC.delivered.length], [2, 1]);
 });
 
-Deno.test("an ID is a new message one day after its 202", async () => {
-  const all = await openCast();
-  await using w = all.w;
+test("an ID is a new message one day after its 202", async (all) => {
+  const { w } = all;
   const first = await answered(await send(all), 202);
   const freshly = async (message: string) => {
     await w.renew(all.a);
@@ -155,9 +148,7 @@ Deno.test("the same ID starts a new attempt after any answer except 202, also wi
   });
 });
 
-Deno.test("copies wait for the answer of the first attempt, and one frame is sent", async () => {
-  const all = await openCast();
-  await using _ = all.w;
+test("copies wait for the answer of the first attempt, and one frame is sent", async (all) => {
   all.socket.behaviour = "silent";
   const copies = Array.from({ length: 20 }, () => send(all));
   const other = send(all, "ho");
@@ -200,9 +191,7 @@ Deno.test("a copy gets the answer of the first attempt when the connector has le
   }
 });
 
-Deno.test("concurrent messages with different IDs are all delivered", async () => {
-  const all = await openCast();
-  await using _ = all.w;
+test("concurrent messages with different IDs are all delivered", async (all) => {
   const counts = await tally(Array.from({ length: 20 }, (_, i) => send(all, "hi", `request-of-its-own-${i}`)));
   assertEquals([counts, all.socket.delivered.length], [{ "202": 20 }, 20]);
 });

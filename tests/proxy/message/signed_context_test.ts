@@ -7,7 +7,7 @@ import { messageTarget } from "../../../shared/protocol/message_context.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { outcome } from "../../support/registry_world.ts";
 import type { RequestParts } from "../../support/world.ts";
-import { type Cast, openCast } from "../cast.ts";
+import { type Cast, type CastTest, inWorld, openCast } from "../cast.ts";
 
 const BOUND: Readonly<Record<string, string>> = {
   "Content-Type": "application/json",
@@ -30,9 +30,9 @@ async function send(
   return await outcome(await w.message(a, b, { target, ...parts, headers: { ...signed, ...sent } }));
 }
 
-Deno.test("a message with its signed headers is delivered in any case and order", async () => {
-  const cast = await openCast();
-  await using _ = cast.w;
+const test = (name: string, run: CastTest) => Deno.test(name, inWorld(openCast, run));
+
+test("a message with its signed headers is delivered in any case and order", async (cast) => {
   assertEquals(await send(cast), "202");
   const names = Object.entries(BOUND).map(([name, value]) => [name.toUpperCase(), value]).reverse();
   assertEquals(await send(cast, { "x-request-id": "request-0002" }, Object.fromEntries(names)), INVALID);
@@ -45,9 +45,7 @@ Deno.test("a message with its signed headers is delivered in any case and order"
   assertEquals(cast.socket.delivered.length, 2);
 });
 
-Deno.test("a message whose signed header was changed, removed or added on the way is refused", async (t) => {
-  const cast = await openCast();
-  await using _ = cast.w;
+test("a message whose signed header was changed, removed or added on the way is refused", async (cast, t) => {
   const other: Record<string, string> = {
     "Content-Type": "application/json; charset=utf-8",
     "x-request-id": "request-0002",
@@ -73,18 +71,14 @@ Deno.test("a message whose signed header was changed, removed or added on the wa
   assertEquals(cast.socket.delivered.length, 1);
 });
 
-Deno.test("a message that is refused for its context uses its nonce", async () => {
-  const cast = await openCast();
-  await using _ = cast.w;
+test("a message that is refused for its context uses its nonce", async (cast) => {
   const nonce = "n".repeat(22);
   assertEquals(await send(cast, { [HEADERS.conversationId]: "c-2" }, BOUND, { nonce }), INVALID);
   assertEquals(await send(cast, {}, BOUND, { nonce }), "401 PROXY_AUTH_REPLAY");
   assertEquals(await send(cast), "202");
 });
 
-Deno.test("a context that is repeated, malformed or cannot be built is refused", async (t) => {
-  const cast = await openCast();
-  await using _ = cast.w;
+test("a context that is repeated, malformed or cannot be built is refused", async (cast, t) => {
   const target = await messageTarget(BOUND);
   const hash = target.split("=")[1] ?? "";
   const targets: [name: string, target: string][] = [
@@ -118,9 +112,7 @@ Deno.test("a context that is repeated, malformed or cannot be built is refused",
   assertEquals(cast.socket.delivered.length, 1);
 });
 
-Deno.test("the context is checked after the reply headers and before the pair", async (t) => {
-  const cast = await openCast();
-  await using _ = cast.w;
+test("the context is checked after the reply headers and before the pair", async (cast, t) => {
   const { w } = cast;
   const stranger = await w.agent();
   const other = await w.agent();
@@ -137,9 +129,7 @@ Deno.test("the context is checked after the reply headers and before the pair", 
   }
 });
 
-Deno.test("a message without a context is accepted with any message headers", async () => {
-  const { w, a, b, socket } = await openCast();
-  await using _ = w;
+test("a message without a context is accepted with any message headers", async ({ w, a, b, socket }) => {
   for (const target of ["/hooks/agent", "/hooks/agent?", "/hooks/agent?x=1"]) {
     assertEquals(await outcome(await w.message(a, b, { target, headers: { "X-Svc-New": "caf\u00e9" } })), "202");
   }

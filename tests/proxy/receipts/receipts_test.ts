@@ -9,7 +9,7 @@ import { toIso } from "../../../shared/protocol/time.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { get, openProxy, post, restart } from "../proxy_world.ts";
-import { openCast } from "../cast.ts";
+import { type CastTest, inWorld, openCast } from "../cast.ts";
 
 const PATH = "/v1/relay/delivery-receipts";
 const ID = "request-1";
@@ -38,9 +38,9 @@ async function list(w: World, as: TestAgent, recipient: TestAgent, requestId = I
   return (await answered<{ receipts: Receipt[] }>(await get(w, as, `${PATH}?${query}`))).receipts;
 }
 
-Deno.test("the recipient's receipt is visible to the sender and to the recipient", async () => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+const test = (name: string, run: CastTest) => Deno.test(name, inWorld(openCast, run));
+
+test("the recipient's receipt is visible to the sender and to the recipient", async ({ w, a, b }) => {
   await send(w, a, b);
   for (const reader of [a, b]) assertEquals(await list(w, reader, b), []);
   await w.clock.stepWhenIdle(5_000);
@@ -56,9 +56,7 @@ Deno.test("the recipient's receipt is visible to the sender and to the recipient
   assertEquals(await list(w, a, b) as unknown, [receipt]);
 });
 
-Deno.test("only the recipient can submit a receipt", async () => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+test("only the recipient can submit a receipt", async ({ w, a, b }) => {
   await send(w, a, b);
   const c = await w.agent();
   for (const other of [a, c]) {
@@ -67,9 +65,7 @@ Deno.test("only the recipient can submit a receipt", async () => {
   assertEquals(await list(w, b, b), []);
 });
 
-Deno.test("no other agent sees a receipt, with or without a pair", async () => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+test("no other agent sees a receipt, with or without a pair", async ({ w, a, b }) => {
   const peer = await w.agent();
   await w.pair(peer, b);
   const stranger = await w.agent();
@@ -82,9 +78,7 @@ Deno.test("no other agent sees a receipt, with or without a pair", async () => {
   assertEquals((await list(w, a, b)).length, 1);
 });
 
-Deno.test("the first receipt of each status counts among concurrent and later ones; both are listed by arrival", async () => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+test("the first receipt of each status counts among concurrent and later ones; both are listed by arrival", async ({ w, a, b }) => {
   await send(w, a, b);
   const receivedAt = toIso(w.clock.now());
   assertEquals(await tally(Array.from({ length: 20 }, () => submit(w, b))), { "201": 20 });
@@ -100,9 +94,7 @@ Deno.test("the first receipt of each status counts among concurrent and later on
   ]]);
 });
 
-Deno.test("receipts are listed by the time they arrived, for any status", async () => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+test("receipts are listed by the time they arrived, for any status", async ({ w, a, b }) => {
   await send(w, a, b);
   await answered(await submit(w, b, { status: DEAD }), 201);
   await w.clock.stepWhenIdle(1);
@@ -110,9 +102,7 @@ Deno.test("receipts are listed by the time they arrived, for any status", async 
   assertEquals((await list(w, a, b)).map(({ status }) => status), [DEAD, PROCESSED]);
 });
 
-Deno.test("two senders' messages with one ID have separate receipts", async () => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+test("two senders' messages with one ID have separate receipts", async ({ w, a, b }) => {
   const c = await w.agent();
   await w.pair(c, b);
   for (const sender of [a, c]) await send(w, sender, b);
@@ -125,9 +115,7 @@ Deno.test("two senders' messages with one ID have separate receipts", async () =
   assertEquals((await list(w, b, b)).length, 2);
 });
 
-Deno.test("one sender's messages to two recipients with one ID have separate receipts", async () => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+test("one sender's messages to two recipients with one ID have separate receipts", async ({ w, a, b }) => {
   const c = await w.agent();
   await w.pair(a, c);
   w.connect(c);
@@ -167,9 +155,7 @@ Deno.test("a receipt without a stored delivery is 404 and not stored, with or wi
   }
 });
 
-Deno.test("a message without an ack may have a receipt: the connector stored it and its ack was lost", async () => {
-  const { w, a, b, socket } = await openCast();
-  await using _ = w;
+test("a message without an ack may have a receipt: the connector stored it and its ack was lost", async ({ w, a, b, socket }) => {
   socket.behaviour = "silent";
   const sending = w.message(a, b, { headers: { [HEADERS.requestId]: ID } });
   while (socket.delivered.length === 0) await w.clock.advance(0);
@@ -179,9 +165,7 @@ Deno.test("a message without an ack may have a receipt: the connector stored it 
   assertEquals((await list(w, a, b)).length, 1);
 });
 
-Deno.test("a receipt that names an agent that is not the sender is 404", async () => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+test("a receipt that names an agent that is not the sender is 404", async ({ w, a, b }) => {
   const c = await w.agent();
   await send(w, a, b);
   await refused(await submit(w, b, { senderAgentDid: c.agent.did }), "PROXY_RECEIPT_DELIVERY_NOT_FOUND");
@@ -196,9 +180,7 @@ async function later(w: World, ms: number, ...agents: TestAgent[]): Promise<void
   for (const agent of agents) await w.renew(agent);
 }
 
-Deno.test("a receipt is accepted for 8 days after the answer, and for 24 h after the first receipt", async () => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+test("a receipt is accepted for 8 days after the answer, and for 24 h after the first receipt", async ({ w, a, b }) => {
   await send(w, a, b);
   await send(w, a, b, "request-2");
   await later(w, 8 * DAY_MS - 1, a, b);
@@ -244,9 +226,7 @@ Deno.test("a receipt is recorded again when its retention is over and its delive
   assertEquals([(await list(w, a, b)).length, (await list(w, b, b)).length], [1, 1]);
 });
 
-Deno.test("a receipt of a message whose request ID was used before takes the place of the earlier one", async () => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+test("a receipt of a message whose request ID was used before takes the place of the earlier one", async ({ w, a, b }) => {
   const outcome = async () => {
     const messages = [{ requestId: ID, recipientAgentDid: b.agent.did }];
     const { deliveries } = await answered<{ deliveries: { state: string }[] }>(
@@ -269,9 +249,7 @@ Deno.test("a receipt of a message whose request ID was used before takes the pla
   assertEquals([(await list(w, a, b)).length, await outcome()], [1, ["processed"]]);
 });
 
-Deno.test("the first of 20 concurrent receipts counts, and the delivery keeps its answer for a duplicate", async () => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+test("the first of 20 concurrent receipts counts, and the delivery keeps its answer for a duplicate", async ({ w, a, b }) => {
   await send(w, a, b);
   const copies = Array.from({ length: 5 }, () => send(w, a, b));
   assertEquals(await tally(Array.from({ length: 20 }, () => submit(w, b))), { "201": 20 });
@@ -279,9 +257,7 @@ Deno.test("the first of 20 concurrent receipts counts, and the delivery keeps it
   assertEquals((await list(w, a, b)).length, 1);
 });
 
-Deno.test("a signed receipt is kept as it is, with the token of its request, and the first one stays", async () => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+test("a signed receipt is kept as it is, with the token of its request, and the first one stays", async ({ w, a, b }) => {
   const signed = `${"x".repeat(4_000)}.y.${"z".repeat(86)}`;
   await send(w, a, b);
   const wrong = [

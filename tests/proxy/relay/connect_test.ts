@@ -19,6 +19,7 @@ import { until } from "../../support/until.ts";
 import { answered, outcome, refused } from "../../support/registry_world.ts";
 import { codeOf, type TestAgent, type World } from "../../support/world.ts";
 import { get, openProxy, restart } from "../proxy_world.ts";
+import { inWorld } from "../cast.ts";
 
 /** The members of a WebSocket that the proxy uses. */
 class FakeSocket {
@@ -85,9 +86,10 @@ async function cast(): Promise<{ w: World; a: TestAgent; b: TestAgent; upgrading
   return { w, ...await w.pairedAgents(), upgrading: new Upgrading(w) };
 }
 
-Deno.test("an admitted request without a WebSocket upgrade gets 426", async (t) => {
-  const { w, a, upgrading } = await cast();
-  await using _ = w;
+type Run = (all: Awaited<ReturnType<typeof cast>>, t: Deno.TestContext) => Promise<void>;
+const test = (name: string, run: Run) => Deno.test(name, inWorld(cast, run));
+
+test("an admitted request without a WebSocket upgrade gets 426", async ({ w, a, upgrading }, t) => {
   for (const upgrade of [null, "", "h2c", "websocket2"]) {
     await t.step(String(upgrade), async () => {
       const answer = await upgrading.connect(a, { Upgrade: upgrade });
@@ -114,9 +116,7 @@ Deno.test("an admitted request without a WebSocket upgrade gets 426", async (t) 
   await refused(await w.fetch(request), "PROXY_RELAY_UPGRADE_REQUIRED");
 });
 
-Deno.test("an upgrade is decided after authentication, and a captured request works once", async () => {
-  const { w, a, upgrading } = await cast();
-  await using _ = w;
+test("an upgrade is decided after authentication, and a captured request works once", async ({ w, a, upgrading }) => {
   const headers = { Upgrade: "websocket" };
   const signed = await w.signed(a, { method: "GET", target: "/v1/relay/connect", headers });
   assertEquals((await upgrading.app.fetch(signed.clone(), w.peer)).status, 200);
@@ -130,9 +130,7 @@ Deno.test("an upgrade is decided after authentication, and a captured request wo
   assertEquals(upgrading.sockets.length, 1);
 });
 
-Deno.test("an agent without a pair connects; it counts as connected once the socket is open", async () => {
-  const { w, upgrading } = await cast();
-  await using _ = w;
+test("an agent without a pair connects; it counts as connected once the socket is open", async ({ w, upgrading }) => {
   const lonely = await w.agent();
   assertEquals((await upgrading.connect(lonely, { Upgrade: "WebSocket" })).status, 200);
   assertEquals(w.proxy.deps.connectedAgents.session(lonely.agent.did), undefined);
@@ -146,9 +144,7 @@ Deno.test("an agent without a pair connects; it counts as connected once the soc
   });
 });
 
-Deno.test("frames pass between socket and relay in both directions until the socket closes", async () => {
-  const { w, a, b, upgrading } = await cast();
-  await using _ = w;
+test("frames pass between socket and relay in both directions until the socket closes", async ({ w, a, b, upgrading }) => {
   const socket = await upgrading.open(b);
   const sending = w.message(a, b, { body: '{"n":1}' });
   while (socket.sent.length === 0) await w.clock.advance(0);
@@ -163,9 +159,7 @@ Deno.test("frames pass between socket and relay in both directions until the soc
   assertEquals(await outcome(await w.message(a, b)), "502 PROXY_RELAY_CONNECTOR_OFFLINE");
 });
 
-Deno.test("binary messages count as misuse, and a socket error ends the connection", async () => {
-  const { w, a, b, upgrading } = await cast();
-  await using _ = w;
+test("binary messages count as misuse, and a socket error ends the connection", async ({ w, a, b, upgrading }) => {
   const binary = await upgrading.open(a);
   for (let i = 0; i < 3; i++) binary.onmessage?.({ data: new ArrayBuffer(8) });
   assertEquals(binary.closed.map(([code]) => code), [1008]);
@@ -174,9 +168,7 @@ Deno.test("binary messages count as misuse, and a socket error ends the connecti
   assertEquals([broken.closed.length, w.proxy.deps.connectedAgents.size], [1, 0]);
 });
 
-Deno.test("a socket that closes or sends before it is open breaks nothing", async () => {
-  const { w, a, upgrading } = await cast();
-  await using _ = w;
+test("a socket that closes or sends before it is open breaks nothing", async ({ w, a, upgrading }) => {
   assertEquals((await upgrading.connect(a)).status, 200);
   const [socket] = upgrading.sockets;
   socket?.onmessage?.({ data: "junk" });
@@ -212,9 +204,7 @@ Deno.test("eight agents of an owner connect at once, the others in turn, and oth
   assertEquals((await upgrading.connect(agents[0] as TestAgent)).status, 200, "each turn has ended");
 });
 
-Deno.test("after a flood no agent of the owner connects for 10 s, and others do", async () => {
-  const { w, a, b, upgrading } = await cast();
-  await using _ = w;
+test("after a flood no agent of the owner connects for 10 s, and others do", async ({ w, a, b, upgrading }) => {
   const sibling = await w.agent(a.owner);
   const socket = await upgrading.open(a);
   const ackId = "01KHYQ5H00AAAAAAAAAAAAAAAA";
@@ -309,9 +299,7 @@ Deno.test("a connect that waited for the store does not end a newer socket at an
   assertEquals([socket.closed, value?.instance], [[], w2.proxy.deps.presence.instance]);
 });
 
-Deno.test("a failed upgrade leaves no record of the agent at this instance", async (t) => {
-  const { w, a, upgrading } = await cast();
-  await using _ = w;
+test("a failed upgrade leaves no record of the agent at this instance", async ({ w, a, upgrading }, t) => {
   const { presence } = w.proxy.deps;
   const holder = async () => (await w.kv.get<{ instance: string }>(KEYS.presence(a.agent.did))).value?.instance;
   const gone = async () => {
@@ -345,9 +333,7 @@ Deno.test("a failed upgrade leaves no record of the agent at this instance", asy
   });
 });
 
-Deno.test("an instance that stops takes no further socket", async () => {
-  const { w, a, upgrading } = await cast();
-  await using _ = w;
+test("an instance that stops takes no further socket", async ({ w, a, upgrading }) => {
   await w.proxy.start();
   const leaving = w.proxy.leave();
   const answer = await upgrading.connect(a);
@@ -358,9 +344,7 @@ Deno.test("an instance that stops takes no further socket", async () => {
   await leaving;
 });
 
-Deno.test("a message waits for a socket that is about to open, and for no other", async (t) => {
-  const { w, a, b, upgrading } = await cast();
-  await using _ = w;
+test("a message waits for a socket that is about to open, and for no other", async ({ w, a, b, upgrading }, t) => {
   await t.step("it opens", async () => {
     await upgrading.connect(b);
     const sending = w.message(a, b);
@@ -393,9 +377,7 @@ Deno.test("a message waits for a socket that is about to open, and for no other"
   });
 });
 
-Deno.test("a failed upgrade of a second socket does not remove the first one", async () => {
-  const { w, a, upgrading } = await cast();
-  await using _ = w;
+test("a failed upgrade of a second socket does not remove the first one", async ({ w, a, upgrading }) => {
   await upgrading.open(a);
   await upgrading.connect(a);
   upgrading.sockets.at(-1)?.onclose?.();
@@ -430,9 +412,7 @@ Deno.test("a socket is closed when trust in its agent ended between admission an
   }
 });
 
-Deno.test("peers are told whether an agent is connected, and to the minute when it was; others and of others not", async () => {
-  const { w, a, b, upgrading } = await cast();
-  await using _ = w;
+test("peers are told whether an agent is connected, and to the minute when it was; others and of others not", async ({ w, a, b, upgrading }) => {
   const stranger = await w.agent();
   w.clock.step(30_500);
   const listed = async () => {
@@ -455,9 +435,7 @@ Deno.test("peers are told whether an agent is connected, and to the minute when 
   assertEquals(await listed(), [[did, false, left]]);
 });
 
-Deno.test("of an agent that hides it, peers learn nothing, also after its end and until it connects openly", async () => {
-  const { w, a, b, upgrading } = await cast();
-  await using _ = w;
+test("of an agent that hides it, peers learn nothing, also after its end and until it connects openly", async ({ w, a, b, upgrading }) => {
   const listed = async () => {
     const { peers: [peer] } = await answered<PeerList>(await get(w, a, "/pair/peers"));
     return [peer?.online, peer?.lastSeenAt === null];

@@ -13,7 +13,7 @@ import { until } from "../../support/until.ts";
 import { answered, outcome, refused } from "../../support/registry_world.ts";
 import { PROXY_URL, type TestSocket } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
-import { openCast } from "../cast.ts";
+import { type CastTest, inWorld, openCast } from "../cast.ts";
 import { inFlight } from "../../support/in_flight.ts";
 
 /** Waits until a connector has this number of messages. */
@@ -22,9 +22,9 @@ async function received(socket: TestSocket, count: number): Promise<void> {
   assertEquals(socket.delivered.length, count);
 }
 
-Deno.test("a message needs a JSON Content-Type", async (t) => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+const test = (name: string, run: CastTest) => Deno.test(name, inWorld(openCast, run));
+
+test("a message needs a JSON Content-Type", async ({ w, a, b }, t) => {
   const cases: [contentType: string | null, status: number][] = [
     ["application/json", 202],
     ["application/json; charset=utf-8", 202],
@@ -47,9 +47,7 @@ Deno.test("a message needs a JSON Content-Type", async (t) => {
   }
 });
 
-Deno.test("a payload that stops readers is refused before the pair is read", async (t) => {
-  const { w, a, b, socket } = await openCast();
-  await using _ = w;
+test("a payload that stops readers is refused before the pair is read", async ({ w, a, b, socket }, t) => {
   // An agent without any pair is refused at admission, before its body is read.
   const stranger = await w.agent();
   await w.pair(stranger, a);
@@ -72,9 +70,7 @@ Deno.test("a payload that stops readers is refused before the pair is read", asy
   assertEquals([socket.delivered.length, socket.closed], [2, null]);
 });
 
-Deno.test("the recipient is exactly one agent DID", async (t) => {
-  const { w, a, b } = await openCast();
-  await using _ = w;
+test("the recipient is exactly one agent DID", async ({ w, a, b }, t) => {
   const { did } = b.agent;
   const cases: [name: string, recipient: string, result: string][] = [
     ["missing", "", "400 PROXY_HOOK_RECIPIENT_REQUIRED"],
@@ -118,9 +114,7 @@ Deno.test("a conversation ID is 1 to 128 visible ASCII characters without a comm
   assertEquals(Object.hasOwn(socket.delivered.at(-1) ?? {}, "conversationId"), false);
 });
 
-Deno.test("the sender gets the connector's answer", async (t) => {
-  const { w, a, b, socket } = await openCast();
-  await using _ = w;
+test("the sender gets the connector's answer", async ({ w, a, b, socket }, t) => {
   await t.step("accepted", async () => {
     const answer = await w.message(a, b, { headers: { "x-request-id": "request-accepted" } });
     assertEquals(await answered(answer, 202), {
@@ -168,9 +162,7 @@ Deno.test("a connector that does not answer fails the delivery after RELAY_ACK_T
   assertEquals(await outcome(await w.message(a, b)), "202");
 });
 
-Deno.test("a connector lost before its ack fails the delivery at once", async () => {
-  const { w, a, b, socket } = await openCast();
-  await using _ = w;
+test("a connector lost before its ack fails the delivery at once", async ({ w, a, b, socket }) => {
   socket.behaviour = "silent";
   const sending = w.message(a, b);
   await received(socket, 1);
@@ -179,9 +171,7 @@ Deno.test("a connector lost before its ack fails the delivery at once", async ()
   assertEquals(inFlight(w.proxy.deps.connectedAgents), 0);
 });
 
-Deno.test("the newest of two connectors gets every message once", async () => {
-  const { w, a, b, socket } = await openCast();
-  await using _ = w;
+test("the newest of two connectors gets every message once", async ({ w, a, b, socket }) => {
   const newer = w.connect(b);
   for (let i = 0; i < 5; i++) {
     const { connectedSockets, delivered } = await answered(await w.message(a, b), 202);
@@ -190,9 +180,7 @@ Deno.test("the newest of two connectors gets every message once", async () => {
   assertEquals([socket.delivered.length, newer.delivered.length], [0, 5]);
 });
 
-Deno.test("messages arrive in the order they were sent, once each, and at their recipient only", async () => {
-  const { w, a, b, socket } = await openCast();
-  await using _ = w;
+test("messages arrive in the order they were sent, once each, and at their recipient only", async ({ w, a, b, socket }) => {
   const bystander = await w.agent();
   await w.pair(a, bystander);
   const other = w.connect(bystander);

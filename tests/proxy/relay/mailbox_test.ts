@@ -11,14 +11,10 @@ import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, World } from "../../support/world.ts";
+import { inWorld } from "../cast.ts";
 
 const ASYNC = { headers: { Prefer: "respond-async" } };
 const DAY_MS = 86_400_000;
-
-async function pairOf(w: World): Promise<{ a: TestAgent; b: TestAgent }> {
-  const { a, b } = await w.pairedAgents();
-  return { a, b };
-}
 
 async function queued(w: World, a: TestAgent, b: TestAgent, text: string, requestId?: string): Promise<Response> {
   return await w.message(a, b, {
@@ -40,9 +36,16 @@ async function keysBelow(w: World, part: string): Promise<number> {
   return (await Array.fromAsync(w.kv.list({ prefix: ["proxy", part] }))).length;
 }
 
-Deno.test("a message for an offline recipient is queued with Prefer, and refused without", async () => {
-  await using w = await World.open();
-  const { a, b } = await pairOf(w);
+/** A test with agents a and b paired, neither of them connected. */
+function test(name: string, run: (all: { w: World; a: TestAgent; b: TestAgent }) => Promise<void>): void {
+  const open = async () => {
+    const w = await World.open();
+    return { w, ...await w.pairedAgents() };
+  };
+  Deno.test(name, inWorld(open, run));
+}
+
+test("a message for an offline recipient is queued with Prefer, and refused without", async ({ w, a, b }) => {
   assertEquals(await codeOf(await w.message(a, b)), "PROXY_RELAY_CONNECTOR_OFFLINE");
   for (const other of ['foo="a, respond-async, b"', "respond-asynchronously", '"respond-async"']) {
     const answer = await w.message(a, b, { headers: { Prefer: other } });
@@ -56,9 +59,7 @@ Deno.test("a message for an offline recipient is queued with Prefer, and refused
   assertEquals(Date.parse(expiresAt), w.clock.now() + DAY_MS);
 });
 
-Deno.test("queued messages are delivered in order when the recipient connects, and leave no records", async () => {
-  await using w = await World.open();
-  const { a, b } = await pairOf(w);
+test("queued messages are delivered in order when the recipient connects, and leave no records", async ({ w, a, b }) => {
   const sent = Array.from({ length: 12 }, (_, i) => `m${i}`);
   for (const text of sent) assertEquals((await queued(w, a, b, text)).status, 202);
   const socket = w.connect(b);
@@ -67,9 +68,7 @@ Deno.test("queued messages are delivered in order when the recipient connects, a
   for (const part of ["mailbox", "mailbox_part", "mailbox_expiry"]) assertEquals(await keysBelow(w, part), 0, part);
 });
 
-Deno.test("a queued message survives a restart of the proxy", async () => {
-  await using w = await World.open();
-  const { a, b } = await pairOf(w);
+test("a queued message survives a restart of the proxy", async ({ w, a, b }) => {
   await queued(w, a, b, "one");
   await w.start();
   const socket = w.connect(b);
@@ -77,9 +76,7 @@ Deno.test("a queued message survives a restart of the proxy", async () => {
   assertEquals(texts(socket.delivered), ["one"]);
 });
 
-Deno.test("the same ID and body queued twice is one message; another body is refused", async () => {
-  await using w = await World.open();
-  const { a, b } = await pairOf(w);
+test("the same ID and body queued twice is one message; another body is refused", async ({ w, a, b }) => {
   const first = await (await queued(w, a, b, "one", "request-0001")).json();
   await w.clock.advance(60_000);
   assertEquals(await (await queued(w, a, b, "one", "request-0001")).json(), first);
@@ -91,7 +88,7 @@ Deno.test("the same ID and body queued twice is one message; another body is ref
 
 Deno.test("the mailbox takes 100 messages of one sender and 500 in total, then answers 507", async () => {
   await using w = await World.open({ proxy: { agentRequests: 1000 } });
-  const { a, b } = await pairOf(w);
+  const { a, b } = await w.pairedAgents();
   const c = await w.agent();
   await w.pair(c, b);
   const fill = async (from: TestAgent, count: number) => {
@@ -185,7 +182,7 @@ Deno.test("messages that wait take at most the space of the owner of the recipie
 Deno.test("a disk without the reserve takes no message that waits, and takes all others", async () => {
   const disk = { freeBytes: 1_000_000, totalBytes: 5_000_000 };
   await using w = await World.open({ diskSpace: () => ({ ...disk }) });
-  const { a, b } = await pairOf(w);
+  const { a, b } = await w.pairedAgents();
   assertEquals((await queued(w, a, b, "one")).status, 202);
   disk.freeBytes = 499_000;
   await w.clock.advance(1_000);
@@ -200,9 +197,7 @@ Deno.test("a disk without the reserve takes no message that waits, and takes all
   assertEquals(socket.delivered.length, 2);
 });
 
-Deno.test("a message behind queued ones waits without Prefer and is queued with it", async () => {
-  await using w = await World.open();
-  const { a, b } = await pairOf(w);
+test("a message behind queued ones waits without Prefer and is queued with it", async ({ w, a, b }) => {
   await queued(w, a, b, "one");
   const socket = w.connect(b, "silent");
   await rest();
@@ -224,7 +219,7 @@ Deno.test("an expired message becomes a dead letter, with the recipient offline 
   for (const comes of [true, false]) {
     await t.step(comes ? "comes" : "does not come", async () => {
       await using w = await World.open();
-      const { a, b } = await pairOf(w);
+      const { a, b } = await w.pairedAgents();
       const { requestId } = await (await queued(w, a, b, "one")).json();
       w.clock.step(DAY_MS);
       if (comes) {
@@ -241,9 +236,7 @@ Deno.test("an expired message becomes a dead letter, with the recipient offline 
   }
 });
 
-Deno.test("a message whose request ID was used before becomes a dead letter of its own", async () => {
-  await using w = await World.open();
-  const { a, b } = await pairOf(w);
+test("a message whose request ID was used before becomes a dead letter of its own", async ({ w, a, b }) => {
   const renew = async () => {
     a.agentAuth = await w.client.refresh(a.identity, a.agentAuth.refreshToken);
     a.identity.accessToken = a.agentAuth.accessToken;
@@ -261,9 +254,7 @@ Deno.test("a message whose request ID was used before becomes a dead letter of i
   }
 });
 
-Deno.test("a refused message is retried after 1 s doubling and becomes a dead letter at the fifth refusal", async () => {
-  await using w = await World.open();
-  const { a, b } = await pairOf(w);
+test("a refused message is retried after 1 s doubling and becomes a dead letter at the fifth refusal", async ({ w, a, b }) => {
   const { requestId } = await (await queued(w, a, b, "one")).json();
   const socket = w.connect(b, "nack");
   await rest();
@@ -296,7 +287,7 @@ Deno.test("a message becomes a dead letter at delivery when its pair has ended o
   for (const [name, end] of endings) {
     await t.step(name, async () => {
       await using w = await World.open();
-      const { a, b } = await pairOf(w);
+      const { a, b } = await w.pairedAgents();
       const { requestId } = await (await queued(w, a, b, "one")).json();
       await end(w, a, b);
       const socket = w.connect(b);
@@ -319,9 +310,7 @@ function onStatus(w: World, answer: (request: Request) => Response | null): { as
   return seen;
 }
 
-Deno.test("a queued message becomes a dead letter when its deleted sender is no longer in the CRL", async () => {
-  await using w = await World.open();
-  const { a, b } = await pairOf(w);
+test("a queued message becomes a dead letter when its deleted sender is no longer in the CRL", async ({ w, a, b }) => {
   const { requestId } = await (await queued(w, a, b, "one")).json();
   // The CRL is empty: the registry knows of the deletion, and the list no longer names it.
   onStatus(w, () => Response.json({ ownsAgent: true, agentStatus: "revoked", session: null }));
@@ -332,9 +321,7 @@ Deno.test("a queued message becomes a dead letter when its deleted sender is no 
   assertEquals(receipts.map((receipt) => receipt.status), ["dead_lettered"]);
 });
 
-Deno.test("a queued message waits while its sender's status is unknown and is delivered afterwards", async () => {
-  await using w = await World.open();
-  const { a, b } = await pairOf(w);
+test("a queued message waits while its sender's status is unknown and is delivered afterwards", async ({ w, a, b }) => {
   await queued(w, a, b, "one");
   const registry = onStatus(w, () => new Response(null, { status: 503 }));
   const socket = w.connect(b);
@@ -346,9 +333,7 @@ Deno.test("a queued message waits while its sender's status is unknown and is de
   assertEquals([texts(socket.delivered), await keysBelow(w, "mailbox")], [["one"], 0]);
 });
 
-Deno.test("a sender's status is requested once for many queued messages within 30 s, and again later", async () => {
-  await using w = await World.open();
-  const { a, b } = await pairOf(w);
+test("a sender's status is requested once for many queued messages within 30 s, and again later", async ({ w, a, b }) => {
   for (const text of ["one", "two", "three"]) await queued(w, a, b, text);
   const registry = onStatus(w, () => null);
   const socket = w.connect(b);
@@ -362,9 +347,7 @@ Deno.test("a sender's status is requested once for many queued messages within 3
   assertEquals(registry.asked, 2);
 });
 
-Deno.test("a sender's deletion takes effect at once when registry and proxy share a store", async () => {
-  await using w = await World.open();
-  const { a, b } = await pairOf(w);
+test("a sender's deletion takes effect at once when registry and proxy share a store", async ({ w, a, b }) => {
   await w.proxy.start();
   await queued(w, a, b, "one");
   const first = w.connect(b);
@@ -380,9 +363,7 @@ Deno.test("a sender's deletion takes effect at once when registry and proxy shar
   assertEquals(second.delivered.length, 0);
 });
 
-Deno.test("a queued message with a lost chunk becomes a dead letter and does not block the others", async () => {
-  await using w = await World.open();
-  const { a, b } = await pairOf(w);
+test("a queued message with a lost chunk becomes a dead letter and does not block the others", async ({ w, a, b }) => {
   const { requestId } = await (await queued(w, a, b, "one")).json();
   await queued(w, a, b, "two");
   await w.kv.delete(KEYS.mailboxPart(b.agent.did, 1, 0));
@@ -395,7 +376,7 @@ Deno.test("a queued message with a lost chunk becomes a dead letter and does not
 
 Deno.test("20 expired messages of one recipient all end with a receipt in one sweep", async () => {
   await using w = await World.open({ proxy: { agentRequests: 1000 } });
-  const { a, b } = await pairOf(w);
+  const { a, b } = await w.pairedAgents();
   for (let n = 0; n < 20; n++) await queued(w, a, b, `${n}`);
   w.clock.step(DAY_MS);
   await w.proxy.deps.mailboxDelivery.sweep();
@@ -407,7 +388,7 @@ Deno.test("the records of a mailbox outlive 8 days without a server, and its cou
   const ends = new Map<string, number>();
   using store = await FaultyKv.open();
   await using w = await World.open({ kv: store.kv });
-  const { a, b } = await pairOf(w);
+  const { a, b } = await w.pairedAgents();
   const { atomic } = store.kv;
   store.kv.atomic = () => {
     const operation = atomic.call(store.kv), { set } = operation;
@@ -426,7 +407,7 @@ Deno.test("the records of a mailbox outlive 8 days without a server, and its cou
 Deno.test("a sweep whose store fails while it reads further messages is refused, and leaves no failure to the process", async () => {
   using store = await FaultyKv.open();
   await using w = await World.open({ kv: store.kv });
-  const { a, b } = await pairOf(w);
+  const { a, b } = await w.pairedAgents();
   for (const text of ["one", "two"]) await queued(w, a, b, text);
   w.clock.step(DAY_MS);
   let read = 0;
@@ -440,9 +421,7 @@ Deno.test("a sweep whose store fails while it reads further messages is refused,
   assertEquals([await keysBelow(w, "receipt"), await keysBelow(w, "mailbox")], [2, 0]);
 });
 
-Deno.test("a message of a sender whose AIT was only reissued is delivered", async () => {
-  await using w = await World.open();
-  const { a, b } = await pairOf(w);
+test("a message of a sender whose AIT was only reissued is delivered", async ({ w, a, b }) => {
   await queued(w, a, b, "one");
   await w.ask("POST", `/v1/agents/${a.agent.id}/reissue`, { apiKey: a.owner.apiKey });
   await w.proxy.deps.crl.refreshAgain();
@@ -451,9 +430,7 @@ Deno.test("a message of a sender whose AIT was only reissued is delivered", asyn
   assertEquals(texts(socket.delivered), ["one"]);
 });
 
-Deno.test("a socket lost during delivery loses no message: the next socket gets it again", async () => {
-  await using w = await World.open();
-  const { a, b } = await pairOf(w);
+test("a socket lost during delivery loses no message: the next socket gets it again", async ({ w, a, b }) => {
   await queued(w, a, b, "one");
   const first = w.connect(b, "silent");
   await rest();
@@ -471,7 +448,7 @@ Deno.test("a socket lost during delivery loses no message: the next socket gets 
 Deno.test("an acknowledged message is not sent again while the store cannot remove it, also over a new socket", async () => {
   using store = await FaultyKv.open();
   await using w = await World.open({ kv: store.kv });
-  const { a, b } = await pairOf(w);
+  const { a, b } = await w.pairedAgents();
   for (const text of ["one", "two"]) assertEquals((await queued(w, a, b, text)).status, 202);
   let failed = 0;
   store.faults.fails = ({ method, keys }) =>
@@ -496,7 +473,7 @@ Deno.test("an acknowledged message is not sent again while the store cannot remo
 
 Deno.test("a message queued while the recipient's mailbox is found empty is still delivered", async () => {
   await using w = await World.open({ proxy: { agentRequests: 1000 } });
-  const { a, b } = await pairOf(w);
+  const { a, b } = await w.pairedAgents();
   for (let round = 0; round < 4; round++) {
     const sending = queued(w, a, b, `r${round}`);
     const socket = w.connect(b);

@@ -9,6 +9,7 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome, refused, tally, withTime } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
+import { inWorld } from "../cast.ts";
 
 const FORBIDDEN = "403 PROXY_PAIR_OWNERSHIP_FORBIDDEN";
 const UNAVAILABLE = "503 PROXY_PAIR_OWNERSHIP_UNAVAILABLE";
@@ -51,10 +52,11 @@ async function pairs(w: World): Promise<number> {
   return (await Array.fromAsync(w.kv.list({ prefix: KEYS.pairs("x").slice(0, -1) }))).length;
 }
 
-Deno.test("a confirmation with several faults is refused for the first of them", async () => {
-  const all = await cast();
+type Run = (all: Awaited<ReturnType<typeof cast>>, t: Deno.TestContext) => Promise<void>;
+const test = (name: string, run: Run) => Deno.test(name, inWorld(cast, run));
+
+test("a confirmation with several faults is refused for the first of them", async (all) => {
   const { w, a, b, c } = all;
-  await using _ = w;
   // The registry allows no agent to pair, and each ticket has expired unless the case needs a valid one.
   const taken = await start(w, a, { ttlSeconds: 1 });
   const forC = await start(w, a, { ttlSeconds: 1, allowResponderAgentDid: c.agent.did });
@@ -170,10 +172,8 @@ Deno.test("start and confirm are 503 without an answer about ownership, and no p
   assertEquals(await outcome(await confirm(w, b, ticket)), "201");
 });
 
-Deno.test("an ownership request that hangs causes 503 within 5 s of the clock", async () => {
-  const all = await cast();
+test("an ownership request that hangs causes 503 within 5 s of the clock", async (all) => {
   const { w, a } = all;
-  await using _ = w;
   all.answer = () => new Promise(() => {});
   let result: string | null = null;
   const asking = post(w, a, "/pair/start", { initiatorProfile: PROFILE }).then(outcome).then((one) => result = one);
@@ -185,16 +185,12 @@ Deno.test("an ownership request that hangs causes 503 within 5 s of the clock", 
   assertEquals(result, UNAVAILABLE);
 });
 
-Deno.test("an agent gets 20 of 30 tickets that it requests at once", async () => {
-  const { w, a } = await cast();
-  await using _ = w;
+test("an agent gets 20 of 30 tickets that it requests at once", async ({ w, a }) => {
   const asking = tally(Array.from({ length: 30 }, () => post(w, a, "/pair/start", { initiatorProfile: PROFILE })));
   assertEquals(await withTime(w, asking), { "200": 20, "429 PROXY_RATE_LIMIT_EXCEEDED": 10 });
 });
 
-Deno.test("peers are listed with their names, and removing a pair ends both directions", async () => {
-  const { w, a, b, c } = await cast();
-  await using _ = w;
+test("peers are listed with their names, and removing a pair ends both directions", async ({ w, a, b, c }) => {
   for (const agent of [a, b, c]) w.connect(agent);
   const names = { agentName: "beta", humanName: "Bob" };
   await answered(await confirm(w, b, await start(w, a), names), 201);
@@ -233,9 +229,7 @@ Deno.test("peers are listed with their names, and removing a pair ends both dire
   assertEquals((await peersOf(b)).length, 1);
 });
 
-Deno.test("a deleted agent cannot send, and a new agent of its owner inherits no pairs", async () => {
-  const { w, a, b } = await cast();
-  await using _ = w;
+test("a deleted agent cannot send, and a new agent of its owner inherits no pairs", async ({ w, a, b }) => {
   w.connect(a);
   await answered(await confirm(w, b, await start(w, a)), 201);
   await w.client.deleteAgent(b.owner.apiKey, b.agent.id);

@@ -8,6 +8,7 @@ import { formatTicket, parseTicket } from "../../../shared/protocol/ticket.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
 import { PROXY_URL, type TestAgent, type World } from "../../support/world.ts";
 import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
+import { inWorld } from "../cast.ts";
 
 const THEIRS = { agentName: "beta", humanName: "Bob" };
 const NOT_FOUND = "404 PROXY_PAIR_TICKET_NOT_FOUND";
@@ -38,9 +39,10 @@ async function pairs(w: World): Promise<number> {
   return (await Array.fromAsync(w.kv.list({ prefix: KEYS.pairs("x").slice(0, -1) }))).length;
 }
 
-Deno.test("paired agents can send to each other in both directions, and not before", async () => {
-  const { w, a, b } = await cast();
-  await using _ = w;
+type Run = (all: Awaited<ReturnType<typeof cast>>, t: Deno.TestContext) => Promise<void>;
+const test = (name: string, run: Run) => Deno.test(name, inWorld(cast, run));
+
+test("paired agents can send to each other in both directions, and not before", async ({ w, a, b }) => {
   for (const agent of [a, b]) w.connect(agent);
   assertEquals(await outcome(await w.message(a, b)), "403 PROXY_AUTH_FORBIDDEN");
   const { ticket } = await start(w, a);
@@ -56,9 +58,7 @@ Deno.test("paired agents can send to each other in both directions, and not befo
   assertEquals([await outcome(await w.message(a, b)), await outcome(await w.message(b, a))], ["202", "202"]);
 });
 
-Deno.test("an agent without a pair may pair and connect, but not pair with itself or use another's pair", async () => {
-  const { w, a, b, c } = await cast();
-  await using _ = w;
+test("an agent without a pair may pair and connect, but not pair with itself or use another's pair", async ({ w, a, b, c }) => {
   const { ticket } = await start(w, a);
   assertEquals(await outcome(await status(w, a, ticket)), "200");
   assertEquals(await outcome(await get(w, a, "/v1/relay/connect")), "426 PROXY_RELAY_UPGRADE_REQUIRED");
@@ -68,9 +68,7 @@ Deno.test("an agent without a pair may pair and connect, but not pair with itsel
   }
 });
 
-Deno.test("a ticket names its service; maker and expiry are in the answer", async () => {
-  const { w, a } = await cast();
-  await using _ = w;
+test("a ticket names its service; maker and expiry are in the answer", async ({ w, a }) => {
   w.clock.step(250);
   const answer: Record<string, unknown> = { ...await start(w, a) };
   const { ticket, ...rest } = answer;
@@ -81,9 +79,7 @@ Deno.test("a ticket names its service; maker and expiry are in the answer", asyn
   assertEquals(parseTicket(ticket)?.authority, new URL(PROXY_URL).host);
 });
 
-Deno.test("ttlSeconds is an integer from 1 to 900; any other value makes no ticket", async (t) => {
-  const { w, a } = await cast();
-  await using _ = w;
+test("ttlSeconds is an integer from 1 to 900; any other value makes no ticket", async ({ w, a }, t) => {
   for (const ttlSeconds of [1, 300, 900]) {
     const { expiresAt } = await start(w, a, { ttlSeconds });
     assertEquals(Date.parse(expiresAt), w.clock.now() + ttlSeconds * 1000);
@@ -97,9 +93,7 @@ Deno.test("ttlSeconds is an integer from 1 to 900; any other value makes no tick
   assertEquals((await w.kv.get<unknown[]>(KEYS.openTickets(a.agent.did))).value?.length, 3);
 });
 
-Deno.test("profile names are 1 to 64 characters on both sides and are never stored raw", async (t) => {
-  const { w, a, b } = await cast();
-  await using _ = w;
+test("profile names are 1 to 64 characters on both sides and are never stored raw", async ({ w, a, b }, t) => {
   const { ticket } = await start(w, a);
   for (const bad of [undefined, "", "x".repeat(65), "a\u202eb", ["a"]]) {
     await t.step(JSON.stringify(bad) ?? "missing", async () => {
@@ -117,9 +111,7 @@ Deno.test("profile names are 1 to 64 characters on both sides and are never stor
   assertEquals(answer.responderProfile, { ...good, agentName: good.agentName.trim() });
 });
 
-Deno.test("only the exact ticket is accepted; white space and backticks around it are ignored", async (t) => {
-  const { w, a, b } = await cast();
-  await using _ = w;
+test("only the exact ticket is accepted; white space and backticks around it are ignored", async ({ w, a, b }, t) => {
   const { ticket } = await start(w, a);
   await t.step("any one character changed", async () => {
     const secondField = ticket.indexOf("-.");
@@ -166,9 +158,7 @@ Deno.test("only the exact ticket is accepted; white space and backticks around i
   assertEquals(await outcome(await confirm(w, b, ` \`\`\`\n${ticket}\n\`\`\` `)), "201");
 });
 
-Deno.test("a ticket is valid until it expires, then 410 for one day, then unknown", async () => {
-  const { w, a, b } = await cast();
-  await using _ = w;
+test("a ticket is valid until it expires, then 410 for one day, then unknown", async ({ w, a, b }) => {
   const { ticket } = await start(w, a, { ttlSeconds: 1 });
   w.clock.step(999);
   assertEquals(await outcome(await status(w, a, ticket)), "200");
@@ -192,9 +182,7 @@ Deno.test("a ticket is valid until it expires, then 410 for one day, then unknow
   ]);
 });
 
-Deno.test("both participants can read the status of a ticket before and after the confirmation", async () => {
-  const { w, a, b, c } = await cast();
-  await using _ = w;
+test("both participants can read the status of a ticket before and after the confirmation", async ({ w, a, b, c }) => {
   const { ticket, expiresAt } = await start(w, a);
   const pending = { status: "pending", initiatorAgentDid: a.agent.did, initiatorProfile: PROFILE, expiresAt };
   assertEquals(await answered(await status(w, a, ticket)), pending);
@@ -218,9 +206,7 @@ Deno.test("both participants can read the status of a ticket before and after th
   assertEquals(await outcome(await status(w, a, ticket)), NOT_FOUND);
 });
 
-Deno.test("of 20 agents that confirm at once one is paired", async () => {
-  const { w, a } = await cast();
-  await using _ = w;
+test("of 20 agents that confirm at once one is paired", async ({ w, a }) => {
   const { ticket } = await start(w, a);
   const owner = await w.person();
   const many: TestAgent[] = [];
@@ -236,9 +222,7 @@ Deno.test("of 20 agents that confirm at once one is paired", async () => {
   assertEquals([peers.length, winner?.agentDid], [1, responderAgentDid]);
 });
 
-Deno.test("the same responder gets the same 201 again, also with concurrent requests, and one pair", async () => {
-  const { w, a, b } = await cast();
-  await using _ = w;
+test("the same responder gets the same 201 again, also with concurrent requests, and one pair", async ({ w, a, b }) => {
   const socket = w.connect(a);
   const { ticket } = await start(w, a);
   assertEquals(await tally(Array.from({ length: 20 }, () => confirm(w, b, ticket))), { "201": 20 });
@@ -249,9 +233,7 @@ Deno.test("the same responder gets the same 201 again, also with concurrent requ
   assertEquals(socket.frames.filter((frame) => frame.type === "paired").length, 1);
 });
 
-Deno.test("the initiator's newest connector receives the paired frame", async () => {
-  const { w, a, b } = await cast();
-  await using _ = w;
+test("the initiator's newest connector receives the paired frame", async ({ w, a, b }) => {
   const sockets = [w.connect(a), w.connect(a)];
   const { ticket } = await start(w, a);
   await answered(await confirm(w, b, ticket), 201);
@@ -261,9 +243,7 @@ Deno.test("the initiator's newest connector receives the paired frame", async ()
   assertEquals([frame?.peerAgentDid, frame?.profile], [b.agent.did, THEIRS]);
 });
 
-Deno.test("the 21st open ticket of an agent is refused until one is confirmed or expires", async () => {
-  const { w, a, b } = await cast();
-  await using _ = w;
+test("the 21st open ticket of an agent is refused until one is confirmed or expires", async ({ w, a, b }) => {
   const { ticket } = await start(w, a, { ttlSeconds: 10 });
   for (let i = 1; i < 20; i++) await start(w, a, { ttlSeconds: 900 });
   const full = await post(w, a, "/pair/start", { initiatorProfile: PROFILE });
@@ -277,9 +257,7 @@ Deno.test("the 21st open ticket of an agent is refused until one is confirmed or
   await start(w, a);
 });
 
-Deno.test("a restart between start and confirm changes nothing", async () => {
-  const { w, a, b } = await cast();
-  await using _ = w;
+test("a restart between start and confirm changes nothing", async ({ w, a, b }) => {
   const { ticket } = await start(w, a);
   await restart(w);
   w.clock.step(299_000);
@@ -289,9 +267,7 @@ Deno.test("a restart between start and confirm changes nothing", async () => {
   assertEquals(await outcome(await w.message(a, b)), "202");
 });
 
-Deno.test("a ticket is stored as its digest, never in clear text", async () => {
-  const { w, a } = await cast();
-  await using _ = w;
+test("a ticket is stored as its digest, never in clear text", async ({ w, a }) => {
   const { ticket } = await start(w, a);
   const secret = ticket.slice("svcpair1_".length, "svcpair1_".length + 22);
   const texts = (await Array.fromAsync(w.kv.list({ prefix: [] }))).map(({ key, value }) =>
