@@ -5,12 +5,11 @@
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { toIso } from "../../shared/protocol/time.ts";
 import { SWEEP_REST_MS } from "../../shared/server/store/expiry_sweeper.ts";
 import { flushTasks } from "../support/manual_clock.ts";
 import { answered } from "../support/registry_world.ts";
 import type { TestAgent, World } from "../support/world.ts";
-import { get, openProxy, post, restart } from "./proxy_world.ts";
+import { get, openProxy, post, receiptOf, restart } from "./proxy_world.ts";
 
 const ID = "request-1";
 const HOUR_MS = 3_600_000, DAY_MS = 24 * HOUR_MS;
@@ -28,8 +27,7 @@ async function later(w: World, ms: number): Promise<void> {
 
 async function sendAndConfirm(w: World, a: TestAgent, b: TestAgent): Promise<void> {
   await answered(await w.message(a, b, { headers: { [HEADERS.requestId]: ID } }), 202);
-  const receipt = { requestId: ID, recipientAgentDid: b.agent.did, status: "processed_by_svc" };
-  await answered(await post(w, b, "/v1/relay/delivery-receipts", { ...receipt, timestamp: toIso(w.clock.now()) }), 201);
+  await answered(await post(w, b, "/v1/relay/delivery-receipts", receiptOf(w, b, ID)), 201);
 }
 
 Deno.test("sealed nonces, deliveries and receipts are deleted once each has expired, and not before", async () => {

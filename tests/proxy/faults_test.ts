@@ -6,7 +6,6 @@
 import { assert, assertEquals } from "@std/assert";
 import type { UpgradeWebSocket } from "../../proxy/relay/connect.ts";
 import { PROXY_ROUTES } from "../../proxy/routes.ts";
-import { toIso } from "../../shared/protocol/time.ts";
 import { failEach, GONE, TOO_LARGE } from "../support/each_fault.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import { outcome, refused, tally, withTime } from "../support/registry_world.ts";
@@ -14,7 +13,7 @@ import { seededRandom } from "../support/seeded_random.ts";
 import { fraction } from "../../shared/random.ts";
 import type { TestAgent, World } from "../support/world.ts";
 import { look, tokenOf } from "./admin/admin_world.ts";
-import { get, openProxy, post, PROFILE } from "./proxy_world.ts";
+import { get, openProxy, post, PROFILE, receiptOf } from "./proxy_world.ts";
 
 /** What admission always writes, with any result of the request. */
 const ADMISSION = ["sender", "window"];
@@ -90,12 +89,7 @@ const STEPS: readonly Step[] = [{
     await w.message(a, b, { headers: { "x-request-id": "request-0001" } });
     // The receipt's commit would also hold the outcome of the message.
     await w.proxy.deps.commits.flush();
-    const body = {
-      requestId: "request-0001",
-      recipientAgentDid: b.agent.did,
-      status: "processed_by_svc",
-      timestamp: toIso(w.clock.now()),
-    };
+    const body = receiptOf(w, b, "request-0001");
     return () => post(w, b, "/v1/relay/delivery-receipts", body);
   },
 }, {

@@ -8,7 +8,7 @@ import { ManualClock } from "../support/manual_clock.ts";
 import { outcome, refresh } from "../support/registry_world.ts";
 import { MAX_CHECKS } from "../support/test_store.ts";
 import type { TestAgent, World } from "../support/world.ts";
-import { get, openProxy, post, PROFILE } from "./proxy_world.ts";
+import { get, openProxy, post, PROFILE, receiptOf } from "./proxy_world.ts";
 
 const MESSAGES = 3;
 /** A commit gets 10 s; what is tried after it gets 1 s, because the store has not answered. */
@@ -106,11 +106,8 @@ Deno.test("every other request that commits ends within 15 s while the store com
       "receipt",
       (w, a, b) =>
         post(w, b, "/v1/relay/delivery-receipts", {
-          requestId: "request-0001",
+          ...receiptOf(w, b, "request-0001"),
           senderAgentDid: a.agent.did,
-          recipientAgentDid: b.agent.did,
-          status: "processed_by_svc",
-          timestamp: new Date(w.clock.now()).toISOString(),
         }),
     ],
     ["queued message", (w, a, b) => w.message(a, b, { headers: { Prefer: "respond-async" } })],

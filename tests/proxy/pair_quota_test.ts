@@ -7,6 +7,7 @@ import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import type { PairCount } from "../../proxy/schema/records.ts";
 import type { PeerList } from "../../shared/protocol/api/pairing.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
+import { stampsOf } from "../support/each_fault.ts";
 import { answered, outcome, refused, tally, withTime } from "../support/registry_world.ts";
 import type { TestAgent, World } from "../support/world.ts";
 import { get, openProxy, post, PROFILE } from "./proxy_world.ts";
@@ -94,11 +95,7 @@ Deno.test("removing a pair that does not exist writes nothing, and removing one 
   const { w, a, b, c } = await cast(10);
   await using _ = w;
   await confirm(w, b, await start(w, a));
-  const all = async () =>
-    (await Array.fromAsync(w.kv.list({ prefix: [] }))).filter(({ key }) =>
-      !["sender", "commit_mark"].includes(String(key[1]))
-    )
-      .map(({ key, versionstamp }) => [key, versionstamp]);
+  const all = () => stampsOf(w, "sender", "commit_mark");
   const before = await all();
   assertEquals(await outcome(await remove(w, a, c)), "204");
   assertEquals(await outcome(await remove(w, a, a)), "204");

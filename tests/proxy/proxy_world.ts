@@ -9,6 +9,7 @@ import type { AitClaims } from "../../shared/protocol/signed/ait.ts";
 import { fromBase64Url, toBase64Url } from "../../shared/protocol/base64url.ts";
 import { type ErrorCode, ERRORS } from "../../shared/protocol/errors.ts";
 import type { SigningKey } from "../../shared/protocol/signed/jws.ts";
+import { toIso } from "../../shared/protocol/time.ts";
 import { errorsOf, type Route } from "../../shared/server/http/route.ts";
 import { judgeEnvelope } from "../support/registry_world.ts";
 import { withCheckedAnswers } from "../support/table_conformance.ts";
@@ -147,6 +148,12 @@ export async function endsAfter<T>(w: World, ms: number, work: Promise<T>): Prom
   assertEquals(isOver, false);
   await w.clock.advance(1);
   return await work;
+}
+
+/** The body of a recipient's receipt for a message. */
+export function receiptOf(w: World, { agent }: TestAgent, requestId: string) {
+  const timestamp = toIso(w.clock.now());
+  return { requestId, recipientAgentDid: agent.did, status: "processed_by_svc", timestamp };
 }
 
 /** The profile that an agent sends when it pairs. */

@@ -1,5 +1,6 @@
 /** Shows that two rotations of the signing key within 30 s refuse no token, in one process and in separate ones. */
 import { assertEquals } from "@std/assert";
+import { rotateKey } from "../support/registry_world.ts";
 import { PROXY_URL, type TestAgent, World } from "../support/world.ts";
 
 const peers = async (w: World, a: TestAgent) => {
@@ -8,20 +9,13 @@ const peers = async (w: World, a: TestAgent) => {
   return answer.status;
 };
 
-async function rotate(w: World): Promise<void> {
-  const { apiKey } = await w.admin();
-  const answer = await w.ask("POST", "/v1/admin/keys/rotate", { apiKey });
-  assertEquals(answer.status, 200);
-  await answer.body?.cancel();
-}
-
 Deno.test("many concurrent rotations in one process are each followed at the new key's first use", async () => {
   await using w = await World.open({ sharedProcess: true });
   await w.proxy.start();
   const old = await w.agent();
   assertEquals(await peers(w, old), 200);
   for (let i = 0; i < 3; i++) {
-    await rotate(w);
+    await rotateKey(w);
     assertEquals([await peers(w, await w.agent()), await peers(w, old)], [200, 200]);
   }
 });
@@ -31,9 +25,9 @@ Deno.test("separate services refuse no new token around two rotations within 30 
   await w.proxy.start();
   const old = await w.agent();
   const statuses = new Set([await peers(w, old)]);
-  await rotate(w);
+  await rotateKey(w);
   for (let seconds = 0; seconds < 60; seconds += 10) {
-    if (seconds === 20) await rotate(w);
+    if (seconds === 20) await rotateKey(w);
     statuses.add(await peers(w, await w.agent()));
     statuses.add(await peers(w, old));
     await w.clock.advance(10_000);
@@ -60,7 +54,7 @@ Deno.test("a fetch of the keys that began before a rotation does not hide the ne
   };
   const before = keys.current();
   await asked.promise;
-  await rotate(w);
+  await rotateKey(w);
   const { identity } = await w.agent();
   answered.resolve();
   const { kid } = JSON.parse(atob(identity.ait.split(".")[0] ?? ""));

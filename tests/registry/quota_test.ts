@@ -18,6 +18,7 @@ import {
   withTime,
   writeRecords,
 } from "../support/registry_world.ts";
+import { stampsOf } from "../support/each_fault.ts";
 import { AMPLE_QUOTAS, type Person, type TestAgent, type World } from "../support/world.ts";
 import { owned, registration } from "./steps.ts";
 
@@ -34,12 +35,7 @@ async function challenge(w: World, { apiKey }: Person, { publicKey }: KeyPair): 
 const register = async (w: World, owner: Person) => await (await registration(w, owner))();
 const reissue = (w: World, a: TestAgent) => owned(w, "POST", a, "/reissue");
 
-async function snapshot(w: World): Promise<unknown[]> {
-  const entries = await Array.fromAsync(w.kv.list({ prefix: ["registry"] }));
-  return entries.filter(({ key }) => !["window", "commit_mark"].includes(String(key[1]))).map((
-    { key, versionstamp },
-  ) => [key, versionstamp]);
-}
+const snapshot = (w: World) => stampsOf(w, "window", "commit_mark");
 
 /** Asserts that a call is refused with this code, and that only the rate limit's records change. */
 async function refusedWithoutTrace(w: World, wanted: string, call: () => Promise<Response>): Promise<Response> {

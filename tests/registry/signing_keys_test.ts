@@ -24,6 +24,7 @@ import {
   refreshed,
   refused,
   restart,
+  rotateKey,
   withTime,
 } from "../support/registry_world.ts";
 import { trials } from "../support/trials.ts";
@@ -37,11 +38,6 @@ interface Published {
 const DAY_MS = 86_400_000;
 const read = async (w: World) => (await answered<Published>(await inside(w, "/.well-known/svc-keys.json"))).keys;
 const kidsOf = async (w: World) => (await read(w)).map(({ kid, status }) => [kid, status]);
-
-async function rotate(w: World): Promise<{ kid: string; retiredKid: string; signsFrom: string }> {
-  const { apiKey } = await w.admin();
-  return await answered(await w.ask("POST", "/v1/admin/keys/rotate", { apiKey }));
-}
 
 const remove = async (w: World, { owner, agent }: TestAgent) => await w.client.deleteAgent(owner.apiKey, agent.id);
 
@@ -85,7 +81,7 @@ Deno.test("one of several instances creates the key at their first start on one 
 
 Deno.test("the key document has public members only, is cacheable for 300 s and is answered 304", async () => {
   await using w = await openRegistry({ sharedProcess: true });
-  await rotate(w);
+  await rotateKey(w);
   const answer = await w.ask("GET", "/.well-known/svc-keys.json");
   assertEquals(answer.headers.get("cache-control"), "public, max-age=300");
   const etag = answer.headers.get("etag") ?? "";
@@ -97,7 +93,7 @@ Deno.test("the key document has public members only, is cacheable for 300 s and 
   assert(await readKeyDocument(document));
   const same = await w.ask("GET", "/.well-known/svc-keys.json", { headers: { "If-None-Match": etag } });
   assertEquals([same.status, same.headers.get("etag")], [304, etag]);
-  await rotate(w);
+  await rotateKey(w);
   const changed = await w.ask("GET", "/.well-known/svc-keys.json", { headers: { "If-None-Match": etag } });
   assertNotEquals(changed.headers.get("etag"), etag);
   await answered(changed);
@@ -109,7 +105,7 @@ Deno.test("a rotation adds a new active key first, retires the old one, and keep
   await remove(w, gone);
   const before = await readCrl(w);
   const [old] = await read(w);
-  const { kid, retiredKid } = await rotate(w);
+  const { kid, retiredKid } = await rotateKey(w);
   assertEquals(retiredKid, old?.kid);
   assertNotEquals(kid, retiredKid);
   assertEquals(await kidsOf(w), [[kid, "active"], [retiredKid, "retired"]]);
@@ -134,21 +130,21 @@ Deno.test("another instance signs with the new key at its next use after a rotat
   await using other = await openRegistry({ kv: w.kv, seed: 2, sharedProcess: true });
   await remove(w, await w.agent());
   await readCrl(other);
-  const { kid } = await rotate(w);
+  const { kid } = await rotateKey(w);
   assertEquals(await crlKid(other), kid);
   assertEquals(await read(other), await read(w));
 });
 
 Deno.test("a rotation creates no list before the first revocation", async () => {
   await using w = await openRegistry({ sharedProcess: true });
-  await rotate(w);
+  await rotateKey(w);
   await refused(await w.ask("GET", "/v1/crl"), "CRL_NOT_FOUND");
 });
 
 Deno.test("a retired key is published until the last token that it can have signed has expired", async () => {
   await using w = await openRegistry({ sharedProcess: true });
   const who = await w.agent(undefined, "alpha", undefined, { ttlDays: 90 });
-  const { kid, retiredKid } = await rotate(w);
+  const { kid, retiredKid } = await rotateKey(w);
   let token = who.agentAuth.refreshToken;
   for (const days of [29, 29, 29]) {
     await w.clock.advance(days * DAY_MS);
@@ -244,7 +240,7 @@ Deno.test("every AIT of the last 90 days still refreshes after many rotations", 
   const agents: TestAgent[] = [];
   for (let i = 0; i < 4; i++) {
     agents.push(await w.agent());
-    await rotate(w);
+    await rotateKey(w);
     await w.clock.advance(DAY_MS);
   }
   for (const [i, a] of agents.entries()) {
@@ -276,7 +272,7 @@ Deno.test("verification keys are imported once for each key document", async () 
   const { signing } = w.registry.deps;
   const keys = await signing.verificationKeys();
   assert(await signing.verificationKeys() === keys);
-  await rotate(w);
+  await rotateKey(w);
   assertNotEquals([...(await signing.verificationKeys()).keys()], [...keys.keys()]);
 });
 
@@ -286,11 +282,11 @@ Deno.test("a new key signs 60 s after its publication when the proxy runs apart"
   await remove(w, await w.agent());
   const [old] = await read(w);
   const kidOfNewAgent = async () => parseAit((await w.agent(owner)).identity.ait).kid;
-  const { kid, retiredKid, signsFrom } = await rotate(w);
+  const { kid, retiredKid, signsFrom } = await rotateKey(w);
   assertEquals([retiredKid, Date.parse(signsFrom)], [old?.kid, w.clock.now() + 60_000]);
   assertEquals(await kidsOf(w), [[retiredKid, "active"], [kid, "active"]]);
   await w.clock.advance(20_000);
-  const second = await rotate(w);
+  const second = await rotateKey(w);
   await w.clock.advance(39_999);
   assertEquals([await kidOfNewAgent(), await crlKid(w)], [retiredKid, retiredKid]);
   await w.clock.advance(1);

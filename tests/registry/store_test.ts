@@ -6,6 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { REGISTRY_ROUTES } from "../../registry/routes.ts";
 import type { ReissueAnswer } from "../../shared/protocol/api/agents.ts";
 import { wrapStoreErrors } from "../../shared/server/store/store_errors.ts";
+import { stampsOf } from "../support/each_fault.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import {
   answered,
@@ -97,14 +98,13 @@ Deno.test("no route is 500 and nothing changes when the store only reads", async
   const admin = await w.admin();
   const agent = await w.agent();
   await w.clock.advance(60_000);
-  const snapshot = async () => (await Array.fromAsync(w.kv.list({ prefix: [] }))).map((e) => [e.key, e.versionstamp]);
-  const before = await snapshot();
+  const before = await stampsOf(w);
   faulty.faults = { fails: ({ method }) => ["commit", "set", "delete"].includes(method) };
   for (const [route, answer] of await everyRoute(w, admin, agent)) {
     assert(answer.status === 503 || answer.status < 500, `${route} ${answer.status}`);
     await answer.body?.cancel();
   }
-  assertEquals(await snapshot(), before);
+  assertEquals(await stampsOf(w), before);
 });
 
 Deno.test("every route and health are 503 when the store is closed", async () => {

@@ -88,8 +88,10 @@ async function attempt(
   return { result, calls, commits, changed, again };
 }
 
-async function stampsOf(w: World): Promise<Map<string, string>> {
-  const entries = await Array.fromAsync(w.kv.list({ prefix: [] }));
+/** The version of each record of the store, by its key, without those of the kinds `beside`. */
+export async function stampsOf(w: World, ...beside: readonly string[]): Promise<Map<string, string>> {
+  const all = await Array.fromAsync(w.kv.list({ prefix: [] }));
+  const entries = all.filter(({ key }) => !beside.includes(String(key[1])));
   const text = (key: Deno.KvKey) => JSON.stringify(key, (_, part) => typeof part === "bigint" ? String(part) : part);
   return new Map(entries.map(({ key, versionstamp }) => [text(key), versionstamp]));
 }

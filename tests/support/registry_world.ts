@@ -246,6 +246,11 @@ export async function serviceHeaders(w: World, ...scopes: string[]): Promise<Rec
   return { "X-Svc-Service-Id": id, "X-Svc-Service-Secret": secret };
 }
 
+/** Rotates the registry's signing key. */
+export async function rotateKey(w: World): Promise<{ kid: string; retiredKid: string; signsFrom: string }> {
+  return await answered(await w.ask("POST", "/v1/admin/keys/rotate", await w.admin()));
+}
+
 /** Makes the following requests come from another address. */
 export function moveTo(w: World, n: number): void {
   w.peer = { from: "socket", address: `198.51.${n >> 8 & 255}.${n & 255}` };

@@ -4,14 +4,13 @@ import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import type { ConnectionList, QueueList } from "../../../shared/protocol/api/relay_admin.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
-import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { refused, writeRecords } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
-import { type TestAgent, World } from "../../support/world.ts";
+import type { TestAgent, World } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
+import { sharedStore, two } from "../relay/instances_suite.ts";
 import { look, seen, tokenOf } from "./admin_world.ts";
-import { openTestKv } from "../../support/test_store.ts";
 
 const connectionsOf = async (w: World, query = "") => await seen<ConnectionList>(w, `connections${query}`);
 const queuesOf = async (w: World, query = "") => await seen<QueueList>(w, `queues${query}`);
@@ -51,14 +50,8 @@ Deno.test("a connection has its start, its end, and its instance", async () => {
   assertEquals((await connectionsOf(w, "?online=true")).connections, []);
 });
 
-Deno.test("an agent on another instance is online for both, and offline after that instance has ended", async () => {
-  const kv = await openTestKv();
-  wrapStoreErrors(kv);
-  {
-    await using w1 = await World.open({ kv, seed: 1 });
-    await using w2 = await World.open({ kv, seed: 2, clock: w1.clock });
-    await Promise.all([w1.proxy.start(), w2.proxy.start()]);
-    const b = await w1.agent();
+Deno.test("an agent on another instance is online for both, and offline after that instance has ended", () =>
+  two(sharedStore, async (w1, w2, _a, b) => {
     w2.connect(b);
     await w2.connected();
     for (const w of [w1, w2]) {
@@ -76,10 +69,7 @@ Deno.test("an agent on another instance is online for both, and offline after th
     await w1.connected();
     const [moved] = (await connectionsOf(w1)).connections;
     assertEquals([moved?.online, moved?.instance], [true, w1.proxy.deps.presence.instance]);
-  }
-  await flushTasks();
-  kv.close();
-});
+  }));
 
 Deno.test("the record of a connection is part of the commits of presence and is kept for 90 days", async () => {
   await using w = await openProxy();

@@ -8,7 +8,7 @@ import { toIso } from "../../../shared/protocol/time.ts";
 import { answered, refused } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
 import type { TestAgent, World } from "../../support/world.ts";
-import { openProxy, post } from "../proxy_world.ts";
+import { openProxy, post, receiptOf } from "../proxy_world.ts";
 import { look, seen, storyOf, timelineOf, tokenOf } from "./admin_world.ts";
 import { inWorld } from "../cast.ts";
 
@@ -26,8 +26,7 @@ async function send(w: World, a: TestAgent, b: TestAgent, id = ID, headers: Reco
 const queue = (w: World, a: TestAgent, b: TestAgent, id = ID) => send(w, a, b, id, { Prefer: "respond-async" });
 
 async function receipt(w: World, b: TestAgent, status: string): Promise<void> {
-  const body = { requestId: ID, recipientAgentDid: b.agent.did, status, timestamp: toIso(w.clock.now()) };
-  await answered(await post(w, b, "/v1/relay/delivery-receipts", body), 201);
+  await answered(await post(w, b, "/v1/relay/delivery-receipts", { ...receiptOf(w, b, ID), status }), 201);
 }
 
 type Run = (all: Awaited<ReturnType<typeof paired>>, t: Deno.TestContext) => Promise<void>;

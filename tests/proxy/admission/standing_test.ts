@@ -4,12 +4,12 @@
  */
 import { assertEquals } from "@std/assert";
 import { answered, outcome } from "../../support/registry_world.ts";
-import type { TestAgent, World, WorldOptions } from "../../support/world.ts";
+import type { TestAgent, World } from "../../support/world.ts";
 import { openProxy, post } from "../proxy_world.ts";
 
 /** Two paired agents, and the number of identity tokens that admission has verified. */
-async function cast(options: WorldOptions = {}) {
-  const w = await openProxy({ sharedProcess: true, ...options });
+async function cast() {
+  const w = await openProxy({ sharedProcess: true });
   const { a, b } = await w.story();
   const { aits } = w.proxy.deps, verify = aits.verify.bind(aits);
   const count = { verified: 0 };

@@ -9,19 +9,17 @@ import { deliveryEnd, unpackDelivery } from "../../../proxy/schema/delivery_reco
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { toIso } from "../../../shared/protocol/time.ts";
 import { SWEEP_REST_MS } from "../../../shared/server/store/expiry_sweeper.ts";
 import { JOINING_WAIT_MS } from "../../../shared/server/store/group_commit.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
-import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
 import { until } from "../../support/until.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { storyOf } from "../admin/admin_world.ts";
 import { type Cast, openCast } from "../cast.ts";
-import { openProxy, post, restart } from "../proxy_world.ts";
-import { connected, two } from "../relay/instances_suite.ts";
+import { openProxy, post, receiptOf, restart } from "../proxy_world.ts";
+import { connected, sharedStore, two } from "../relay/instances_suite.ts";
 
 const ID = "request-1";
 const DAY_MS = 86_400_000;
@@ -40,11 +38,8 @@ async function recordOf({ w, a, b }: Pick<Cast, "w" | "a" | "b">, id = ID) {
 
 function receipt(w: World, b: TestAgent, sender?: TestAgent, requestId = ID): Promise<Response> {
   return post(w, b, "/v1/relay/delivery-receipts", {
-    requestId,
-    recipientAgentDid: b.agent.did,
+    ...receiptOf(w, b, requestId),
     ...(sender ? { senderAgentDid: sender.agent.did } : {}),
-    status: "processed_by_svc",
-    timestamp: toIso(w.clock.now()),
   });
 }
 
@@ -135,11 +130,7 @@ Deno.test("a delivery without room in the record of its sender begins with a del
 });
 
 Deno.test("a copy at another instance gets the answer at once although the record still has the delivery", async () => {
-  const open = async () => {
-    const kv = await openTestKv();
-    return { kv, maxChecks: MAX_CHECKS, [Symbol.asyncDispose]: () => Promise.resolve(kv.close()) };
-  };
-  await two(open, async (w1, w2, a, b) => {
+  await two(sharedStore, async (w1, w2, a, b) => {
     const socket = await connected(w1, b);
     const first = await answered(await send({ w: w1, a, b }), 202);
     await w1.clock.advance(JOINING_WAIT_MS);

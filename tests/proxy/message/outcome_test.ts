@@ -7,7 +7,6 @@ import { begunDeliveries } from "../../../proxy/message/deliveries.ts";
 import { unpackDelivery } from "../../../proxy/schema/delivery_record.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
-import { toIso } from "../../../shared/protocol/time.ts";
 import { JOINING_WAIT_MS } from "../../../shared/server/store/group_commit.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome } from "../../support/registry_world.ts";
@@ -16,7 +15,7 @@ import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
 import { seen, tokenOf } from "../admin/admin_world.ts";
 import { type Cast, openCast } from "../cast.ts";
-import { post, restart } from "../proxy_world.ts";
+import { post, receiptOf, restart } from "../proxy_world.ts";
 
 const ID = "request-1";
 
@@ -68,9 +67,7 @@ Deno.test("a receipt within the 20 ms is stored after the outcome", async () => 
   const { w, a, b } = all;
   await using _ = w;
   await answered(await send(all), 202);
-  const status = "processed_by_svc", timestamp = toIso(w.clock.now());
-  const receipt = { requestId: ID, recipientAgentDid: b.agent.did, status, timestamp };
-  await answered(await post(w, b, "/v1/relay/delivery-receipts", receipt), 201);
+  await answered(await post(w, b, "/v1/relay/delivery-receipts", receiptOf(w, b, ID)), 201);
   const { value } = await w.kv.get(KEYS.delivery(b.agent.did, ID, a.agent.did));
   const record = unpackDelivery(value, ID);
   assertEquals([record?.answer?.delivered, record?.receiptAt], [true, w.clock.now()]);

@@ -8,7 +8,7 @@ import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
-import { get, openProxy, post, restart } from "../proxy_world.ts";
+import { get, openProxy, post, receiptOf, restart } from "../proxy_world.ts";
 import { type CastTest, inWorld, openCast } from "../cast.ts";
 
 const PATH = "/v1/relay/delivery-receipts";
@@ -28,9 +28,7 @@ async function send(w: World, from: TestAgent, to: TestAgent, requestId = ID): P
 }
 
 function submit(w: World, as: TestAgent, more: Record<string, unknown> = {}): Promise<Response> {
-  const { did: recipientAgentDid } = as.agent;
-  const timestamp = toIso(w.clock.now());
-  return post(w, as, PATH, { requestId: ID, recipientAgentDid, status: PROCESSED, timestamp, ...more });
+  return post(w, as, PATH, { ...receiptOf(w, as, ID), ...more });
 }
 
 async function list(w: World, as: TestAgent, recipient: TestAgent, requestId = ID): Promise<Receipt[]> {

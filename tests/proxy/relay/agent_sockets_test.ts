@@ -4,11 +4,10 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { ConnectedAgents } from "../../../proxy/relay/connected_agents.ts";
 import { type DeliveryResult, UNSENT_BYTES_MAX } from "../../../proxy/relay/agent_sockets.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
-import { ack, agentOf, Far, messageTo, newIds } from "./far_end.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
+import { ack, agentOf, type Far, messageTo, newIds, Relay } from "./far_end.ts";
 import { inFlight } from "../../support/in_flight.ts";
 
 const A = agentOf("A"), B = agentOf("B");
@@ -16,16 +15,7 @@ const TIMEOUT_MS = 10_000;
 const FAILED: DeliveryResult = { acked: false };
 const ACCEPTED: DeliveryResult = { acked: true, accepted: true };
 
-class Relay {
-  readonly clock = new ManualClock();
-  readonly connectedAgents = new ConnectedAgents(this.clock, newIds(this.clock), LIMITS.heartbeatIntervalMs);
-
-  connect(agent = A): Far {
-    const far = new Far();
-    far.link = this.connectedAgents.attach({ ...agent, aitExpiresAt: this.clock.now() / 1000 + 86_400 }, far);
-    return far;
-  }
-
+class Delivering extends Relay {
   /** Starts to deliver a message to A. */
   deliver(payload?: string): { outcome: Promise<DeliveryResult>; ended: () => boolean } {
     const session = this.connectedAgents.session(A.agentDid);
@@ -42,7 +32,7 @@ function only<T>(all: readonly T[]): T {
 }
 
 Deno.test("the sender is answered at once when the last socket is lost, with either side closing", async (t) => {
-  const endings: [name: string, end: (far: Far, relay: Relay) => void][] = [
+  const endings: [name: string, end: (far: Far, relay: Delivering) => void][] = [
     ["the peer is gone", (far) => far.link.lost()],
     ["closed for misuse", (far) => ["", "", ""].forEach((text) => far.link.receive(text))],
     ["closed as too large", (far) => far.link.receive("x".repeat(LIMITS.connectorFrameBytes + 1))],
@@ -55,7 +45,7 @@ Deno.test("the sender is answered at once when the last socket is lost, with eit
   ];
   for (const [name, end] of endings) {
     await t.step(name, async () => {
-      const relay = new Relay();
+      const relay = new Delivering();
       const far = relay.connect();
       const waiting = [relay.deliver(), relay.deliver(), relay.deliver()];
       end(far, relay);
@@ -66,7 +56,7 @@ Deno.test("the sender is answered at once when the last socket is lost, with eit
 });
 
 Deno.test("a message whose socket is lost goes to the next newest with a new ID, as the next attempt", async () => {
-  const relay = new Relay();
+  const relay = new Delivering();
   const all = [relay.connect(), relay.connect(), relay.connect()];
   const { outcome, ended } = relay.deliver();
   for (const far of [all[2], all[1]]) {
@@ -83,7 +73,7 @@ Deno.test("a message whose socket is lost goes to the next newest with a new ID,
 });
 
 Deno.test("a message whose socket is lost goes to a socket that connected meanwhile", async () => {
-  const relay = new Relay();
+  const relay = new Delivering();
   const first = relay.connect();
   const { outcome } = relay.deliver();
   const second = relay.connect();
@@ -95,7 +85,7 @@ Deno.test("a message whose socket is lost goes to a socket that connected meanwh
 });
 
 Deno.test("one time limit covers all attempts", async () => {
-  const relay = new Relay();
+  const relay = new Delivering();
   const [older, newer] = [relay.connect(), relay.connect()];
   const { outcome, ended } = relay.deliver();
   await relay.clock.advance(TIMEOUT_MS - 1000);
@@ -109,7 +99,7 @@ Deno.test("one time limit covers all attempts", async () => {
 });
 
 Deno.test("a socket that does not keep up is skipped and closed", async () => {
-  const relay = new Relay();
+  const relay = new Delivering();
   const [older, newer] = [relay.connect(), relay.connect()];
   newer.unsentBytes = UNSENT_BYTES_MAX + 1;
   const { outcome } = relay.deliver();
@@ -120,7 +110,7 @@ Deno.test("a socket that does not keep up is skipped and closed", async () => {
 });
 
 Deno.test("an ack counts once and only from the socket that the frame went to", async () => {
-  const relay = new Relay();
+  const relay = new Delivering();
   const [older, newer, stranger] = [relay.connect(), relay.connect(), relay.connect(B)];
   const { outcome, ended } = relay.deliver();
   const { id } = only(newer.of("deliver"));
@@ -135,7 +125,7 @@ Deno.test("an ack counts once and only from the socket that the frame went to", 
 
 Deno.test("a socket that leaves stays open until what follows the ack has ended, also when that fails", async () => {
   for (const end of ["resolve", "reject"] as const) {
-    const relay = new Relay(), far = relay.connect();
+    const relay = new Delivering(), far = relay.connect();
     const removal = Promise.withResolvers<void>();
     const outcome = relay.connectedAgents.session(A.agentDid)?.deliver(
       messageTo(A, B),
@@ -156,7 +146,7 @@ Deno.test("a socket that leaves stays open until what follows the ack has ended,
 });
 
 Deno.test("an ack of a lost attempt does not count for the next attempt", async () => {
-  const relay = new Relay();
+  const relay = new Delivering();
   const [older, newer] = [relay.connect(), relay.connect()];
   const { outcome, ended } = relay.deliver();
   const { id } = only(newer.of("deliver"));
@@ -180,7 +170,7 @@ Deno.test("every message ends under random socket events, as delivered exactly w
   );
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
-      const relay = new Relay();
+      const relay = new Delivering();
       const all: Far[] = [];
       const sent: { outcome: Promise<DeliveryResult>; payload: string }[] = [];
       const accepted = new Map<string, number>();
@@ -234,7 +224,7 @@ Deno.test("every message ends under random socket events, as delivered exactly w
 });
 
 Deno.test("an acknowledgement counts against the limit of frames from its second copy on, also during a removal", () => {
-  const relay = new Relay();
+  const relay = new Delivering();
   const far = relay.connect();
   const removal = Promise.withResolvers<void>();
   void relay.connectedAgents.session(A.agentDid)?.deliver(

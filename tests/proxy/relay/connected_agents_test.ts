@@ -4,33 +4,13 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { UNSENT_BYTES_MAX } from "../../../proxy/relay/agent_sockets.ts";
-import { ConnectedAgents } from "../../../proxy/relay/connected_agents.ts";
+import { encodeFrame } from "../../../shared/protocol/frames.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
-import { OwnerBudgets } from "../../../proxy/owner_budgets.ts";
-import { Metrics } from "../../../shared/server/metrics/metrics.ts";
-import { ack, agentOf, Far, frame, messageTo, newIds } from "./far_end.ts";
+import { ack, agentOf, type Far, messageTo, newIds, Relay } from "./far_end.ts";
 import { inFlight } from "../../support/in_flight.ts";
 
 const A = agentOf("A"), B = agentOf("B");
-
-class Relay {
-  readonly clock = new ManualClock();
-  readonly connectedAgents: ConnectedAgents;
-  readonly owners: OwnerBudgets;
-
-  constructor(heartbeatMs: number = LIMITS.heartbeatIntervalMs) {
-    this.owners = new OwnerBudgets(this.clock);
-    this.connectedAgents = new ConnectedAgents(this.clock, newIds(this.clock), heartbeatMs, new Metrics(), this.owners);
-  }
-
-  /** Attaches a socket of the agent. */
-  connect(agent = A, aitExpiresAt = this.clock.now() / 1000 + 86_400): Far {
-    const far = new Far();
-    far.link = this.connectedAgents.attach({ ...agent, aitExpiresAt }, far);
-    return far;
-  }
-}
 
 Deno.test("the fifth socket of an agent closes its oldest with 4409; four stay", () => {
   const relay = new Relay();
@@ -209,7 +189,7 @@ Deno.test("the third message that is not a connector frame closes with 1008", as
     ["an unknown type", JSON.stringify({ ...head, type: "hello" })],
     ["an ack of nothing", JSON.stringify({ ...head, type: "deliver_ack", accepted: true })],
     ["a frame of the proxy's", JSON.stringify({ ...head, type: "paired", peerAgentDid: A.agentDid, profile: {} })],
-    ["a deliver frame of its own", frame({ ...head, v: 1, type: "deliver", attempt: 1, ...messageTo(B, A) })],
+    ["a deliver frame of its own", encodeFrame({ ...head, v: 1, type: "deliver", attempt: 1, ...messageTo(B, A) })],
   ];
   for (const [name, text] of bad) {
     await t.step(name, () => {

@@ -1,16 +1,14 @@
 /** A fake remote end of a relay socket: records every frame and sends what a test wants. */
+import { OwnerBudgets } from "../../../proxy/owner_budgets.ts";
+import { ConnectedAgents } from "../../../proxy/relay/connected_agents.ts";
 import type { ConnectedAgent, RelaySocket, SocketTransport } from "../../../proxy/relay/agent_sockets.ts";
 import type { Message } from "../../../proxy/schema/records.ts";
-import {
-  decodeFrame,
-  encodeFrame,
-  type Frame,
-  type FrameType,
-  type ProxyFrame,
-} from "../../../shared/protocol/frames.ts";
+import { decodeFrame, type FrameType, type ProxyFrame } from "../../../shared/protocol/frames.ts";
 import { type NewId, ulidSource } from "../../../shared/protocol/ids.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { MessageProof } from "../../../shared/protocol/message_proof.ts";
-import type { ManualClock } from "../../support/manual_clock.ts";
+import { Metrics } from "../../../shared/server/metrics/metrics.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
 /** ULIDs by the test's clock. */
@@ -49,11 +47,6 @@ export function messageTo(to: ConnectedAgent, from: ConnectedAgent, payload = '{
   };
 }
 
-/** The text of a frame. */
-export function frame(value: Frame): string {
-  return encodeFrame(value);
-}
-
 export class Far implements SocketTransport {
   readonly frames: ProxyFrame[] = [];
   closed: { code: number; reason: string } | null = null;
@@ -89,6 +82,24 @@ export class Far implements SocketTransport {
     const id = this.newId();
     this.link.receive(JSON.stringify({ v: 1, id, ts: "2026-02-21T00:01:00.000Z", type, ...members }));
     return id;
+  }
+}
+
+/** The connected agents of an instance, on a clock that the test moves. */
+export class Relay {
+  readonly clock = new ManualClock();
+  readonly owners = new OwnerBudgets(this.clock);
+  readonly connectedAgents: ConnectedAgents;
+
+  constructor(heartbeatMs: number = LIMITS.heartbeatIntervalMs) {
+    this.connectedAgents = new ConnectedAgents(this.clock, newIds(this.clock), heartbeatMs, new Metrics(), this.owners);
+  }
+
+  /** Attaches a socket of the agent. */
+  connect(agent = agentOf("A"), aitExpiresAt = this.clock.now() / 1000 + 86_400): Far {
+    const far = new Far();
+    far.link = this.connectedAgents.attach({ ...agent, aitExpiresAt }, far);
+    return far;
   }
 }
 

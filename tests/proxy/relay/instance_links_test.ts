@@ -4,33 +4,27 @@ import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { RENEW_MS } from "../../../proxy/relay/instance_leases.ts";
 import type { InstanceLease } from "../../../proxy/schema/records.ts";
 import { expositionOf } from "../../../shared/server/metrics/metrics.ts";
-import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { LinkNetwork } from "../../support/link_network.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
-import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, type World } from "../../support/world.ts";
-import { connected, instancesBehaveAsOne, type SharedStore, two } from "./instances_suite.ts";
-
-async function open(network = new LinkNetwork()): Promise<SharedStore> {
-  const kv = await openTestKv();
-  wrapStoreErrors(kv);
-  return { kv, maxChecks: MAX_CHECKS, network, [Symbol.asyncDispose]: async () => await kv.close() };
-}
+import { connected, instancesBehaveAsOne, sharedStore, two } from "./instances_suite.ts";
 
 /** Two instances with a link. */
 async function linked(
   run: (w1: World, w2: World, a: TestAgent, b: TestAgent, network: LinkNetwork) => Promise<void>,
 ): Promise<void> {
   const network = new LinkNetwork();
-  await two(() => open(network), (w1, w2, a, b) => run(w1, w2, a, b, network), { proxy: { agentRequests: 1000 } });
+  await two(() => sharedStore(network), (w1, w2, a, b) => run(w1, w2, a, b, network), {
+    proxy: { agentRequests: 1000 },
+  });
 }
 
 const crossed = (w: World) => w.proxy.deps.forwarder.crossed;
 const notes = async (w: World) => (await Array.fromAsync(w.kv.list({ prefix: ["proxy", "inbox"] }))).length;
 const linksOf = (w: World) => w.proxy.deps.links;
 
-instancesBehaveAsOne("over a link", () => open());
+instancesBehaveAsOne("over a link", () => sharedStore(new LinkNetwork()));
 
 Deno.test("a message takes the link, and neither it nor its result is written to the store", () =>
   linked(async (w1, w2, a, b) => {

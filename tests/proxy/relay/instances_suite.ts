@@ -8,8 +8,10 @@ import type { InstanceLease } from "../../../proxy/schema/records.ts";
 import { RENEW_MS } from "../../../proxy/relay/instance_leases.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import type { LinkNetwork } from "../../support/link_network.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
+import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
 import { IS_LONG } from "../../support/trials.ts";
 import { until } from "../../support/until.ts";
 import { isProven, largest } from "./proven.ts";
@@ -22,6 +24,14 @@ export interface SharedStore extends AsyncDisposable {
   maxChecks: number;
   /** With one the instances have a link. */
   network?: LinkNetwork;
+}
+
+/** An empty store for one test, and with a network a link between its instances. */
+export async function sharedStore(network?: LinkNetwork): Promise<SharedStore> {
+  const kv = await openTestKv();
+  wrapStoreErrors(kv);
+  const store = { kv, maxChecks: MAX_CHECKS, [Symbol.asyncDispose]: () => Promise.resolve(kv.close()) };
+  return network ? { ...store, network } : store;
 }
 
 type Run = (w1: World, w2: World, a: TestAgent, b: TestAgent) => Promise<void>;

@@ -4,17 +4,10 @@
  */
 import { assert } from "@std/assert";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
-import { instancesBehaveAsOne, type SharedStore } from "./instances_suite.ts";
-import { IS_REMOTE, MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
+import { instancesBehaveAsOne, type SharedStore, sharedStore } from "./instances_suite.ts";
+import { IS_REMOTE } from "../../support/test_store.ts";
 import { IS_LONG } from "../../support/trials.ts";
-
-async function onDenokv(): Promise<SharedStore> {
-  const kv = await openTestKv();
-  wrapStoreErrors(kv);
-  return { kv, maxChecks: MAX_CHECKS, [Symbol.asyncDispose]: async () => await kv.close() };
-}
 
 async function inMemory(): Promise<SharedStore> {
   const maxChecks = LIMITS.commitChecksConnect;
@@ -30,5 +23,5 @@ async function inMemory(): Promise<SharedStore> {
 }
 
 // The gate has a third of them on a denokv, because a store in memory with the same bound has all.
-if (IS_REMOTE) instancesBehaveAsOne("over denokv", onDenokv, IS_LONG ? 1 : 3);
+if (IS_REMOTE) instancesBehaveAsOne("over denokv", sharedStore, IS_LONG ? 1 : 3);
 else instancesBehaveAsOne("ten checks a commit", inMemory);

@@ -1,26 +1,12 @@
 /** Shows which sockets are ended when memory runs out: those that do not answer, and never an honest one. */
 import { assertEquals } from "@std/assert";
-import { OwnerBudgets } from "../../../proxy/owner_budgets.ts";
-import { ConnectedAgents } from "../../../proxy/relay/connected_agents.ts";
 import { MemoryGuard } from "../../../proxy/relay/memory_guard.ts";
-import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { Metrics } from "../../../shared/server/metrics/metrics.ts";
-import { ManualClock } from "../../support/manual_clock.ts";
-import { agentOf, Far, newIds } from "./far_end.ts";
+import { agentOf, type Far, Relay } from "./far_end.ts";
 
 const MIB = 2 ** 20;
 const BOUND = 700 * MIB;
 
-class Guarded implements Disposable {
-  readonly clock = new ManualClock();
-  readonly owners = new OwnerBudgets(this.clock);
-  readonly connectedAgents = new ConnectedAgents(
-    this.clock,
-    newIds(this.clock),
-    LIMITS.heartbeatIntervalMs,
-    new Metrics(),
-    this.owners,
-  );
+class Guarded extends Relay implements Disposable {
   readonly lines: unknown[] = [];
   heldBytes = 100 * MIB;
   readonly #guard = new MemoryGuard({
@@ -32,13 +18,8 @@ class Guarded implements Disposable {
   }, BOUND);
 
   constructor() {
+    super();
     this.#guard.start();
-  }
-
-  connect(letter: string): Far {
-    const far = new Far();
-    far.link = this.connectedAgents.attach({ ...agentOf(letter), aitExpiresAt: this.clock.now() / 1000 + 86_400 }, far);
-    return far;
   }
 
   /** Answers the heartbeats of the guard. */
@@ -55,7 +36,7 @@ class Guarded implements Disposable {
 Deno.test("when memory grows by 64 MiB in a second, a socket that does not answer in 2 s is dropped, and its owner waits", async () => {
   using guarded = new Guarded();
   const { clock, owners } = guarded;
-  const honest = guarded.connect("A"), hostile = guarded.connect("B");
+  const honest = guarded.connect(agentOf("A")), hostile = guarded.connect(agentOf("B"));
   await clock.advance(1_000);
   guarded.heldBytes += 63 * MIB;
   await clock.advance(250);
@@ -77,7 +58,7 @@ Deno.test("when memory grows by 64 MiB in a second, a socket that does not answe
 Deno.test("above the bound sockets are asked every 30 s, and slow growth below it asks none", async () => {
   using guarded = new Guarded();
   const { clock } = guarded;
-  const honest = guarded.connect("A");
+  const honest = guarded.connect(agentOf("A"));
   const asked = () => honest.of("heartbeat").length;
   for (let second = 0; second < 20; second++) {
     guarded.heldBytes += 25 * MIB;
@@ -101,10 +82,10 @@ Deno.test("above the bound sockets are asked every 30 s, and slow growth below i
 Deno.test("a clock that steps back stops neither the rounds nor, for longer than they last, the owners that wait", async () => {
   using guarded = new Guarded();
   const { clock, owners } = guarded;
-  guarded.connect("A");
+  guarded.connect(agentOf("A"));
   guarded.heldBytes = BOUND + MIB;
   await clock.advance(250 + 3_000);
-  const { ownerDid } = agentOf("A"), other = guarded.connect("B");
+  const { ownerDid } = agentOf("A"), other = guarded.connect(agentOf("B"));
   assertEquals(owners.connectWaitMs(ownerDid) > 50_000, true);
   clock.step(-3_600_000);
   assertEquals(owners.connectWaitMs(ownerDid), 0);
@@ -117,10 +98,10 @@ Deno.test("a clock that steps back stops neither the rounds nor, for longer than
 Deno.test("a socket that opened while others were asked is not judged", async () => {
   using guarded = new Guarded();
   await guarded.clock.advance(1_000);
-  const hostile = guarded.connect("B");
+  const hostile = guarded.connect(agentOf("B"));
   guarded.heldBytes += 100 * MIB;
   await guarded.clock.advance(1_000);
-  const late = guarded.connect("A");
+  const late = guarded.connect(agentOf("A"));
   await guarded.clock.advance(2_000);
   assertEquals([hostile.isDropped, late.isDropped, late.closed], [true, false, null]);
 });

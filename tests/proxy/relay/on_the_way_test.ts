@@ -3,34 +3,15 @@
  * clock and lease (D-68). `tests/simulation` found these cases.
  */
 import { assert, assertEquals } from "@std/assert";
-import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
-import { codeOf, type TestAgent, World } from "../../support/world.ts";
+import { codeOf, type TestAgent, type World } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
-import { openTestKv } from "../../support/test_store.ts";
-import { kill } from "./instances_suite.ts";
+import { kill, sharedStore, two } from "./instances_suite.ts";
 
 async function endPair(w: World, a: TestAgent, b: TestAgent): Promise<void> {
   const body = JSON.stringify({ peerAgentDid: b.agent.did });
   assertEquals((await w.fetch(await w.signed(a, { target: "/pair/remove", body }))).status, 204);
-}
-
-/**
- * Two instances on one store, with agents a and b paired and b connected to the second, acknowledging every message.
- */
-async function two(run: (w1: World, w2: World, a: TestAgent, b: TestAgent) => Promise<void>): Promise<void> {
-  const kv = await openTestKv();
-  wrapStoreErrors(kv);
-  {
-    await using w1 = await World.open({ kv, seed: 1 });
-    await using w2 = await World.open({ kv, seed: 2, clock: w1.clock });
-    await Promise.all([w1.proxy.start(), w2.proxy.start()]);
-    const { a, b } = await w1.pairedAgents();
-    await run(w1, w2, a, b);
-  }
-  await flushTasks();
-  kv.close();
 }
 
 Deno.test("a message whose socket is lost after the end of the pair does not go to the next socket", async () => {
@@ -91,7 +72,7 @@ Deno.test("a message gets its answer within twice its time limit when the clock 
 });
 
 Deno.test("a message that another instance reads after the end of the pair is not delivered", () =>
-  two(async (w1, w2, a, b) => {
+  two(sharedStore, async (w1, w2, a, b) => {
     const socket = w2.connect(b);
     await w2.proxy.deps.forwarder.claim(b.agent.did);
     // The note is read after the pair has ended.
@@ -109,7 +90,7 @@ Deno.test("a message that another instance reads after the end of the pair is no
   }));
 
 Deno.test("a repeat at another instance does not wait for a message whose recipient left during its commit", () =>
-  two(async (w1, w2, a, b) => {
+  two(sharedStore, async (w1, w2, a, b) => {
     const socket = w1.connect(b);
     await w1.proxy.deps.forwarder.claim(b.agent.did);
     const { here } = w1.proxy.deps, deliver = here.deliver.bind(here);
@@ -142,7 +123,7 @@ Deno.test("an agent that returns while its presence is read keeps its new socket
 });
 
 Deno.test("messages queued for an instance that seemed dead are delivered by that instance at once", () =>
-  two(async (w1, w2, a, b) => {
+  two(sharedStore, async (w1, w2, a, b) => {
     const socket = w2.connect(b);
     await w2.proxy.deps.forwarder.claim(b.agent.did);
     // A lease that is renewed too late.

@@ -5,21 +5,14 @@ import { RENEW_MS } from "../../../proxy/relay/instance_leases.ts";
 import { RETURN_EXPECTED_MS } from "../../../proxy/relay/recipient_return.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
-import { IS_REMOTE, MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
+import { IS_REMOTE } from "../../support/test_store.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, type World } from "../../support/world.ts";
-import { connected, kill, type SharedStore, two } from "./instances_suite.ts";
-
-async function open(): Promise<SharedStore> {
-  const kv = await openTestKv();
-  wrapStoreErrors(kv);
-  return { kv, maxChecks: MAX_CHECKS, [Symbol.asyncDispose]: async () => await kv.close() };
-}
+import { connected, kill, sharedStore, two } from "./instances_suite.ts";
 
 const twoOf = (run: (w1: World, w2: World, a: TestAgent, b: TestAgent) => Promise<void>) =>
-  two(open, async (w1, w2, a, b) => {
+  two(sharedStore, async (w1, w2, a, b) => {
     // Each instance has seen the lease of the other one.
     await w1.clock.advance(2 * RENEW_MS);
     await run(w1, w2, a, b);

@@ -6,6 +6,7 @@ import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert"
 import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../../shared/protocol/api/sessions.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
+import { stampsOf } from "../../support/each_fault.ts";
 import {
   answered,
   inside,
@@ -82,15 +83,14 @@ Deno.test("validation is 204 for the agent's valid token and has a code for ever
 Deno.test("validation writes nothing", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
-  const stored = async () => (await Array.fromAsync(w.kv.list({ prefix: [] }))).map((e) => [e.key, e.versionstamp]);
-  const before = await stored();
+  const before = await stampsOf(w);
   for (const access of [a.agentAuth.accessToken, `svc_agt_${"A".repeat(43)}`]) {
     const body = JSON.stringify({ agentDid: a.agent.did, aitJti: a.agent.currentJti });
     const headers = { "X-Svc-Agent-Access": access };
     const request = new Request(`${REGISTRY_URL}/v1/agents/auth/validate`, { method: "POST", headers, body });
     await (await w.registry.fetch(request, { from: "process" })).body?.cancel();
   }
-  assertEquals(await stored(), before);
+  assertEquals(await stampsOf(w), before);
 });
 
 Deno.test("a refresh returns a new pair for 15 minutes and 30 days, and ends the old access token", async () => {
