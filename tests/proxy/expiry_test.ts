@@ -7,16 +7,14 @@ import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { SWEEP_REST_MS } from "../../shared/server/store/expiry_sweeper.ts";
 import { flushTasks } from "../support/manual_clock.ts";
-import { answered } from "../support/registry_world.ts";
+import { answered, countOf } from "../support/registry_world.ts";
 import type { TestAgent, World } from "../support/world.ts";
 import { get, openProxy, post, receiptOf, restart } from "./proxy_world.ts";
 
 const ID = "request-1";
 const HOUR_MS = 3_600_000, DAY_MS = 24 * HOUR_MS;
 
-async function count(w: World, family: string): Promise<number> {
-  return (await Array.fromAsync(w.kv.list({ prefix: ["proxy", family] }))).length;
-}
+const count = (w: World, family: string) => countOf(w, ["proxy", family]);
 
 /** Moves the clock, then lets the expiry sweep make one pass. */
 async function later(w: World, ms: number): Promise<void> {

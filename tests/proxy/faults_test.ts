@@ -11,9 +11,9 @@ import { FaultyKv } from "../support/faulty_kv.ts";
 import { outcome, refused, tally, withTime } from "../support/registry_world.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { fraction } from "../../shared/random.ts";
-import type { TestAgent, World } from "../support/world.ts";
+import type { World } from "../support/world.ts";
 import { look, tokenOf } from "./admin/admin_world.ts";
-import { get, openProxy, post, PROFILE, receiptOf } from "./proxy_world.ts";
+import { get, openProxy, post, PROFILE, receiptOf, ticketOf } from "./proxy_world.ts";
 
 /** What admission always writes, with any result of the request. */
 const ADMISSION = ["sender", "window"];
@@ -35,8 +35,6 @@ async function openReady(kv: Deno.Kv): Promise<World> {
   await w.proxy.deps.crl.refresh();
   return w;
 }
-
-const ticketOf = async ({ client }: TestAgent) => (await client.pairStart({ ...PROFILE })).ticket;
 
 const STEPS: readonly Step[] = [{
   route: "POST /hooks/agent",
@@ -128,7 +126,7 @@ const STEPS: readonly Step[] = [{
   record: "pair",
   async prepare(w) {
     const a = await w.agent(), b = await w.agent();
-    const ticket = await ticketOf(a);
+    const ticket = await ticketOf(w, a);
     return () => post(w, b, "/pair/confirm", { ticket, responderProfile: PROFILE });
   },
 }, {
@@ -150,7 +148,7 @@ const STEPS: readonly Step[] = [{
   record: "sender",
   async prepare(w) {
     const a = await w.agent();
-    const ticket = await ticketOf(a);
+    const ticket = await ticketOf(w, a);
     return () => post(w, a, "/pair/status", { ticket });
   },
 }, {

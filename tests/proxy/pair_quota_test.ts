@@ -10,18 +10,11 @@ import { formatDid } from "../../shared/protocol/did.ts";
 import { stampsOf } from "../support/each_fault.ts";
 import { answered, outcome, refused, tally, withTime } from "../support/registry_world.ts";
 import type { TestAgent, World } from "../support/world.ts";
-import { get, openProxy, post, PROFILE } from "./proxy_world.ts";
+import { confirm, get, openProxy, post, PROFILE, ticketOf } from "./proxy_world.ts";
 
 const FULL = "409 QUOTA_EXCEEDED";
 const NOT_FOUND = "404 PROXY_PAIR_TICKET_NOT_FOUND";
 
-async function start(w: World, agent: TestAgent): Promise<string> {
-  return (await answered<{ ticket: string }>(await post(w, agent, "/pair/start", { initiatorProfile: PROFILE })))
-    .ticket;
-}
-
-const confirm = (w: World, agent: TestAgent, ticket: string) =>
-  post(w, agent, "/pair/confirm", { ticket, responderProfile: PROFILE });
 const remove = (w: World, agent: TestAgent, peer: TestAgent) =>
   post(w, agent, "/pair/remove", { peerAgentDid: peer.agent.did });
 
@@ -51,12 +44,12 @@ async function cast(pairQuota: number) {
 Deno.test("a confirmation is refused when either agent has its quota of pairs", async () => {
   const { w, a, b, c, d } = await cast(2);
   await using _ = w;
-  assertEquals(await outcome(await confirm(w, b, await start(w, a))), "201");
-  assertEquals(await outcome(await confirm(w, c, await start(w, a))), "201");
-  const ticket = await start(w, a);
+  assertEquals(await outcome(await confirm(w, b, await ticketOf(w, a))), "201");
+  assertEquals(await outcome(await confirm(w, c, await ticketOf(w, a))), "201");
+  const ticket = await ticketOf(w, a);
   await refused(await confirm(w, d, ticket), "QUOTA_EXCEEDED");
-  assertEquals(await outcome(await confirm(w, a, await start(w, d))), FULL);
-  assertEquals(await outcome(await confirm(w, b, await start(w, a))), "201", "an existing pair is renewed");
+  assertEquals(await outcome(await confirm(w, a, await ticketOf(w, d))), FULL);
+  assertEquals(await outcome(await confirm(w, b, await ticketOf(w, a))), "201", "an existing pair is renewed");
   assertEquals([await count(w, a), await count(w, b), await count(w, d)], [2, 1, undefined]);
   assertEquals(await outcome(await remove(w, a, b)), "204");
   assertEquals([await count(w, a), await count(w, b)], [1, undefined]);
@@ -83,7 +76,7 @@ Deno.test("one pair is made when many confirm at once and one place is left", as
   const tickets: string[] = [];
   const others: TestAgent[] = [];
   for (let i = 0; i < 6; i++) {
-    tickets.push(await start(w, a));
+    tickets.push(await ticketOf(w, a));
     others.push(await w.agent(owner));
   }
   const counts = await withTime(w, tally(others.map((agent, i) => confirm(w, agent, tickets[i] ?? ""))));
@@ -94,7 +87,7 @@ Deno.test("one pair is made when many confirm at once and one place is left", as
 Deno.test("removing a pair that does not exist writes nothing, and removing one announces nothing", async () => {
   const { w, a, b, c } = await cast(10);
   await using _ = w;
-  await confirm(w, b, await start(w, a));
+  await confirm(w, b, await ticketOf(w, a));
   const all = () => stampsOf(w, "sender", "commit_mark");
   const before = await all();
   assertEquals(await outcome(await remove(w, a, c)), "204");
@@ -130,12 +123,12 @@ Deno.test("peers are listed once each, page by page, when pairs are removed in b
 Deno.test("a used ticket is not found when the pair that it made was removed", async () => {
   const { w, a, b } = await cast(10);
   await using _ = w;
-  const ticket = await start(w, a);
+  const ticket = await ticketOf(w, a);
   assertEquals(await outcome(await confirm(w, b, ticket)), "201");
   assertEquals(await outcome(await confirm(w, b, ticket)), "201");
   await remove(w, b, a);
   assertEquals(await outcome(await confirm(w, b, ticket)), NOT_FOUND);
-  const later = await start(w, a);
+  const later = await ticketOf(w, a);
   assertEquals(await outcome(await confirm(w, b, later)), "201");
   assertEquals(await outcome(await confirm(w, b, ticket)), NOT_FOUND, "another ticket made the existing pair");
   assertEquals(await outcome(await confirm(w, b, later)), "201");

@@ -11,7 +11,7 @@ import { type ErrorCode, ERRORS } from "../../shared/protocol/errors.ts";
 import type { SigningKey } from "../../shared/protocol/signed/jws.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { errorsOf, type Route } from "../../shared/server/http/route.ts";
-import { judgeEnvelope } from "../support/registry_world.ts";
+import { answered, judgeEnvelope } from "../support/registry_world.ts";
 import { withCheckedAnswers } from "../support/table_conformance.ts";
 import { signedToken } from "../support/tokens.ts";
 import { type TestAgent, World, type WorldOptions } from "../support/world.ts";
@@ -148,6 +148,17 @@ export async function endsAfter<T>(w: World, ms: number, work: Promise<T>): Prom
   assertEquals(isOver, false);
   await w.clock.advance(1);
   return await work;
+}
+
+/** Makes a ticket. */
+export async function ticketOf(w: World, agent: TestAgent, more: Record<string, unknown> = {}): Promise<string> {
+  const answer = await post(w, agent, "/pair/start", { initiatorProfile: PROFILE, ...more });
+  return (await answered<{ ticket: string }>(answer)).ticket;
+}
+
+/** Confirms a ticket. */
+export function confirm(w: World, agent: TestAgent, ticket: unknown, responderProfile: unknown = PROFILE) {
+  return post(w, agent, "/pair/confirm", { ticket, responderProfile });
 }
 
 /** The body of a recipient's receipt for a message. */

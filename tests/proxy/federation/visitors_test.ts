@@ -14,7 +14,7 @@ import { answered, outcome } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
 import { PROXY_URL, type TestAgent, type World, type WorldOptions } from "../../support/world.ts";
 import { look, tokenOf } from "../admin/admin_world.ts";
-import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
+import { get, openProxy, post, PROFILE, restart, ticketOf } from "../proxy_world.ts";
 import { inWorld } from "../cast.ts";
 
 const THEIRS = { agentName: "beta", humanName: "Bob" };
@@ -31,12 +31,8 @@ async function keyOf(agent: { keys: { publicKey: string } }, role: "initiator" |
   return await provePairKey(SECRET, { role, did, profile: THEIRS }, agent.keys.publicKey);
 }
 
-async function ticketOf(w: World, agent: TestAgent): Promise<string> {
-  const initiatorKey = await keyOf(agent, "initiator", agent.agent.did);
-  const { ticket } = await answered<{ ticket: string }>(
-    await post(w, agent, "/pair/start", { initiatorProfile: PROFILE, initiatorKey }),
-  );
-  return ticket;
+async function keyedTicket(w: World, agent: TestAgent): Promise<string> {
+  return await ticketOf(w, agent, { initiatorKey: await keyOf(agent, "initiator", agent.agent.did) });
 }
 
 async function confirm(w: World, agent: ForeignAgent, ticket: string, withKey = true): Promise<Response> {
@@ -54,7 +50,7 @@ const send = (w: World, from: ForeignAgent, to: TestAgent, headers: Record<strin
 async function paired(options: WorldOptions = {}) {
   const all = await cast(options);
   const { w, alpha, beta } = all;
-  await answered(await confirm(w, beta, await ticketOf(w, alpha)), 201);
+  await answered(await confirm(w, beta, await keyedTicket(w, alpha)), 201);
   return all;
 }
 
@@ -68,7 +64,7 @@ Deno.test("an agent of another registry pairs with a ticket, writes, and is answ
   await w.connected();
   assertEquals(await outcome(await send(w, beta, alpha)), "401 PROXY_AUTH_INVALID_AIT");
   assertEquals(b.asked, [], "nothing is asked for an agent without business here");
-  await answered(await confirm(w, beta, await ticketOf(w, alpha)), 201);
+  await answered(await confirm(w, beta, await keyedTicket(w, alpha)), 201);
   await flushTasks();
   const paired = socket.frames.find((frame) => frame.type === "paired");
   assertEquals([paired?.peerAgentDid, paired?.proxy], [beta.agent.did, "https://relay.b.example"]);
@@ -103,7 +99,7 @@ test("a registry speaks for no agent of another one, also with the same ID, and 
   const did = `did:svc:b.example:agent:${gamma.agent.did.split(":").at(-1)}`;
   const twin = await b.agent("twin", PROXY_URL, { did, jti: readAitClaims(parseAit(gamma.identity.ait)).jti });
   assertEquals(await outcome(await send(w, twin, alpha)), "401 PROXY_AUTH_INVALID_AIT", "gamma's pair is not its own");
-  await answered(await confirm(w, twin, await ticketOf(w, alpha)), 201);
+  await answered(await confirm(w, twin, await keyedTicket(w, alpha)), 201);
   assertEquals(await outcome(await send(w, twin, alpha)), "202");
   b.revoke(twin);
   const asked = Promise.withResolvers<null>();
@@ -120,7 +116,7 @@ test("a registry speaks for no agent of another one, also with the same ID, and 
 Deno.test("agents of two servers prove their keys when they pair, and the same confirmation gets the same answer", async () => {
   const { w, alpha, beta } = await cast();
   await using _ = w;
-  const ticket = await ticketOf(w, alpha);
+  const ticket = await keyedTicket(w, alpha);
   assertEquals(await outcome(await confirm(w, beta, ticket, false)), "400 PROXY_PAIR_INVALID_BODY");
   const first = await answered(await confirm(w, beta, ticket), 201);
   assertEquals(await answered(await confirm(w, beta, ticket), 201), first);
@@ -264,7 +260,7 @@ test("what a visiting agent queued is handed over without a question to its regi
 Deno.test("a ticket lets this server ask at most three issuers", async () => {
   const { w, b, alpha, beta } = await cast();
   await using _ = w;
-  const ticket = await ticketOf(w, alpha);
+  const ticket = await keyedTicket(w, alpha);
   const others = await Promise.all(
     ["c", "d", "e", "f"].map((name, i) => ForeignIssuer.open(w.clock, `https://${name}.example`, i)),
   );

@@ -6,7 +6,7 @@ import { FaultyKv } from "../../support/faulty_kv.ts";
 import { tally, withTime } from "../../support/registry_world.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 import { AMPLE_QUOTAS, type TestAgent, type World } from "../../support/world.ts";
-import { openProxy, post, PROFILE } from "../proxy_world.ts";
+import { confirm, openProxy } from "../proxy_world.ts";
 
 const AT_ONCE = 20;
 const OF_ONE = 10;
@@ -18,10 +18,6 @@ async function ticketsOf(initiator: TestAgent, count: number): Promise<string[]>
     tickets.push((await initiator.client.pairStart({ agentName: "a", humanName: "A" })).ticket);
   }
   return tickets;
-}
-
-function confirm(w: World, responder: TestAgent, ticket: string): Promise<Response> {
-  return post(w, responder, "/pair/confirm", { ticket, responderProfile: PROFILE });
 }
 
 async function pairCount(w: World, { agent }: TestAgent): Promise<number> {

@@ -6,23 +6,14 @@ import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import type { ErrorCode } from "../../../shared/protocol/errors.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
-import { answered, outcome, refused, tally, withTime } from "../../support/registry_world.ts";
+import { answered, countOf, outcome, refused, tally, withTime } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
-import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
+import { confirm, endsAfter, get, openProxy, post, PROFILE, restart, ticketOf } from "../proxy_world.ts";
 import { inWorld } from "../cast.ts";
 
 const FORBIDDEN = "403 PROXY_PAIR_OWNERSHIP_FORBIDDEN";
 const UNAVAILABLE = "503 PROXY_PAIR_OWNERSHIP_UNAVAILABLE";
 const OWNERSHIP = "/internal/v1/identity/agent-ownership";
-
-async function start(w: World, agent: TestAgent, more: Record<string, unknown> = {}): Promise<string> {
-  const answer = await post(w, agent, "/pair/start", { initiatorProfile: PROFILE, ...more });
-  return (await answered<{ ticket: string }>(answer)).ticket;
-}
-
-function confirm(w: World, agent: TestAgent, ticket: unknown, responderProfile: unknown = PROFILE): Promise<Response> {
-  return post(w, agent, "/pair/confirm", { ticket, responderProfile });
-}
 
 interface Cast {
   w: World;
@@ -48,9 +39,7 @@ async function cast(): Promise<Cast> {
   return all;
 }
 
-async function pairs(w: World): Promise<number> {
-  return (await Array.fromAsync(w.kv.list({ prefix: KEYS.pairs("x").slice(0, -1) }))).length;
-}
+const pairs = (w: World) => countOf(w, KEYS.pairs("x"));
 
 type Run = (all: Awaited<ReturnType<typeof cast>>, t: Deno.TestContext) => Promise<void>;
 const test = (name: string, run: Run) => Deno.test(name, inWorld(cast, run));
@@ -58,10 +47,10 @@ const test = (name: string, run: Run) => Deno.test(name, inWorld(cast, run));
 test("a confirmation with several faults is refused for the first of them", async (all) => {
   const { w, a, b, c } = all;
   // The registry allows no agent to pair, and each ticket has expired unless the case needs a valid one.
-  const taken = await start(w, a, { ttlSeconds: 1 });
-  const forC = await start(w, a, { ttlSeconds: 1, allowResponderAgentDid: c.agent.did });
-  const open = await start(w, a, { ttlSeconds: 900 });
-  const openForC = await start(w, a, { ttlSeconds: 900, allowResponderAgentDid: c.agent.did });
+  const taken = await ticketOf(w, a, { ttlSeconds: 1 });
+  const forC = await ticketOf(w, a, { ttlSeconds: 1, allowResponderAgentDid: c.agent.did });
+  const open = await ticketOf(w, a, { ttlSeconds: 900 });
+  const openForC = await ticketOf(w, a, { ttlSeconds: 900, allowResponderAgentDid: c.agent.did });
   await answered(await confirm(w, b, taken), 201);
   w.clock.step(1000);
   all.answer = () => Response.json({ ownsAgent: false, agentStatus: null, session: null });
@@ -103,7 +92,7 @@ Deno.test("only an active agent with an active session and the owner of its AIT 
   await using _ = w;
   for (const [name, ownership] of states) {
     await t.step(name, async () => {
-      const ticket = await start(w, a);
+      const ticket = await ticketOf(w, a);
       const answer = (about: TestAgent) => {
         all.answer = (did) => did === about.agent.did ? Response.json(ownership) : null;
       };
@@ -155,7 +144,7 @@ Deno.test("start and confirm are 503 without an answer about ownership, and no p
   const all = await cast();
   const { w, a, b } = all;
   await using _ = w;
-  const ticket = await start(w, a);
+  const ticket = await ticketOf(w, a);
   for (const [name, answer] of answers) {
     await t.step(name, async () => {
       all.answer = answer;
@@ -175,14 +164,9 @@ Deno.test("start and confirm are 503 without an answer about ownership, and no p
 test("an ownership request that hangs causes 503 within 5 s of the clock", async (all) => {
   const { w, a } = all;
   all.answer = () => new Promise(() => {});
-  let result: string | null = null;
-  const asking = post(w, a, "/pair/start", { initiatorProfile: PROFILE }).then(outcome).then((one) => result = one);
+  const asking = post(w, a, "/pair/start", { initiatorProfile: PROFILE }).then(outcome);
   for (let i = 0; i < 3; i++) await flushTasks();
-  await w.clock.advance(4_999);
-  assertEquals(result, null);
-  await w.clock.advance(1);
-  await asking;
-  assertEquals(result, UNAVAILABLE);
+  assertEquals(await endsAfter(w, 5_000, asking), UNAVAILABLE);
 });
 
 test("an agent gets 20 of 30 tickets that it requests at once", async ({ w, a }) => {
@@ -193,12 +177,12 @@ test("an agent gets 20 of 30 tickets that it requests at once", async ({ w, a })
 test("peers are listed with their names, and removing a pair ends both directions", async ({ w, a, b, c }) => {
   for (const agent of [a, b, c]) w.connect(agent);
   const names = { agentName: "beta", humanName: "Bob" };
-  await answered(await confirm(w, b, await start(w, a), names), 201);
+  await answered(await confirm(w, b, await ticketOf(w, a), names), 201);
   const at = new Date(w.clock.now()).toISOString();
   // The clock of the world stands at a full minute.
   const seen = { online: true, lastSeenAt: at };
   w.clock.step(1000);
-  await answered(await confirm(w, c, await start(w, a)), 201);
+  await answered(await confirm(w, c, await ticketOf(w, a)), 201);
   const peersOf = async (agent: TestAgent) =>
     (await answered<{ peers: { agentDid: string }[] }>(await get(w, agent, "/pair/peers"))).peers;
   assertEquals((await peersOf(a)).map((peer) => peer.agentDid).toSorted(), [b.agent.did, c.agent.did].toSorted());
@@ -225,13 +209,13 @@ test("peers are listed with their names, and removing a pair ends both direction
   assertEquals(await outcome(await w.message(a, c)), "202");
   await restart(w);
   assertEquals((await peersOf(a)).length, 1);
-  await answered(await confirm(w, b, await start(w, a)), 201);
+  await answered(await confirm(w, b, await ticketOf(w, a)), 201);
   assertEquals((await peersOf(b)).length, 1);
 });
 
 test("a deleted agent cannot send, and a new agent of its owner inherits no pairs", async ({ w, a, b }) => {
   w.connect(a);
-  await answered(await confirm(w, b, await start(w, a)), 201);
+  await answered(await confirm(w, b, await ticketOf(w, a)), 201);
   await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
   await w.proxy.deps.crl.refresh();
   assertEquals(await outcome(await w.message(b, a)), "401 PROXY_AUTH_REVOKED");

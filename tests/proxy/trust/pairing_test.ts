@@ -5,7 +5,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { formatTicket, parseTicket } from "../../../shared/protocol/ticket.ts";
-import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
+import { answered, countOf, outcome, refused, tally } from "../../support/registry_world.ts";
 import { PROXY_URL, type TestAgent, type World } from "../../support/world.ts";
 import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
 import { inWorld } from "../cast.ts";
@@ -35,9 +35,7 @@ async function cast(): Promise<{ w: World; a: TestAgent; b: TestAgent; c: TestAg
   return { w, a: await w.agent(), b: await w.agent(), c: await w.agent() };
 }
 
-async function pairs(w: World): Promise<number> {
-  return (await Array.fromAsync(w.kv.list({ prefix: KEYS.pairs("x").slice(0, -1) }))).length;
-}
+const pairs = (w: World) => countOf(w, KEYS.pairs("x"));
 
 type Run = (all: Awaited<ReturnType<typeof cast>>, t: Deno.TestContext) => Promise<void>;
 const test = (name: string, run: Run) => Deno.test(name, inWorld(cast, run));
