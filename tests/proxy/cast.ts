@@ -26,6 +26,15 @@ export function inWorld<All extends { w: World }>(
 /** What a test does with its participants. */
 export type CastTest = (cast: Cast, t: Deno.TestContext) => Promise<void>;
 
+/** What a test does with two paired agents that are not connected. */
+export type PairTest = (cast: Omit<Cast, "socket">, t: Deno.TestContext) => Promise<void>;
+
+/** Opens a world with agents `a` and `b` paired, neither of them connected. */
+export async function openPaired(): Promise<Omit<Cast, "socket">> {
+  const w = await openProxy();
+  return { w, ...await w.pairedAgents() };
+}
+
 /** Opens a world with agents `a` and `b` paired and `b` connected. */
 export async function openCast(options: WorldOptions = {}): Promise<Cast> {
   const w = await openProxy(options);

@@ -8,16 +8,11 @@ import { toIso } from "../../../shared/protocol/time.ts";
 import { answered, refused } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
 import type { TestAgent, World } from "../../support/world.ts";
-import { openProxy, post, receiptOf } from "../proxy_world.ts";
+import { post, receiptOf } from "../proxy_world.ts";
 import { look, seen, storyOf, timelineOf, tokenOf } from "./admin_world.ts";
-import { inWorld } from "../cast.ts";
+import { inWorld, openPaired, type PairTest } from "../cast.ts";
 
 const ID = "request-1";
-
-async function paired(): Promise<{ w: World; a: TestAgent; b: TestAgent }> {
-  const w = await openProxy();
-  return { w, ...await w.pairedAgents() };
-}
 
 async function send(w: World, a: TestAgent, b: TestAgent, id = ID, headers: Record<string, string> = {}) {
   await answered(await w.message(a, b, { headers: { [HEADERS.requestId]: id, ...headers } }), 202);
@@ -29,8 +24,7 @@ async function receipt(w: World, b: TestAgent, status: string): Promise<void> {
   await answered(await post(w, b, "/v1/relay/delivery-receipts", { ...receiptOf(w, b, ID), status }), 201);
 }
 
-type Run = (all: Awaited<ReturnType<typeof paired>>, t: Deno.TestContext) => Promise<void>;
-const test = (name: string, run: Run) => Deno.test(name, inWorld(paired, run));
+const test = (name: string, run: PairTest) => Deno.test(name, inWorld(openPaired, run));
 
 test("a delivered message has began, acked and processed", async ({ w, a, b }) => {
   w.connect(b);

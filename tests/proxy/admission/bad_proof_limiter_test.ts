@@ -7,6 +7,7 @@ import { ServiceError } from "../../../shared/protocol/errors.ts";
 import type { RequestContext } from "../../../shared/server/http/route.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { codeOf, PROXY_URL, type TestAgent, World } from "../../support/world.ts";
+import { type CastTest, inWorld, openCast } from "../cast.ts";
 
 const FAILING = { ownerDid: "did:svc:registry.example.test:human:01KHYQ5H00AAAAAAAAAAAAAAAA", isProven: false };
 const NO_BODIES = { bodyWaitMs: () => 0 };
@@ -25,9 +26,9 @@ function failed(w: World, { identity, owner }: TestAgent, times: number, isProve
   for (let i = 0; i < times; i++) w.proxy.deps.guard.recordFailure(exchange, { ownerDid: owner.did, isProven });
 }
 
-Deno.test("the same token from the same address is refused without verification after 200 bad proofs in 10 s", async () => {
-  await using w = await World.open();
-  const { a, b } = await w.story();
+const test = (name: string, run: CastTest) => Deno.test(name, inWorld(openCast, run));
+
+test("the same token from the same address is refused without verification after 200 bad proofs in 10 s", async ({ w, a, b }) => {
   failed(w, a, BAD_PROOFS_MAX - 3);
   for (let i = 0; i < 3; i++) assertEquals(await codeOf(await w.message(a, b, BAD)), "PROXY_AUTH_INVALID_PROOF");
   const refused = await w.message(a, b, BAD);
@@ -57,9 +58,7 @@ Deno.test("requests over the rate limit are refused before their nonce is writte
   assertEquals(await nonces(), before);
 });
 
-Deno.test("replays count like bad proofs, also those that only the store knows after a restart", async () => {
-  await using w = await World.open();
-  const { a, b } = await w.story();
+test("replays count like bad proofs, also those that only the store knows after a restart", async ({ w, a, b }) => {
   const signed = await Promise.all(
     Array.from({ length: 3 }, () => w.signed(a, { recipient: b.agent.did, body: "{}" })),
   );
@@ -77,9 +76,7 @@ Deno.test("replays count like bad proofs, also those that only the store knows a
   assertEquals(await codeOf(await w.fetch(first)), "PROXY_AUTH_REPLAY");
 });
 
-Deno.test("after 1,000 refused requests of an owner's agents all of them are refused unread, at every address if signed", async () => {
-  await using w = await World.open();
-  const { a, b } = await w.story();
+test("after 1,000 refused requests of an owner's agents all of them are refused unread, at every address if signed", async ({ w, a, b }) => {
   const siblings = await Promise.all(Array.from({ length: 7 }, () => w.agent(a.owner)));
   for (const sibling of siblings.slice(0, 6)) failed(w, sibling, 160, true);
   const limited = async (agent: TestAgent) => (await (await w.message(agent, b)).json()).error.message as string;
@@ -99,9 +96,7 @@ Deno.test("after 1,000 refused requests of an owner's agents all of them are ref
   assertEquals((await w.message(siblings[0] as TestAgent, b)).status, 403);
 });
 
-Deno.test("requests that an owner's agents did not sign count for their address only", async () => {
-  await using w = await World.open();
-  const { a, b } = await w.story();
+test("requests that an owner's agents did not sign count for their address only", async ({ w, a, b }) => {
   const siblings = await Promise.all(Array.from({ length: 6 }, () => w.agent(a.owner)));
   for (const sibling of siblings) await w.pair(sibling, b);
   for (const sibling of siblings) failed(w, sibling, 160);
@@ -127,9 +122,7 @@ Deno.test("an owner who goes on to send too many bytes has large messages refuse
   assertEquals((await w.message(a, b, large)).status, 202);
 });
 
-Deno.test("the limiter refuses every spelling of the token's header after 200 bad proofs", async () => {
-  await using w = await World.open();
-  const { a, b } = await w.story();
+test("the limiter refuses every spelling of the token's header after 200 bad proofs", async ({ w, a, b }) => {
   const spelling = (i: number) => ({ ...BAD, headers: { Authorization: `Svc${" ".repeat(1 + i)}${a.identity.ait}` } });
   failed(w, a, BAD_PROOFS_MAX - 5);
   for (let i = 0; i < 5; i++) {

@@ -2,6 +2,7 @@
 import { assertEquals } from "@std/assert";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, type TestSocket, World } from "../../support/world.ts";
+import { inWorld, openPaired, type PairTest } from "../cast.ts";
 
 const ASYNC = { Prefer: "respond-async" };
 
@@ -25,9 +26,9 @@ async function receipt(w: World, b: TestAgent, requestId: string, status: "proce
   await b.client.submitReceipt({ requestId, recipientAgentDid: b.agent.did, status, timestamp });
 }
 
-Deno.test("a sender is told when a queued message is handed over, processed and expired, and can ask for it", async () => {
-  await using w = await World.open();
-  const { a, b } = await w.pairedAgents();
+const test = (name: string, run: PairTest) => Deno.test(name, inWorld(openPaired, run));
+
+test("a sender is told when a queued message is handed over, processed and expired, and can ask for it", async ({ w, a, b }) => {
   const sender = w.connect(a);
   await w.connected();
   const ids = ["request-read", "request-over"];
@@ -54,9 +55,7 @@ Deno.test("a sender is told when a queued message is handed over, processed and 
   ]);
 });
 
-Deno.test("a message that is delivered at once is delivered, and causes no frame", async () => {
-  await using w = await World.open();
-  const { a, b } = await w.pairedAgents();
+test("a message that is delivered at once is delivered, and causes no frame", async ({ w, a, b }) => {
   const sender = w.connect(a);
   w.connect(b);
   await w.connected();
@@ -65,9 +64,7 @@ Deno.test("a message that is delivered at once is delivered, and causes no frame
   assertEquals(toldTo(sender), []);
 });
 
-Deno.test("only the sender of a message learns its outcome, and the list is bounded", async () => {
-  await using w = await World.open();
-  const { a, b } = await w.pairedAgents();
+test("only the sender of a message learns its outcome, and the list is bounded", async ({ w, a, b }) => {
   await w.message(a, b, { headers: { ...ASYNC, "x-request-id": "request-0001" } });
   assertEquals(await statesOf(w, b, b, ["request-0001"]), []);
   assertEquals(await statesOf(w, await w.agent(), b, ["request-0001"]), []);

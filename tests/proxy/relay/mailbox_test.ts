@@ -12,7 +12,7 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { countOf } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, World } from "../../support/world.ts";
-import { inWorld } from "../cast.ts";
+import { inWorld, openPaired, type PairTest } from "../cast.ts";
 
 const ASYNC = { headers: { Prefer: "respond-async" } };
 const DAY_MS = 86_400_000;
@@ -35,14 +35,7 @@ async function rest(): Promise<void> {
 
 const keysBelow = (w: World, part: string) => countOf(w, ["proxy", part]);
 
-/** A test with agents a and b paired, neither of them connected. */
-function test(name: string, run: (all: { w: World; a: TestAgent; b: TestAgent }) => Promise<void>): void {
-  const open = async () => {
-    const w = await World.open();
-    return { w, ...await w.pairedAgents() };
-  };
-  Deno.test(name, inWorld(open, run));
-}
+const test = (name: string, run: PairTest) => Deno.test(name, inWorld(openPaired, run));
 
 test("a message for an offline recipient is queued with Prefer, and refused without", async ({ w, a, b }) => {
   assertEquals(await codeOf(await w.message(a, b)), "PROXY_RELAY_CONNECTOR_OFFLINE");
@@ -85,9 +78,7 @@ test("the same ID and body queued twice is one message; another body is refused"
   assertEquals(texts(socket.delivered), ["one"]);
 });
 
-Deno.test("the mailbox takes 100 messages of one sender and 500 in total, then answers 507", async () => {
-  await using w = await World.open({ proxy: { agentRequests: 1000 } });
-  const { a, b } = await w.pairedAgents();
+test("the mailbox takes 100 messages of one sender and 500 in total, then answers 507", async ({ w, a, b }) => {
   const c = await w.agent();
   await w.pair(c, b);
   const fill = async (from: TestAgent, count: number) => {
@@ -372,9 +363,7 @@ test("a queued message with a lost chunk becomes a dead letter and does not bloc
   assertEquals(receipts.map((receipt) => receipt.status), ["dead_lettered"]);
 });
 
-Deno.test("20 expired messages of one recipient all end with a receipt in one sweep", async () => {
-  await using w = await World.open({ proxy: { agentRequests: 1000 } });
-  const { a, b } = await w.pairedAgents();
+test("20 expired messages of one recipient all end with a receipt in one sweep", async ({ w, a, b }) => {
   for (let n = 0; n < 20; n++) await queued(w, a, b, `${n}`);
   w.clock.step(DAY_MS);
   await w.proxy.deps.mailboxDelivery.sweep();
@@ -469,9 +458,7 @@ Deno.test("an acknowledged message is not sent again while the store cannot remo
   assertEquals(await keysBelow(w, "mailbox"), 0);
 });
 
-Deno.test("a message queued while the recipient's mailbox is found empty is still delivered", async () => {
-  await using w = await World.open({ proxy: { agentRequests: 1000 } });
-  const { a, b } = await w.pairedAgents();
+test("a message queued while the recipient's mailbox is found empty is still delivered", async ({ w, a, b }) => {
   for (let round = 0; round < 4; round++) {
     const sending = queued(w, a, b, `r${round}`);
     const socket = w.connect(b);

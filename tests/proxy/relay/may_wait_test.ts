@@ -3,15 +3,16 @@ import { assert, assertEquals } from "@std/assert";
 import { CLOSE } from "../../../shared/protocol/frames.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
-import { codeOf, type TestAgent, type TestSocket, World } from "../../support/world.ts";
+import { codeOf, type TestAgent, type TestSocket, type World } from "../../support/world.ts";
+import { inWorld, openPaired } from "../cast.ts";
 
 const ASYNC = { Prefer: "respond-async" };
 
-async function agents(w: World): Promise<{ a: TestAgent; b: TestAgent; c: TestAgent }> {
-  const [a, b, c] = [await w.agent(), await w.agent(), await w.agent()];
-  await w.pair(a, b);
+async function cast() {
+  const { w, a, b } = await openPaired();
+  const c = await w.agent();
   await w.pair(c, b);
-  return { a, b, c };
+  return { w, a, b, c };
 }
 
 /** Sends a message that may wait. Its answer gets the milliseconds that it took. */
@@ -31,9 +32,10 @@ async function pass(w: World, ms: number, step = 500): Promise<void> {
   }
 }
 
-Deno.test("while the machine of a recipient is gone its messages are queued, the first within 11 s and the others within 1 s", async () => {
-  await using w = await World.open();
-  const { a, b } = await agents(w);
+type Run = (all: Awaited<ReturnType<typeof cast>>, t: Deno.TestContext) => Promise<void>;
+const test = (name: string, run: Run) => Deno.test(name, inWorld(cast, run));
+
+test("while the machine of a recipient is gone its messages are queued, the first within 11 s and the others within 1 s", async ({ w, a, b }) => {
   const gone = w.connect(b, "silent");
   const began = w.clock.now();
   const answers: ReturnType<typeof send>[] = [];
@@ -55,8 +57,8 @@ Deno.test("while the machine of a recipient is gone its messages are queued, the
 
 Deno.test("a socket without an ack gets a heartbeat, and closes with 4408 unless a frame comes within 10 s", async () => {
   for (const alive of [false, true]) {
-    await using w = await World.open();
-    const { a, b } = await agents(w);
+    const { w, a, b } = await cast();
+    await using _ = w;
     const socket = w.connect(b, "silent");
     socket.alive = alive;
     const answer = w.message(a, b);
@@ -71,9 +73,7 @@ Deno.test("a socket without an ack gets a heartbeat, and closes with 4408 unless
   }
 });
 
-Deno.test("a message that may wait is queued when the recipient has no space, and is tried until it has", async () => {
-  await using w = await World.open();
-  const { a, b } = await agents(w);
+test("a message that may wait is queued when the recipient has no space, and is tried until it has", async ({ w, a, b }) => {
   const socket = w.connect(b, "full");
   const { status, body } = await send(w, a, b, "one");
   assertEquals([status, body.delivered, body.queued], [202, false, true]);
@@ -89,9 +89,7 @@ Deno.test("a message that may wait is queued when the recipient has no space, an
   assertEquals((await Array.fromAsync(w.kv.list({ prefix: ["proxy", "mailbox"] }))).length, 0);
 });
 
-Deno.test("a message that waits for its next try does not wait as long as a step back of the clock", async () => {
-  await using w = await World.open();
-  const { a, b } = await agents(w);
+test("a message that waits for its next try does not wait as long as a step back of the clock", async ({ w, a, b }) => {
   const socket = w.connect(b, "full");
   assertEquals((await send(w, a, b, "one")).body.queued, true);
   await pass(w, 10_000);
@@ -101,17 +99,13 @@ Deno.test("a message that waits for its next try does not wait as long as a step
   await until(async () => (await Array.fromAsync(w.kv.list({ prefix: ["proxy", "mailbox"] }))).length === 0);
 });
 
-Deno.test("a message that may not wait is refused as before", async () => {
-  await using w = await World.open();
-  const { a, b } = await agents(w);
+test("a message that may not wait is refused as before", async ({ w, a, b }) => {
   w.connect(b, "full");
   const { status, body } = await send(w, a, b, "one", {});
   assertEquals([status, body.delivered, body.queued, body.reason], [202, false, undefined, "inbox_full"]);
 });
 
-Deno.test("a message that its recipient has no space for holds up no other sender", async () => {
-  await using w = await World.open({ proxy: { agentRequests: 1000 } });
-  const { a, b, c } = await agents(w);
+test("a message that its recipient has no space for holds up no other sender", async ({ w, a, b, c }) => {
   const socket = w.connect(b, "full");
   for (let i = 0; i < 8; i++) assertEquals((await send(w, a, b, `a${i}`)).body.queued, true);
   await pass(w, 5_000);
@@ -127,9 +121,7 @@ Deno.test("a message that its recipient has no space for holds up no other sende
   assertEquals([...new Set(arrived)], Array.from({ length: 8 }, (_, i) => `a${i}`));
 });
 
-Deno.test("queued messages are delivered in turns over senders, in order for each", async () => {
-  await using w = await World.open();
-  const { a, b, c } = await agents(w);
+test("queued messages are delivered in turns over senders, in order for each", async ({ w, a, b, c }) => {
   for (const n of ["a1", "a2", "a3", "a4"]) await send(w, a, b, n);
   for (const n of ["c1", "c2"]) await send(w, c, b, n);
   const socket = w.connect(b);
@@ -137,9 +129,7 @@ Deno.test("queued messages are delivered in turns over senders, in order for eac
   assertEquals(texts(socket), ["a1", "c1", "a2", "c2", "a3", "a4"]);
 });
 
-Deno.test("a message whose pair ends while it waits for an ack is not queued", async () => {
-  await using w = await World.open();
-  const { a, b } = await agents(w);
+test("a message whose pair ends while it waits for an ack is not queued", async ({ w, a, b }) => {
   const socket = w.connect(b, "silent");
   // While the mailbox is looked through, the message would be queued at once.
   await w.connected();

@@ -8,15 +8,16 @@ import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, type World } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
 import { kill, sharedStore, two } from "./instances_suite.ts";
+import { inWorld, openPaired, type PairTest } from "../cast.ts";
 
 async function endPair(w: World, a: TestAgent, b: TestAgent): Promise<void> {
   const body = JSON.stringify({ peerAgentDid: b.agent.did });
   assertEquals((await w.fetch(await w.signed(a, { target: "/pair/remove", body }))).status, 204);
 }
 
-Deno.test("a message whose socket is lost after the end of the pair does not go to the next socket", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.pairedAgents();
+const test = (name: string, run: PairTest) => Deno.test(name, inWorld(openPaired, run));
+
+test("a message whose socket is lost after the end of the pair does not go to the next socket", async ({ w, a, b }) => {
   const [older, newer] = [w.connect(b), w.connect(b, "silent")];
   const waiting = w.message(a, b);
   await until(() => newer.delivered.length === 1);
@@ -26,9 +27,7 @@ Deno.test("a message whose socket is lost after the end of the pair does not go 
   assertEquals(older.delivered, []);
 });
 
-Deno.test("a message that waits behind others is not delivered once the pair has ended", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.pairedAgents();
+test("a message that waits behind others is not delivered once the pair has ended", async ({ w, a, b }) => {
   await w.message(a, b, { headers: { Prefer: "respond-async" } });
   const socket = w.connect(b, "silent");
   await until(() => socket.delivered.length === 1);
@@ -40,9 +39,7 @@ Deno.test("a message that waits behind others is not delivered once the pair has
   assertEquals(socket.delivered.length, 1);
 });
 
-Deno.test("a message that waits until its time limit overtakes none, also when the clock is set back", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.pairedAgents();
+test("a message that waits until its time limit overtakes none, also when the clock is set back", async ({ w, a, b }) => {
   for (let i = 0; i < 2; i++) await w.message(a, b, { headers: { Prefer: "respond-async" } });
   const socket = w.connect(b, "silent");
   await until(() => socket.delivered.length === 1);
@@ -54,9 +51,7 @@ Deno.test("a message that waits until its time limit overtakes none, also when t
   assert(socket.delivered.every(({ requestId }) => requestId !== "request-late"));
 });
 
-Deno.test("a message gets its answer within twice its time limit when the clock is set back while it waits", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.pairedAgents();
+test("a message gets its answer within twice its time limit when the clock is set back while it waits", async ({ w, a, b }) => {
   await w.message(a, b, { headers: { Prefer: "respond-async" } });
   const socket = w.connect(b, "silent");
   await until(() => socket.delivered.length === 1);

@@ -45,6 +45,12 @@ class Sending {
   }
 }
 
+/** Connects an agent to an instance, which then leaves. */
+async function left(w: World, agent: TestAgent): Promise<void> {
+  await connected(w, agent);
+  await leave(w);
+}
+
 /** Lets an instance announce its stop and close its sockets. */
 async function leave(w: World): Promise<void> {
   let isOver = false;
@@ -68,8 +74,7 @@ Deno.test("a message waits for a recipient whose instance stops, and reaches it 
 
 Deno.test("a message waits also at the instance that stops, and crosses to where its recipient returns", () =>
   twoOf(async (w1, w2, a, b) => {
-    await connected(w2, b);
-    await leave(w2);
+    await left(w2, b);
     const sending = new Sending(w2, a, b);
     await sending.passed(600);
     assertEquals(sending.answer, undefined);
@@ -80,8 +85,7 @@ Deno.test("a message waits also at the instance that stops, and crosses to where
 
 Deno.test("a message waits for 5 s and then says that the recipient is offline", () =>
   twoOf(async (w1, w2, a, b) => {
-    await connected(w2, b);
-    await leave(w2);
+    await left(w2, b);
     await w2.proxy.stop();
     const sending = new Sending(w1, a, b);
     const passed = await sending.passed(10_000);
@@ -92,8 +96,7 @@ Deno.test("a message waits for 5 s and then says that the recipient is offline",
 Deno.test("a message to an agent of an instance that stopped long ago does not wait after a step back of the clock", () =>
   twoOf(async (w1, w2, a, b) => {
     await w1.clock.advance(60_000);
-    await connected(w2, b);
-    await leave(w2);
+    await left(w2, b);
     await w2.proxy.stop();
     await w1.clock.advance(RETURN_EXPECTED_MS + RENEW_MS);
     w1.clock.step(-60_000);
@@ -104,8 +107,7 @@ Deno.test("a message to an agent of an instance that stopped long ago does not w
 
 Deno.test("at an instance that stops a message is answered before the instance ends", () =>
   twoOf(async (_w1, w2, a, b) => {
-    await connected(w2, b);
-    await leave(w2);
+    await left(w2, b);
     const sending = new Sending(w2, a, b);
     assert(await sending.passed(10_000) < LIMITS.drainMs - LIMITS.stopNoticeMs / 2);
     assertEquals(await sending.outcome(), "PROXY_RELAY_CONNECTOR_OFFLINE");
@@ -113,8 +115,7 @@ Deno.test("at an instance that stops a message is answered before the instance e
 
 Deno.test("a copy of a request that waits is refused as a replay", () =>
   twoOf(async (w1, w2, a, b) => {
-    await connected(w2, b);
-    await leave(w2);
+    await left(w2, b);
     const request = await w1.signed(a, { recipient: b.agent.did, body: "{}" });
     let waiting: Response | undefined;
     const first = w1.fetch(request.clone()).then((answer) => waiting = answer);
@@ -149,16 +150,14 @@ Deno.test("only a recipient that is expected back is waited for", async (t) => {
     }));
   await t.step("its instance stopped 10 s ago", () =>
     twoOf(async (w1, w2, a, b) => {
-      await connected(w2, b);
-      await leave(w2);
+      await left(w2, b);
       await w2.proxy.stop();
       await w1.clock.advance(RETURN_EXPECTED_MS);
       assertEquals(await answered(w1, a, b), offline);
     }));
   await t.step("its instance stopped long before this one began", () =>
     twoOf(async (w1, w2, a, b) => {
-      await connected(w2, b);
-      await leave(w2);
+      await left(w2, b);
       await w2.proxy.stop();
       await w1.clock.advance(60_000);
       await w1.start();
@@ -166,16 +165,14 @@ Deno.test("only a recipient that is expected back is waited for", async (t) => {
     }));
   await t.step("the message may be queued", () =>
     twoOf(async (w1, w2, a, b) => {
-      await connected(w2, b);
-      await leave(w2);
+      await left(w2, b);
       assertEquals(await answered(w1, a, b, { Prefer: "respond-async" }), ["202", "at once"]);
     }));
 });
 
 Deno.test("many messages wait with few reads of the store, for any number of messages to one recipient", () =>
   twoOf(async (w1, w2, a, b) => {
-    await connected(w2, b);
-    await leave(w2);
+    await left(w2, b);
     const sendings = Array.from({ length: 20 }, () => new Sending(w1, a, b));
     await Promise.all(sendings.map((one) => one.passed(0)));
     const { kv } = w1, { getMany } = kv;
