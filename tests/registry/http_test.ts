@@ -8,7 +8,8 @@ import { isUlid } from "../../shared/protocol/ids.ts";
 import { BODY_LEFT_MS } from "../../shared/server/http/body.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import { flushTasks } from "../support/manual_clock.ts";
-import { answered, judgeEnvelope, moveTo, openRegistry, outcome, refused, rowOf } from "../support/registry_world.ts";
+import { answered, moveTo, openRegistry, outcome, refused, rowOf } from "../support/registry_world.ts";
+import { judgeEnvelope } from "../support/table_conformance.ts";
 import { BOOTSTRAP_SECRET, REGISTRY_URL } from "../support/world.ts";
 
 const ID = "01KHYQ5H00AAAAAAAAAAAAAAAA";
