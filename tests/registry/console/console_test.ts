@@ -60,6 +60,13 @@ async function send(w: World, { base, cookie }: Visit, path: string, form: Recor
   return { status: answer.status, to: answer.headers.get("location"), text: await answer.text() };
 }
 
+/** A test with the session of an admin. */
+const test = (name: string, run: (w: World, own: Visit) => Promise<void>) =>
+  Deno.test(name, async () => {
+    await using w = await open();
+    await run(w, await visit(w));
+  });
+
 Deno.test("without CONSOLE=on there is no console, and the command says how to get one", async () => {
   await using w = await World.open();
   const { apiKey } = await w.admin();
@@ -168,10 +175,8 @@ Deno.test("the oldest of eleven sessions ends; neither store nor log holds a cod
   assertEquals((await auditEvents(w, "event=console.opened")).length, 11);
 });
 
-Deno.test("another name, another site and a foreign form are refused, and nothing is done", async () => {
-  await using w = await open();
+test("another name, another site and a foreign form are refused, and nothing is done", async (w, own) => {
   const agent = await w.agent();
-  const own = await visit(w);
   const path = `${own.base}/agents/${agent.agent.id}/revoke`;
   const form = { "Content-Type": "application/x-www-form-urlencoded" };
   const page = await look(w, own, "overview");
@@ -200,10 +205,8 @@ Deno.test("another name, another site and a foreign form are refused, and nothin
   assertEquals((await w.client.agent(agent.owner.apiKey, agent.agent.id)).status, "revoked");
 });
 
-Deno.test("each action is that of the API, with the person as actor and the reason in the audit log", async () => {
-  await using w = await open();
+test("each action is that of the API, with the person as actor and the reason in the audit log", async (w, own) => {
   const admin = await w.admin(), person = await w.person("Dimitri"), agent = await w.agent(person);
-  const own = await visit(w);
   assertEquals((await send(w, own, `people/${person.id}/suspend`, { reason: "key in public" })).status, 303);
   assertStringIncludes((await look(w, own, `people/${person.id}`)).text, "suspended");
   assertEquals((await w.ask("GET", "/v1/me", { apiKey: person.apiKey })).status, 403);
@@ -258,9 +261,8 @@ Deno.test("a name, an ID, a DID and a typing mistake find an agent; filters and 
   assertMatch((await look(w, own, "agents?q=scuot-7")).text, /Did you mean <a[^>]*><bdi>scout-7/);
 });
 
-Deno.test("each page and each action of a record that is not there says so, and leads to those that are", async () => {
-  await using w = await open();
-  const own = await visit(w), id = w.newId();
+test("each page and each action of a record that is not there says so, and leads to those that are", async (w, own) => {
+  const id = w.newId();
   const texts = { agents: "No such agent", people: "No such person" };
   for (const path of ["agents/:id", "agents/:id/revoke", "agents/:id/end", "people/:id", "people/:id/suspend"]) {
     for (const missing of [id, "nonsense", "constructor"]) {
@@ -276,17 +278,14 @@ Deno.test("each page and each action of a record that is not there says so, and 
   assertEquals((await send(w, own, `people/${id}/restore`)).status, 404);
 });
 
-Deno.test("a typing mistake in the name of a person names the nearest one", async () => {
-  await using w = await open();
+test("a typing mistake in the name of a person names the nearest one", async (w, own) => {
   await w.person("Barbara");
-  const own = await visit(w);
   assertMatch((await look(w, own, "people?q=Barabra")).text, /Did you mean <a[^>]*><bdi>Barbara/);
   assert(!(await look(w, own, "people?q=nobody-like-that")).text.includes("Did you mean"));
 });
 
-Deno.test("DIDs of a registry with a long name are found, and turn pages", async () => {
-  await using w = await open();
-  const own = await visit(w), long = "registry.of-a-rather-large-organisation.example.test", id = w.newId();
+test("DIDs of a registry with a long name are found, and turn pages", async (w, own) => {
+  const long = "registry.of-a-rather-large-organisation.example.test", id = w.newId();
   for (const [page, kind] of [["agents", "agent"], ["people", "human"]] as const) {
     const path = `${own.base}/${page}?q=did:svc:${long}:${kind}:${id}`;
     const answer = await request(w, path, { headers: { Cookie: own.cookie } });
@@ -301,10 +300,8 @@ Deno.test("DIDs of a registry with a long name are found, and turn pages", async
   assertEquals(asked, [cursor]);
 });
 
-Deno.test("a proxy that is away, slow or strange leaves every page, which says so", async () => {
-  await using w = await open();
+test("a proxy that is away, slow or strange leaves every page, which says so", async (w, own) => {
   const { a } = await w.story();
-  const own = await visit(w);
   const paths = [
     "overview",
     "agents",
@@ -337,9 +334,8 @@ Deno.test("a proxy that is away, slow or strange leaves every page, which says s
   }
 });
 
-Deno.test("a proxy that goes away while the overview is made leaves the page", async () => {
-  await using w = await open();
-  const { agent } = await w.agent(), own = await visit(w), ask = w.callProxy;
+test("a proxy that goes away while the overview is made leaves the page", async (w, own) => {
+  const { agent } = await w.agent(), ask = w.callProxy;
   const oldestExpiresAt = new Date(w.clock.now() + MINUTE_MS).toISOString();
   const queues = [{ recipientAgentDid: agent.did, messages: 3, senders: 1, oldestExpiresAt }];
   w.callProxy = (request) => {
@@ -355,9 +351,7 @@ Deno.test("a proxy that goes away while the overview is made leaves the page", a
   assertStringIncludes(text, agent.name);
 });
 
-Deno.test("after a rotation of the signing key the console gets a new token for the proxy", async () => {
-  await using w = await open();
-  const own = await visit(w);
+test("after a rotation of the signing key the console gets a new token for the proxy", async (w, own) => {
   assertStringIncludes((await look(w, own, "overview")).text, "Proxy ready");
   await answered(await w.ask("POST", "/v1/admin/keys/rotate", { apiKey: (await w.admin()).apiKey }));
   w.clock.step(MINUTE_MS);
@@ -366,9 +360,7 @@ Deno.test("after a rotation of the signing key the console gets a new token for 
   assertStringIncludes((await look(w, own, "overview")).text, "Proxy ready");
 });
 
-Deno.test("600 requests a minute of a person are answered", async () => {
-  await using w = await open();
-  const own = await visit(w);
+test("600 requests a minute of a person are answered", async (w, own) => {
   await w.kv.set(KEYS.window("console", (await w.admin()).id), [[w.clock.now(), 599]]);
   assertEquals((await look(w, own, "limits")).status, 200);
   assertEquals((await look(w, own, "limits")).status, 429);
