@@ -11,7 +11,7 @@ export interface Cast {
   socket: TestSocket;
 }
 
-/** Returns the body of a test whose world `open` makes and the end of the test ends. */
+/** Returns the body of a test in the world that `open` makes, which ends with the test. */
 export function inWorld<All extends { w: World }>(
   open: () => Promise<All>,
   run: (all: All, t: Deno.TestContext) => Promise<void>,

@@ -10,6 +10,7 @@ import { flushTasks } from "../support/manual_clock.ts";
 import { answered, countOf } from "../support/registry_world.ts";
 import type { TestAgent, World } from "../support/world.ts";
 import { get, openProxy, post, receiptOf, restart } from "./proxy_world.ts";
+import { type CastTest, inWorld, openCast } from "./cast.ts";
 
 const ID = "request-1";
 const HOUR_MS = 3_600_000, DAY_MS = 24 * HOUR_MS;
@@ -27,6 +28,8 @@ async function sendAndConfirm(w: World, a: TestAgent, b: TestAgent): Promise<voi
   await answered(await w.message(a, b, { headers: { [HEADERS.requestId]: ID } }), 202);
   await answered(await post(w, b, "/v1/relay/delivery-receipts", receiptOf(w, b, ID)), 201);
 }
+
+const test = (name: string, run: CastTest) => Deno.test(name, inWorld(openCast, run));
 
 Deno.test("sealed nonces, deliveries and receipts are deleted once each has expired, and not before", async () => {
   await using w = await openProxy({ proxy: { receiptKeptMs: 2 * DAY_MS } });
@@ -46,9 +49,7 @@ Deno.test("sealed nonces, deliveries and receipts are deleted once each has expi
   assertEquals(await count(w, "receipt"), 0);
 });
 
-Deno.test("a delivery without a receipt is deleted 8 days after its answer", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.story();
+test("a delivery without a receipt is deleted 8 days after its answer", async ({ w, a, b }) => {
   await w.proxy.start();
   await answered(await w.message(a, b), 202);
   await later(w, 8 * DAY_MS - HOUR_MS);
@@ -57,9 +58,7 @@ Deno.test("a delivery without a receipt is deleted 8 days after its answer", asy
   assertEquals(await count(w, "delivery"), 0);
 });
 
-Deno.test("records of a stopped instance are deleted after the next start", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.story();
+test("records of a stopped instance are deleted after the next start", async ({ w, a, b }) => {
   for (let i = 0; i < 70; i++) await answered(await get(w, a, "/pair/peers"), 200);
   await sendAndConfirm(w, a, b);
   assertEquals([await count(w, "sender_part"), await count(w, "delivery")], [1, 1]);
@@ -70,9 +69,7 @@ Deno.test("records of a stopped instance are deleted after the next start", asyn
   assertEquals([await count(w, "sender_part"), await count(w, "delivery")], [0, 0]);
 });
 
-Deno.test("a nonce is refused within its lifetime, also right after a sweep", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.story();
+test("a nonce is refused within its lifetime, also right after a sweep", async ({ w, a, b }) => {
   await w.proxy.start();
   const nonce = "nonce-of-the-request";
   const timestamp = String(w.clock.now() / 1000 + 240);

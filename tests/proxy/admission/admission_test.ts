@@ -21,6 +21,7 @@ import { refused } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
+import { type CastTest, inWorld, openCast } from "../cast.ts";
 
 interface Callers {
   message: AdmittedAgent;
@@ -53,9 +54,9 @@ function writes(value: string): Update<never> {
 
 const REFUSES: Update<"taken"> = { key: RECORD, next: () => ({ refuse: "taken" }) };
 
-Deno.test("a message whose handler throws uses up its nonce and counts once", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.story();
+const test = (name: string, run: CastTest) => Deno.test(name, inWorld(openCast, run));
+
+test("a message whose handler throws uses up its nonce and counts once", async ({ w, a, b }) => {
   const app = appWith(w, () => Promise.reject(new ServiceError("PROXY_RELAY_DELIVERY_FAILED")));
   const request = await w.signed(a, { recipient: b.agent.did, body: "{}" });
   const before = await counted(w, a);
@@ -65,9 +66,7 @@ Deno.test("a message whose handler throws uses up its nonce and counts once", as
   assertEquals(await counted(w, a) - before, 1);
 });
 
-Deno.test("a message is counted when its handler answers without a commit", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.story();
+test("a message is counted when its handler answers without a commit", async ({ w, a, b }) => {
   const app = appWith(w, () => Promise.resolve(json({})));
   const before = await counted(w, a);
   const request = await w.signed(a, { recipient: b.agent.did, body: "{}" });
@@ -114,9 +113,7 @@ Deno.test("a handler that commits leaves no second commit to the pipeline", asyn
   }
 });
 
-Deno.test("admission commits nonce and count when the updates of the handler refuse", async () => {
-  await using w = await openProxy();
-  const { a, b } = await w.story();
+test("admission commits nonce and count when the updates of the handler refuse", async ({ w, a, b }) => {
   const results: unknown[] = [];
   const app = appWith(w, async ({ admission }) => {
     results.push(await admission.commitWith([REFUSES]), await admission.commitWith([writes("second")]));
@@ -150,9 +147,7 @@ Deno.test("a store failure after the handler replaces its answer with 503", asyn
   }
 });
 
-Deno.test("a duplicate is counted before it waits for an attempt of the same instance", async () => {
-  await using w = await openProxy();
-  const { a, b, socket } = await w.story();
+test("a duplicate is counted before it waits for an attempt of the same instance", async ({ w, a, b, socket }) => {
   socket.behaviour = "silent";
   const before = await counted(w, a);
   const send = () => w.message(a, b, { headers: { "x-request-id": "duplicate-here" } });

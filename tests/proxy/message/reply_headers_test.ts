@@ -3,14 +3,14 @@ import { assertEquals } from "@std/assert";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { until } from "../../support/until.ts";
 import { outcome, refused } from "../../support/registry_world.ts";
-import { openCast } from "../cast.ts";
+import { type CastTest, inWorld, openCast } from "../cast.ts";
 import { openProxy } from "../proxy_world.ts";
 
 const REPLY = { [HEADERS.inReplyTo]: "request-0000", [HEADERS.auto]: "1" };
 
-Deno.test("a frame carries the reply headers of its message", async () => {
-  const { w, a, b, socket } = await openCast();
-  await using _ = w;
+const test = (name: string, run: CastTest) => Deno.test(name, inWorld(openCast, run));
+
+test("a frame carries the reply headers of its message", async ({ w, a, b, socket }) => {
   for (const inReplyTo of ["12345678", "x".repeat(128), "A-Z_a.z:0"]) {
     assertEquals(
       await outcome(await w.message(a, b, { headers: { ...REPLY, [HEADERS.inReplyTo]: inReplyTo } })),
@@ -21,17 +21,13 @@ Deno.test("a frame carries the reply headers of its message", async () => {
   }
 });
 
-Deno.test("a frame of a message without reply headers has none of their members", async () => {
-  const { w, a, b, socket } = await openCast();
-  await using _ = w;
+test("a frame of a message without reply headers has none of their members", async ({ w, a, b, socket }) => {
   await w.message(a, b);
   const names = "attempt contentType fromAgentDid id identity payload proof requestId toAgentDid ts type v".split(" ");
   assertEquals(Object.keys(socket.delivered[0] ?? {}).sort(), names);
 });
 
-Deno.test("a malformed reply header is refused before any frame", async (t) => {
-  const { w, a, b, socket } = await openCast();
-  await using _ = w;
+test("a malformed reply header is refused before any frame", async ({ w, a, b, socket }, t) => {
   const repeated = new Headers([[HEADERS.inReplyTo, "request-0000"], [HEADERS.inReplyTo, "request-0001"]]);
   const rows: [name: string, header: string, value: string][] = [
     ["no character", HEADERS.inReplyTo, ""],
