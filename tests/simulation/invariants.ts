@@ -50,7 +50,7 @@ function grouped<T>(items: readonly T[], nameOf: (item: T) => string): [string, 
 }
 
 /** I1: one request uses each single-use item. */
-export function singleUse(log: readonly Logged[]): string[] {
+function singleUse(log: readonly Logged[]): string[] {
   return grouped(of(log, "used"), ({ thing }) => thing).flatMap(([thing, uses]) => {
     const users = new Set(uses.map(({ by }) => by));
     return users.size > 1 ? [`${thing} was used by ${[...users].join(" and by ")}`] : [];
@@ -58,7 +58,7 @@ export function singleUse(log: readonly Logged[]): string[] {
 }
 
 /** I2: a refresh uses the newest token, or as recovery the one before, whose successor was not used. */
-export function oneGeneration(log: readonly Logged[]): string[] {
+function oneGeneration(log: readonly Logged[]): string[] {
   return grouped(of(log, "refreshed"), ({ session }) => session).flatMap(([session, refreshes]) => {
     let current = 1, previous = 0;
     return refreshes.flatMap(({ presented, issued, recovery }) => {
@@ -72,7 +72,7 @@ export function oneGeneration(log: readonly Logged[]): string[] {
 }
 
 /** I3: a request that starts after a revocation was acknowledged is not accepted after the bound. */
-export function revokedStaysOut(log: readonly Logged[]): string[] {
+function revokedStaysOut(log: readonly Logged[]): string[] {
   const revokedAt = new Map<string, number>();
   const startedAt = new Map<number, number>();
   const problems: string[] = [];
@@ -94,7 +94,7 @@ export function revokedStaysOut(log: readonly Logged[]): string[] {
  * acknowledged message gets no other answer. A message that a crash interrupted in between, or within the 20 ms in
  * which its outcome may wait for a commit, may be delivered once more.
  */
-export function deliveredMeansAcked(log: readonly Logged[]): string[] {
+function deliveredMeansAcked(log: readonly Logged[]): string[] {
   const problems: string[] = [];
   const acked = new Map<string, number>(), delivered = new Map<string, Logged>();
   const startedAt = new Map<number, number>();
@@ -125,7 +125,7 @@ export function deliveredMeansAcked(log: readonly Logged[]): string[] {
 }
 
 /** I5: no frame goes to an agent that is not paired with the sender. */
-export function framesOnlyToPeers(log: readonly Logged[]): string[] {
+function framesOnlyToPeers(log: readonly Logged[]): string[] {
   const pairs = new Set<string>();
   const nameOf = (agents: readonly string[]) => [...agents].sort().join(" and ");
   return log.flatMap((event) => {
@@ -137,7 +137,7 @@ export function framesOnlyToPeers(log: readonly Logged[]): string[] {
 }
 
 /** I6: no window has more accepted requests than the limit while the clocks agree and are not set. */
-export function withinLimit(log: readonly Logged[], requests: number, windowMs: number): string[] {
+function withinLimit(log: readonly Logged[], requests: number, windowMs: number): string[] {
   const problems: string[] = [];
   let counted = new Map<string, number[]>();
   let isSkewed = false;
@@ -160,7 +160,7 @@ export function withinLimit(log: readonly Logged[], requests: number, windowMs: 
 }
 
 /** I8: a revoked or listed entry stays listed, and the sequence number of the list does not fall. */
-export function listKeepsEntries(log: readonly Logged[]): string[] {
+function listKeepsEntries(log: readonly Logged[]): string[] {
   const known = new Set<string>();
   let last = 0;
   return log.flatMap((event) => {
@@ -180,7 +180,7 @@ export function listKeepsEntries(log: readonly Logged[]): string[] {
  * I9: a message that was accepted before another of the same sender was sent is delivered before it, while the clocks
  * agree: with a clock that is off by more than a lease, an instance that is alive counts as dead.
  */
-export function inOrder(log: readonly Logged[]): string[] {
+function inOrder(log: readonly Logged[]): string[] {
   const first = (kind: "taken" | "sent" | "frame") => {
     const at = new Map<string, number>();
     let isSkewed = false;
@@ -204,7 +204,7 @@ export function inOrder(log: readonly Logged[]): string[] {
 }
 
 /** No secret is in records, logs or error answers. */
-export function noSecrets(secrets: readonly string[], texts: readonly string[]): string[] {
+function noSecrets(secrets: readonly string[], texts: readonly string[]): string[] {
   return texts.filter((text) => secrets.some((secret) => text.includes(secret)))
     .map((text) => `a secret is in: ${text.slice(0, 120)}`);
 }
