@@ -13,32 +13,23 @@ interface Auth {
 
 export const authOf = (machine: Machine) => JSON.parse(machine.read(AUTH)) as Auth;
 
-export async function withAlpha(world: World): Promise<Machine> {
-  const machine = await Machine.ofPerson(world);
+export async function withAlpha(): Promise<Machine> {
+  const machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
-  world.clock.step(2_000);
+  machine.world.clock.step(2_000);
   return machine;
 }
 
 /** True when the registry accepts the access token of the file. */
-export async function works(world: World, machine: Machine): Promise<boolean> {
+export async function works(machine: Machine): Promise<boolean> {
   const { did } = JSON.parse(machine.read("agents/alpha/identity.json")) as { did: string };
   const [, payload = ""] = machine.read("agents/alpha/ait.jwt").split(".");
   const { jti } = JSON.parse(atob(payload.replaceAll("-", "+").replaceAll("_", "/"))) as { jti: string };
-  const { status } = await world.ask("POST", "/v1/agents/auth/validate", {
+  const { status } = await machine.world.ask("POST", "/v1/agents/auth/validate", {
     headers: { "X-Svc-Agent-Access": authOf(machine).accessToken },
     body: { agentDid: did, aitJti: jti },
   });
   return status === 204;
-}
-
-/** Loses answers of the refresh: `before` the registry receives it, or `after` the registry has applied it. */
-export function lose(machine: Machine, when: "before" | "after", what = "/refresh"): void {
-  machine.fetch = async (input, init) => {
-    if (!String(input).endsWith(what)) return await machine.world.fetch(input, init);
-    if (when === "after") await (await machine.world.fetch(input, init)).body?.cancel();
-    throw new TypeError("connection reset");
-  };
 }
 
 /** Moves the clock until the command ends. */

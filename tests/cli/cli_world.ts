@@ -80,8 +80,8 @@ export class Machine extends SvcRunner implements AsyncDisposable {
     const { answers } = this;
     const world: CliWorld = {
       fetch: async (input: RequestInfo | URL, init?: RequestInit) => {
-        const url = new URL(input instanceof Request ? input.url : input);
-        this.requests.push(`${init?.method ?? "GET"} ${url.pathname}${url.search}`);
+        const { method, url } = sentTo(input, init);
+        this.requests.push(`${method} ${url.pathname}${url.search}`);
         return await this.fetch(input, init);
       },
       trusting: (pem) => {
@@ -121,6 +121,42 @@ export class Machine extends SvcRunner implements AsyncDisposable {
     return outcome;
   }
 
+  /**
+   * Answers the requests whose method and address match in place of the services, unless `answer` returns `null`.
+   * Returns what ends that.
+   */
+  answer(what: RegExp, answer: () => Response | Promise<Response> | null): () => void {
+    return this.#through(what, async (forward) => await (answer() ?? forward()));
+  }
+
+  /** Loses the answers to so many matching requests, after the services have applied each. Returns what ends that. */
+  loseAnswers(what = /^/, times = Infinity): () => void {
+    return this.#through(what, async (forward) => {
+      const response = await forward();
+      if (--times < 0) return response;
+      await response.body?.cancel();
+      throw new TypeError("connection reset");
+    });
+  }
+
+  /** Changes the JSON of the answers to matching requests. Returns what ends that. */
+  // deno-lint-ignore no-explicit-any
+  changeAnswers(what: RegExp, change: (body: any) => unknown): () => void {
+    return this.#through(what, async (forward) => {
+      const response = await forward();
+      return Response.json(await change(await response.json()), { status: response.status });
+    });
+  }
+
+  #through(what: RegExp, answer: (forward: () => Promise<Response>) => Promise<Response>): () => void {
+    const { fetch } = this;
+    this.fetch = (input, init) => {
+      const { method, url } = sentTo(input, init), forward = () => fetch(input, init);
+      return what.test(`${method} ${url.origin}${url.pathname}`) ? answer(forward) : forward();
+    };
+    return () => this.fetch = fetch;
+  }
+
   write(file: string, text: string): void {
     Deno.writeTextFileSync(this.path(file), text);
   }
@@ -136,6 +172,11 @@ export class Machine extends SvcRunner implements AsyncDisposable {
     }
     return found;
   }
+}
+
+function sentTo(input: RequestInfo | URL, init: RequestInit = {}): { method: string; url: URL } {
+  const { method = "GET", url } = input instanceof Request ? input : { method: init.method, url: input };
+  return { method, url: new URL(url) };
 }
 
 /** Returns the first admin, created by the command itself. */

@@ -1,5 +1,5 @@
 /** Agent names that are paths or otherwise invalid, given to every command that takes one. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import type { Command } from "../../cli/command_line/command.ts";
 import { allCommands } from "../../cli/commands/table.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
@@ -66,8 +66,7 @@ Deno.test("every command that takes an agent name refuses hostile names and leav
       // One check serves every command, so the first one gets all names and each other one a few.
       for (const name of i === 0 ? NAMES : NAMES.filter((_, n) => n % 16 === i % 16)) {
         for (const line of linesOf(command, name)) {
-          const { exit, code } = await machine.failure(...line);
-          assertEquals([exit, code], [2, "CLI_USAGE"], JSON.stringify(line));
+          await machine.refuses(line, 2, "CLI_USAGE");
         }
       }
       assertEquals(machine.tree(), before);
@@ -115,9 +114,7 @@ Deno.test("an agent's lock file is refused and kept when it is not a lock that s
       await occupy(machine, lock);
       const before = machine.tree();
       for (const command of [["reissue"], ["auth", "refresh"], ["delete"]]) {
-        const { exit, code, message } = await machine.failure("agent", ...command, "alpha");
-        assertEquals([exit, code], [1, "CLI_FILE_UNSAFE"]);
-        assertStringIncludes(message, "agent.lock");
+        await machine.refuses(["agent", ...command, "alpha"], 1, "CLI_FILE_UNSAFE", "agent.lock");
         assertEquals(machine.tree(), before);
       }
     });

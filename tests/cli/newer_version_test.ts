@@ -8,11 +8,7 @@ Deno.test("a person on a terminal reads once a day that the server is newer, and
   await using world = await World.open();
   await using machine = await Machine.ofPerson(world, { isTerminal: true });
   let version = "0.3.0\u001b[2J";
-  machine.fetch = async (input, init) => {
-    const response = await world.fetch(input, init);
-    const body = await response.json();
-    return Response.json("version" in body ? { ...body, version } : body, { status: response.status });
-  };
+  machine.changeAnswers(/^/, (body) => "version" in body ? { ...body, version } : body);
   const notice = async (...words: string[]) => {
     const { stderr } = await machine.svc("status", ...words);
     return stderr.split("\n").filter((line) => line.startsWith("The server runs svc"));

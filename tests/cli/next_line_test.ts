@@ -122,12 +122,9 @@ Deno.test("a dead letter, a creation that was cut off and an A2A address say wha
   }
   const [start = []] = await next(machine, "a2a", "add", "beta");
   assertEquals(start, ["connector", "start", "alpha"]);
-  const { fetch } = machine;
-  machine.fetch =
-    ((input: string, init?: RequestInit) =>
-      input.endsWith("/v1/agents") ? Promise.reject(new TypeError("refused")) : fetch(input, init)) as typeof fetch;
+  const restore = machine.answer(/\/v1\/agents$/, () => Promise.reject(new TypeError("refused")));
   assertEquals((await machine.failure("agent", "create", "gamma")).exit, 5);
-  machine.fetch = fetch;
+  restore();
   const [resume = []] = await next(machine, "agent", "list");
   assertEquals((await machine.json(...resume)).resumed, true);
 });

@@ -196,11 +196,8 @@ Deno.test("each command that a text names works as it stands", async () => {
   await type(machine, WITHOUT_CONNECTOR, { pem: machine.path("pem") });
   await using _connector = await connectorOfAlpha(world, machine);
   const sent = (await machine.json("send", "beta", "hi")).requestId;
-  const { fetch } = machine;
-  machine.fetch =
-    ((input: string, init?: RequestInit) =>
-      input.startsWith(PROXY_URL) ? Promise.reject(new TypeError("refused")) : fetch(input, init)) as typeof fetch;
+  const restore = machine.answer(new RegExp(PROXY_URL), () => Promise.reject(new TypeError("refused")));
   const kept = (await machine.json("send", "beta", "hi")).requestId;
-  machine.fetch = fetch;
+  restore();
   await type(machine, WITH_CONNECTOR, { sent, kept });
 });

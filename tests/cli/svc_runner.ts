@@ -1,5 +1,5 @@
 /** What a test does with `svc`, in the test's process (cli_world.ts) and as a process of its own (program.ts). */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 
 /** The result of a command or a process. */
 export interface Outcome {
@@ -29,6 +29,14 @@ export abstract class SvcRunner {
     const { code: exit, stdout, stderr } = await this.svc("--json", ...argv);
     const { error } = JSON.parse(stderr) as { error: { code: string; message: string } };
     return { exit, ...error, stdout };
+  }
+
+  /** Runs a command that must fail with this exit code and error code. Returns the message, which has these parts. */
+  async refuses(argv: readonly string[], exit: number, code: string, ...parts: string[]): Promise<string> {
+    const { message, ...failure } = await this.failure(...argv);
+    assertEquals([failure.exit, failure.code], [exit, code], `${argv.join(" ")}\n${message}`);
+    for (const part of parts) assertStringIncludes(message, part);
+    return message;
   }
 
   path(file: string): string {

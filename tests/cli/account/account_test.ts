@@ -39,10 +39,8 @@ Deno.test("admin bootstrap saves the key and shows it, and the service secret, o
 Deno.test("admin bootstrap reports a second run or a wrong secret and changes nothing", async () => {
   await using machine = await bootstrapped();
   const before = machine.tree();
-  const again = await machine.failure("admin", "bootstrap");
-  assertEquals([again.exit, again.code], [1, "ADMIN_BOOTSTRAP_ALREADY_COMPLETED"]);
-  const wrong = await machine.failure("admin", "bootstrap", "--bootstrap-secret", "wrong");
-  assertEquals([wrong.exit, wrong.code], [3, "ADMIN_BOOTSTRAP_UNAUTHORIZED"]);
+  await machine.refuses(["admin", "bootstrap"], 1, "ADMIN_BOOTSTRAP_ALREADY_COMPLETED");
+  await machine.refuses(["admin", "bootstrap", "--bootstrap-secret", "wrong"], 3, "ADMIN_BOOTSTRAP_UNAUTHORIZED");
   assertEquals(machine.tree(), before);
 });
 
@@ -73,13 +71,10 @@ Deno.test("a secret can also come from the environment or from standard input", 
   });
   await t.step("no secret, empty standard input, or two secrets from standard input", async () => {
     await using machine = await Machine.open();
-    const missing = await machine.failure("admin", "bootstrap");
-    assertEquals(missing.exit, 2);
-    assertStringIncludes(missing.message, "SVC_BOOTSTRAP_SECRET");
-    assertStringIncludes((await machine.failure("admin", "bootstrap", "--bootstrap-secret", "-")).message, "empty");
+    await machine.refuses(["admin", "bootstrap"], 2, "CLI_USAGE", "SVC_BOOTSTRAP_SECRET");
+    await machine.refuses(["admin", "bootstrap", "--bootstrap-secret", "-"], 2, "CLI_USAGE", "empty");
     machine.stdin = "x";
-    const twice = await machine.failure("verify", "-", "--request", "-");
-    assertEquals(twice.exit, 2);
+    await machine.refuses(["verify", "-", "--request", "-"], 2, "CLI_USAGE");
     assertEquals(machine.requests, []);
   });
 });
@@ -143,8 +138,7 @@ Deno.test("invite redeem makes an account once and reports a used invite the sec
     humanName: "Bob",
   });
   const before = machine.tree();
-  const second = await machine.failure("invite", "redeem", invite.code);
-  assertEquals([second.exit, second.code], [1, "INVITE_REDEEM_ALREADY_USED"]);
+  await machine.refuses(["invite", "redeem", invite.code], 1, "INVITE_REDEEM_ALREADY_USED");
   assertEquals(machine.tree(), before);
 });
 
@@ -161,8 +155,7 @@ Deno.test("invite redeem takes the name from the configuration and warns when it
 
 Deno.test("invite create needs an admin", async () => {
   await using machine = await Machine.ofPerson();
-  const { exit, code } = await machine.failure("invite", "create");
-  assertEquals([exit, code], [3, "INVITE_CREATE_FORBIDDEN"]);
+  await machine.refuses(["invite", "create"], 3, "INVITE_CREATE_FORBIDDEN");
 });
 
 Deno.test("invite create accepts and refuses the same expiry times as the registry", async () => {
@@ -192,8 +185,7 @@ Deno.test("invite create accepts and refuses the same expiry times as the regist
     else assertEquals([code, admin.requests.length], [2, sent], `${form} is refused before any request`);
   }
   assertEquals([forms.length, taken], [40, 9]);
-  const past = await admin.failure("invite", "create", "--expires-at", "2020-01-01T00:00:00Z");
-  assertEquals([past.exit, past.code], [1, "INVITE_CREATE_INVALID"]);
+  await admin.refuses(["invite", "create", "--expires-at", "2020-01-01T00:00:00Z"], 1, "INVITE_CREATE_INVALID");
 });
 
 Deno.test("api-key create shows the token once and does not save it", async () => {
@@ -222,9 +214,7 @@ Deno.test("api-key list shows no token, and api-key revoke ends one key only", a
 Deno.test("a command without an API key explains how to get one and sends no request", async () => {
   await using machine = await Machine.open();
   for (const argv of [["api-key", "list"], ["agent", "create", "a"], ["agent", "list"], ["invite", "create"]]) {
-    const { exit, code, message } = await machine.failure(...argv);
-    assertEquals([exit, code], [3, "API_KEY_MISSING"]);
-    assertStringIncludes(message, "svc config set apiKey -");
+    await machine.refuses(argv, 3, "API_KEY_MISSING", "svc config set apiKey -");
   }
   assertEquals([machine.requests, machine.tree()], [[], {}]);
 });
@@ -242,10 +232,7 @@ Deno.test("admin service and admin keys create, list without secrets, rotate and
   assert(rotated.secret !== made.secret);
   assertEquals((await machine.json("admin", "service", "revoke", made.id)).status, "revoked");
   assertEquals((await machine.failure("admin", "service", "rotate", "nonsense")).exit, 4);
-  assertEquals(
-    (await machine.failure("admin", "service", "create", "proxy-us")).code,
-    "INTERNAL_SERVICE_ALREADY_EXISTS",
-  );
+  await machine.refuses(["admin", "service", "create", "proxy-us"], 1, "INTERNAL_SERVICE_ALREADY_EXISTS");
   const { kid, retiredKid } = await machine.json("admin", "keys", "rotate");
   assert(kid !== retiredKid);
   await using member = await Machine.ofPerson(machine.world);

@@ -52,8 +52,7 @@ Deno.test("admin people list shows a page, and with all over three pages what th
   }
   assertEquals((await admin.failure("admin", "people", "list", "--status=x")).code, "ADMIN_INVALID_QUERY");
   await using bob = await Machine.ofPerson(world);
-  const { exit, code } = await bob.failure("admin", "people", "list");
-  assertEquals([exit, code], [3, "ADMIN_REQUIRED"]);
+  await bob.refuses(["admin", "people", "list"], 3, "ADMIN_REQUIRED");
 });
 
 Deno.test("admin people suspend asks or needs yes, stops the person, and restore ends that", async () => {
@@ -61,17 +60,14 @@ Deno.test("admin people suspend asks or needs yes, stops the person, and restore
   await using bob = await Machine.ofPerson(admin.world);
   const { human } = await bob.json("whoami");
   const suspend = ["admin", "people", "suspend", human.did, "--reason", "a test"];
-  const refusal = await admin.failure(...suspend);
-  assertEquals([refusal.exit, refusal.code], [2, "CLI_USAGE"]);
-  assertStringIncludes(refusal.message, "--yes");
+  await admin.refuses(suspend, 2, "CLI_USAGE", "--yes");
   admin.answers = false;
   assertEquals((await admin.svc(...suspend)).code, 1);
   assertEquals((await bob.json("whoami")).human.status, "active");
   admin.answers = true;
   const { code, stdout } = await admin.svc(...suspend);
   assertEquals([code, stdout], [0, `Someone (${human.id}) is suspended.\n`]);
-  const { exit, ...failure } = await bob.failure("agent", "list");
-  assertEquals([exit, failure.code], [3, "ACCOUNT_SUSPENDED"]);
+  await bob.refuses(["agent", "list"], 3, "ACCOUNT_SUSPENDED");
   const shown = await admin.json("admin", "people", "show", human.id);
   assertEquals([shown.person.status, shown.agents], ["suspended", { active: 0, revoked: 0 }]);
   assertStringIncludes((await admin.svc("admin", "people", "show", human.id)).stdout, "suspended");
@@ -88,10 +84,9 @@ Deno.test("admin people suspend asks or needs yes, stops the person, and restore
   }
   assertEquals((await admin.failure("admin", "people", "restore", human.id, "--reason", "x".repeat(201))).exit, 2);
   assertEquals(admin.requests.length, sent);
-  const unknown = await admin.failure("admin", "people", "show", admin.world.newId());
-  assertEquals([unknown.exit, unknown.code], [4, "PERSON_NOT_FOUND"]);
-  const own = await admin.failure("admin", "people", "suspend", (await admin.world.admin()).id, "--yes");
-  assertEquals(own.code, "ADMIN_SUSPEND_FORBIDDEN");
+  await admin.refuses(["admin", "people", "show", admin.world.newId()], 4, "PERSON_NOT_FOUND");
+  const own = ["admin", "people", "suspend", (await admin.world.admin()).id, "--yes"];
+  await admin.refuses(own, 1, "ADMIN_SUSPEND_FORBIDDEN");
 });
 
 Deno.test("admin agents lists, shows, revokes and ends the session of any agent", async () => {
@@ -119,8 +114,7 @@ Deno.test("admin agents lists, shows, revokes and ends the session of any agent"
   assertEquals(await list("--status", "revoked"), [b.agent.id]);
   const { stdout } = await admin.svc("admin", "agents", "list");
   assertEquals(stdout.trimEnd().split("\n").length, 3);
-  const again = await admin.failure("admin", "agents", "revoke", b.agent.id, "--yes");
-  assertEquals(again.code, "AGENT_REVOKE_INVALID_STATE");
+  await admin.refuses(["admin", "agents", "revoke", b.agent.id, "--yes"], 1, "AGENT_REVOKE_INVALID_STATE");
 });
 
 Deno.test("a person and an agent are named by name, and one who is not the only one is not guessed", async () => {
@@ -131,15 +125,11 @@ Deno.test("a person and an agent are named by name, and one who is not the only 
   assertEquals((await admin.json("admin", "people", "show", "EVE")).person.id, eve.id);
   assertEquals((await admin.json("admin", "agents", "show", "builder")).agent.id, only.agent.id);
   assertEquals((await admin.json("admin", "agents", "show", "crawler@carol")).agent.id, b.agent.id);
-  const many = await admin.failure("admin", "agents", "revoke", "crawler", "--yes");
-  assertEquals([many.exit, many.code], [2, "CLI_AMBIGUOUS"]);
-  for (const { agent } of [a, b]) assertStringIncludes(many.message, agent.id);
+  await admin.refuses(["admin", "agents", "revoke", "crawler", "--yes"], 2, "CLI_AMBIGUOUS", a.agent.id, b.agent.id);
   for (const [kind, typed, meant] of [["people", "Crol", "Carol"], ["agents", "bilder", "builder"]] as const) {
     assertStringIncludes((await admin.failure("admin", kind, "show", typed)).message, `Did you mean ${meant}?`);
   }
-  const none = await admin.failure("admin", "people", "suspend", "Ev", "--yes");
-  assertEquals([none.exit, none.code], [4, "CLI_NAME_UNKNOWN"]);
-  assertStringIncludes(none.message, "Did you mean Eve?");
+  await admin.refuses(["admin", "people", "suspend", "Ev", "--yes"], 4, "CLI_NAME_UNKNOWN", "Did you mean Eve?");
   const both = ["crawler@Eve", a.agent.id, "builder"];
   const { agents } = await admin.json("admin", "agents", "revoke", ...both, "--yes");
   assertEquals(agents, [a, only].map(({ agent }) => ({ id: agent.id, status: "revoked" })));

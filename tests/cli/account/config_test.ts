@@ -47,8 +47,7 @@ Deno.test("an unknown configuration key is refused, also the name of a built-in 
   for (const key of ["__proto__", "constructor", "registryURL", "", "apikey"]) {
     await t.step(key, async () => {
       for (const argv of [["config", "get", key], ["config", "set", key, "x"]]) {
-        const { exit, code } = await machine.failure(...argv);
-        assertEquals([exit, code], [2, "CLI_USAGE"]);
+        await machine.refuses(argv, 2, "CLI_USAGE");
       }
     });
   }
@@ -82,8 +81,7 @@ Deno.test("an address is https, loopback or explicitly allowed; any other one is
     await t.step(url, async () => {
       assertEquals((await machine.failure("config", "set", "registryUrl", url)).code, "CLI_INSECURE_URL");
       for (const argv of [["config", "init"], ["invite", "redeem", "svc_inv_x"]]) {
-        const { exit, code } = await machine.failure(...argv, "--registry-url", url);
-        assertEquals([exit, code], [2, "CLI_INSECURE_URL"]);
+        await machine.refuses([...argv, "--registry-url", url], 2, "CLI_INSECURE_URL");
       }
       assertEquals((await machine.svc("config", "set", "registryUrl", url, "--allow-insecure")).code, 0);
     });
@@ -190,8 +188,7 @@ Deno.test("config init leaves the same file when it runs twice, and keeps API ke
 Deno.test("config init without an answer writes missing defaults and reports what is not set", async () => {
   await using machine = await Machine.open();
   const down = "https://down.example";
-  const first = await machine.failure("config", "init", "--registry-url", down);
-  assertEquals([first.exit, first.code], [5, "CLI_UNREACHABLE"]);
+  await machine.refuses(["config", "init", "--registry-url", down], 5, "CLI_UNREACHABLE");
   assertEquals(JSON.parse(machine.read("config.json")), { registryUrl: down });
   await machine.json("config", "init", "--registry-url", REGISTRY_URL);
   const before = machine.read("config.json");

@@ -173,12 +173,7 @@ Deno.test("admin overview names who was refused, how often and when, and repeats
 
 Deno.test("admin overview warns and shows the rest when the proxy does not answer", async () => {
   await using admin = await Machine.ofAdmin();
-  admin.fetch = (input, init) => {
-    const { url } = new Request(input, init);
-    return url.startsWith(PROXY_URL)
-      ? Promise.reject(new TypeError("connection refused"))
-      : admin.world.fetch(input, init);
-  };
+  admin.answer(new RegExp(PROXY_URL), () => Promise.reject(new TypeError("connection refused")));
   const { registry, proxy, relay, warnings } = await admin.json("admin", "overview");
   assertEquals([registry.problem, relay, typeof proxy.problem], [null, null, "string"]);
   assertStringIncludes(warnings[0], "The proxy did not report on its relay");
@@ -197,8 +192,7 @@ Deno.test("the API key of an admin is sent to the registry only, and a user's ke
   const commands = [["issuers"], ["relay", "queues"], ["relay", "refusals"], ["relay", "delivery", ID], ["overview"]];
   for (const words of commands) {
     await admin.svc("admin", ...words);
-    const { exit, code } = await user.failure("admin", ...words);
-    assertEquals([exit, code], [3, "ADMIN_REQUIRED"], words.join(" "));
+    await user.refuses(["admin", ...words], 3, "ADMIN_REQUIRED");
   }
   assert(toProxy.length >= commands.length);
   for (const request of toProxy) assert(!request.includes(apiKey), request);

@@ -20,15 +20,12 @@ async function registered(machine: Machine): Promise<{ name: string; status: str
   return (await machine.json("agent", "list")).agents;
 }
 
-/** A `fetch` that sends the n-th matching request but loses its answer. */
-function losing(inner: typeof fetch, what: RegExp, n = 1): typeof fetch {
-  return async (input, init) => {
-    const response = await inner(input, init);
-    if (!what.test(`${init?.method} ${new URL(String(input)).pathname}`) || --n !== 0) return response;
-    await response.body?.cancel();
-    throw new TypeError("connection reset");
-  };
-}
+const CHALLENGE = /^POST .*\/v1\/agents\/challenge$/;
+const REGISTRATION = /^POST .*\/v1\/agents$/;
+const KEYS = /svc-keys\.json$/;
+/** How many requests to delete something were sent. */
+const deletions = ({ requests }: Machine) => requests.filter((request) => request.startsWith("DELETE ")).length;
+const reset = () => Promise.reject(new TypeError("connection reset"));
 
 Deno.test("agent create writes exactly its private files and makes a working agent", async () => {
   await using machine = await Machine.ofPerson();
@@ -39,14 +36,9 @@ Deno.test("agent create writes exactly its private files and makes a working age
   assertEquals([identity.name, identity.framework, identity.registryUrl], ["alpha", "openclaw", REGISTRY_URL]);
   assertEquals(Date.parse(identity.expiresAt) - machine.world.clock.now(), 7 * 86_400_000);
   assertEquals([made.did, made.resumed], [identity.did, false]);
-  for (
-    const [path, mode] of [
-      ["agents", 0o700],
-      ["agents/alpha", 0o700],
-      ...FILES.map((f) => [`agents/alpha/${f}`, 0o600]),
-    ]
-  ) {
-    assertEquals((await Deno.stat(machine.path(String(path)))).mode! & 0o777, mode, String(path));
+  for (const path of ["agents", "agents/alpha", ...FILES.map((file) => `agents/alpha/${file}`)]) {
+    const { mode, isFile } = await Deno.stat(machine.path(path));
+    assertEquals(mode! & 0o777, isFile ? 0o600 : 0o700, path);
   }
   const auth = JSON.parse(machine.read("agents/alpha/registry-auth.json"));
   assertEquals(Object.keys(auth).sort(), [
@@ -77,15 +69,15 @@ Deno.test("agent create refuses bad names, frameworks and lifetimes before it se
   ];
   for (const argv of bad) {
     await t.step(argv.join(" "), async () => {
-      const { exit, code } = await machine.failure("agent", "create", ...argv);
-      assertEquals([exit, code], [2, "CLI_USAGE"]);
+      await machine.refuses(["agent", "create", ...argv], 2, "CLI_USAGE");
     });
   }
   assertEquals([machine.requests.length, machine.tree()], [sent, {}]);
 });
 
-Deno.test("agent create fails before any request when a file or folder has the name", async (t) => {
-  const occupants: [string, (path: string) => Promise<void>][] = [
+Deno.test("agent create fails before any request when an agent, a file or a folder has the name", async (t) => {
+  const occupants: [string, (path: string, machine: Machine) => Promise<void>][] = [
+    ["an agent", (_path, machine) => machine.json("agent", "create", "alpha")],
     ["an empty folder", (path) => Deno.mkdir(path)],
     ["a file", (path) => Deno.writeTextFile(path, "")],
     ["a link", (path) => Deno.symlink("/tmp", path)],
@@ -95,41 +87,22 @@ Deno.test("agent create fails before any request when a file or folder has the n
     await t.step(what, async () => {
       await using machine = await Machine.ofPerson();
       await Deno.mkdir(machine.path("agents"), { mode: 0o700 });
-      await occupy(machine.path("agents/alpha"));
-      const before = machine.tree();
-      const { exit, code } = await machine.failure("agent", "create", "alpha");
-      assertEquals([exit, code, machine.requests], [1, "CLI_AGENT_EXISTS", []]);
-      assertEquals(machine.tree(), before);
+      await occupy(machine.path("agents/alpha"), machine);
+      const before = [machine.tree(), machine.requests.length];
+      await machine.refuses(["agent", "create", "alpha"], 1, "CLI_AGENT_EXISTS");
+      assertEquals([machine.tree(), machine.requests.length], before);
     });
   }
 });
 
-Deno.test("agent create refuses a second run because the name is taken", async () => {
-  await using machine = await Machine.ofPerson();
-  await machine.json("agent", "create", "alpha");
-  const before = machine.tree();
-  assertEquals((await machine.failure("agent", "create", "alpha")).code, "CLI_AGENT_EXISTS");
-  assertEquals(machine.tree(), before);
-});
-
 Deno.test("a name from the registry never chooses a path", async () => {
   await using machine = await Machine.ofPerson();
-  machine.fetch = async (input, init) => {
-    const response = await machine.world.fetch(input, init);
-    if (init?.method !== "POST" || !String(input).endsWith("/v1/agents")) return response;
-    const body = await response.json();
-    return Response.json({ ...body, agent: { ...body.agent, name: "../../evil" } }, { status: 201 });
-  };
+  machine.changeAnswers(REGISTRATION, (body) => ({ ...body, agent: { ...body.agent, name: "../../evil" } }));
   const made = await machine.json("agent", "create", "alpha");
   assertStringIncludes(made.warnings[0], "../../evil");
   assertEquals(agentFiles(machine, "alpha"), FILES);
   assertEquals(JSON.parse(machine.read("agents/alpha/identity.json")).name, "alpha");
 });
-
-/** The token of a second agent with the lifetime of the first. */
-async function tokenOfAnother(world: World): Promise<string> {
-  return (await world.agent()).identity.ait;
-}
 
 function expired(ait: string): string {
   const [head, payload = "", signature] = ait.split(".");
@@ -140,7 +113,7 @@ function expired(ait: string): string {
 
 Deno.test("agent create keeps no file when the AIT does not verify", async (t) => {
   const swaps: [string, (ait: string, world: World) => string | Promise<string>, string][] = [
-    ["another agent's token", (_ait, world) => tokenOfAnother(world), "another agent"],
+    ["another agent's token", async (_ait, world) => (await world.agent()).identity.ait, "another agent"],
     ["a changed claim", expired, "signature"],
     ["a cut signature", (ait) => ait.slice(0, -4), "form"],
     ["no token", () => "x", "form"],
@@ -152,41 +125,28 @@ Deno.test("agent create keeps no file when the AIT does not verify", async (t) =
   for (const [what, swap, problem] of swaps) {
     await t.step(what, async () => {
       await using machine = await Machine.ofPerson();
-      const deleted: string[] = [];
-      machine.fetch = async (input, init) => {
-        if (init?.method === "DELETE") deleted.push(String(input));
-        const response = await machine.world.fetch(input, init);
-        if (init?.method !== "POST" || !String(input).endsWith("/v1/agents")) return response;
-        const body = await response.json();
-        return Response.json({ ...body, ait: await swap(body.ait, machine.world) }, { status: 201 });
-      };
-      const { exit, code, message } = await machine.failure("agent", "create", "alpha");
-      assertEquals([exit, code], [1, "CLI_TOKEN_REFUSED"], message);
-      assertStringIncludes(message, problem);
+      machine.changeAnswers(REGISTRATION, async (body) => ({ ...body, ait: await swap(body.ait, machine.world) }));
+      await machine.refuses(["agent", "create", "alpha"], 1, "CLI_TOKEN_REFUSED", problem);
       const left = Object.keys(machine.tree()).filter((path) => !path.startsWith("keys/"));
-      assertEquals([left, deleted.length], [["agents/"], 1]);
+      assertEquals([left, deletions(machine)], [["agents/"], 1]);
     });
   }
 });
 
 Deno.test("agent create continues when the registry's keys could not be fetched", async (t) => {
   const failures: [string, () => Response | Promise<Response>][] = [
-    ["no answer", () => Promise.reject(new TypeError("connection reset"))],
+    ["no answer", reset],
     ["404", () => Response.json({ error: { code: "NOT_FOUND", message: "no" } }, { status: 404 })],
     ["something else", () => new Response("hello")],
   ];
   for (const [what, answer] of failures) {
     await t.step(what, async () => {
       await using machine = await Machine.ofPerson();
-      machine.fetch = (input, init) =>
-        String(input).endsWith("/.well-known/svc-keys.json")
-          ? Promise.resolve(answer())
-          : machine.world.fetch(input, init);
-      const { exit, code } = await machine.failure("agent", "create", "alpha");
-      assertEquals([exit, code], [5, "CLI_UNREACHABLE"]);
+      const restore = machine.answer(KEYS, answer);
+      await machine.refuses(["agent", "create", "alpha"], 5, "CLI_UNREACHABLE");
       const seed = machine.read("agents/.alpha.pending/secret.key");
       assert(!("agents/.alpha.pending/ait.jwt" in machine.tree()), "no token is saved before it is verified");
-      machine.fetch = machine.world.fetch;
+      restore();
       assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
       assertEquals([machine.read("agents/alpha/secret.key"), (await registered(machine)).length], [seed, 1]);
     });
@@ -198,17 +158,11 @@ Deno.test("agent create keeps an agent whose token the saved keys, older than th
   await machine.json("agent", "create", "alpha");
   await machine.json("admin", "keys", "rotate");
   machine.world.clock.step(3_600_000);
-  const deleted: string[] = [];
-  machine.fetch = (input, init) => {
-    if (init?.method === "DELETE") deleted.push(String(input));
-    return String(input).endsWith("/.well-known/svc-keys.json")
-      ? Promise.reject(new TypeError("connection reset"))
-      : machine.world.fetch(input, init);
-  };
-  const { exit, code } = await machine.failure("agent", "create", "beta");
-  assertEquals([exit, code, deleted], [5, "CLI_UNREACHABLE", []]);
+  const restore = machine.answer(KEYS, reset);
+  await machine.refuses(["agent", "create", "beta"], 5, "CLI_UNREACHABLE");
+  assertEquals(deletions(machine), 0);
   const seed = machine.read("agents/.beta.pending/secret.key");
-  machine.fetch = machine.world.fetch;
+  restore();
   assertEquals((await machine.json("agent", "create", "beta")).resumed, true);
   assertEquals([machine.read("agents/beta/secret.key"), (await registered(machine)).length], [seed, 2]);
 });
@@ -222,19 +176,18 @@ Deno.test("agent create leaves the name free when the registry refuses the regis
 
 Deno.test("agent create resumes a registration without an answer: one agent, the same key", async (t) => {
   const losses: [string, RegExp, boolean][] = [
-    ["the challenge's answer", /^POST \/v1\/agents\/challenge$/, false],
-    ["the registration's answer", /^POST \/v1\/agents$/, true],
+    ["the challenge's answer", CHALLENGE, false],
+    ["the registration's answer", REGISTRATION, true],
   ];
   for (const [what, request, wasRegistered] of losses) {
     await t.step(what, async () => {
       await using machine = await Machine.ofPerson();
-      machine.fetch = losing(machine.world.fetch, request);
-      const lost = await machine.failure("agent", "create", "alpha");
-      assertEquals([lost.exit, lost.code], [5, "CLI_UNREACHABLE"]);
+      machine.loseAnswers(request, 1);
+      await machine.refuses(["agent", "create", "alpha"], 5, "CLI_UNREACHABLE");
       const seed = machine.read("agents/.alpha.pending/secret.key");
       assertEquals((await registered(machine)).length, wasRegistered ? 1 : 0);
-      const unknown = await machine.failure("agent", "inspect", "alpha");
-      assertStringIncludes(unknown.message, "Resume with: svc agent create alpha");
+      const next = "Resume with: svc agent create alpha";
+      await machine.refuses(["agent", "inspect", "alpha"], 4, "CLI_AGENT_UNKNOWN", next);
       const made = await machine.json("agent", "create", "alpha");
       assertEquals(made.resumed, true);
       assertEquals(machine.read("agents/alpha/secret.key"), seed);
@@ -248,10 +201,10 @@ Deno.test("agent create resumes a registration without an answer: one agent, the
 
 Deno.test("agent create resumes when the answers of the resumption are lost too", async () => {
   await using machine = await Machine.ofPerson();
-  machine.fetch = losing(machine.world.fetch, /^POST \/v1\/agents$/);
+  machine.loseAnswers(REGISTRATION, 1);
   assertEquals((await machine.failure("agent", "create", "alpha")).exit, 5);
-  for (const request of [/GET \/v1\/agents$/, /GET \/v1\/agents\/\w+/, /\/auth\/revoke$/, /\/reissue$/]) {
-    machine.fetch = losing(machine.world.fetch, request);
+  for (const request of [/^GET .*\/v1\/agents$/, /^GET .*\/v1\/agents\/\w+/, /\/auth\/revoke$/, /\/reissue$/]) {
+    machine.loseAnswers(request, 1);
     assertEquals((await machine.failure("agent", "create", "alpha")).exit, 5, String(request));
   }
   assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
@@ -263,7 +216,7 @@ Deno.test("agent create finds its key among many agents, also of the same name",
   await using world = await World.open({ registry: { quotas: AMPLE_QUOTAS } });
   const owner = await world.person();
   await using machine = await Machine.open(world, { env: { SVC_API_KEY: owner.apiKey } });
-  machine.fetch = losing(world.fetch, /^POST \/v1\/agents$/);
+  machine.loseAnswers(REGISTRATION, 1);
   await machine.failure("agent", "create", "alpha");
   for (let i = 0; i < 55; i++) await world.agent(owner, i % 50 === 0 ? "alpha" : `other-${i}`);
   const made = await machine.json("agent", "create", "alpha");
@@ -280,8 +233,7 @@ Deno.test("agent create resumes when the request was sent twice and the first an
     }
     return await machine.world.fetch(input, init);
   };
-  const { code } = await machine.failure("agent", "create", "alpha");
-  assertEquals(code, "AGENT_REGISTRATION_CHALLENGE_REPLAYED");
+  await machine.refuses(["agent", "create", "alpha"], 1, "AGENT_REGISTRATION_CHALLENGE_REPLAYED");
   machine.fetch = machine.world.fetch;
   assertEquals((await machine.json("agent", "create", "alpha")).resumed, true);
   assertEquals((await registered(machine)).length, 1);
@@ -293,11 +245,10 @@ Deno.test("agent create requests few agents when it resumes, for any number of t
   for (let i = 0; i < 20; i++) await world.agent(owner, "alpha");
   world.clock.step(60_000);
   await using machine = await Machine.open(world, { env: { SVC_API_KEY: owner.apiKey } });
-  for (const request of [/^POST \/v1\/agents\/challenge$/, /^POST \/v1\/agents$/]) {
-    machine.fetch = losing(world.fetch, request);
+  for (const request of [CHALLENGE, REGISTRATION]) {
+    machine.loseAnswers(request, 1);
     await machine.failure("agent", "create", "alpha");
   }
-  machine.fetch = world.fetch;
   const sent = machine.requests.length;
   await machine.json("agent", "create", "alpha");
   // Two of them fetch the registry's keys.
@@ -306,8 +257,8 @@ Deno.test("agent create requests few agents when it resumes, for any number of t
 
 /** Stops at every point of the files' life: the state that a kill after each step of `agent create` leaves. */
 Deno.test("agent create resumes from every state that a kill can leave", async (t) => {
-  const reach = async (world: World, machine: Machine) => {
-    machine.fetch = losing(world.fetch, /^POST \/v1\/agents$/);
+  const reach = async (_world: World, machine: Machine) => {
+    machine.loseAnswers(REGISTRATION, 1);
     await machine.failure("agent", "create", "alpha");
   };
   const complete = async (machine: Machine) => {
@@ -370,10 +321,7 @@ Deno.test("agent create resumes from every state that a kill can leave", async (
       m.write(`${pending}/secret.key`, pair.seed);
     }, 2],
     ["the challenge expired unanswered", async (w, m) => {
-      m.fetch = async (input, init) => {
-        if (init?.method === "POST" && String(input).endsWith("/v1/agents")) throw new TypeError("no network");
-        return await w.fetch(input, init);
-      };
+      m.answer(REGISTRATION, reset);
       await m.failure("agent", "create", "alpha");
       w.clock.step(301_000);
     }, 1],
@@ -416,11 +364,7 @@ Deno.test("one of two concurrent creations of an agent wins, the other gets an e
 Deno.test("an answer with another agent's key is refused", async () => {
   await using machine = await Machine.ofPerson();
   const other = await machine.world.agent();
-  machine.fetch = async (input, init) => {
-    const response = await machine.world.fetch(input, init);
-    if (init?.method !== "POST" || !String(input).endsWith("/v1/agents")) return response;
-    return Response.json({ ...await response.json(), agent: other.agent }, { status: 201 });
-  };
+  machine.changeAnswers(REGISTRATION, (body) => ({ ...body, agent: other.agent }));
   assertEquals((await machine.failure("agent", "create", "alpha")).exit, 5);
   assert(!("agents/alpha/" in machine.tree()));
 });

@@ -5,17 +5,18 @@ import { withLock } from "../../../cli/files/lock.ts";
 import { fromBase64Url, sha256 } from "../../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { REGISTRY_URL, World } from "../../support/world.ts";
-import { AUTH, authOf, lose, MARKER, whileTimePasses, withAlpha, works } from "../alpha.ts";
+import { AUTH, authOf, MARKER, whileTimePasses, withAlpha, works } from "../alpha.ts";
 import { Machine } from "../cli_world.ts";
 
+const REFRESH = /\/refresh$/;
+
 Deno.test("agent auth refresh replaces both tokens and leaves no marker", async () => {
-  await using world = await World.open();
-  await using machine = await withAlpha(world);
+  await using machine = await withAlpha();
   const before = authOf(machine);
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
   const after = authOf(machine);
   assert(before.accessToken !== after.accessToken && before.refreshToken !== after.refreshToken);
-  assert(await works(world, machine));
+  assert(await works(machine));
   assert(!(MARKER in machine.tree()));
   const shown = await machine.svc("agent", "auth", "refresh", "alpha");
   const { accessToken, refreshToken } = authOf(machine);
@@ -23,53 +24,49 @@ Deno.test("agent auth refresh replaces both tokens and leaves no marker", async 
 });
 
 Deno.test("the next refresh recovers a refresh whose answer was lost, with one live token pair after it", async () => {
-  await using world = await World.open();
-  await using machine = await withAlpha(world);
+  await using machine = await withAlpha();
   const before = authOf(machine);
   for (const times of [1, 2, 3]) {
-    lose(machine, "after");
+    machine.loseAnswers(REFRESH);
     for (let i = 0; i < times; i++) {
-      world.clock.step(1_000);
+      machine.world.clock.step(1_000);
       assertEquals((await machine.failure("agent", "auth", "refresh", "alpha")).exit, 5);
     }
     assertEquals(machine.read(MARKER).trim(), await sha256(authOf(machine).refreshToken));
-    machine.fetch = world.fetch;
-    world.clock.step(1_000);
+    machine.fetch = machine.world.fetch;
+    machine.world.clock.step(1_000);
     assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
-    assert(await works(world, machine) && !(MARKER in machine.tree()));
+    assert(await works(machine) && !(MARKER in machine.tree()));
   }
   const { privateKey } = await keyPairFromSeed(fromBase64Url(machine.read("agents/alpha/secret.key").trim())!);
   const old = { ait: machine.read("agents/alpha/ait.jwt").trim(), privateKey };
-  const refused = await world.client.refresh(old, before.refreshToken).catch((error) => error.code);
+  const refused = await machine.world.client.refresh(old, before.refreshToken).catch((error) => error.code);
   assertEquals(refused, "AGENT_AUTH_REFRESH_INVALID");
 });
 
 Deno.test("a recovery in the same second as the lost refresh waits a second and signs again", async () => {
-  await using world = await World.open();
-  await using machine = await withAlpha(world);
-  lose(machine, "after");
+  await using machine = await withAlpha();
+  machine.loseAnswers(REFRESH);
   await machine.failure("agent", "auth", "refresh", "alpha");
-  machine.fetch = world.fetch;
-  const began = world.clock.now();
-  const { code, stderr } = await whileTimePasses(world, machine.svc("agent", "auth", "refresh", "alpha"));
+  machine.fetch = machine.world.fetch;
+  const began = machine.world.clock.now();
+  const { code, stderr } = await whileTimePasses(machine.world, machine.svc("agent", "auth", "refresh", "alpha"));
   assertEquals(code, 0, stderr);
-  assert(world.clock.now() - began >= 1_000);
+  assert(machine.world.clock.now() - began >= 1_000);
   assertEquals(machine.requests.filter((request) => request.endsWith("/refresh")).length, 3);
 });
 
 Deno.test("a refresh that never arrived is sent again and succeeds", async () => {
-  await using world = await World.open();
-  await using machine = await withAlpha(world);
-  lose(machine, "before");
+  await using machine = await withAlpha();
+  machine.fetch = () => Promise.reject(new TypeError("connection reset"));
   assertEquals((await machine.failure("agent", "auth", "refresh", "alpha")).exit, 5);
-  machine.fetch = world.fetch;
+  machine.fetch = machine.world.fetch;
   await machine.json("agent", "auth", "refresh", "alpha");
-  assert(await works(world, machine));
+  assert(await works(machine));
 });
 
 Deno.test("a marker of a refresh whose answer was saved does not start a recovery", async () => {
-  await using world = await World.open();
-  await using machine = await withAlpha(world);
+  await using machine = await withAlpha();
   machine.write(MARKER, await sha256("svc_rft_of_before"));
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
   assert(!(MARKER in machine.tree()));
@@ -78,71 +75,63 @@ Deno.test("a marker of a refresh whose answer was saved does not start a recover
 Deno.test("invalid text in the marker counts as a refresh in progress", async (t) => {
   for (const rubbish of ["", "\u0000\u0001", "{}", "x".repeat(70_000)]) {
     await t.step(`${rubbish.length} characters`, async () => {
-      await using world = await World.open();
-      await using machine = await withAlpha(world);
-      lose(machine, "after");
+      await using machine = await withAlpha();
+      machine.loseAnswers(REFRESH);
       await machine.failure("agent", "auth", "refresh", "alpha");
-      machine.fetch = world.fetch;
-      world.clock.step(1_000);
+      machine.fetch = machine.world.fetch;
+      machine.world.clock.step(1_000);
       machine.write(MARKER, rubbish);
       await machine.json("agent", "auth", "refresh", "alpha");
-      assert(await works(world, machine));
+      assert(await works(machine));
     });
   }
 });
 
 Deno.test("a refused refresh leaves the files unchanged except a harmless marker", async () => {
-  await using world = await World.open();
-  await using machine = await withAlpha(world);
+  await using machine = await withAlpha();
   await machine.json("agent", "auth", "revoke", "alpha");
   const before = machine.tree();
-  const { exit, code, message } = await machine.failure("agent", "auth", "refresh", "alpha");
-  assertEquals([exit, code], [3, "AGENT_AUTH_REFRESH_REVOKED"]);
-  assertStringIncludes(message, "svc agent reissue");
+  await machine.refuses(["agent", "auth", "refresh", "alpha"], 3, "AGENT_AUTH_REFRESH_REVOKED", "svc agent reissue");
   const { [MARKER]: marker, ...rest } = machine.tree();
   assertEquals([rest, marker !== undefined], [before, true]);
   await machine.json("agent", "reissue", "alpha");
-  world.clock.step(1_000);
+  machine.world.clock.step(1_000);
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
 });
 
 Deno.test("a refresh that was sent twice and lost its first answer is recovered", async () => {
-  await using world = await World.open();
-  await using machine = await withAlpha(world);
+  await using machine = await withAlpha();
   machine.fetch = async (input, init) => {
-    await (await world.fetch(input, init)).body?.cancel();
-    return await world.fetch(input, init);
+    await (await machine.world.fetch(input, init)).body?.cancel();
+    return await machine.world.fetch(input, init);
   };
   assertEquals((await machine.failure("agent", "auth", "refresh", "alpha")).code, "AGENT_AUTH_REFRESH_UNAUTHORIZED");
-  machine.fetch = world.fetch;
-  world.clock.step(1_000);
+  machine.fetch = machine.world.fetch;
+  machine.world.clock.step(1_000);
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
-  assert(await works(world, machine));
+  assert(await works(machine));
 });
 
 Deno.test("a refused recovery keeps the marker of the refresh before it", async () => {
-  await using world = await World.open();
-  await using machine = await withAlpha(world);
-  lose(machine, "after");
+  await using machine = await withAlpha();
+  machine.loseAnswers(REFRESH);
   await machine.failure("agent", "auth", "refresh", "alpha");
-  machine.fetch = world.fetch;
-  world.clock.step(-400_000);
-  const skewed: typeof fetch = async (input, init) => {
-    world.clock.step(400_000);
-    const response = await world.fetch(input, init);
-    world.clock.step(-400_000);
+  machine.fetch = machine.world.fetch;
+  machine.world.clock.step(-400_000);
+  machine.fetch = async (input, init) => {
+    machine.world.clock.step(400_000);
+    const response = await machine.world.fetch(input, init);
+    machine.world.clock.step(-400_000);
     return response;
   };
-  machine.fetch = skewed;
   assertEquals((await machine.failure("agent", "auth", "refresh", "alpha")).code, "AGENT_AUTH_REFRESH_UNAUTHORIZED");
-  machine.fetch = world.fetch;
-  world.clock.step(402_000);
+  machine.fetch = machine.world.fetch;
+  machine.world.clock.step(402_000);
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
 });
 
 Deno.test("one of many concurrent refreshes sends a request, and the others use its result", async () => {
-  await using world = await World.open();
-  await using machine = await withAlpha(world);
+  await using machine = await withAlpha();
   const { fetch } = machine;
   // A command that begins after the answer refreshes again, so the answer waits until the others have read their files.
   machine.fetch = async (input, init) => {
@@ -152,19 +141,18 @@ Deno.test("one of many concurrent refreshes sends a request, and the others use 
   for (let round = 0; round < 3; round++) {
     const sent = machine.requests.length;
     const all = Promise.all(Array.from({ length: 5 }, () => machine.json("agent", "auth", "refresh", "alpha")));
-    const outcomes = await whileTimePasses(world, all);
+    const outcomes = await whileTimePasses(machine.world, all);
     const how = outcomes.map((outcome) => outcome.how).sort();
     assertEquals(how, ["refreshed", "shared", "shared", "shared", "shared"]);
     assertEquals(machine.requests.length - sent, 1);
     assertEquals(new Set(outcomes.map(({ accessExpiresAt }) => accessExpiresAt)).size, 1);
-    assert(await works(world, machine));
+    assert(await works(machine));
   }
 });
 
 Deno.test("a refresh sends nothing without a marker, and the next one recovers an unsaved answer", async (t) => {
   await t.step("the marker cannot be written", async () => {
-    await using world = await World.open();
-    await using machine = await withAlpha(world);
+    await using machine = await withAlpha();
     const before = authOf(machine);
     await Deno.mkdir(machine.path(`${MARKER}/x`), { recursive: true });
     const sent = machine.requests.length;
@@ -172,26 +160,24 @@ Deno.test("a refresh sends nothing without a marker, and the next one recovers a
     assertEquals([authOf(machine), machine.requests.length], [before, sent]);
   });
   await t.step("the answer cannot be saved", async () => {
-    await using world = await World.open();
-    await using machine = await withAlpha(world);
+    await using machine = await withAlpha();
     const text = machine.read(AUTH);
     machine.fetch = async (input, init) => {
-      const response = await world.fetch(input, init);
+      const response = await machine.world.fetch(input, init);
       // A folder in its place: the rename fails as it does on a full or read-only disk.
       await Deno.remove(machine.path(AUTH));
       await Deno.mkdir(machine.path(`${AUTH}/x`), { recursive: true });
       return response;
     };
-    const { exit, code, message } = await machine.failure("agent", "auth", "refresh", "alpha");
-    assertEquals([exit, code], [1, "CLI_SAVE_FAILED"]);
-    assertStringIncludes(message, "run svc agent auth refresh alpha to recover them");
-    machine.fetch = world.fetch;
+    const next = "run svc agent auth refresh alpha to recover them";
+    await machine.refuses(["agent", "auth", "refresh", "alpha"], 1, "CLI_SAVE_FAILED", next);
+    machine.fetch = machine.world.fetch;
     await Deno.remove(machine.path(AUTH), { recursive: true });
     machine.write(AUTH, text);
     assertEquals(Object.keys(machine.tree()).filter((path) => path.includes(".tmp")), []);
-    world.clock.step(1_000);
+    machine.world.clock.step(1_000);
     assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
-    assert(await works(world, machine));
+    assert(await works(machine));
   });
 });
 
@@ -200,15 +186,13 @@ Deno.test("damaged files of an agent are named, and no request is sent", async (
     for (const content of [null, "", "rubbish", "{}"]) {
       if (file === "ait.jwt" && content !== null) continue;
       await t.step(`${file}: ${content}`, async () => {
-        await using world = await World.open();
-        await using machine = await withAlpha(world);
+        await using machine = await withAlpha();
         const path = `agents/alpha/${file}`;
         if (content === null) await Deno.remove(machine.path(path));
         else machine.write(path, content);
         const sent = machine.requests.length;
-        const { exit, code, message } = await machine.failure("agent", "auth", "refresh", "alpha");
-        assertEquals([exit, code, machine.requests.length], [1, "CLI_FILE_INVALID", sent]);
-        assertStringIncludes(message, file);
+        await machine.refuses(["agent", "auth", "refresh", "alpha"], 1, "CLI_FILE_INVALID", file);
+        assertEquals(machine.requests.length, sent);
       });
     }
   }
@@ -217,17 +201,16 @@ Deno.test("damaged files of an agent are named, and no request is sent", async (
 Deno.test("a wrong clock is reported with its offset and the service's time", async (t) => {
   for (const [offset, words] of [[-600_000, "10 min 0 s behind"], [600_000, "10 min 0 s ahead"]] as const) {
     await t.step(words, async () => {
-      await using world = await World.open();
-      await using machine = await withAlpha(world);
-      const right = world.clock.now();
+      await using machine = await withAlpha();
+      const right = machine.world.clock.now();
       machine.fetch = async (input, init) => {
-        world.clock.step(-offset);
-        const response = await world.fetch(input, init);
-        response.headers.set("Date", new Date(world.clock.now()).toUTCString());
-        world.clock.step(offset);
+        machine.world.clock.step(-offset);
+        const response = await machine.world.fetch(input, init);
+        response.headers.set("Date", new Date(machine.world.clock.now()).toUTCString());
+        machine.world.clock.step(offset);
         return response;
       };
-      world.clock.step(offset);
+      machine.world.clock.step(offset);
       const { exit, message } = await machine.failure("agent", "auth", "refresh", "alpha");
       assertEquals(exit, 3);
       assertStringIncludes(message, words);
@@ -241,19 +224,11 @@ Deno.test("a wrong clock is reported with its offset and the service's time", as
 });
 
 Deno.test("a refresh goes to the agent's own registry and ignores the configured one", async () => {
-  await using world = await World.open();
-  await using machine = await withAlpha(world);
+  await using machine = await withAlpha();
   machine.env.SVC_REGISTRY_URL = "https://other.example";
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
-  const elsewhere = await machine.failure(
-    "agent",
-    "auth",
-    "refresh",
-    "alpha",
-    "--registry-url",
-    "https://other.example",
-  );
-  assertEquals(elsewhere.exit, 5);
+  const elsewhere = ["agent", "auth", "refresh", "alpha", "--registry-url", "https://other.example"];
+  await machine.refuses(elsewhere, 5, "CLI_UNREACHABLE");
 });
 
 Deno.test("a proof names the registry's public origin when another address is dialled", async () => {
@@ -267,13 +242,12 @@ Deno.test("a proof names the registry's public origin when another address is di
 });
 
 Deno.test("a lock of a living process is waited for, and named when it stays", async () => {
-  await using world = await World.open();
-  await using machine = await withAlpha(world);
+  await using machine = await withAlpha();
   const lock = await Deno.open(machine.path("agents/alpha/agent.lock"), { read: true, write: true, create: true });
   await lock.lock(true);
-  const after = world.clock.after.bind(world.clock);
+  const after = machine.world.clock.after.bind(machine.world.clock);
   // The waits between two looks at the lock pass at once, because 2,400 of them would take seconds.
-  world.clock.after = (ms, fn) => ms === 50 ? (queueMicrotask(fn), () => {}) : after(ms, fn);
+  machine.world.clock.after = (ms, fn) => ms === 50 ? (queueMicrotask(fn), () => {}) : after(ms, fn);
   const { code, stderr } = await machine.svc("--json", "agent", "auth", "refresh", "alpha");
   lock.close();
   assertEquals(code, 1);

@@ -1,55 +1,50 @@
 /** agent auth revoke and agent reissue: the end of a session, and the start of a new one. */
 import { assert, assertEquals } from "@std/assert";
-import { World } from "../../support/world.ts";
-import { lose, withAlpha, works } from "../alpha.ts";
+import { withAlpha, works } from "../alpha.ts";
 import { Machine } from "../cli_world.ts";
 
 Deno.test("agent auth revoke succeeds when it runs twice", async () => {
-  await using world = await World.open();
-  await using machine = await withAlpha(world);
-  assert(await works(world, machine));
+  await using machine = await withAlpha();
+  assert(await works(machine));
   const before = machine.tree();
   for (let i = 0; i < 2; i++) {
     assertEquals((await machine.json("agent", "auth", "revoke", "alpha")).session, "revoked");
-    assertEquals([await works(world, machine), machine.tree()], [false, before]);
+    assertEquals([await works(machine), machine.tree()], [false, before]);
   }
 });
 
 Deno.test("agent auth revoke ends a session by ID or DID from another machine", async () => {
-  await using world = await World.open();
-  await using machine = await withAlpha(world);
+  await using machine = await withAlpha();
   const { did } = JSON.parse(machine.read("agents/alpha/identity.json")) as { did: string };
-  await using other = await Machine.open(world, { env: { SVC_API_KEY: machine.env.SVC_API_KEY! } });
+  await using other = await Machine.open(machine.world, { env: { SVC_API_KEY: machine.env.SVC_API_KEY! } });
   await other.json("agent", "auth", "revoke", did);
-  assert(!await works(world, machine));
+  assert(!await works(machine));
   const id = did.split(":").at(-1) ?? "";
   assertEquals((await other.json("agent", "auth", "revoke", id)).localName, null);
   assertEquals((await machine.json("agent", "auth", "revoke", id)).localName, "alpha");
 });
 
 Deno.test("agent reissue makes a new AIT, and a new session when there was none", async () => {
-  await using world = await World.open();
-  await using machine = await withAlpha(world);
+  await using machine = await withAlpha();
   const before = machine.read("agents/alpha/ait.jwt");
   assertEquals((await machine.json("agent", "reissue", "alpha")).newSession, false);
-  assert(machine.read("agents/alpha/ait.jwt") !== before && await works(world, machine));
+  assert(machine.read("agents/alpha/ait.jwt") !== before && await works(machine));
   await machine.json("agent", "auth", "revoke", "alpha");
   assertEquals((await machine.json("agent", "reissue", "alpha")).newSession, true);
-  assert(await works(world, machine));
+  assert(await works(machine));
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
 });
 
 Deno.test("the next reissue repairs a reissue whose answer was lost, also when it made a session", async (t) => {
   for (const hadSession of [true, false]) {
     await t.step(hadSession ? "with a session" : "without", async () => {
-      await using world = await World.open();
-      await using machine = await withAlpha(world);
+      await using machine = await withAlpha();
       if (!hadSession) await machine.json("agent", "auth", "revoke", "alpha");
-      lose(machine, "after", "/reissue");
+      machine.loseAnswers(/\/reissue$/);
       assertEquals((await machine.failure("agent", "reissue", "alpha")).exit, 5);
-      machine.fetch = world.fetch;
+      machine.fetch = machine.world.fetch;
       await machine.json("agent", "reissue", "alpha");
-      assert(await works(world, machine));
+      assert(await works(machine));
       assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
       assertEquals((await machine.json("agent", "inspect", "alpha")).verified, true);
     });
@@ -57,11 +52,9 @@ Deno.test("the next reissue repairs a reissue whose answer was lost, also when i
 });
 
 Deno.test("a refused reissue leaves the files unchanged", async () => {
-  await using world = await World.open();
-  await using machine = await withAlpha(world);
+  await using machine = await withAlpha();
   const before = machine.tree();
-  await using stranger = await Machine.ofPerson(world);
-  const { exit, code } = await machine.failure("agent", "reissue", "alpha", "--api-key", stranger.env.SVC_API_KEY!);
-  assertEquals([exit, code], [4, "AGENT_NOT_FOUND"]);
+  await using stranger = await Machine.ofPerson(machine.world);
+  await machine.refuses(["agent", "reissue", "alpha", "--api-key", stranger.env.SVC_API_KEY!], 4, "AGENT_NOT_FOUND");
   assertEquals(machine.tree(), before);
 });

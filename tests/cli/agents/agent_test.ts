@@ -24,14 +24,10 @@ Deno.test("agent list shows the person's agents, where they are, and incomplete 
   assert(!text.stdout.includes("gamma"));
   assertStringIncludes(text.stderr, "--cursor");
   assertStringIncludes(text.stderr, "svc agent create delta");
-  for (
-    const [option, value] of [["--status", "dead"], ["--limit", "0"], ["--limit", "101"], ["--limit", "x"]] as const
-  ) {
-    const { exit, code } = await machine.failure("agent", "list", option, value);
-    assertEquals([exit, code], [2, "CLI_USAGE"]);
+  for (const option of ["--status=dead", "--limit=0", "--limit=101", "--limit=x"]) {
+    await machine.refuses(["agent", "list", option], 2, "CLI_USAGE");
   }
-  const { exit, code } = await machine.failure("agent", "list", "--cursor", "x");
-  assertEquals([exit, code], [1, "AGENT_LIST_INVALID_QUERY"]);
+  await machine.refuses(["agent", "list", "--cursor", "x"], 1, "AGENT_LIST_INVALID_QUERY");
 });
 
 Deno.test("agent list reads every page and stops at a registry whose pages never end", async () => {
@@ -124,13 +120,8 @@ Deno.test("agent inspect shows a revoked agent as revoked and refuses an AIT tha
   assertEquals((await machine.json("agent", "inspect", "alpha")).status, "revoked");
   const other = machine.read("agents/beta/ait.jwt");
   const own = machine.read("agents/alpha/ait.jwt").trim();
-  for (
-    const [what, token] of [
-      ["another agent's", other],
-      ["tampered", own.slice(0, -4) + "AAAA"],
-      ["rubbish", "x"],
-    ] as const
-  ) {
+  const tokens = { "another agent's": other, tampered: own.slice(0, -4) + "AAAA", rubbish: "x" };
+  for (const [what, token] of Object.entries(tokens)) {
     await t.step(what, async () => {
       machine.write("agents/alpha/ait.jwt", token);
       const { exit, code, stdout } = await machine.failure("agent", "inspect", "alpha");
@@ -178,9 +169,7 @@ Deno.test("an unknown agent is reported with the nearest known name, exit code 4
   await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
   for (const argv of [["inspect"], ["auth", "refresh"], ["reissue"], ["delete"], ["auth", "revoke"]]) {
-    const { exit, code, message } = await machine.failure("agent", ...argv, "alhpa");
-    assertEquals([exit, code], [4, "CLI_AGENT_UNKNOWN"]);
-    assertStringIncludes(message, "Did you mean alpha?");
+    await machine.refuses(["agent", ...argv, "alhpa"], 4, "CLI_AGENT_UNKNOWN", "Did you mean alpha?");
   }
   for (const name of ["../alpha", "..", "a/b", ""]) {
     assertEquals((await machine.failure("agent", "inspect", "--", name)).exit, 2);
@@ -200,13 +189,10 @@ Deno.test("agent delete revokes, removes the files and frees the name", async ()
 Deno.test("agent delete finishes at the next run when its answer was lost", async () => {
   await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
-  machine.fetch = async (input, init) => {
-    await (await machine.world.fetch(input, init)).body?.cancel();
-    throw new TypeError("connection reset");
-  };
+  const restore = machine.loseAnswers();
   assertEquals((await machine.failure("agent", "delete", "alpha")).exit, 5);
   assert("agents/alpha/" in machine.tree(), "no file is removed before the registry has answered");
-  machine.fetch = machine.world.fetch;
+  restore();
   await machine.json("agent", "delete", "alpha");
   assert(!("agents/alpha/" in machine.tree()));
 });
@@ -222,8 +208,7 @@ Deno.test("agent delete by ID ends an agent of another machine, or a local one w
   assertEquals((await machine.json("agent", "delete", idOf(machine, "beta"))).localName, "beta");
   assert(!("agents/beta/" in machine.tree()));
   await using stranger = await Machine.ofPerson(world);
-  const { exit, code } = await stranger.failure("agent", "delete", idOf(machine, "alpha"));
-  assertEquals([exit, code], [4, "AGENT_NOT_FOUND"]);
+  await stranger.refuses(["agent", "delete", idOf(machine, "alpha")], 4, "AGENT_NOT_FOUND");
 });
 
 Deno.test("agent delete asks for confirmation on a terminal only", async () => {
@@ -246,14 +231,9 @@ Deno.test("agent delete also removes the files of an agent that the registry los
   const alpha = idOf(machine, "alpha"), beta = idOf(machine, "beta");
   for (const id of [alpha, beta]) await machine.world.kv.delete(KEYS.agent(id));
   const identity = JSON.parse(machine.read("agents/beta/identity.json"));
-  await Deno.writeTextFile(
-    machine.path("agents/beta/identity.json"),
-    JSON.stringify({ ...identity, registryUrl: "https://other.example" }),
-  );
-  const { code, message } = await machine.failure("agent", "auth", "refresh", "alpha");
-  assertEquals(code, "AGENT_NOT_FOUND");
-  assertStringIncludes(message, "restored from an older backup");
-  assertStringIncludes(message, "svc agent delete alpha, then svc agent create alpha");
+  machine.write("agents/beta/identity.json", JSON.stringify({ ...identity, registryUrl: "https://other.example" }));
+  const parts = ["restored from an older backup", "svc agent delete alpha, then svc agent create alpha"];
+  await machine.refuses(["agent", "auth", "refresh", "alpha"], 4, "AGENT_NOT_FOUND", ...parts);
   assertEquals(await machine.json("agent", "delete", "alpha"), { id: alpha, localName: "alpha", status: "unknown" });
   assert(!("agents/alpha/" in machine.tree()));
   await machine.json("agent", "create", "alpha");

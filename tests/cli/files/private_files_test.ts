@@ -152,15 +152,12 @@ Deno.test("tokens that are too large to read again are not saved, and the next r
   await machine.json("agent", "create", "alpha");
   machine.world.clock.step(2_000);
   const before = machine.read("agents/alpha/registry-auth.json");
-  machine.fetch = async (input, init) => {
-    const response = await machine.world.fetch(input, init);
-    if (!String(input).endsWith("/refresh")) return response;
-    const { agentAuth } = await response.json();
-    return Response.json({ agentAuth: { ...agentAuth, tokenType: "Bearer", accessToken: "x".repeat(70_000) } });
-  };
-  const { code, message } = await machine.failure("agent", "auth", "refresh", "alpha");
-  assertEquals([code, machine.read("agents/alpha/registry-auth.json") === before], ["CLI_SAVE_FAILED", true], message);
-  machine.fetch = machine.world.fetch;
+  const restore = machine.changeAnswers(/\/refresh$/, ({ agentAuth }) => ({
+    agentAuth: { ...agentAuth, tokenType: "Bearer", accessToken: "x".repeat(70_000) },
+  }));
+  await machine.refuses(["agent", "auth", "refresh", "alpha"], 1, "CLI_SAVE_FAILED");
+  assertEquals(machine.read("agents/alpha/registry-auth.json") === before, true);
+  restore();
   machine.world.clock.step(2_000);
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "recovered");
 });

@@ -42,8 +42,7 @@ Deno.test("--allow-insecure is needed once, and permits the addresses of that se
       else machine.env.SVC_API_KEY = JSON.parse(admin.read("config.json")).apiKey;
       assertEquals((await machine.json("agent", "list")).agents, []);
       // Another port may be another program.
-      const other = await machine.failure("whoami", "--registry-url", "http://registry.lan:8788");
-      assertEquals(other.code, "CLI_INSECURE_URL");
+      await machine.refuses(["whoami", "--registry-url", "http://registry.lan:8788"], 2, "CLI_INSECURE_URL");
       await machine.svc("profile", "set", "insecure", "none");
       assertEquals((await machine.failure("whoami")).code, "CLI_INSECURE_URL");
       assertEquals((await machine.svc("profile", "set", "insecure", PLAIN)).code, 0);
@@ -70,8 +69,7 @@ Deno.test("--ca is needed once: a copy is trusted by each later command, and nam
   await admin.json("whoami");
   assertEquals(admin.trusted, []);
   Deno.writeTextFileSync(admin.path("other.pem"), "no certificate");
-  const refused = await admin.failure("profile", "set", "ca", admin.path("other.pem"));
-  assertEquals([refused.exit, refused.code], [2, "CLI_USAGE"]);
+  await admin.refuses(["profile", "set", "ca", admin.path("other.pem")], 2, "CLI_USAGE");
 });
 
 Deno.test("a profile is a folder of its own, which option or variable choose and printed commands name", async () => {
@@ -83,8 +81,8 @@ Deno.test("a profile is a folder of its own, which option or variable choose and
   assertStringIncludes(joined.stderr, "svc connector start beta --profile work");
   assertEquals(JSON.parse(machine.read("profiles/work/config.json")).proxyUrl, PROXY_URL);
   assertEquals((await machine.json("agent", "inspect", "beta", "--profile", "work")).name, "beta");
-  const unknown = (await machine.failure("agent", "inspect", "bta", "--profile", "work")).message;
-  assertStringIncludes(unknown, "Did you mean beta? Run svc --profile work agent list to see");
+  const fix = "Did you mean beta? Run svc --profile work agent list to see";
+  await machine.refuses(["agent", "inspect", "bta", "--profile", "work"], 4, "CLI_AGENT_UNKNOWN", fix);
   const { profiles } = await machine.json("profile", "list");
   const short = (rows: { name: string; humanName: string; agents: string[]; isCurrent: boolean }[]) =>
     rows.map(({ name, agents, isCurrent }) => [name, agents, isCurrent]);
@@ -162,9 +160,7 @@ Deno.test("how a person is told of messages is set once, and a wrong word names 
     await machine.json("profile", "set", "notify", how);
     assertEquals((await machine.json("profile", "show")).notify, how);
   }
-  const { code, message } = await machine.failure("profile", "set", "notify", "loud");
-  assertEquals(code, "CLI_USAGE");
-  assertStringIncludes(message, NOTIFY.join(", "));
+  await machine.refuses(["profile", "set", "notify", "loud"], 2, "CLI_USAGE", NOTIFY.join(", "));
   assertEquals((await machine.json("profile", "show")).notify, NOTIFY.at(-1));
 });
 

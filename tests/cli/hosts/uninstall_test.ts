@@ -42,8 +42,7 @@ Deno.test({
     const kinds = list.installed.map(({ kind }: { kind: string }) => kind);
     assertEquals(kinds, ["service", "entry", "entry", "entry", "entry", "entry", "completion"]);
     assertEquals([list.agents, list.folder], [["alpha", "beta"], machine.env.SVC_CONFIG_DIR]);
-    const refusal = await machine.failure("uninstall");
-    assertEquals([refusal.exit, refusal.code], [2, "CLI_USAGE"]);
+    await machine.refuses(["uninstall"], 2, "CLI_USAGE");
     machine.answers = false;
     assertEquals((await machine.svc("uninstall")).code, 1);
     for (const [path, text] of before) assert(await Deno.readTextFile(path) !== text, path);

@@ -75,8 +75,7 @@ Deno.test("an answer that is not from the registry is reported as such", async (
   for (const [what, answer] of answers) {
     await t.step(what, async () => {
       machine.fetch = () => Promise.resolve(answer());
-      const { exit, code } = await machine.failure("api-key", "list");
-      assertEquals([exit, code], [5, "CLI_UNREACHABLE"]);
+      await machine.refuses(["api-key", "list"], 5, "CLI_UNREACHABLE");
     });
   }
 });
@@ -96,8 +95,7 @@ Deno.test("a rate limit reports how long to wait", async () => {
   await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
   for (let i = 0; i < 20; i++) await machine.svc("agent", "auth", "refresh", "alpha");
-  const { exit, code, message } = await machine.failure("agent", "auth", "refresh", "alpha");
-  assertEquals([exit, code], [1, "RATE_LIMIT_EXCEEDED"]);
+  const message = await machine.refuses(["agent", "auth", "refresh", "alpha"], 1, "RATE_LIMIT_EXCEEDED");
   assert(/Wait \d+ s/.test(message), message);
 });
 

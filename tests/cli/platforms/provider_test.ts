@@ -287,9 +287,7 @@ Deno.test("provider setup leaves a settings file unchanged when it is too large 
       await using world = await World.open();
       await using machine = await machineOf(world);
       await Deno.writeFile(machine.path(OPENCLAW), bytes);
-      const failure = await machine.failure("provider", "setup", "--for", "openclaw");
-      assertEquals([failure.exit, failure.code], [1, "CLI_FILE_INVALID"]);
-      assertStringIncludes(failure.message, message);
+      await machine.refuses(["provider", "setup", "--for", "openclaw"], 1, "CLI_FILE_INVALID", message);
       assertEquals((await Deno.readFile(machine.path(OPENCLAW))).length, bytes.length);
     });
   }
