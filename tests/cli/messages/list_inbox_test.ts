@@ -1,7 +1,6 @@
 /** `svc inbox`, `svc reply`, `svc send` and `svc sent` with a running connector. */
 import type { StartOptions } from "../../../cli/connector/start_options.ts";
 import { proven } from "../connector/store/disk.ts";
-import { NOT_KEPT } from "../../support/not_kept.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { RunningConnector } from "../../../cli/connector/agent_connector.ts";
 import { didWhat } from "../../../cli/connector/talk/log_text.ts";
@@ -10,10 +9,11 @@ import { columnsOf } from "../../../cli/terminal/text_width.ts";
 import { LocalMessage } from "../../../shared/client/local_shapes.ts";
 import type { TakenMessage } from "../../../cli/connector/store/received_messages.ts";
 import { until } from "../../support/until.ts";
-import { PROXY_URL, REGISTRY_URL, type TestAgent, type TestSocket, World } from "../../support/world.ts";
+import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 import { whileTimePasses } from "../alpha.ts";
 import type { Machine } from "../cli_world.ts";
-import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "../connector/local_machine.ts";
+import { connectorOfAlpha } from "../connector/local_machine.ts";
+import { assertDelivered, type PlaceWithBeta, withBeta } from "./with_beta.ts";
 
 const RAW = ["\u001b", "\u0007", "\r", "\u009b", "\u202e"];
 const HOSTILE = `first\r\n17  now  beta\n\u001b[2J\u0007\u009b31m\u202eend\tof it`;
@@ -40,46 +40,32 @@ const EXAMPLE = {
   payload: null,
 };
 
-interface Place {
-  world: World;
-  machine: Machine;
+interface Place extends PlaceWithBeta {
   running: RunningConnector;
-  beta: TestAgent;
-  socket: TestSocket;
   /** Stores a message of beta as the link does. Returns its ID. */
   receive(payload: unknown, more?: Partial<TakenMessage>): number;
 }
 
 /** Runs a test with alpha's connector on the platform `inbox`, and the connected peer beta. */
-async function withInbox(
-  test: (place: Place) => Promise<void>,
-  options: Partial<StartOptions> = { inbox: true },
-): Promise<void> {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
-  const beta = await pairAlpha(world, machine, "beta");
-  const socket = world.connect(beta);
-  await world.connected();
-  await machine.json("peers");
-  machine.stdin = null;
-  await using running = await connectorOfAlpha(world, machine, options);
-  const { did: agentDid, name, currentJti: aitJti } = beta.agent;
-  const identity = { agentDid, ownerDid: beta.owner.did, issuer: REGISTRY_URL, aitJti, name };
-  let count = 0;
-  const receive = (payload: unknown, more: Partial<TakenMessage> = {}) => {
-    const text = typeof payload === "string" ? payload : JSON.stringify(payload);
-    const { did: toAgentDid } = running.connector.options.agent;
-    const ids = { fromAgentDid: agentDid, requestId: `message-${++count}`, toAgentDid };
-    const { received } = running.connector.store;
-    const [result] = received.take(
-      [{ ...ids, identity, ...proven(), payload: text, ...more }],
-      world.clock.now(),
-    );
-    assertEquals(result, "stored");
-    return received.waiting().at(-1)?.seq ?? 0;
-  };
-  await test({ world, machine, running, beta, socket, receive });
-}
+const withInbox = (test: (place: Place) => Promise<void>, options: Partial<StartOptions> = { inbox: true }) =>
+  withBeta(async (place) => {
+    const { world, machine, beta } = place;
+    await machine.json("peers");
+    await using running = await connectorOfAlpha(world, machine, options);
+    const { did: agentDid, name, currentJti: aitJti } = beta.agent;
+    const identity = { agentDid, ownerDid: beta.owner.did, issuer: REGISTRY_URL, aitJti, name };
+    let count = 0;
+    const receive = (payload: unknown, more: Partial<TakenMessage> = {}) => {
+      const text = typeof payload === "string" ? payload : JSON.stringify(payload);
+      const { did: toAgentDid } = running.connector.options.agent;
+      const ids = { fromAgentDid: agentDid, requestId: `message-${++count}`, toAgentDid };
+      const { received } = running.connector.store;
+      const [result] = received.take([{ ...ids, identity, ...proven(), payload: text, ...more }], world.clock.now());
+      assertEquals(result, "stored");
+      return received.waiting().at(-1)?.seq ?? 0;
+    };
+    await test({ ...place, running, receive });
+  });
 
 async function unread(machine: Machine, ...options: string[]): Promise<number[]> {
   const { messages } = await machine.json("inbox", ...options);
@@ -222,19 +208,14 @@ Deno.test("a payload comes back byte for byte in JSON, also one that is nested d
 
 Deno.test("svc inbox says why it cannot read messages that go to a runtime", () =>
   withInbox(async ({ machine }) => {
-    const { exit, code, message } = await machine.failure("inbox");
-    assertEquals([exit, code], [1, "CONNECTOR_RUNTIME_PUSHES"]);
-    assertStringIncludes(message, "svc install --for inbox");
+    await machine.refuses(["inbox"], 1, "CONNECTOR_RUNTIME_PUSHES", "svc install --for inbox");
   }, { "hook-path": "/in" }));
 
 Deno.test("svc send goes through the connector that runs, which knows the message afterwards", () =>
   withInbox(async ({ machine, beta, socket }) => {
     machine.requests.length = 0;
     const payload = '{"n":12345678901234567890}';
-    const { stateAt, ...sent } = await machine.json("send", "beta", "--data", payload, "--request-id", "request-1");
-    assertEquals(typeof stateAt, "string");
-    const expected = { requestId: "request-1", to: beta.agent.did, state: "delivered", problem: null, expiresAt: null };
-    assertEquals(sent, { ...expected, ...NOT_KEPT, replies: [], reply: null });
+    assertDelivered(await machine.json("send", "beta", "--data", payload, "--request-id", "request-1"), beta);
     assertEquals(socket.delivered[0]?.payload, payload);
     assert(machine.requests.some((request) => request.startsWith("POST /v1/outbound")));
     assertEquals(
@@ -259,9 +240,7 @@ Deno.test("svc sent shows state and reply, with a warning, while the proxy canno
   withInbox(async ({ machine, beta, receive }) => {
     await machine.json("send", "beta", "How many?", "--request-id", "request-1");
     receive({ message: "Two" }, { inReplyTo: "request-1" });
-    const reached = machine.fetch;
-    machine.fetch = (input, init) =>
-      String(input).startsWith(PROXY_URL) ? Promise.reject(new TypeError("refused")) : reached(input, init);
+    machine.answer(new RegExp(PROXY_URL), () => Promise.reject(new TypeError("refused")));
     const { state, to, receipts, reply, warnings } = await machine.json("sent", "request-1");
     assertEquals([state, to, receipts, reply.text], ["processed", beta.agent.did, null, "Two"]);
     assertStringIncludes(warnings[0], "receipts could not be requested: CONNECTOR_PROXY_UNREACHABLE");
@@ -376,10 +355,9 @@ Deno.test("svc reply answers a message in its conversation, and marks it read", 
     assertEquals([code, stdout, stderr], [0, "", `Sent to beta: delivered (${frame?.requestId})\n`]);
     assertEquals([frame?.inReplyTo, frame?.conversationId], ["question-1", "c-1"]);
     assertEquals([await unread(machine), await unread(machine, "--read")], [[], [id]]);
-    const unknown = await machine.failure("reply", "999", "x");
-    assertEquals([unknown.exit, unknown.code], [4, "CONNECTOR_MESSAGE_UNKNOWN"]);
-    const { message } = await machine.failure("reply", "hi back");
+    await machine.refuses(["reply", "999", "x"], 4, "CONNECTOR_MESSAGE_UNKNOWN");
     const first = "The number comes first, as svc inbox shows it: svc reply 17 'hi back'.";
+    const message = await machine.refuses(["reply", "hi back"], 2, "CLI_USAGE");
     assertEquals(message, `"hi back" is not the number of a message. ${first}`);
     for (const wrong of ["0", "x", "1.5"]) assertEquals((await machine.failure("reply", wrong, "x")).exit, 2);
 

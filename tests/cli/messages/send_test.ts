@@ -1,6 +1,5 @@
 /** `svc send` without a running connector, and where it takes the content of a message from. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { NOT_KEPT } from "../../support/not_kept.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { contextText } from "../../../shared/protocol/message_context.ts";
@@ -9,22 +8,21 @@ import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import { lockConnector } from "../../../cli/connector/connector_lock.ts";
 import { until } from "../../support/until.ts";
 import { contextOf } from "../connector/context.ts";
-import { type TestAgent, type TestSocket, World } from "../../support/world.ts";
+import type { TestAgent } from "../../support/world.ts";
 import type { Machine } from "../cli_world.ts";
-import { machineWithAlpha, pairAlpha } from "../connector/local_machine.ts";
+import { pairAlpha } from "../connector/local_machine.ts";
+import { assertDelivered, withBeta } from "./with_beta.ts";
 
-/** Runs a test with a machine that has the agent alpha, and its connected peer beta. */
-async function withBeta(
-  test: (place: { world: World; machine: Machine; beta: TestAgent; socket: TestSocket }) => Promise<void>,
-): Promise<void> {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
-  const beta = await pairAlpha(world, machine, "beta");
-  const socket = world.connect(beta);
-  await world.connected();
-  machine.stdin = null;
-  machine.requests.length = 0;
-  await test({ world, machine, beta, socket });
+/** No server accepts a connection. Returns what ends that. */
+function noServer(machine: Machine): () => void {
+  const cause = new Error("client error (Connect): tcp connect error: Connection refused");
+  return machine.answer(/^/, () => Promise.reject(new TypeError("fetch failed", { cause })));
+}
+
+/** Makes beta a peer of a ticket. */
+function pinBeta(machine: Machine, { agent: { did }, keys: { publicKey: key } }: TestAgent): void {
+  const beta = { did, agentName: "beta", humanName: "Bob", key, how: "ticket", since: "" };
+  machine.write("agents/alpha/peers.json", JSON.stringify({ beta }));
 }
 
 /** The text of a message below the identity block. */
@@ -35,8 +33,7 @@ function textOf(frame: DeliverFrame | undefined): string {
 
 Deno.test("svc send without a connector seals for a peer of a ticket, by alias and by DID", () =>
   withBeta(async ({ machine, beta, socket }) => {
-    const peer = { did: beta.agent.did, agentName: "beta", humanName: "Bob", key: beta.keys.publicKey, how: "ticket" };
-    machine.write("agents/alpha/peers.json", JSON.stringify({ beta: { ...peer, since: "" } }));
+    pinBeta(machine, beta);
     const key = await openingKey(beta.keys);
     for (const [i, to] of ["beta", beta.agent.did].entries()) {
       assertEquals((await machine.svc("send", to, "the port is 8443")).code, 0);
@@ -54,14 +51,10 @@ Deno.test("svc send without a connector seals for a peer of a ticket, by alias a
 
 Deno.test("svc send without a connector repeats a message to a ticket peer with the same body for a day", () =>
   withBeta(async ({ world, machine, beta, socket }) => {
-    const peer = { did: beta.agent.did, agentName: "beta", humanName: "Bob", key: beta.keys.publicKey, how: "ticket" };
-    machine.write("agents/alpha/peers.json", JSON.stringify({ beta: { ...peer, since: "" } }));
+    pinBeta(machine, beta);
     const send = (id: string, ...more: string[]) =>
       machine.svc("send", "beta", "the port is 8443", "--request-id", id, ...more);
-    machine.fetch = async (input, init) => {
-      await (await world.fetch(input, init)).body?.cancel();
-      throw new TypeError("connection reset");
-    };
+    machine.loseAnswers();
     assertEquals([(await send("request-1")).code, socket.delivered.length], [5, 1]);
     machine.fetch = world.fetch;
     assertEquals([(await send("request-2")).code, socket.delivered.length], [0, 2]);
@@ -77,21 +70,18 @@ Deno.test("svc sent lists what was sent without a connector, with the state that
         { text, state }: { text: string; state: string },
       ) => [text, state]);
     await machine.svc("send", "beta", "it arrives");
-    const cause = new Error("client error (Connect): tcp connect error: Connection refused");
-    machine.fetch = () => Promise.reject(new TypeError("fetch failed", { cause }));
+    const restore = noServer(machine);
     const refused = await machine.svc("send", "beta", "without a network");
     assertEquals(refused.code, 5);
     assertStringIncludes(refused.stderr, "Nothing was sent, and it is not kept: when the server answers, repeat with");
-    machine.fetch = async (input, init) => {
-      await (await world.fetch(input, init)).body?.cancel();
-      throw new TypeError("connection reset");
-    };
+    restore();
+    machine.loseAnswers();
     assertEquals((await machine.svc("send", "beta", "the answer is lost")).code, 5);
     machine.fetch = world.fetch;
     socket.behaviour = "nack";
     await machine.svc("send", "beta", "it is not wanted");
     socket.behaviour = "ack";
-    assertEquals((await machine.svc("send", (await world.agent()).agent.did, "a stranger")).code, 3);
+    await machine.refuses(["send", (await world.agent()).agent.did, "a stranger"], 3, "PROXY_AUTH_FORBIDDEN");
     const [stranger, unwanted, lost, ...others] = await states();
     assertEquals([stranger, unwanted, others], [["a stranger", "refused"], ["it is not wanted", "refused"], [
       ["without a network", "refused"],
@@ -113,16 +103,14 @@ Deno.test("svc sent says that a message was not sent, or is unclear, and prints 
       const { stdout, stderr } = await machine.svc("sent", requestId);
       return { requestId, state: /state +(.*)/.exec(stdout)?.[1], next: stderr };
     };
-    const cause = new Error("client error (Connect): tcp connect error: Connection refused");
-    const refuse = () => machine.fetch = () => Promise.reject(new TypeError("fetch failed", { cause }));
-    refuse();
+    noServer(machine);
     const one = await shown("it's late", "--conversation", "c-1");
     assertEquals(one.state, "not sent: https://proxy.example.test cannot be reached");
     const again = ["--request-id", one.requestId, "--agent", "alpha", "--conversation", "c-1"];
     assertEquals(one.next, `Next, to send it again: svc send beta 'it'\\''s late' ${again.join(" ")}\n`);
     assertEquals((await machine.svc("send", "beta", "it's late", ...again)).code, 0);
     assertEquals(textOf(socket.delivered[0]), "it's late");
-    refuse();
+    noServer(machine);
     const two = await shown("two\nlines");
     assertEquals(two.next, `To send it again, repeat its command with --request-id ${two.requestId}.\n`);
     machine.fetch = () => Promise.reject(new TypeError("connection reset"));
@@ -174,24 +162,8 @@ Deno.test("svc send without a connector signs and posts directly", () =>
     assertEquals(machine.requests.map((request) => request.split("=")[0]), ["POST /hooks/agent?ctx"]);
 
     machine.requests.length = 0;
-    const { stateAt, ...result } = await machine.json(
-      "send",
-      beta.agent.did,
-      "again",
-      "--request-id",
-      "request-1",
-      "--conversation",
-      "c-1",
-    );
-    const expected = {
-      requestId: "request-1",
-      to: beta.agent.did,
-      state: "delivered",
-      problem: null,
-      expiresAt: null,
-      ...NOT_KEPT,
-    };
-    assertEquals([typeof stateAt, result], ["string", { ...expected, replies: [], reply: null }]);
+    const ids = ["--request-id", "request-1", "--conversation", "c-1"];
+    assertDelivered(await machine.json("send", beta.agent.did, "again", ...ids), beta);
     assertEquals([socket.delivered[1]?.requestId, socket.delivered[1]?.conversationId], ["request-1", "c-1"]);
     assertEquals(machine.requests.length, 1);
   }));
@@ -216,13 +188,6 @@ Deno.test("svc send exits with 1 when the peer's connector does not accept the m
     assertStringIncludes(stderr, "Sent to beta: refused, payload_invalid (");
     const json = await machine.svc("send", "beta", "x", "--json");
     assertEquals([json.code, JSON.parse(json.stdout).state, json.stderr], [1, "refused", ""]);
-  }));
-
-Deno.test("svc send exits with 3 when the agents are not paired", () =>
-  withBeta(async ({ world, machine }) => {
-    const stranger = await world.agent();
-    const { exit, code } = await machine.failure("send", stranger.agent.did, "x");
-    assertEquals([exit, code], [3, "PROXY_AUTH_FORBIDDEN"]);
   }));
 
 Deno.test("svc send reads the text from an argument, a pipe, a dash or a file, and JSON unchanged", () =>
@@ -268,8 +233,7 @@ Deno.test("svc send refuses content that is empty, ambiguous, too large, not UTF
     ];
     for (const [argv, stdin, expected] of cases) {
       machine.stdin = stdin;
-      const { exit, code } = await machine.failure("send", "beta", ...argv);
-      assertEquals([exit, code], [expected === "CLI_USAGE" ? 2 : 1, expected], argv.join(" ").slice(0, 60));
+      await machine.refuses(["send", "beta", ...argv], expected === "CLI_USAGE" ? 2 : 1, expected);
     }
     assertEquals(machine.requests, []);
     machine.stdin = null;
@@ -278,9 +242,7 @@ Deno.test("svc send refuses content that is empty, ambiguous, too large, not UTF
 
 Deno.test("svc send reports an unknown peer with exit code 4, and how to see the peers", () =>
   withBeta(async ({ machine }) => {
-    const { exit, code, message } = await machine.failure("send", "bta", "x");
-    assertEquals([exit, code], [4, "CONNECTOR_PEER_UNKNOWN"]);
-    assertStringIncludes(message, "svc peers");
+    await machine.refuses(["send", "bta", "x"], 4, "CONNECTOR_PEER_UNKNOWN", "svc peers");
     assertEquals(machine.requests, ["GET /pair/peers?limit=500"]);
   }));
 
@@ -295,9 +257,8 @@ Deno.test("the alias of an ended pair leads to no other agent of that name", () 
       "beta-2",
       other.agent.did,
     ]]);
-    const { exit, code } = await machine.failure("send", "beta", "x");
     // Only a connector saves that a pair has ended, so the message goes to the agent that had the name, and is refused.
-    assertEquals([exit, code], [3, "PROXY_AUTH_FORBIDDEN"]);
+    await machine.refuses(["send", "beta", "x"], 3, "PROXY_AUTH_FORBIDDEN");
     assertEquals((await machine.json("send", "beta-2", "x")).to, other.agent.did);
   }));
 
@@ -315,12 +276,8 @@ Deno.test("svc send refreshes an expired session once", () =>
 
 Deno.test("svc send names the request ID when the answer is lost, and the same ID delivers the message once", () =>
   withBeta(async ({ world, machine, beta, socket }) => {
-    machine.fetch = async (input, init) => {
-      await (await world.fetch(input, init)).body?.cancel();
-      throw new TypeError("connection reset");
-    };
-    const { exit, code, message } = await machine.failure("send", beta.agent.did, "x");
-    assertEquals([exit, code], [5, "CLI_UNREACHABLE"]);
+    machine.loseAnswers();
+    const message = await machine.refuses(["send", beta.agent.did, "x"], 5, "CLI_UNREACHABLE");
     const [, requestId = ""] = /--request-id (\S+):/.exec(message) ?? [];
     machine.fetch = world.fetch;
     const again = await machine.json("send", beta.agent.did, "x", "--request-id", requestId);
