@@ -7,7 +7,6 @@ import { CASES, give, type HostCase, hostMachine, pathOf, textOf } from "../cli/
 import { dyingProgram, type Program } from "../cli/program.ts";
 import type { Machine } from "../cli/cli_world.ts";
 import { IS_LONG, longTest } from "../support/trials.ts";
-import { World } from "../support/world.ts";
 
 const SIGKILL = 128 + 9;
 const TOO_MANY = 200;
@@ -82,8 +81,7 @@ for (const [host, ...more] of [["claude-code", "--wake", "auto"], ["codex"]]) {
     const words = ["mcp", "install", "alpha", "--for", one.host, ...more];
     const lanes: Lane[] = [];
     for (let i = 0; i < LANES; i++) {
-      const world = stack.use(await World.open());
-      const lane = new Lane(stack.use(await hostMachine(world)), one, words);
+      const lane = new Lane(stack.use(await hostMachine()), one, words);
       await lane.reset();
       assertEquals(await lane.killedAt(TOO_MANY - 1), false);
       lane.written = lane.texts();

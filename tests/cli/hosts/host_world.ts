@@ -2,7 +2,6 @@
 import { parse as parseJson } from "jsonc-parser";
 import { parse as parseToml } from "smol-toml";
 import type { HostId, Scope } from "../../../cli/hosts/table.ts";
-import type { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
 /** A host in one scope: its file, a text of another program in it, and the way to the entry. */
@@ -44,6 +43,13 @@ export const CASES: readonly HostCase[] = [
   row("openclaw", "user", ".openclaw/openclaw.json", ["mcp", "servers"], { requestTimeoutMs: 60_000 }),
 ];
 
+/** The case of a host. */
+export function caseOf(host: HostId, scope: Scope = "user"): HostCase {
+  const found = CASES.find((one) => one.host === host && one.scope === scope);
+  if (found === undefined) throw new Error(`${host} ${scope} is no case`);
+  return found;
+}
+
 /** A file of another program, with comments, another server and members that svc does not know. */
 export function textOf({ format, around }: HostCase): string {
   if (format === "toml") {
@@ -71,9 +77,9 @@ export function entryOf(one: HostCase, text: string, name: string): Record<strin
   return value as Record<string, unknown> | undefined;
 }
 
-/** A machine with the agent alpha; its configuration directory is the usual one. */
-export async function hostMachine(given?: World, ...agents: string[]): Promise<Machine> {
-  const machine = await Machine.ofPerson(given);
+/** A machine with the agent alpha and others; its configuration directory is the usual one. */
+export async function hostMachine(...agents: string[]): Promise<Machine> {
+  const machine = await Machine.ofPerson();
   const home = machine.path("home");
   machine.env.HOME = home;
   machine.env.SVC_CONFIG_DIR = `${home}/.config/svc`;

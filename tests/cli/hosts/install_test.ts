@@ -4,12 +4,11 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
-import { World } from "../../support/world.ts";
+import { whileTimePasses } from "../alpha.ts";
 import type { Machine } from "../cli_world.ts";
-import { CASES, entryOf, give, type HostCase, hostMachine, pathOf, textOf, valueOf } from "./host_world.ts";
+import { caseOf, CASES, entryOf, give, type HostCase, hostMachine, pathOf, textOf, valueOf } from "./host_world.ts";
 
-const CURSOR = CASES.find(({ host }) => host === "cursor") as HostCase;
-const CODEX = CASES.find(({ host }) => host === "codex") as HostCase;
+const CURSOR = caseOf("cursor"), CODEX = caseOf("codex");
 const wordsOf = ({ host, scope }: HostCase) => ["mcp", "install", "alpha", "--for", host, "--scope", scope];
 const read = (path: string) => Deno.readTextFileSync(path);
 const modeOf = (path: string) => (Deno.statSync(path).mode ?? 0) & 0o777;
@@ -108,9 +107,7 @@ Deno.test("a read-only file stays as it is, and the command says so", async () =
     const before = [read(path), Deno.statSync(path).ino, modeOf(path)];
     if (one === "--print") await machine.json(...wordsOf(CURSOR), one);
     else {
-      const { code, message } = await machine.failure(...wordsOf(CURSOR), one);
-      assertEquals(code, "CLI_FILE_UNSAFE");
-      assertStringIncludes(message, "is read-only, so it stays as it is");
+      await machine.refuses([...wordsOf(CURSOR), one], 1, "CLI_FILE_UNSAFE", "is read-only, so it stays as it is");
     }
     assertEquals([read(path), Deno.statSync(path).ino, modeOf(path)], before);
   }
@@ -124,8 +121,7 @@ Deno.test("a read-only file stays as it is, and the command says so", async () =
 });
 
 Deno.test("a project's links into the user's files are not followed", async (t) => {
-  const claude = CASES.find(({ host, scope }) => host === "claude-code" && scope === "project") as HostCase;
-  const cursor = CASES.find(({ host, scope }) => host === "cursor" && scope === "project") as HostCase;
+  const claude = caseOf("claude-code", "project"), cursor = caseOf("cursor", "project");
   const attacks: [name: string, one: HostCase, more: string[], prepare: (machine: Machine) => Promise<void>][] = [
     ["a file", claude, [], (machine) => Deno.symlink("../home/own.json", machine.path("project/.mcp.json"))],
     ["a file beside it in the project", claude, [], async (machine) => {
@@ -150,8 +146,7 @@ Deno.test("a project's links into the user's files are not followed", async (t) 
       await prepare(machine);
       const before = machine.tree();
       for (const words of [more, ["--undo"]]) {
-        const { code, message } = await machine.failure(...wordsOf(one), ...words);
-        assertEquals(code, "CLI_FILE_UNSAFE", message);
+        await machine.refuses([...wordsOf(one), ...words], 1, "CLI_FILE_UNSAFE");
       }
       const { [`home/.config/svc/hosts.lock`]: _lock, ...after } = machine.tree();
       assertEquals(after, before);
@@ -189,13 +184,13 @@ Deno.test("print shows file and entry, and writes nothing", async (t) => {
 });
 
 Deno.test("options of the tools, the name and the configuration directory become part of the entry", async () => {
-  await using world = await World.open();
-  await using machine = await hostMachine(world, "a.very.long.name.of.an.agent.on.this.machine");
+  const longName = "a.very.long.name.of.an.agent.on.this.machine";
+  await using machine = await hostMachine(longName);
   const line = [...wordsOf(CURSOR), "--name", "mine", "--read-only", "--peers", "beta,gamma"];
   await machine.json(...line);
   const args = entryOf(CURSOR, read(pathOf(machine, CURSOR)), "mine")?.args as string[];
   assertEquals(args.slice(args.indexOf("mcp")), ["mcp", "alpha", "--read-only", "--peers", "beta,gamma"]);
-  const long = await machine.json("mcp", "install", "a.very.long.name.of.an.agent.on.this.machine", "--for", "cursor");
+  const long = await machine.json("mcp", "install", longName, "--for", "cursor");
   assertEquals(long.name, "svc-a_very_long_name_of_an_agent");
   const elsewhere = machine.path("elsewhere");
   await Deno.rename(machine.path("home/.config/svc"), elsewhere);
@@ -228,9 +223,8 @@ Deno.test("an entry that svc did not write is neither replaced nor removed", asy
       const line = [...wordsOf(one), "--name", "docs"];
       const path = await give(machine, one, textOf(one));
       for (const more of [[], ["--undo"]]) {
-        const { code, message } = await machine.failure(...line, ...more);
-        assertEquals([code, read(path)], ["CLI_FILE_INVALID", textOf(one)]);
-        assertStringIncludes(message, "that svc did not write");
+        await machine.refuses([...line, ...more], 1, "CLI_FILE_INVALID", "that svc did not write");
+        assertEquals(read(path), textOf(one));
       }
     });
   }
@@ -267,10 +261,8 @@ Deno.test("a text that cannot be changed safely is refused with what to paste", 
   for (const [one, text] of texts) {
     await t.step(text.slice(0, 30).trim(), async () => {
       const path = await give(machine, one, text);
-      const { code, message } = await machine.failure(...wordsOf(one));
-      assertEquals([code, read(path)], ["CLI_FILE_INVALID", text]);
-      assertStringIncludes(message, "cannot be changed");
-      assertStringIncludes(message, "svc-alpha");
+      await machine.refuses(wordsOf(one), 1, "CLI_FILE_INVALID", "cannot be changed", "svc-alpha");
+      assertEquals(read(path), text);
     });
   }
 });
@@ -299,8 +291,7 @@ Deno.test("a file of another kind, size, place or owner is refused", async (t) =
     await t.step(name, async () => {
       await using machine = await hostMachine();
       await prepare(machine);
-      const failed = await machine.failure(...wordsOf(CURSOR));
-      assertEquals(failed.code, code, failed.message);
+      await machine.refuses(wordsOf(CURSOR), 1, code);
     });
   }
 });
@@ -319,20 +310,13 @@ Deno.test("a link is followed to the file of the user, and stays a link", async 
 });
 
 Deno.test("ten agents that install into one file at the same time all have their entry", async () => {
-  await using world = await World.open();
   const names = Array.from({ length: 9 }, (_, i) => `agent-${i}`);
-  await using machine = await hostMachine(world, ...names);
+  await using machine = await hostMachine(...names);
   const path = await give(machine, CURSOR, textOf(CURSOR));
   const all = ["alpha", ...names];
   const work = all.map((name) => machine.json("mcp", "install", name, "--for", "cursor"));
-  let isDone = false;
-  const done = Promise.all(work).finally(() => isDone = true);
   // The lock is tried again when this clock moves.
-  while (!isDone) {
-    await new Promise((resolve) => setTimeout(resolve, 1));
-    world.clock.advance(50);
-  }
-  await done;
+  await whileTimePasses(machine.world, Promise.all(work));
   const servers = valueOf(CURSOR, read(path)).mcpServers as Record<string, unknown>;
   assertEquals(Object.keys(servers).sort(), ["docs", ...all.map((name) => `svc-${name}`)].sort());
 });

@@ -1,15 +1,13 @@
 /** `svc uninstall` removes what svc wrote outside of its folder, nothing else, and can be repeated. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { unitPath, unitText } from "../../../cli/autostart/control.ts";
-import { World } from "../../support/world.ts";
-import { CASES, give, hostMachine, pathOf, textOf } from "./host_world.ts";
+import { caseOf, CASES, give, hostMachine, pathOf, textOf } from "./host_world.ts";
 
 Deno.test({
   name: "svc uninstall lists, asks once, restores each file and keeps the keys",
   ignore: Deno.build.os !== "linux",
   async fn() {
-    await using world = await World.open();
-    await using machine = await hostMachine(world, "beta");
+    await using machine = await hostMachine("beta");
     const home = machine.path("home"), configHome = `${home}/.config`;
     const before = new Map<string, string>();
     for (const one of CASES.filter(({ host }) => ["claude-code", "codex"].includes(host))) {
@@ -18,8 +16,6 @@ Deno.test({
       await machine.json("mcp", "install", "alpha", "--for", one.host, "--scope", one.scope);
     }
     await machine.json("mcp", "install", "beta", "--for", "cursor");
-    const [cursor] = CASES.filter(({ host, scope }) => host === "cursor" && scope === "user");
-    assert(cursor);
     const completion = `${home}/.local/share/bash-completion/completions/svc`;
     await Deno.mkdir(completion.replace(/\/[^/]*$/, ""), { recursive: true });
     await Deno.writeTextFile(completion, (await machine.svc("completions", "bash")).stdout);
@@ -55,7 +51,7 @@ Deno.test({
     assertStringIncludes(done.stdout, `The completion in ${home}/.zshrc stays: delete it there.`);
     for (const [path, text] of before) assertEquals(await Deno.readTextFile(path), text, path);
     const isThere = (path: string) => Deno.stat(path).then(() => true, () => false);
-    assertEquals(await Promise.all([completion, pathOf(machine, cursor)].map(isThere)), [false, false]);
+    assertEquals(await Promise.all([completion, pathOf(machine, caseOf("cursor"))].map(isThere)), [false, false]);
     assertEquals(await isThere(unitPath({ configHome }, { agentName: "alpha", profile: null })), false);
     assert(
       await isThere(unitPath({ configHome }, { agentName: "beta", profile: null })),
@@ -97,10 +93,8 @@ Deno.test("svc uninstall restores the settings of a runtime, and keeps the backu
 
 Deno.test("svc uninstall leaves an entry that was changed since, names it, and removes the others", async () => {
   await using machine = await hostMachine();
-  const [claude, , cursor] = CASES;
-  assert(claude && cursor);
-  for (const { host } of [claude, cursor]) await machine.json("mcp", "install", "alpha", "--for", host);
-  const path = pathOf(machine, claude);
+  for (const host of ["claude-code", "cursor"]) await machine.json("mcp", "install", "alpha", "--for", host);
+  const path = pathOf(machine, caseOf("claude-code"));
   const text = (await Deno.readTextFile(path)).replace('"stdio"', '"other"');
   await Deno.writeTextFile(path, text);
   const { code, stdout, stderr } = await machine.svc("uninstall", "--yes");
@@ -197,10 +191,8 @@ Deno.test({
     "svc agent delete also removes what svc wrote for that agent into files of others, and nothing of another agent",
   ignore: Deno.build.os !== "linux",
   async fn() {
-    await using world = await World.open();
-    await using machine = await hostMachine(world, "beta");
-    const [claude] = CASES.filter(({ host, scope }) => host === "claude-code" && scope === "user");
-    assert(claude);
+    await using machine = await hostMachine("beta");
+    const claude = caseOf("claude-code");
     const path = await give(machine, claude, textOf(claude));
     for (const agent of ["alpha", "beta"]) await machine.json("mcp", "install", agent, "--for", "claude-code");
     const configHome = `${machine.path("home")}/.config`, service = { agentName: "alpha", profile: null };

@@ -8,25 +8,28 @@ import type { DoctorCheck } from "../../../cli/doctor/checks.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import { MAX_SETTINGS_BYTES } from "../../../cli/platforms/platform.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
-import { flushTasks } from "../../support/manual_clock.ts";
-import { REGISTRY_URL, World } from "../../support/world.ts";
+import { REGISTRY_URL } from "../../support/world.ts";
+import { whileTimePasses } from "../alpha.ts";
 import { Machine } from "../cli_world.ts";
 
 const OPENCLAW = "home/.openclaw/openclaw.json";
 
-/** A machine with a home of its own; only the servers of `answers` listen on it. */
-async function machineOf(world: World, answers: Record<string, () => Response> = {}): Promise<Machine> {
-  const machine = await Machine.ofPerson(world);
+type Answers = Record<string, () => Response>;
+
+/** A machine with agents and a home of its own; only the servers of `answers` listen on it. */
+async function machineOf(answers: Answers = {}, ...agents: string[]): Promise<Machine> {
+  const machine = await Machine.ofPerson();
   machine.env.HOME = machine.path("home");
   machine.env.SVC_CONFIG_DIR = machine.path("svc");
   await Deno.mkdir(machine.path("home/.openclaw"), { recursive: true });
   machine.reach = (url) => Promise.resolve(Object.keys(answers).some((known) => known.startsWith(url)));
   machine.fetch = (input, init) => {
     const url = String(input);
-    if (!url.startsWith("http://127.0.0.1")) return world.fetch(input, init);
+    if (!url.startsWith("http://127.0.0.1")) return machine.world.fetch(input, init);
     const answer = answers[url];
     return answer ? Promise.resolve(answer()) : Promise.reject(new TypeError("connection refused"));
   };
+  for (const name of agents) await machine.json("agent", "create", name);
   return machine;
 }
 
@@ -44,13 +47,12 @@ async function doctor(
 
 /** The files, the lock and the local API of a connector that runs with a runtime of its own. */
 async function runConnector(
-  world: World,
   machine: Machine,
   url: string | null,
-  answers: Record<string, () => Response>,
+  answers: Answers,
   problem: string | null = null,
 ): Promise<Disposable> {
-  const now = toIso(world.clock.now());
+  const now = toIso(machine.world.clock.now());
   const { did } = JSON.parse(machine.read("svc/agents/alpha/identity.json")) as { did: string };
   const api = "http://127.0.0.1:19400";
   const file = { url: api, port: 19_400, token: "t".repeat(43), pid: Deno.pid, agentDid: did, startedAt: now };
@@ -92,9 +94,7 @@ async function runConnector(
 Deno.test("install, provider setup and provider status work without an agent and with two", async (t) => {
   for (const agents of [[], ["alpha", "beta"]]) {
     await t.step(`${agents.length} agents`, async () => {
-      await using world = await World.open();
-      await using machine = await machineOf(world);
-      for (const name of agents) await machine.json("agent", "create", name);
+      await using machine = await machineOf({}, ...agents);
       const installed = await machine.json("install", "--for", "openclaw", "--port", "19001");
       assertEquals([installed.agent, installed.url], [null, "http://127.0.0.1:19001/hooks/agent"]);
       assertEquals(runtimeFile(machine).webhookPort, 19_001);
@@ -112,9 +112,7 @@ Deno.test("install, provider setup and provider status work without an agent and
 });
 
 Deno.test("an agent's own runtime.json precedes the one for all agents, and the command reports it", async () => {
-  await using world = await World.open();
-  await using machine = await machineOf(world);
-  for (const name of ["alpha", "beta"]) await machine.json("agent", "create", name);
+  await using machine = await machineOf({}, "alpha", "beta");
   await machine.json("install", "--for", "generic", "--port", "7001");
   await machine.json("install", "--for", "generic", "--port", "7002", "--agent-name", "beta");
   const url = async (...more: string[]) =>
@@ -129,9 +127,7 @@ Deno.test("an agent's own runtime.json precedes the one for all agents, and the 
 });
 
 Deno.test("connector start uses the settings for all agents unless the agent has its own", async () => {
-  await using world = await World.open();
-  await using machine = await machineOf(world);
-  await machine.json("agent", "create", "alpha");
+  await using machine = await machineOf({}, "alpha");
   const refusal = async () =>
     (await machine.failure("connector", "start", "alpha", "--proxy-ws-url", "wss://proxy.example")).message;
   // An address on another machine is refused before a connection is opened.
@@ -143,8 +139,7 @@ Deno.test("connector start uses the settings for all agents unless the agent has
 });
 
 Deno.test("doctor reports a missing agent as one failed check and still checks the runtime", async () => {
-  await using world = await World.open();
-  await using machine = await machineOf(world, { "http://127.0.0.1:7001/hooks/agent": () => new Response() });
+  await using machine = await machineOf({ "http://127.0.0.1:7001/hooks/agent": () => new Response() });
   await machine.json("install", "--for", "generic", "--port", "7001");
   const checks = await doctor(machine);
   const failed = Object.values(checks).filter(({ ok }) => !ok);
@@ -153,9 +148,7 @@ Deno.test("doctor reports a missing agent as one failed check and still checks t
 });
 
 Deno.test("doctor checks every agent of the machine", async () => {
-  await using world = await World.open();
-  await using machine = await machineOf(world);
-  for (const name of ["alpha", "beta"]) await machine.json("agent", "create", name);
+  await using machine = await machineOf({}, "alpha", "beta");
   const { code, stdout } = await machine.svc("--json", "provider", "doctor");
   const { agent, checks } = JSON.parse(stdout) as { agent: null; checks: { agent: string; name: string }[] };
   const identities = checks.filter(({ name }) => name === "agent").map(({ agent }) => agent);
@@ -163,11 +156,9 @@ Deno.test("doctor checks every agent of the machine", async () => {
 });
 
 Deno.test("doctor passes when a connector was started with another runtime", async () => {
-  await using world = await World.open();
-  const answers: Record<string, () => Response> = { "http://127.0.0.1:9000/in": () => new Response() };
-  await using machine = await machineOf(world, answers);
-  await machine.json("agent", "create", "alpha");
-  using _connector = await runConnector(world, machine, "http://127.0.0.1:9000/in", answers);
+  const answers: Answers = { "http://127.0.0.1:9000/in": () => new Response() };
+  await using machine = await machineOf(answers, "alpha");
+  using _connector = await runConnector(machine, "http://127.0.0.1:9000/in", answers);
   const { code, stdout } = await machine.svc("--json", "provider", "doctor");
   const { healthy, checks } = JSON.parse(stdout) as { healthy: boolean; checks: DoctorCheck[] };
   assertEquals([code, healthy], [0, true], stdout);
@@ -181,11 +172,9 @@ Deno.test("doctor passes when a connector was started with another runtime", asy
 });
 
 Deno.test("relay-test without checks sends at once, and with checks it stops at a failure", async () => {
-  await using world = await World.open();
-  const answers: Record<string, () => Response> = {};
-  await using machine = await machineOf(world, answers);
-  await machine.json("agent", "create", "alpha");
-  using _connector = await runConnector(world, machine, "http://127.0.0.1:9000/in", answers);
+  const answers: Answers = {};
+  await using machine = await machineOf(answers, "alpha");
+  using _connector = await runConnector(machine, "http://127.0.0.1:9000/in", answers);
   const api = "http://127.0.0.1:19400";
   answers[`${api}/v1/status`] = () => new Response(null, { status: 500 });
   answers[`${api}/v1/outbound`] = () =>
@@ -198,30 +187,16 @@ Deno.test("relay-test without checks sends at once, and with checks it stops at 
 });
 
 Deno.test("relay-test passes when the message has arrived and is not read yet, and fails when it is not delivered", async () => {
-  await using world = await World.open();
-  const answers: Record<string, () => Response> = {};
-  await using machine = await machineOf(world, answers);
-  await machine.json("agent", "create", "alpha");
-  using _connector = await runConnector(world, machine, null, answers);
+  const answers: Answers = {};
+  await using machine = await machineOf(answers, "alpha");
+  using _connector = await runConnector(machine, null, answers);
   const api = "http://127.0.0.1:19400", requestId = "probe-00000000";
   const outbound = (result: object) => Response.json({ accepted: true, connectedSockets: 1, requestId, ...result });
   answers[`${api}/v1/outbound`] = () => outbound({ delivered: true });
   // The peer's agent does not read while the command waits.
-  const reached = machine.fetch;
-  machine.fetch = (input, init) =>
-    String(input).startsWith(`${api}/v1/receipts`)
-      ? Promise.resolve(Response.json({ receipts: [] }))
-      : reached(input, init);
-  const test = async () => {
-    let isDone = false;
-    const running = machine.svc("provider", "relay-test", "--peer", "beta", "--no-preflight", "--message", "Hi")
-      .finally(() => isDone = true);
-    while (!isDone) {
-      await flushTasks();
-      await world.clock.advance(500);
-    }
-    return await running;
-  };
+  machine.answer(new RegExp(`${api}/v1/receipts`), () => Response.json({ receipts: [] }));
+  const line = ["provider", "relay-test", "--peer", "beta", "--no-preflight", "--message", "Hi"];
+  const test = () => whileTimePasses(machine.world, machine.svc(...line));
   const arrived = await test();
   assertEquals(arrived.code, 0, arrived.stderr);
   assertMatch(arrived.stdout, /^pass {2}delivered after \d+ ms; beta's agent has not read it yet\n/);
@@ -232,21 +207,18 @@ Deno.test("relay-test passes when the message has arrived and is not read yet, a
 });
 
 Deno.test("provider status says what the running connector uses, and that an agent reads its messages itself", async () => {
-  await using world = await World.open();
-  const answers: Record<string, () => Response> = {};
-  await using machine = await machineOf(world, answers);
-  await machine.json("agent", "create", "alpha");
+  const answers: Answers = {};
+  await using machine = await machineOf(answers, "alpha");
   await machine.json("install", "--for", "openclaw", "--agent-name", "alpha");
   assertEquals((await machine.svc("provider", "status")).code, 1, "the runtime of the files does not answer");
-  using _connector = await runConnector(world, machine, null, answers);
+  using _connector = await runConnector(machine, null, answers);
   const { code, stdout } = await machine.svc("provider", "status");
   assertEquals(code, 0);
   assertStringIncludes(stdout, "alpha reads its messages itself.");
 });
 
 Deno.test("provider setup changes a settings file of several MiB, keeps its permissions, and undoes it", async () => {
-  await using world = await World.open();
-  await using machine = await machineOf(world);
+  await using machine = await machineOf();
   const before = JSON.stringify({ notes: `${"ä\u0001".repeat(512 * 1024)}`, hooks: { x: 1 } });
   machine.write(OPENCLAW, before);
   await Deno.chmod(machine.path(OPENCLAW), 0o644);
@@ -260,8 +232,7 @@ Deno.test("provider setup changes a settings file of several MiB, keeps its perm
 });
 
 Deno.test("an undo that failed at the second file restores that file at the next try", async () => {
-  await using world = await World.open();
-  await using machine = await machineOf(world);
+  await using machine = await machineOf();
   const env = "home/.hermes/.env", kept = machine.path("home/kept");
   await Deno.mkdir(machine.path("home/.hermes"));
   machine.write(OPENCLAW, "{}");
@@ -284,8 +255,7 @@ Deno.test("provider setup leaves a settings file unchanged when it is too large 
   ];
   for (const [what, bytes, message] of files) {
     await t.step(what, async () => {
-      await using world = await World.open();
-      await using machine = await machineOf(world);
+      await using machine = await machineOf();
       await Deno.writeFile(machine.path(OPENCLAW), bytes);
       await machine.refuses(["provider", "setup", "--for", "openclaw"], 1, "CLI_FILE_INVALID", message);
       assertEquals((await Deno.readFile(machine.path(OPENCLAW))).length, bytes.length);
@@ -294,7 +264,6 @@ Deno.test("provider setup leaves a settings file unchanged when it is too large 
 });
 
 Deno.test("detection reads at most 1 MiB of an endless answer", async () => {
-  await using world = await World.open();
   let sent = 0, cancelled = false;
   const endless = () =>
     new Response(
@@ -306,15 +275,14 @@ Deno.test("detection reads at most 1 MiB of an endless answer", async () => {
         cancel: () => void (cancelled = true),
       }),
     );
-  await using machine = await machineOf(world, { "http://127.0.0.1:8644/health": endless });
+  await using machine = await machineOf({ "http://127.0.0.1:8644/health": endless });
   await machine.json("install", "--list");
   assert(cancelled && sent <= 1024 * 1024 + 128 * 1024, String(sent));
 });
 
 Deno.test("an agent on the platform inbox is installed, and has no checks of a runtime", async (t) => {
-  await using world = await World.open();
-  await using machine = await machineOf(world);
-  await machine.json("agent", "create", "alpha");
+  const answers: Answers = {};
+  await using machine = await machineOf(answers, "alpha");
   const listed = await machine.json("install", "--list");
   assertEquals(listed.platforms.at(-1).platform, "inbox");
   const installed = await machine.json("install", "--for", "inbox");
@@ -331,13 +299,7 @@ Deno.test("an agent on the platform inbox is installed, and has no checks of a r
     assertEquals(checks.platform?.ok, true);
   });
   await t.step("with a connector", async () => {
-    const answers: Record<string, () => Response> = {};
-    const { fetch } = machine;
-    machine.fetch = (input, init) => {
-      const answer = answers[String(input)];
-      return answer ? Promise.resolve(answer()) : fetch(input, init);
-    };
-    using _ = await runConnector(world, machine, null, answers);
+    using _ = await runConnector(machine, null, answers);
     const checks = await doctor(machine);
     assertEquals(Object.keys(checks).slice(0, 8), [...names, "connector", "port", "proxy"]);
     assertEquals([checks.platform?.seen, checks.inbox?.seen], ["the inbox of the connector", "0 unread"]);
@@ -346,37 +308,30 @@ Deno.test("an agent on the platform inbox is installed, and has no checks of a r
   await t.step("a start with the address of a runtime says that both exclude each other", async () => {
     const line = ["connector", "start", "alpha", "--inbox", "--runtime-base-url", "http://127.0.0.1:1"];
     line.push("--proxy-ws-url", "wss://proxy.example");
-    const { code, message } = await machine.failure(...line);
-    assertEquals(code, "CLI_USAGE");
-    assertStringIncludes(message, "exclude each other");
+    await machine.refuses(line, 2, "CLI_USAGE", "exclude each other");
   });
 });
 
 Deno.test("doctor names the way back of an agent that is gone, of a copy, and of a pair that is over", async (t) => {
-  await using world = await World.open();
-  const answers: Record<string, () => Response> = {};
-  await using machine = await machineOf(world, answers);
-  await machine.json("agent", "create", "alpha");
+  const answers: Answers = {};
+  await using machine = await machineOf(answers, "alpha");
   const id = JSON.parse(machine.read("svc/agents/alpha/identity.json")).did.split(":").at(-1);
   const AGAIN = "svc agent delete alpha, then svc agent create alpha";
-  for (
-    const [problem, fix] of [
-      ["AGENT_NOT_FOUND: The registry has no such agent", AGAIN],
-      [
-        "another connector of this agent has taken over (4409)",
-        "svc agent auth revoke alpha, then svc agent reissue alpha",
-      ],
-      ["PROXY_AUTH_REVOKED: The identity token is revoked", "svc agent reissue alpha"],
-      ["ACCOUNT_SUSPENDED: Bob's account is suspended", "Ask the administrator"],
-      [
-        "https://proxy.example cannot be reached",
-        "Check that the server runs, or ask its operator; svc connector status alpha",
-      ],
-      ["SERVICE_UNAVAILABLE: Busy", "svc explain SERVICE_UNAVAILABLE describes it; svc connector status alpha"],
-    ] as const
-  ) {
+  const down = "Check that the server runs, or ask its operator; svc connector status alpha";
+  const problems = [
+    ["AGENT_NOT_FOUND: The registry has no such agent", AGAIN],
+    [
+      "another connector of this agent has taken over (4409)",
+      "svc agent auth revoke alpha, then svc agent reissue alpha",
+    ],
+    ["PROXY_AUTH_REVOKED: The identity token is revoked", "svc agent reissue alpha"],
+    ["ACCOUNT_SUSPENDED: Bob's account is suspended", "Ask the administrator"],
+    ["https://proxy.example cannot be reached", down],
+    ["SERVICE_UNAVAILABLE: Busy", "svc explain SERVICE_UNAVAILABLE describes it; svc connector status alpha"],
+  ] as const;
+  for (const [problem, fix] of problems) {
     await t.step(problem, async () => {
-      using _ = await runConnector(world, machine, null, answers, problem);
+      using _ = await runConnector(machine, null, answers, problem);
       const { proxy } = await doctor(machine);
       assertEquals(proxy?.ok, false);
       assertStringIncludes(proxy?.fix ?? "", fix);
@@ -397,9 +352,9 @@ Deno.test("doctor names the way back of an agent that is gone, of a copy, and of
     assertEquals([away?.ok, away?.seen], [false, `${REGISTRY_URL} cannot be reached`]);
     assertStringIncludes(away?.fix ?? "", "Check that the server runs");
     machine.fetch = fetch;
-    world.clock.step(60_000);
+    machine.world.clock.step(60_000);
     assertEquals((await doctor(machine)).registry?.ok, true);
-    await world.kv.delete(KEYS.agent(id));
+    await machine.world.kv.delete(KEYS.agent(id));
     const { registry } = await doctor(machine);
     assertEquals([registry?.ok, registry?.seen.includes("restored from an older backup")], [false, true]);
     assertStringIncludes(registry?.fix ?? "", AGAIN);
