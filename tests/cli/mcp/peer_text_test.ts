@@ -1,6 +1,5 @@
 /** Texts of peers in results (D-129): one JSON string each, of bounded length, behind one line about what they are. */
 import { assert, assertEquals } from "@std/assert";
-import type { LocalMessage } from "../../../shared/client/local_shapes.ts";
 import {
   fitting,
   MESSAGE_CHARACTERS_MAX,
@@ -12,30 +11,15 @@ import {
 import { DATA_LINE, ERROR_CHARACTERS_MAX, failureText, toolResult } from "../../../cli/mcp/tool_result.ts";
 import { withoutHidden } from "../../../cli/terminal/escapes.ts";
 import { codePoints } from "../../shared/protocol/arbitraries.ts";
+import { localMessage, SENDER } from "../../support/local_message.ts";
 import { World } from "../../support/world.ts";
 import { Bench } from "../connector/bench.ts";
 import { McpClient } from "./mcp_client.ts";
 import fc from "fast-check";
 
-const DID = "did:svc:registry.example.test:agent:01KHYQ5H00BBBBBBBBBBBBBBBB";
-
 function received(text: string | null, payload = JSON.stringify({ message: text }), from = {}) {
-  const message: LocalMessage = {
-    id: 7,
-    requestId: "request-1",
-    from: { agentDid: DID, ownerDid: "did:svc:owner", name: "beta", alias: "beta", humanName: "Bob", ...from },
-    verified: "by-registry",
-    conversationId: null,
-    inReplyTo: null,
-    isReply: false,
-    auto: false,
-    receivedAt: "2026-02-21T00:01:00.000Z",
-    readAt: null,
-    mayBeRepeat: false,
-    text,
-    error: null,
-    payload: JSON.parse(payload),
-  };
+  const message = localMessage("request-1", { id: 7, text, payload: JSON.parse(payload) });
+  Object.assign(message.from, from);
   return { message, json: `{"id":7,"payload":${payload}}` };
 }
 
@@ -146,7 +130,7 @@ Deno.test("a payload with invisible characters stays JSON with the same value, a
 
 Deno.test("names of peers are one line of at most 64 characters", () => {
   const names = { agentName: "a\nb\u001b[31m", humanName: "x".repeat(65) };
-  const peer = modelPeer({ alias: "y".repeat(40), agentDid: DID, pairedAt: "", ...names });
+  const peer = modelPeer({ alias: "y".repeat(40), agentDid: SENDER, pairedAt: "", ...names });
   assertEquals([peer.alias.length, peer.agentName, peer.humanName.length], [32, "a\\u000ab\\u001b[31m", 64]);
 });
 

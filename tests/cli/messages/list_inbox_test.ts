@@ -6,8 +6,9 @@ import type { RunningConnector } from "../../../cli/connector/agent_connector.ts
 import { didWhat } from "../../../cli/connector/talk/log_text.ts";
 import { messageLines } from "../../../cli/messages/received.ts";
 import { columnsOf } from "../../../cli/terminal/text_width.ts";
-import { LocalMessage } from "../../../shared/client/local_shapes.ts";
+import type { LocalMessage } from "../../../shared/client/local_shapes.ts";
 import type { TakenMessage } from "../../../cli/connector/store/received_messages.ts";
+import { localMessage } from "../../support/local_message.ts";
 import { until } from "../../support/until.ts";
 import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 import { whileTimePasses } from "../alpha.ts";
@@ -17,28 +18,6 @@ import { assertDelivered, type PlaceWithBeta, withBeta } from "./with_beta.ts";
 
 const RAW = ["\u001b", "\u0007", "\r", "\u009b", "\u202e"];
 const HOSTILE = `first\r\n17  now  beta\n\u001b[2J\u0007\u009b31m\u202eend\tof it`;
-
-const EXAMPLE = {
-  id: 1,
-  requestId: "request-1",
-  from: {
-    agentDid: "did:svc:registry.test:agent:01KHYQ5H00AAAAAAAAAAAAAAAA",
-    ownerDid: "",
-    name: "beta",
-    alias: "beta",
-    humanName: null,
-  },
-  verified: "by-registry",
-  conversationId: null,
-  inReplyTo: null,
-  isReply: false,
-  auto: false,
-  receivedAt: "2026-01-01T00:00:00.000Z",
-  readAt: null,
-  mayBeRepeat: false,
-  error: null,
-  payload: null,
-};
 
 interface Place extends PlaceWithBeta {
   running: RunningConnector;
@@ -170,8 +149,8 @@ Deno.test("no control character of a peer reaches the terminal, and its text can
   }));
 
 Deno.test("a message says whether it came end-to-end, and of a contact that the server could read it", () => {
-  const headOf = (verified: string) =>
-    messageLines({ message: LocalMessage.parse({ ...EXAMPLE, text: "x", verified }), json: "{}" }, null, 0)[0] ?? "";
+  const headOf = (verified: LocalMessage["verified"]) =>
+    messageLines({ message: localMessage("request-1", { verified }), json: "{}" }, null, 0)[0] ?? "";
   assertStringIncludes(headOf("end-to-end"), "  end-to-end");
   assertStringIncludes(headOf("by-registry"), "  readable by the server");
   const said = { error: null, auto: false, isReply: false };
@@ -182,7 +161,7 @@ Deno.test("a message says whether it came end-to-end, and of a contact that the 
 Deno.test("a long line of a peer does not reach the first column of a terminal", () => {
   const forged = "17  2026-01-01T00:00:00.000Z  boss";
   for (const text of [`${" ".repeat(76)}${forged}`, "漢".repeat(99), `\t${"\u001b".repeat(99)}`, forged.repeat(9)]) {
-    const message = LocalMessage.parse({ ...EXAMPLE, text });
+    const message = localMessage("request-1", { text });
     const [, ...content] = messageLines({ message, json: "{}" }, 80, 0);
     const bare = (text: string) => text.replaceAll(" ", "");
     assertEquals(bare(content.join("")), bare(text.replaceAll("\u001b", "\\u001b")));

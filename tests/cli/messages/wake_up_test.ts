@@ -6,12 +6,12 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { announcement } from "../../../cli/messages/announcement.ts";
 import { CONNECTOR_LOOK_MS, INPUT_BYTES_MAX, SESSION_KEPT_MS } from "../../../cli/commands/hook.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
+import { localMessage } from "../../support/local_message.ts";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { holdConnectorLock } from "../connector/held_lock.ts";
 import type { Outcome } from "../svc_runner.ts";
 
-const DID = "did:svc:registry.example.test:agent:01KHYQ5H00BBBBBBBBBBBBBBBB";
 const API = "http://127.0.0.1:19400";
 const HOOKS = "agents/alpha/hooks";
 const TEXT = "SECRET";
@@ -77,22 +77,7 @@ class Desk implements AsyncDisposable {
   }
 }
 
-function messageOf(id: number, alias: string | null = "beta") {
-  const from = { agentDid: DID, ownerDid: "did:svc:x", name: "b", alias, humanName: null };
-  return {
-    ...{ id, requestId: `request-${id}`, from, verified: "by-registry", conversationId: null, inReplyTo: null },
-    ...{
-      isReply: false,
-      auto: false,
-      receivedAt: "2026-01-01T00:00:00.000Z",
-      readAt: null,
-      mayBeRepeat: false,
-      text: TEXT,
-      error: null,
-      payload: TEXT,
-    },
-  };
-}
+const messageOf = (id: number) => localMessage(`request-${id}`, { id, text: TEXT, payload: TEXT });
 
 const refused = (status: number, code: string) => () => Response.json({ error: { code, message: "no" } }, { status });
 
@@ -220,7 +205,7 @@ Deno.test("files of a session are private, damaged ones count as new, and old on
 });
 
 Deno.test("the announcement names at most five senders, cut and without control characters", () => {
-  const from = (alias: string | null) => ({ from: messageOf(1, alias).from });
+  const from = (alias: string | null) => ({ from: { ...messageOf(1).from, alias } });
   const one = announcement("alpha", [from("a\u001b[31m"), from(null), from("x".repeat(99))]);
   const names = `"a\\u001b[31m", "BBBBBBBB", "${"x".repeat(32)}"`;
   assertEquals(

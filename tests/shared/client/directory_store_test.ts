@@ -3,16 +3,7 @@ import { setImmediate } from "node:timers";
 import { assertEquals, assertRejects } from "@std/assert";
 import { AgentDirectory, agentNames } from "../../../shared/client/directory_store.ts";
 import { SvcError } from "../../../shared/client/svc_error.ts";
-import { didOf, systemOf, tempFolder } from "./library_bench.ts";
-
-const CONNECTOR = {
-  url: "http://127.0.0.1:19400",
-  port: 19_400,
-  token: "t",
-  pid: 1,
-  agentDid: didOf("A"),
-  startedAt: "2026-02-21T00:00:00.000Z",
-};
+import { CONNECTOR, didOf, systemOf, tempFolder } from "./library_bench.ts";
 
 /** A configuration directory with the agent alpha. */
 async function bench() {

@@ -3,10 +3,11 @@ import { AgentDirectory } from "../../../shared/client/directory_store.ts";
 import { localClient } from "../../../shared/client/connector_calls.ts";
 import type { LocalClient } from "../../../shared/client/local_client.ts";
 import type { LocalMessage, OutboundResult } from "../../../shared/client/local_shapes.ts";
+import { localMessage } from "../../support/local_message.ts";
 import { NOT_KEPT } from "../../support/not_kept.ts";
 import type { ManualClock } from "../../support/manual_clock.ts";
 import { countCalls } from "../../support/outside_work.ts";
-import { didOf, OWNER, systemOf, tempFolder } from "./library_bench.ts";
+import { CONNECTOR, didOf, systemOf, tempFolder } from "./library_bench.ts";
 
 countCalls(AgentDirectory.prototype, ["connectorFile", "aliases"]);
 
@@ -37,15 +38,7 @@ export class FakeConnector implements AsyncDisposable {
 
   static async open(): Promise<FakeConnector> {
     const folder = await tempFolder();
-    const file = {
-      url: "http://127.0.0.1:19400",
-      port: 19_400,
-      token: "t",
-      pid: 1,
-      agentDid: didOf("A"),
-      startedAt: "2026-02-21T00:00:00.000Z",
-    };
-    await Deno.writeTextFile(`${folder.path}/connector.json`, JSON.stringify(file));
+    await Deno.writeTextFile(`${folder.path}/connector.json`, JSON.stringify(CONNECTOR));
     const system = systemOf({
       fetch: (input, init) => connector.#fetch(String(input), init),
       isRunning: () => connector.isUp,
@@ -61,23 +54,7 @@ export class FakeConnector implements AsyncDisposable {
 
   /** Stores a message, and answers the calls that wait for one. */
   receive(requestId: string, more: Partial<LocalMessage> = {}): LocalMessage {
-    const message: LocalMessage = {
-      id: this.inbox.length + 1,
-      requestId,
-      from: { agentDid: didOf("B"), ownerDid: OWNER, name: "beta", alias: "beta", humanName: "Bob" },
-      verified: "by-registry",
-      conversationId: null,
-      inReplyTo: null,
-      isReply: false,
-      auto: false,
-      receivedAt: "2026-02-21T00:00:00.000Z",
-      readAt: null,
-      mayBeRepeat: false,
-      text: requestId,
-      error: null,
-      payload: { message: requestId },
-      ...more,
-    };
+    const message = localMessage(requestId, { id: this.inbox.length + 1, ...more });
     this.inbox.push(message);
     for (const wake of this.#waiting.splice(0)) wake();
     return message;

@@ -3,7 +3,8 @@ import { assertEquals } from "@std/assert";
 import type { IncomingMessage } from "../../../shared/client/agent_api.ts";
 import { HandlerLanes } from "../../../shared/client/inbox_reader.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
-import { didOf, messageOf } from "./library_bench.ts";
+import { localMessage } from "../../support/local_message.ts";
+import { didOf } from "./library_bench.ts";
 
 /** Lanes whose work ends when the test says so. */
 function bench() {
@@ -21,7 +22,7 @@ function bench() {
 }
 
 const of = (requestId: string, conversationId: string | null, letter = "B"): IncomingMessage =>
-  messageOf(requestId, { conversationId, from: { ...messageOf("").from, agentDid: didOf(letter) } });
+  localMessage(requestId, { conversationId, from: { ...localMessage("").from, agentDid: didOf(letter) } });
 
 Deno.test("at most four messages are handled at once, and one of each conversation in order", async () => {
   const { lanes, begun, end } = bench();

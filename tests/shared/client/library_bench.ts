@@ -1,5 +1,4 @@
-/** What the tests of the client library share: a system with a test's clock, messages, and the folder of an agent. */
-import type { IncomingMessage } from "../../../shared/client/agent_api.ts";
+/** What the tests of the client library share: a system with a test's clock, and the folder of an agent. */
 import type { ClientSystem } from "../../../shared/client/system.ts";
 import { formatDid } from "../../../shared/protocol/did.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
@@ -10,12 +9,6 @@ import { until } from "../../support/until.ts";
 export function didOf(letter: string): string {
   return formatDid({ authority: "registry.example.test", kind: "agent", id: `01KHYQ5H00${letter.repeat(16)}` });
 }
-
-export const OWNER = formatDid({
-  authority: "registry.example.test",
-  kind: "human",
-  id: `01KHYQ5H00${"H".repeat(16)}`,
-});
 
 /** A system whose clock stands still. */
 export function systemOf(more: Partial<ClientSystem> = {}): ClientSystem & { clock: ManualClock } {
@@ -33,24 +26,15 @@ export function systemOf(more: Partial<ClientSystem> = {}): ClientSystem & { clo
   };
 }
 
-/** A message of an agent. */
-export function messageOf(requestId: string, more: Partial<IncomingMessage> = {}): IncomingMessage {
-  return {
-    id: 1,
-    requestId,
-    from: { agentDid: didOf("B"), ownerDid: OWNER, name: "beta", alias: null, humanName: null },
-    verified: "by-registry",
-    conversationId: null,
-    inReplyTo: null,
-    isReply: false,
-    auto: false,
-    receivedAt: "2026-02-21T00:00:00.000Z",
-    text: requestId,
-    error: null,
-    payload: { message: requestId },
-    ...more,
-  };
-}
+/** A `connector.json` of the agent A. */
+export const CONNECTOR = {
+  url: "http://127.0.0.1:19400",
+  port: 19_400,
+  token: "t",
+  pid: 1,
+  agentDid: didOf("A"),
+  startedAt: "2026-02-21T00:00:00.000Z",
+};
 
 /** Moves the clock from timer to timer, at most so many seconds, until a condition holds. */
 export async function passing(clock: ManualClock, seconds: number, holds: () => boolean): Promise<void> {
