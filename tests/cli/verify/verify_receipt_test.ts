@@ -4,21 +4,13 @@ import { join } from "node:path";
 import { signReceipt } from "../../../shared/protocol/receipt_token.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { vectors } from "../../support/vectors.ts";
-import { REGISTRY_URL, type TestAgent, World } from "../../support/world.ts";
+import type { TestAgent, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
-
-interface Check {
-  name: string;
-  result: string;
-  detail: string;
-}
-
-const failing = (checks: Check[]) => checks.filter(({ result }) => result === "failed").map(({ name }) => name);
-const skipping = (checks: Check[]) => checks.filter(({ result }) => result === "skipped").map(({ name }) => name);
+import { type Check, failing, skipping } from "./checks.ts";
 
 /** Another machine, with files for the command. */
-async function stranger(world: World) {
-  const machine = await Machine.open(world);
+async function stranger() {
+  const machine = await Machine.open();
   const folder = await Deno.makeTempDir({ prefix: "svc_receipt_" });
   const write = (name: string, content: unknown) => {
     const path = join(folder, name);
@@ -40,50 +32,33 @@ async function stranger(world: World) {
 }
 
 Deno.test("each receipt of the vectors verifies without a network, with its payload", async (t) => {
-  await using world = await World.open();
-  await using other = await stranger(world);
+  await using other = await stranger();
   other.machine.fetch = () => Promise.reject(new Error("no network"));
   const { keys, ait, valid, invalid } = vectors("receipt");
-  const keyFile = other.write("keys.json", keys);
+  const keyFile = ["--key-document", other.write("keys.json", keys)];
   for (const { name, token: signed, payload, salt } of valid) {
     await t.step(name, async () => {
       const file = other.write("receipt.json", { signed, ait, ...(salt === null ? {} : { salt }) });
+      const checksOf = async (text: string) =>
+        (await other.verify(file, ...keyFile, "--payload", other.write("payload.json", text))).checks;
       for (const text of [payload, `${payload}\n`]) {
-        const result = await other.verify(
-          file,
-          "--key-document",
-          keyFile,
-          "--payload",
-          other.write("payload.json", text),
-        );
-        assertEquals([failing(result.checks), skipping(result.checks)], [[], ["revocation"]]);
+        const checks = await checksOf(text);
+        assertEquals([failing(checks), skipping(checks)], [[], ["revocation"]]);
       }
-      const result = await other.verify(
-        file,
-        "--key-document",
-        keyFile,
-        "--payload",
-        other.write("payload.json", `${payload} `),
-      );
-      assertEquals(failing(result.checks), ["payload"]);
+      assertEquals(failing(await checksOf(`${payload} `)), ["payload"]);
     });
   }
   const steps: Record<string, string> = { malformed: "form" };
   for (const { name, token: signed, reason } of invalid) {
     await t.step(name, async () => {
-      const { checks, receipt } = await other.verify(
-        other.write("receipt.json", { signed, ait }),
-        "--key-document",
-        keyFile,
-      );
+      const { checks, receipt } = await other.verify(other.write("receipt.json", { signed, ait }), ...keyFile);
       assertEquals([failing(checks)[0], receipt], [steps[reason] ?? reason, null]);
     });
   }
 });
 
 Deno.test("one changed character in receipt, token, payload or salt fails at its step", async (t) => {
-  await using world = await World.open();
-  await using other = await stranger(world);
+  await using other = await stranger();
   const { keys, ait, valid } = vectors("receipt");
   const sealed = valid.find(({ salt }) => salt !== null);
   assert(sealed);
@@ -126,8 +101,8 @@ async function receiptOf(world: World, { agent, identity, keys }: TestAgent, mor
 }
 
 Deno.test("a receipt is checked with the keys and the list of its registry", async (t) => {
-  await using world = await World.open();
-  await using other = await stranger(world);
+  await using other = await stranger();
+  const { world } = other.machine;
   const [b, c] = [await world.agent(), await world.agent()];
   const good = await receiptOf(world, b);
   const file = other.write("receipt.json", good);
@@ -152,13 +127,7 @@ Deno.test("a receipt is checked with the keys and the list of its registry", asy
   });
   await t.step("of an agent that was deleted later, and before", async () => {
     await world.clock.advance(2_000);
-    await world.registry.fetch(
-      new Request(`${REGISTRY_URL}/v1/agents/${b.agent.id}`, {
-        method: "DELETE",
-        headers: { Authorization: `Bearer ${b.owner.apiKey}` },
-      }),
-      world.peer,
-    );
+    await world.client.deleteAgent(b.owner.apiKey, b.agent.id);
     await world.clock.advance(2_000);
     assertEquals(failing((await other.verify(other.write("receipt.json", good))).checks), []);
     const late = await receiptOf(world, b);
@@ -167,8 +136,7 @@ Deno.test("a receipt is checked with the keys and the list of its registry", asy
 });
 
 Deno.test("a file that is no signed receipt is a usage error that says what to give", async (t) => {
-  await using world = await World.open();
-  await using other = await stranger(world);
+  await using other = await stranger();
   const { valid, ait } = vectors("receipt");
   const row = { signed: valid[0]?.token, ait };
   const cases: [what: string, content: unknown, text: string][] = [

@@ -5,17 +5,9 @@ import { messageTarget } from "../../../shared/protocol/message_context.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { parseRequestFile } from "../../../cli/verify/request_file.ts";
 import { vectors } from "../../support/vectors.ts";
-import { PROXY_URL, REGISTRY_URL, type RequestParts, type TestAgent, World } from "../../support/world.ts";
+import { PROXY_URL, REGISTRY_URL, type RequestParts, type TestAgent, type World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
-
-interface Check {
-  name: string;
-  result: string;
-  detail: string;
-}
-
-const failing = (checks: Check[]) => checks.filter(({ result }) => result === "failed").map(({ name }) => name);
-const skipping = (checks: Check[]) => checks.filter(({ result }) => result === "skipped").map(({ name }) => name);
+import { type Check, failing, skipping } from "./checks.ts";
 
 /** The output of `svc verify`, for any result. */
 async function verifyJson(machine: Machine, ...argv: string[]) {
@@ -29,6 +21,12 @@ async function verifyJson(machine: Machine, ...argv: string[]) {
   };
   assertEquals(code, result.valid ? 0 : 1);
   return result;
+}
+
+/** The output of `svc verify --request` for the text of a request. */
+async function verifyRequest(machine: Machine, text: string, ...more: string[]) {
+  machine.write("request.http", text);
+  return await verifyJson(machine, "--request", machine.path("request.http"), ...more);
 }
 
 /** A request as the text of an HTTP message. */
@@ -98,9 +96,7 @@ Deno.test("svc verify fails at the failing check and skips the later ones", asyn
 Deno.test("svc verify reports what the text is when it is not an AIT", async () => {
   await using machine = await Machine.open();
   for (const token of ["svc_pat_abc", "svc_rft_abc", "svcpair1_abc"]) {
-    const { exit, message } = await machine.failure("verify", token);
-    assertEquals(exit, 2);
-    assertStringIncludes(message, "is not an identity token");
+    const message = await machine.refuses(["verify", token], 2, "CLI_USAGE", "is not an identity token");
     assert(!message.includes("abc"));
   }
   assertEquals((await machine.failure("verify")).exit, 2);
@@ -109,19 +105,13 @@ Deno.test("svc verify reports what the text is when it is not an AIT", async () 
 });
 
 Deno.test("svc verify fetches the registry's keys, also shortly after a previous fetch", async () => {
-  await using world = await World.open();
-  let isOther = false;
-  await using machine = await Machine.open(world, {
-    fetch: async (input, init) => {
-      const answer = await world.fetch(input, init);
-      const isKeys = String(input instanceof Request ? input.url : input).endsWith("/.well-known/svc-keys.json");
-      if (!isKeys || !isOther) return answer;
-      return new Response((await answer.text()).replaceAll(/"kid":"[^"]+"/g, '"kid":"another"'));
-    },
-  });
-  const { identity } = await world.agent();
+  await using machine = await Machine.open();
+  const { identity } = await machine.world.agent();
   assertEquals((await verifyJson(machine, identity.ait)).valid, true);
-  isOther = true;
+  machine.changeAnswers(
+    /\/svc-keys\.json$/,
+    (body) => JSON.parse(JSON.stringify(body).replaceAll(/"kid":"[^"]+"/g, '"kid":"another"')),
+  );
   const result = await verifyJson(machine, identity.ait);
   assertEquals([result.valid, failing(result.checks)], [false, ["key"]]);
 });
@@ -149,8 +139,7 @@ Deno.test("svc verify works offline with the saved keys only when offline is cho
 Deno.test("svc verify shows every check of a request and the canonical string that was signed", async () => {
   await using machine = await Machine.open();
   const agent = await machine.world.agent();
-  machine.write("request.http", await message(machine.world, agent));
-  const { valid, checks, canonical } = await verifyJson(machine, "--request", machine.path("request.http"));
+  const { valid, checks, canonical } = await verifyRequest(machine, await message(machine.world, agent));
   assertEquals([valid, skipping(checks)], [true, ["context", "trust, access token, rate limit"]]);
   const lines = canonical?.split("\n") ?? [];
   assertEquals([lines.length, ...lines.slice(0, 4)], [9, "SVC-PROOF-V1", "POST", PROXY_URL, "/hooks/agent"]);
@@ -179,16 +168,14 @@ Deno.test("svc verify names the check of a request that fails", async (t) => {
   ];
   for (const [what, text, steps] of cases) {
     await t.step(what, async () => {
-      machine.write("request.http", text);
-      assertEquals(failing((await verifyJson(machine, "--request", machine.path("request.http"))).checks), steps);
+      assertEquals(failing((await verifyRequest(machine, text)).checks), steps);
     });
   }
   await t.step("an old request was valid at its time", async () => {
-    machine.write("request.http", await message(machine.world, agent));
+    const text = await message(machine.world, agent);
     machine.world.clock.step(3_600_000);
-    const path = machine.path("request.http");
-    assertEquals(failing((await verifyJson(machine, "--request", path)).checks), ["timestamp"]);
-    assertEquals((await verifyJson(machine, "--request", path, "--at", "2026-02-21T00:01:00Z")).valid, true);
+    assertEquals(failing((await verifyRequest(machine, text)).checks), ["timestamp"]);
+    assertEquals((await verifyRequest(machine, text, "--at", "2026-02-21T00:01:00Z")).valid, true);
   });
 });
 
@@ -208,8 +195,7 @@ Deno.test("svc verify compares the headers of a message with its signed context 
   ];
   for (const [name, text, expected] of rows) {
     await t.step(name, async () => {
-      machine.write("request.http", text);
-      const { valid, checks } = await verifyJson(machine, "--request", machine.path("request.http"));
+      const { valid, checks } = await verifyRequest(machine, text);
       assertEquals([valid, failing(checks)], expected === "passed" ? [true, []] : [false, ["context"]]);
       const at = checks.findIndex(({ name }) => name === "body hash");
       assertEquals([checks[at + 1]?.name, checks[at + 1]?.result], ["context", expected]);
@@ -221,16 +207,13 @@ Deno.test("svc verify finds the wrong origin that a request was signed for", asy
   await using machine = await Machine.open();
   const agent = await machine.world.agent();
   for (const origin of [`http://${new URL(PROXY_URL).host}`, REGISTRY_URL]) {
-    machine.write("request.http", await message(machine.world, agent, { signed: { origin } }));
-    const { checks } = await verifyJson(machine, "--request", machine.path("request.http"));
+    const text = await message(machine.world, agent, { signed: { origin } });
+    const { checks } = await verifyRequest(machine, text);
     assertEquals(failing(checks), ["proof"]);
     const { detail } = checks.find(({ name }) => name === "proof")!;
     assertStringIncludes(detail, `signed for ${origin}`);
     assertStringIncludes(detail, PROXY_URL);
-    assertEquals(
-      (await verifyJson(machine, "--request", machine.path("request.http"), "--origin", origin)).valid,
-      true,
-    );
+    assertEquals((await verifyRequest(machine, text, "--origin", origin)).valid, true);
   }
 });
 
@@ -247,8 +230,8 @@ Deno.test("svc verify checks a refresh against the registry's origin and reads J
 Deno.test("svc verify ignores the line feed that editors add to a request file", async () => {
   await using machine = await Machine.open();
   for (const ending of ["\n", "\r\n"]) {
-    machine.write("request.http", await message(machine.world, await machine.world.agent()) + ending);
-    const { valid, checks } = await verifyJson(machine, "--request", machine.path("request.http"));
+    const text = await message(machine.world, await machine.world.agent());
+    const { valid, checks } = await verifyRequest(machine, text + ending);
     assertEquals(valid, true);
     assertStringIncludes(checks.find(({ name }) => name === "body hash")!.detail, "without the file's last line feed");
   }
@@ -256,17 +239,8 @@ Deno.test("svc verify ignores the line feed that editors add to a request file",
 
 Deno.test("svc verify refuses text that is not a request", async () => {
   await using machine = await Machine.open();
-  for (
-    const text of [
-      "",
-      "rubbish",
-      "GET\n",
-      "{}",
-      "{",
-      '{"method":"GET","url":"/x y","headers":{}}',
-      "POST /x\nno colon\n\n",
-    ]
-  ) {
+  const spaced = '{"method":"GET","url":"/x y","headers":{}}';
+  for (const text of ["", "rubbish", "GET\n", "{}", "{", spaced, "POST /x\nno colon\n\n"]) {
     machine.write("request.http", text);
     assertEquals((await machine.failure("verify", "--request", machine.path("request.http"))).exit, 2, text);
   }
