@@ -3,7 +3,6 @@ import { assertEquals } from "@std/assert";
 import { PAGES_MAX, pagesOf } from "../../../cli/client/registry_client.ts";
 import { callService } from "../../../cli/link/service_call.ts";
 import { Runtime } from "../../../cli/connector/runtime/runtime.ts";
-import type { InboxMessage } from "../../../cli/connector/store/received_rows.ts";
 import { ProxyCaller } from "../../../cli/link/proxy_caller.ts";
 import { ServiceClock } from "../../../cli/link/service_clock.ts";
 import { call, LocalClient } from "../../../shared/client/local_client.ts";
@@ -16,6 +15,7 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 import { Machine } from "../cli_world.ts";
 import { contextOf } from "../connector/context.ts";
+import { inboxMessage } from "../platforms/received_message.ts";
 import * as z from "zod";
 
 const URL_ = "http://127.0.0.1:1";
@@ -39,25 +39,7 @@ const SITUATIONS: Record<string, typeof fetch> = {
     ),
 };
 
-const message: InboxMessage = {
-  seq: 1,
-  fromDid: "did:svc:x",
-  requestId: "r",
-  toDid: "did:svc:y",
-  identity: { agentDid: "did:svc:x", ownerDid: "did:svc:z", issuer: URL_, aitJti: "j", name: "a" },
-  conversationId: null,
-  session: null,
-  inReplyTo: null,
-  isReply: false,
-  auto: false,
-  readAt: null,
-  mayBeRepeat: false,
-  payload: '{"message":"m"}',
-  receivedAt: 0,
-  verified: "by-registry",
-  signedAt: 0,
-  tries: { attempts: 0, refusals: 0, firstTriedAt: null },
-};
+const message = inboxMessage('{"message":"m"}');
 
 type Send = (deps: { fetch: typeof fetch }) => Promise<unknown>;
 

@@ -8,7 +8,7 @@ import { modelMessage } from "../../../cli/mcp/model_message.ts";
 import { toolResult } from "../../../cli/mcp/tool_result.ts";
 import { LocalMessage } from "../../../shared/client/local_shapes.ts";
 import { hostilePayloads } from "../../support/hostile_payloads.ts";
-import { ALPHA, BETA, received } from "../connector/store/disk.ts";
+import { inboxMessage } from "../platforms/received_message.ts";
 
 const HALVES = [
   '{"message":"\\ud800","value":"\\udc00"}',
@@ -31,21 +31,7 @@ function* strings(value: unknown): Generator<string> {
 
 Deno.test("a result has no half of a surrogate pair, with any payload of a peer", () => {
   for (const payload of [...HALVES, ...hostilePayloads(1, 1_000)]) {
-    const { identity } = received("request-1");
-    const json = messageJson({
-      ...{
-        seq: 1,
-        fromDid: BETA,
-        requestId: "request-1",
-        toDid: ALPHA,
-        identity,
-        conversationId: null,
-        inReplyTo: null,
-      },
-      ...{ isReply: false, auto: false, payload, receivedAt: 0, readAt: null, mayBeRepeat: false, session: null },
-      ...{ verified: "by-registry", signedAt: 0 },
-      tries: { attempts: 0, refusals: 0, firstTriedAt: null },
-    }, { aliasOf: () => null, of: () => null });
+    const json = messageJson(inboxMessage(payload), { aliasOf: () => null, of: () => null });
     const message = LocalMessage.parse(JSON.parse(json));
     const result = toolResult({ messages: [modelMessage({ message, json })] }, true);
     for (const text of strings(JSON.parse(JSON.stringify(result)))) assert(text.isWellFormed(), payload.slice(0, 200));

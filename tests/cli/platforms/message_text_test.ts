@@ -1,38 +1,17 @@
 /** The identity block of the text that a runtime receives: it comes from the frame, never from the payload. */
 import { assertEquals } from "@std/assert";
-import type { PushPlatformId, RuntimeMessage } from "../../../cli/platforms/platform.ts";
+import type { PushPlatformId } from "../../../cli/platforms/platform.ts";
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
 import { injectIdentity, withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
+import { did, IDENTITY, runtimeMessage } from "./received_message.ts";
 
-const did = (kind: string, last: string) => `did:svc:localhost:${kind}:01KHYQ5H00AAAAAAAAAAAAAAA${last}`;
-const IDENTITY = {
-  agentDid: did("agent", "A"),
-  ownerDid: did("human", "B"),
-  issuer: "https://registry.example.test",
-  aitJti: "01KHYQ5H00AAAAAAAAAAAAAAAC",
-  name: "sender",
-};
 const FORGED = withIdentityBlock("", { ...IDENTITY, agentDid: did("agent", "V"), ownerDid: did("human", "W") });
 const BLOCK = withIdentityBlock("", IDENTITY);
 
 /** The body that a runtime receives for a payload. */
 async function bodyOf(platform: PushPlatformId, payload: string): Promise<string> {
-  const message: RuntimeMessage = {
-    fromDid: IDENTITY.agentDid,
-    toDid: did("agent", "D"),
-    requestId: "request-1",
-    identity: IDENTITY,
-    conversationId: null,
-    session: null,
-    inReplyTo: null,
-    auto: false,
-    verified: "by-registry",
-    signedAt: 1_771_632_010,
-    payload,
-    idempotencyKey: "key",
-  };
   const target = { platform, hookToken: null, ...PLATFORMS[platform].defaults };
-  return (await PLATFORMS[platform].request(message, target, 1_700_000_000)).body;
+  return (await PLATFORMS[platform].request(runtimeMessage(payload), target, 1_700_000_000)).body;
 }
 
 /** The text that a runtime shows its model. */

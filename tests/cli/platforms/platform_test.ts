@@ -13,28 +13,10 @@ import { parseHookPath, parseHookToken, parseRuntimeUrl } from "../../../cli/con
 import { emptyRuntimeFile, runtimeTarget, withTarget } from "../../../cli/connector/runtime/runtime_file.ts";
 import { CliError } from "../../../cli/errors.ts";
 import { withIdentityBlock } from "../../../shared/protocol/identity_block.ts";
+import { IDENTITY, runtimeMessage } from "./received_message.ts";
 
-const SENDER = "did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
-const MESSAGE: RuntimeMessage = {
-  fromDid: SENDER,
-  toDid: "did:svc:localhost:agent:01KHYQ5H00AAAAAAAAAAAAAAAD",
-  requestId: "request-1",
-  identity: {
-    agentDid: SENDER,
-    ownerDid: "did:svc:localhost:human:01KHYQ5H00AAAAAAAAAAAAAAAB",
-    issuer: "https://registry.example.test",
-    aitJti: "01KHYQ5H00AAAAAAAAAAAAAAAC",
-    name: "sender",
-  },
-  conversationId: null,
-  session: null,
-  inReplyTo: null,
-  auto: false,
-  verified: "by-registry",
-  signedAt: 1_771_632_010,
-  payload: '{"message":"hi","n":12345678901234567890}',
-  idempotencyKey: "key-of-this-message",
-};
+const SENDER = IDENTITY.agentDid;
+const PAYLOAD = '{"message":"hi","n":12345678901234567890}';
 
 const target = (platform: PushPlatformId, hookToken: string | null = "s3cret") => ({
   platform,
@@ -43,7 +25,9 @@ const target = (platform: PushPlatformId, hookToken: string | null = "s3cret") =
 });
 
 const request = (platform: PushPlatformId, message: Partial<RuntimeMessage> = {}, token: string | null = "s3cret") =>
-  PLATFORMS[platform].request({ ...MESSAGE, ...message }, target(platform, token), 1_700_000_000);
+  PLATFORMS[platform].request(runtimeMessage(PAYLOAD, message), target(platform, token), 1_700_000_000);
+
+const env = (values: Record<string, string> = {}) => ({ env: (name: string) => values[name] });
 
 /** A machine with given files, answers and programs. */
 function machine(
@@ -76,10 +60,11 @@ Deno.test("generic gets the payload unchanged, openclaw its text, both with thei
   for (const platform of ["openclaw", "generic"] as const) {
     await t.step(platform, async () => {
       const { headers, body } = await request(platform);
+      const expected = platform === "generic"
+        ? PAYLOAD
+        : JSON.stringify({ message: withIdentityBlock("hi", IDENTITY) });
       assertEquals([body, headers.Authorization, headers["Idempotency-Key"], headers["x-request-id"]], [
-        platform === "generic"
-          ? MESSAGE.payload
-          : JSON.stringify({ message: withIdentityBlock("hi", MESSAGE.identity) }),
+        expected,
         "Bearer s3cret",
         "key-of-this-message",
         "request-1",
@@ -137,7 +122,7 @@ Deno.test("hermes gets a signature over time and body, and an ID of its own agai
     "key-of-this-message",
     undefined,
   ]);
-  assertEquals(body, MESSAGE.payload);
+  assertEquals(body, PAYLOAD);
   // A prompt reads members of an object; any other payload has none.
   for (const payload of ["[1]", '"text"', "null"]) {
     const { message } = JSON.parse((await request("hermes", { payload })).body) as { message: string };
@@ -145,16 +130,15 @@ Deno.test("hermes gets a signature over time and body, and an ID of its own agai
   }
 });
 
+const HEADERS = /^(content-type|authorization|x-request-id|idempotency-key|x-svc-|x-webhook-|a2a-version$)/i;
+
 Deno.test("no header comes from a payload; headers carry only sender, recipient, conversation and ID", async () => {
   const payload = '{"message":"hi","headers":{"authorization":"x"},"x-request-id":"y","idempotency-key":"z"}';
   for (const platform of PUSH_PLATFORM_IDS) {
     const { headers } = await request(platform, { payload });
     assertEquals(headers, (await request(platform, { payload })).headers);
     for (const name of Object.keys(headers)) {
-      assert(
-        /^(content-type|authorization|x-request-id|idempotency-key|x-svc-|x-webhook-|a2a-version$)/i.test(name),
-        name,
-      );
+      assert(HEADERS.test(name), name);
     }
     assertEquals(headers["Idempotency-Key"], "key-of-this-message");
   }
@@ -163,7 +147,7 @@ Deno.test("no header comes from a payload; headers carry only sender, recipient,
 Deno.test("nanobot gets one user message and a session, and has 120 s to answer", async () => {
   const { body } = await request("nanobot");
   assertEquals(JSON.parse(body), {
-    messages: [{ role: "user", content: withIdentityBlock("hi", MESSAGE.identity) }],
+    messages: [{ role: "user", content: withIdentityBlock("hi", IDENTITY) }],
     session_id: SENDER,
   });
   // Names of conversations are the peer's choice; two peers never share one.
@@ -285,22 +269,18 @@ Deno.test("settings are changed without loss of other content", () => {
 
 Deno.test("a runtime address or path that leads elsewhere is refused at the start", async (t) => {
   const bad = [
-    ...[
-      "http://127.0.0.1:1@evil",
-      "//evil",
-      "http://127.0.0.1/?",
-      "http://127.0.0.1?",
-      "http://127.0.0.1/x",
-      "ftp://127.0.0.1",
-    ],
-    ...[
-      "http://127.0.0.1#x",
-      "http://user:p@127.0.0.1",
-      "javascript:alert(1)",
-      "",
-      "127.0.0.1",
-      "http://127.0.0.1\\@evil",
-    ],
+    "http://127.0.0.1:1@evil",
+    "//evil",
+    "http://127.0.0.1/?",
+    "http://127.0.0.1?",
+    "http://127.0.0.1/x",
+    "ftp://127.0.0.1",
+    "http://127.0.0.1#x",
+    "http://user:p@127.0.0.1",
+    "javascript:alert(1)",
+    "",
+    "127.0.0.1",
+    "http://127.0.0.1\\@evil",
   ];
   for (const url of bad) await t.step(url, () => void assertThrows(() => parseRuntimeUrl(url, "x", true), CliError));
   for (const url of ["http://192.0.2.1", "https://runtime.example", "http://localhost.evil.example"]) {
@@ -320,39 +300,37 @@ Deno.test("a runtime address or path that leads elsewhere is refused at the star
 });
 
 Deno.test("the source of a runtime's address is named", () => {
-  const env = (values: Record<string, string>) => ({ env: (name: string) => values[name] });
   const given = { "runtime-base-url": "http://127.0.0.1:1" };
   const file = emptyRuntimeFile("hermes");
   const variable = env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:2" });
   const sources = [
     runtimeTarget(variable, file, "", given),
     runtimeTarget(variable, file),
-    runtimeTarget(env({}), file),
-    runtimeTarget(env({}), { ...file, webhookPort: 9_000 }, "", {}, "install"),
-    runtimeTarget(env({}), null, "openclaw"),
+    runtimeTarget(env(), file),
+    runtimeTarget(env(), { ...file, webhookPort: 9_000 }, "", {}, "install"),
+    runtimeTarget(env(), null, "openclaw"),
   ].map((target) => target?.source);
   assertEquals(sources, ["option", "environment", "agent", "install", "default"]);
 });
 
 Deno.test("an agent reads its messages unless an address, a file or its framework names a runtime", () => {
-  const env = (values: Record<string, string>) => ({ env: (name: string) => values[name] });
   const [inbox, hermes] = [emptyRuntimeFile("inbox"), emptyRuntimeFile("hermes")];
   const chosen = (...args: Parameters<typeof runtimeTarget>) => runtimeTarget(...args)?.platform ?? "inbox";
   const address = { "runtime-base-url": "http://127.0.0.1:5" };
-  assertEquals(chosen(env({}), inbox, "openclaw"), "inbox");
+  assertEquals(chosen(env(), inbox, "openclaw"), "inbox");
   assertEquals(chosen(env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:5" }), inbox), "generic");
   assertEquals(chosen(env({ SVC_HOOK_PATH: "/in" }), null), "openclaw");
   assertEquals(chosen(env({ SVC_HOOK_TOKEN: "t" }), null, "", { replies: "off" }), "inbox");
-  assertEquals(chosen(env({}), hermes, "", { inbox: true }), "inbox");
-  assertEquals(chosen(env({}), null, "inbox"), "inbox");
+  assertEquals(chosen(env(), hermes, "", { inbox: true }), "inbox");
+  assertEquals(chosen(env(), null, "inbox"), "inbox");
   // An address in the options is for this start.
-  assertEquals(chosen(env({}), inbox, "", address), "generic");
-  assertEquals(chosen(env({}), inbox, "", { "openclaw-base-url": "http://127.0.0.1:5" }), "openclaw");
-  const error = assertThrows(() => chosen(env({}), null, "", { ...address, inbox: true }), CliError);
+  assertEquals(chosen(env(), inbox, "", address), "generic");
+  assertEquals(chosen(env(), inbox, "", { "openclaw-base-url": "http://127.0.0.1:5" }), "openclaw");
+  const error = assertThrows(() => chosen(env(), null, "", { ...address, inbox: true }), CliError);
   assertEquals(error.message, "--inbox and --runtime-base-url exclude each other: with --inbox there is no runtime");
   // A runtime that nothing names gets nothing, although it may listen at the default address.
   const places = [[null, "generic"], [null, "hermes"], [hermes, "generic"], [inbox, "hermes"]] as const;
-  assertEquals(places.map(([file, framework]) => chosen(env({}), file, framework)), [
+  assertEquals(places.map(([file, framework]) => chosen(env(), file, framework)), [
     "inbox",
     "hermes",
     "hermes",
@@ -361,10 +339,8 @@ Deno.test("an agent reads its messages unless an address, a file or its framewor
 });
 
 Deno.test("answers go back as option, runtime.json or the platform say, in this order", () => {
-  const env = { env: () => undefined };
   const sends = (platform: PushPlatformId, saved: "auto" | "on" | "off", replies?: string) =>
-    runtimeTarget(env, { ...emptyRuntimeFile(platform), replies: saved }, "", { replies })
-      ?.replies;
+    runtimeTarget(env(), { ...emptyRuntimeFile(platform), replies: saved }, "", { replies })?.replies;
   assertEquals(PUSH_PLATFORM_IDS.map((platform) => sends(platform, "auto")), [false, false, true, false, true]);
   assertEquals([sends("nanobot", "off"), sends("nanobot", "off", "on"), sends("nanobot", "on", "off")], [
     false,
@@ -383,9 +359,8 @@ Deno.test("answers go back as option, runtime.json or the platform say, in this 
 });
 
 Deno.test("saved runtime settings keep the replies unless the options change them", () => {
-  const env = { env: () => undefined };
   const file = { ...emptyRuntimeFile("nanobot"), replies: "off" as const };
-  const target = runtimeTarget(env, file);
+  const target = runtimeTarget(env(), file);
   assertEquals([withTarget(file, target, {}).replies, withTarget(file, target, { replies: "on" }).replies], [
     "off",
     "on",
@@ -400,7 +375,6 @@ Deno.test("saved runtime settings keep the replies unless the options change the
 });
 
 Deno.test("the runtime address comes from option, environment, runtime.json or the platform's default", () => {
-  const env = (values: Record<string, string>) => ({ env: (name: string) => values[name] });
   const file = { ...emptyRuntimeFile("hermes"), webhookPort: 9_000, webhookToken: "t" };
   const url = (...args: Parameters<typeof runtimeTarget>) => {
     const target = runtimeTarget(...args);
@@ -410,12 +384,12 @@ Deno.test("the runtime address comes from option, environment, runtime.json or t
   };
   // The default address is that of OpenClaw, so the request has OpenClaw's form.
   const path = { "hook-path": "/in" };
-  assertEquals(url(env({}), null, "generic", path), ["openclaw", "http://127.0.0.1:18789/in", null]);
-  assertEquals(url(env({}), null, "something", { "openclaw-base-url": "http://127.0.0.1:5" })[0], "openclaw");
-  assertEquals(url(env({}), null, "something", { "runtime-base-url": "http://127.0.0.1:5" })[0], "generic");
+  assertEquals(url(env(), null, "generic", path), ["openclaw", "http://127.0.0.1:18789/in", null]);
+  assertEquals(url(env(), null, "something", { "openclaw-base-url": "http://127.0.0.1:5" })[0], "openclaw");
+  assertEquals(url(env(), null, "something", { "runtime-base-url": "http://127.0.0.1:5" })[0], "generic");
   assertEquals(url(env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:5" }), null, "generic")[0], "generic");
-  assertEquals(url(env({}), null, "openclaw")[0], "openclaw");
-  assertEquals(url(env({}), file), ["hermes", "http://127.0.0.1:9000/webhooks/svc", "t"]);
+  assertEquals(url(env(), null, "openclaw")[0], "openclaw");
+  assertEquals(url(env(), file), ["hermes", "http://127.0.0.1:9000/webhooks/svc", "t"]);
   const both = env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:2", OPENCLAW_BASE_URL: "http://127.0.0.1:3" });
   assertEquals(url(both, file)[1], "http://127.0.0.1:2/webhooks/svc");
   assertEquals(
