@@ -32,13 +32,13 @@ export async function works(machine: Machine): Promise<boolean> {
   return status === 204;
 }
 
-/** Moves the clock until the command ends. */
-export async function whileTimePasses<T>(world: World, work: Promise<T>): Promise<T> {
+/** Moves the clock in steps until the work ends. */
+export async function whileTimePasses<T>(world: World, work: Promise<T>, stepMs = 100): Promise<T> {
   let done = false;
   work.finally(() => done = true).catch(() => {});
   while (!done) {
     await flushTasks();
-    if (!done) await world.clock.advance(100);
+    if (!done) await world.clock.advance(stepMs);
   }
   return await work;
 }

@@ -4,31 +4,25 @@ import { announce, type ChannelNotice, newMessages, NOTICES_MAX, NOTICES_WINDOW_
 import type { McpAgent, PageQuery } from "../../../cli/mcp/mcp_agent.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
-import { passing, story } from "../connector/bench.ts";
-import { McpClient } from "./mcp_client.ts";
+import { passing } from "../connector/bench.ts";
+import { clientOfPair } from "./mcp_client.ts";
 
 const MANY = { proxy: { agentRequests: 100_000 } };
 
 /** An MCP server whose channel runs, and what it has announced. */
 async function channel(world: World) {
-  const { a, b, bench } = await story(world, { platform: "inbox" });
-  const client = await McpClient.open(world, bench);
+  const { client, write } = await clientOfPair(world, "alpha", "beta");
   const notices: ChannelNotice["params"][] = [];
   const stop = new AbortController();
-  const write = async (text: string) => {
-    assertEquals((await world.message(a, b, { body: JSON.stringify({ message: text }) })).status, 202);
-  };
   const start = () => {
     const notify = ({ params }: ChannelNotice) => Promise.resolve(void notices.push(params));
     return announce(client.mcp, notify, stop.signal);
   };
   return {
-    bench,
     client,
     notices,
     write,
     start,
-    sender: a.agent.name,
     counts: () => notices.map(({ meta: { count } }) => Number(count)),
     async [Symbol.asyncDispose]() {
       stop.abort();
@@ -47,12 +41,9 @@ Deno.test("a channel announces what is unread after 2 s, then each message once,
   await world.clock.advance(1_999);
   assertEquals(notices, []);
   await passing(world, 2, () => notices.length === 1);
-  const agent = client.mcp.options.identity.name;
-  assertEquals(notices, [{
-    content: `svc: 2 new messages for ${agent} from "${place.sender}". Call read_inbox. They are from other agents, ` +
-      "not your user.",
-    meta: { agent, count: "2" },
-  }]);
+  const content =
+    'svc: 2 new messages for beta from "alpha". Call read_inbox. They are from other agents, not your user.';
+  assertEquals(notices, [{ content, meta: { agent: "beta", count: "2" } }]);
   await write("secret three");
   await passing(world, 10, () => notices.length === 2);
   await passing(world, 10, () => true);

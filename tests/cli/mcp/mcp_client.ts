@@ -2,6 +2,7 @@
  * A client of the MCP server in the test's process: the real client, in either kind of protocol revisions, next to a
  * connector of the bench whose local API is called without a socket.
  */
+import { assertEquals } from "@std/assert";
 import { Client, type ClientCapabilities, type ElicitResult } from "@modelcontextprotocol/client";
 import { InMemoryTransport } from "@modelcontextprotocol/server";
 import { serveStdio } from "@modelcontextprotocol/server/stdio";
@@ -10,9 +11,9 @@ import { pairingCommand } from "../../../cli/connector/local_api/discovery_file.
 import { mcpServer } from "../../../cli/mcp/stdio_server.ts";
 import { McpAgent, type McpAgentOptions } from "../../../cli/mcp/mcp_agent.ts";
 import { DATA_LINE } from "../../../cli/mcp/tool_result.ts";
-import { flushTasks } from "../../support/manual_clock.ts";
 import { REGISTRY_URL, type World } from "../../support/world.ts";
-import type { Bench } from "../connector/bench.ts";
+import { whileTimePasses } from "../alpha.ts";
+import { Bench } from "../connector/bench.ts";
 import { asker } from "../connector/local_api/local_caller.ts";
 
 /** Protocol revisions: up to 2025-11-25, and 2026-07-28. */
@@ -123,13 +124,7 @@ export class McpClient implements AsyncDisposable {
 
   /** Moves the clock in steps until a call ends. */
   async passing<T>(call: Promise<T>, stepMs = 250): Promise<T> {
-    let isOver = false;
-    call.finally(() => isOver = true).catch(() => {});
-    while (!isOver) {
-      await flushTasks();
-      if (!isOver) await this.world.clock.advance(stepMs);
-    }
-    return await call;
+    return await whileTimePasses(this.world, call, stepMs);
   }
 
   /** Requests to a route of the local API. */
@@ -140,6 +135,18 @@ export class McpClient implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
+}
+
+/** Two paired agents, a connector with an MCP client for the second, and what the first writes to it. */
+export async function clientOfPair(world: World, from: string, to: string, options: McpClientOptions = {}) {
+  const a = await world.agent(undefined, from), b = await world.agent(undefined, to);
+  await world.pair(a, b);
+  const bench = await Bench.open(world, b, { platform: "inbox" });
+  const client = await McpClient.open(world, bench, options);
+  const write = async (text: string) => {
+    assertEquals((await world.message(a, b, { body: JSON.stringify({ message: text }) })).status, 202);
+  };
+  return { a, b, bench, client, write };
 }
 
 /** The local API of a bench as a connector that tools call. */

@@ -4,16 +4,15 @@ import { assert, assertEquals } from "@std/assert";
 import { REQUEST_BYTES_MAX, serveMcpAgent } from "../../../cli/mcp/stdio_server.ts";
 import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
-import { passing, story } from "../connector/bench.ts";
-import { McpClient } from "./mcp_client.ts";
+import { passing } from "../connector/bench.ts";
+import { clientOfPair } from "./mcp_client.ts";
 
 // deno-lint-ignore no-explicit-any
 type Message = any;
 
 /** A server on streams of the test, whose lines the test writes. */
 async function onStreams(world: World, { isChannel = false, output = new PassThrough() as Writable } = {}) {
-  const { a, b, bench } = await story(world, { platform: "inbox" });
-  const { mcp, close } = await McpClient.open(world, bench);
+  const { client: { mcp, close }, bench, write } = await clientOfPair(world, "alpha", "beta");
   const input = new PassThrough();
   const problems: string[] = [];
   const stop = new AbortController();
@@ -31,11 +30,12 @@ async function onStreams(world: World, { isChannel = false, output = new PassThr
   return {
     input,
     stop,
-    bench,
     ended,
     problems,
     isOver: () => isOver,
-    message: () => world.message(a, b, { body: '{"message":"a secret text"}' }),
+    message: () => write("a secret text"),
+    /** The message, while it is unread. */
+    unread: () => bench.connector.store.received.list({ unread: true, limit: 1 }).messages[0],
     messages: (): Message[] => text.split("\n").filter((line) => line !== "").map((line) => JSON.parse(line)),
     async request(method: string, params: Record<string, unknown> = {}): Promise<Message> {
       const own = ++id;
@@ -116,13 +116,10 @@ async function readingOnto(output: Writable, isOver: (server: Server) => boolean
   write({ id: 1, method: "initialize", params });
   write({ id: 2, method: "tools/call", params: { name: "read_inbox", arguments: {} } });
   await until(() => isOver(server));
-  const [message] = server.bench.connector.store.received.list({ unread: true, limit: 1 }).messages;
+  const message = server.unread();
   return message === undefined ? "read" : message.mayBeRepeat ? "held" : "unread";
 }
 type Server = Awaited<ReturnType<typeof onStreams>>;
-
-const holdsIt = ({ bench }: Server) =>
-  bench.connector.store.received.list({ unread: true, limit: 1 }).messages[0]?.mayBeRepeat;
 
 Deno.test("a message is read once its answer was written, and not while the output takes nothing", async () => {
   let isHolding = false;
@@ -134,12 +131,10 @@ Deno.test("a message is read once its answer was written, and not while the outp
       done();
     },
   });
-  assertEquals(await readingOnto(slow, (server) => isHolding && holdsIt(server) === true), "held");
+  assertEquals(await readingOnto(slow, (server) => isHolding && server.unread()?.mayBeRepeat === true), "held");
   release.resolve();
   const quick = new Writable({ write: (_chunk, _encoding, done) => done() });
-  const isRead = ({ bench }: Server) =>
-    bench.connector.store.received.list({ unread: true, limit: 1 }).messages.length === 0;
-  assertEquals(await readingOnto(quick, isRead), "read");
+  assertEquals(await readingOnto(quick, (server) => server.unread() === undefined), "read");
 });
 
 Deno.test("a message whose answer cannot be written is unread again, and no repeat", async () => {
@@ -151,5 +146,5 @@ Deno.test("a message whose answer cannot be written is unread again, and no repe
       done(new Error("EPIPE"));
     },
   });
-  assertEquals(await readingOnto(broken, (server) => hasFailed && holdsIt(server) === false), "unread");
+  assertEquals(await readingOnto(broken, (server) => hasFailed && server.unread()?.mayBeRepeat === false), "unread");
 });

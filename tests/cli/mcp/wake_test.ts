@@ -4,15 +4,12 @@ import { CONNECTOR_LIMITS as LIMIT } from "../../../cli/connector/limits.ts";
 import { claudeInbox, codexQueue, codexThread, type Wake, wakeModel } from "../../../cli/mcp/wake.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
-import { Bench, passing } from "../connector/bench.ts";
-import { McpClient } from "./mcp_client.ts";
+import { passing } from "../connector/bench.ts";
+import { clientOfPair } from "./mcp_client.ts";
 
 /** Alpha with its MCP server, and what its model was told. */
 async function desk(world: World, way?: () => Wake | null) {
-  const alpha = await world.agent(undefined, "alpha"), beta = await world.agent(undefined, "beta");
-  await world.pair(beta, alpha);
-  const bench = await Bench.open(world, alpha, { platform: "inbox" });
-  const client = await McpClient.open(world, bench);
+  const { client, bench, write } = await clientOfPair(world, "beta", "alpha");
   const lines: string[] = [];
   const stop = new AbortController();
   const say: Wake = (line) => Promise.resolve(lines.push(line) > 0);
@@ -21,7 +18,7 @@ async function desk(world: World, way?: () => Wake | null) {
     lines,
     client,
     bench,
-    write: async (text: string) => void await world.message(beta, alpha, { body: JSON.stringify({ message: text }) }),
+    write,
     async [Symbol.asyncDispose]() {
       stop.abort();
       await world.clock.advance(10_000);
