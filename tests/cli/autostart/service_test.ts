@@ -9,6 +9,7 @@ import {
   plistText,
   quoted,
   requireOwnService,
+  type ServiceSystem,
   uninstallService,
   unitPath,
   unitText,
@@ -40,17 +41,8 @@ Deno.test("the unit restarts, stops in time, expands no variable and keeps each 
   const exec = text.split("\n").filter((line) => line.startsWith("ExecStart="));
   assertEquals(exec.length, 1);
   assertStringIncludes(exec[0] ?? "", 'ExecStart=:"/opt/with space/svc"');
-  for (
-    const line of [
-      "Restart=always",
-      "RestartPreventExitStatus=2 3 4",
-      "WantedBy=default.target",
-      "UMask=0077",
-      "Environment=DENO_NO_UPDATE_CHECK=1",
-    ]
-  ) {
-    assertStringIncludes(text, `\n${line}\n`);
-  }
+  const lines = ["Restart=always", "RestartPreventExitStatus=2 3 4", "WantedBy=default.target", "UMask=0077"];
+  for (const line of [...lines, "Environment=DENO_NO_UPDATE_CHECK=1"]) assertStringIncludes(text, `\n${line}\n`);
 });
 
 const HAS_SYSTEMD = await new Deno.Command("systemd-analyze", { args: ["--version"] }).output()
@@ -125,36 +117,37 @@ async function withHost(run: (host: FakeHost) => Promise<void>): Promise<void> {
   }
 }
 
-Deno.test("installing and uninstalling twice leaves the same state; lingering is suggested", async (t) => {
+/** On each system, with an empty home. */
+async function onEachSystem(t: Deno.TestContext, run: (host: FakeHost, system: ServiceSystem) => Promise<void>) {
   for (const system of ["systemd", "launchd"] as const) {
-    await t.step(system, () =>
-      withHost(async (host) => {
-        const first = await installService(host, system, SPEC);
-        const text = await Deno.readTextFile(first.path);
-        assertEquals(await installService(host, system, SPEC), first);
-        assertEquals(await Deno.readTextFile(first.path), text);
-        assertEquals(first.notes.length, system === "systemd" ? 1 : 0);
-        assertEquals(await uninstallService(host, system, ALPHA), true);
-        assertEquals(await uninstallService(host, system, ALPHA), false);
-        assertEquals(await Deno.stat(first.path).then(() => "there", () => "gone"), "gone");
-      }));
+    await t.step(system, () => withHost((host) => run(host, system)));
   }
+}
+
+Deno.test("installing and uninstalling twice leaves the same state; lingering is suggested", async (t) => {
+  await onEachSystem(t, async (host, system) => {
+    const first = await installService(host, system, SPEC);
+    const text = await Deno.readTextFile(first.path);
+    assertEquals(await installService(host, system, SPEC), first);
+    assertEquals(await Deno.readTextFile(first.path), text);
+    assertEquals(first.notes.length, system === "systemd" ? 1 : 0);
+    assertEquals(await uninstallService(host, system, ALPHA), true);
+    assertEquals(await uninstallService(host, system, ALPHA), false);
+    assertEquals(await Deno.stat(first.path).then(() => "there", () => "gone"), "gone");
+  });
 });
 
 Deno.test("the service of all agents has a name without an agent, beside the services of single agents", async (t) => {
   const names = { systemd: "svc-connector.service", launchd: "com.svc.connector" } as const;
-  for (const system of ["systemd", "launchd"] as const) {
-    await t.step(system, () =>
-      withHost(async (host) => {
-        const single = await installService(host, system, SPEC);
-        const all = await installService(host, system, { ...SPEC, agentName: null });
-        const text = await Deno.readTextFile(all.path);
-        assertEquals(all.name, names[system]);
-        assertStringIncludes(text, system === "systemd" ? "Description=svc connector of all agents" : names.launchd);
-        assertEquals(await uninstallService(host, system, { ...ALPHA, agentName: null }), true);
-        assertEquals(await Deno.stat(single.path).then(({ isFile }) => isFile), true);
-      }));
-  }
+  await onEachSystem(t, async (host, system) => {
+    const single = await installService(host, system, SPEC);
+    const all = await installService(host, system, { ...SPEC, agentName: null });
+    const text = await Deno.readTextFile(all.path);
+    assertEquals(all.name, names[system]);
+    assertStringIncludes(text, system === "systemd" ? "Description=svc connector of all agents" : names.launchd);
+    assertEquals(await uninstallService(host, system, { ...ALPHA, agentName: null }), true);
+    assertEquals(await Deno.stat(single.path).then(({ isFile }) => isFile), true);
+  });
   assertEquals(logCommand("systemd", { ...ALPHA, agentName: null }, "/log", 5, true).args.slice(0, 3), [
     "--user",
     "--unit",
@@ -206,20 +199,18 @@ Deno.test("the service of an agent that reads its messages keeps --replies, and 
     await install("never");
   }));
 
-Deno.test("a service of another configuration folder is neither replaced nor removed, and names a way on", async () => {
-  for (const system of ["systemd", "launchd"] as const) {
-    await withHost(async (host) => {
-      const [, , own = ""] = NASTY;
-      await requireOwnService(host, system, ALPHA, own);
-      await installService(host, system, SPEC);
-      await requireOwnService(host, system, ALPHA, own);
-      for (const other of ["/home/bob/.config/svc", own.slice(0, -1), `${own}/x`]) {
-        const refused = await assertRejects(() => requireOwnService(host, system, ALPHA, other), CliError);
-        assertEquals(refused.code, "CLI_USAGE");
-        assertStringIncludes(refused.fix ?? "", "svc --profile <profile>");
-      }
-    });
-  }
+Deno.test("a service of another configuration folder is neither replaced nor removed, and names a way on", async (t) => {
+  await onEachSystem(t, async (host, system) => {
+    const [, , own = ""] = NASTY;
+    await requireOwnService(host, system, ALPHA, own);
+    await installService(host, system, SPEC);
+    await requireOwnService(host, system, ALPHA, own);
+    for (const other of ["/home/bob/.config/svc", own.slice(0, -1), `${own}/x`]) {
+      const refused = await assertRejects(() => requireOwnService(host, system, ALPHA, other), CliError);
+      assertEquals(refused.code, "CLI_USAGE");
+      assertStringIncludes(refused.fix ?? "", "svc --profile <profile>");
+    }
+  });
 });
 
 Deno.test("a proxy that only SVC_PROXY_URL names is refused, because the service would call the saved one", () =>
@@ -247,21 +238,16 @@ Deno.test("a proxy that only SVC_PROXY_URL names is refused, because the service
     assertStringIncludes(await Deno.readTextFile((await install()).path), '"connector" "start" "--all"');
   }));
 
-Deno.test("the same name in two profiles is two services, and no name of an agent is that of another's", async () => {
-  for (const system of ["systemd", "launchd"] as const) {
-    await withHost(async (host) => {
-      const names = [["a", null], ["a", "work"], ["a.work", null], ["work", null], [null, "work"], [
-        null,
-        null,
-      ]] as const;
-      const services = names.map(([agentName, profile]) => ({ ...SPEC, agentName, profile }));
-      const paths = [];
-      for (const service of services) paths.push((await installService(host, system, service)).path);
-      assertEquals(new Set(paths).size, services.length);
-      assertEquals(await uninstallService(host, system, { agentName: "a", profile: "work" }), true);
-      assertEquals(await uninstallService(host, system, { agentName: "a", profile: null }), true);
-    });
-  }
+Deno.test("the same name in two profiles is two services, and no name of an agent is that of another's", async (t) => {
+  const names = [["a", null], ["a", "work"], ["a.work", null], ["work", null], [null, "work"], [null, null]] as const;
+  await onEachSystem(t, async (host, system) => {
+    const services = names.map(([agentName, profile]) => ({ ...SPEC, agentName, profile }));
+    const paths = [];
+    for (const service of services) paths.push((await installService(host, system, service)).path);
+    assertEquals(new Set(paths).size, services.length);
+    assertEquals(await uninstallService(host, system, { agentName: "a", profile: "work" }), true);
+    assertEquals(await uninstallService(host, system, { agentName: "a", profile: null }), true);
+  });
 });
 
 Deno.test("a program whose path systemd would refuse is refused before any file is written", () =>

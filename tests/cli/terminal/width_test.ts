@@ -83,15 +83,8 @@ Deno.test("every list and every record keeps to the width, also with long names"
   for (const [n, name] of names.entries()) {
     await machine.json("api-key", "create", "--name", name);
     const { invite } = await machine.json("invite", "create");
-    await machine.json(
-      "invite",
-      "redeem",
-      invite.code,
-      "--display-name",
-      name,
-      "--config-dir",
-      machine.path(`other-${n}`),
-    );
+    const words = ["--display-name", name, "--config-dir", machine.path(`other-${n}`)];
+    await machine.json("invite", "redeem", invite.code, ...words);
   }
   await machine.json("admin", "service", "create", "s".repeat(60));
   for (const argv of everyList(LONG_WORD)) await runAtWidths(machine, argv, [0, 1, 3, 4, 5]);
@@ -149,13 +142,8 @@ Deno.test("every other command keeps to the width, also where it fails", async (
   await machine.json("agent", "create", "alpha");
   const { internalService: { id } } = await machine.json("admin", "service", "create", "extra");
   machine.write("pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
-  const commands = everyCommand({
-    agent: LONG_WORD,
-    service: id,
-    humanName: LONG_NAME,
-    path: (file) => machine.path(file),
-  });
-  for (const argv of commands) await runAtWidths(machine, argv, ANY_END);
+  const names = { agent: LONG_WORD, service: id, humanName: LONG_NAME, path: (file: string) => machine.path(file) };
+  for (const argv of everyCommand(names)) await runAtWidths(machine, argv, ANY_END);
 });
 
 Deno.test("each command was tried, but the script that a shell reads", () => {
@@ -173,10 +161,9 @@ Deno.test("a command accepts the end of an ID that a table shows, when one ID en
   assertEquals((await machine.json("invite", "revoke", invite.id.slice(-6))).id, invite.id);
   assertEquals((await machine.json("admin", "service", "revoke", short(id))).id, id);
   const next = "Run svc invite list to see them, or give a whole ID.";
-  const { exit, message } = await machine.failure("invite", "revoke", "ZZZZZZ");
-  assertEquals([exit, message], [2, `No invite ends in ZZZZZZ. ${next}`]);
-  const nonsense = await machine.failure("invite", "revoke", "nonsense");
-  assertEquals(nonsense.message, `"nonsense" is not an invite ID or the end of one. ${next}`);
+  const refusal = (id: string) => machine.refuses(["invite", "revoke", id], 2, "CLI_USAGE");
+  assertEquals(await refusal("ZZZZZZ"), `No invite ends in ZZZZZZ. ${next}`);
+  assertEquals(await refusal("nonsense"), `"nonsense" is not an invite ID or the end of one. ${next}`);
   const { human } = await machine.json("whoami");
   assertEquals((await machine.json("admin", "people", "show", short(human.id))).person.id, human.id);
 });
@@ -270,30 +257,18 @@ Deno.test("a command in several lines is one command for a shell", async () => {
 });
 
 Deno.test("times are as a person says them", () => {
-  const now = new Date(2026, 10, 25, 16, 0).getTime();
-  const at = (...[year, month, day, hour, minute]: [number, number, number, number, number]) =>
-    whenText(new Date(year, month, day, hour, minute).getTime(), now);
-  assertEquals([
-    whenText(now - 59_000, now),
-    whenText(now - 120_000, now),
-    at(2026, 10, 25, 13, 0),
-    at(2026, 10, 24, 14, 2),
-    at(2026, 10, 23, 14, 2),
-    at(2026, 10, 10, 14, 2),
-    at(2025, 10, 21, 14, 2),
-    whenText(now + 240_000, now),
-    at(2027, 10, 21, 14, 2),
-    whenText(new Date(2026, 10, 25, 0, 5).getTime() - 600_000, new Date(2026, 10, 25, 0, 5).getTime()),
-  ], [
-    "now",
-    "2 min ago",
-    "3 h ago",
-    "yesterday 14:02",
-    "Mon 14:02",
-    "10 Nov 14:02",
-    "21 Nov 2025",
-    "in 4 min",
-    "21 Nov 2027",
-    "10 min ago",
-  ]);
+  const now = new Date(2026, 10, 25, 16, 0).getTime(), night = new Date(2026, 10, 25, 0, 5).getTime();
+  const rows: [at: number, said: string, now?: number][] = [
+    [now - 59_000, "now"],
+    [now - 120_000, "2 min ago"],
+    [new Date(2026, 10, 25, 13, 0).getTime(), "3 h ago"],
+    [new Date(2026, 10, 24, 14, 2).getTime(), "yesterday 14:02"],
+    [new Date(2026, 10, 23, 14, 2).getTime(), "Mon 14:02"],
+    [new Date(2026, 10, 10, 14, 2).getTime(), "10 Nov 14:02"],
+    [new Date(2025, 10, 21, 14, 2).getTime(), "21 Nov 2025"],
+    [now + 240_000, "in 4 min"],
+    [new Date(2027, 10, 21, 14, 2).getTime(), "21 Nov 2027"],
+    [night - 600_000, "10 min ago", night],
+  ];
+  for (const [at, said, since = now] of rows) assertEquals(whenText(at, since), said);
 });
