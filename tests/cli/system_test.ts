@@ -6,6 +6,7 @@ import { thisMachine } from "../../cli/platforms/local_machine.ts";
 import { realSystem } from "../../cli/system.ts";
 import { systemClock } from "../../shared/clock.ts";
 import { SOON_MS, within } from "../support/process.ts";
+import { tempFolder } from "../support/temp_folder.ts";
 
 /** Runs as long as its folder is there. */
 const stays = (folder: string) => `while [ -e '${folder}' ]; do sleep 0.1; done`;
@@ -24,7 +25,8 @@ for (const [what, script] of Object.entries(OPENERS)) {
     sanitizeOps: false,
     sanitizeResources: false,
     async fn() {
-      const folder = await Deno.makeTempDir({ prefix: "svc_opener_" });
+      await using temp = await tempFolder();
+      const folder = temp.path;
       const before = { PATH: Deno.env.get("PATH") ?? "", DISPLAY: Deno.env.get("DISPLAY") };
       try {
         await Deno.writeTextFile(`${folder}/xdg-open`, `#!/bin/sh\n${script(folder)}\n`, { mode: 0o755 });
@@ -36,36 +38,32 @@ for (const [what, script] of Object.entries(OPENERS)) {
         Deno.env.set("PATH", before.PATH);
         if (before.DISPLAY === undefined) Deno.env.delete("DISPLAY");
         else Deno.env.set("DISPLAY", before.DISPLAY);
-        await Deno.remove(folder, { recursive: true });
       }
     },
   });
 }
+
+/** A clock on which a program has `ms` instead of its usual time. */
+const clockOf = (ms: number) => ({ ...systemClock, after: (_: number, fn: () => void) => systemClock.after(ms, fn) });
 
 Deno.test({
   name: "a program that leaves another one behind is waited for no longer than any other",
   ignore: Deno.build.os === "windows",
   sanitizeResources: false,
   async fn() {
-    const folder = await Deno.makeTempDir({ prefix: "svc_look_" });
-    /** Runs a script that has `ms` instead of the usual 10 s. */
+    await using folder = await tempFolder();
     const run = (ms: number, script: string) => {
-      const clock = { ...systemClock, after: (_: number, fn: () => void) => systemClock.after(ms, fn) };
-      const machine = thisMachine({ clock, env: () => undefined } as unknown as Context);
+      const machine = thisMachine({ clock: clockOf(ms), env: () => undefined } as unknown as Context);
       return within(SOON_MS, `the end of ${script}`, machine.run("sh", ["-c", script]));
     };
-    try {
-      let printed: string | null = null;
-      // A busy machine needs longer for the script itself.
-      for (let ms = 200; printed === null && ms < SOON_MS; ms *= 2) {
-        printed = await run(ms, `${stays(folder)} & echo one 1.0`);
-      }
-      assertEquals(printed, "one 1.0\n");
-      assertEquals(await run(200, `echo two 2.0; ${stays(folder)}; :`), null);
-      assertEquals(await run(SOON_MS, "echo three 3.0"), "three 3.0\n");
-    } finally {
-      await Deno.remove(folder, { recursive: true });
+    let printed: string | null = null;
+    // A busy machine needs longer for the script itself.
+    for (let ms = 200; printed === null && ms < SOON_MS; ms *= 2) {
+      printed = await run(ms, `${stays(folder.path)} & echo one 1.0`);
     }
+    assertEquals(printed, "one 1.0\n");
+    assertEquals(await run(200, `echo two 2.0; ${stays(folder.path)}; :`), null);
+    assertEquals(await run(SOON_MS, "echo three 3.0"), "three 3.0\n");
   },
 });
 
@@ -73,23 +71,17 @@ Deno.test({
   name: "a service manager that hangs, or prints without an end, holds up no command",
   ignore: Deno.build.os === "windows",
   async fn() {
-    const folder = await Deno.makeTempDir({ prefix: "svc_manager_" });
-    /** Runs a script that has `ms` instead of the usual 60 s. */
+    await using folder = await tempFolder();
     const run = (ms: number, script: string) => {
-      const clock = { ...systemClock, after: (_: number, fn: () => void) => systemClock.after(ms, fn) };
-      const host = thisHost({ clock, env: () => folder } as unknown as Context);
+      const host = thisHost({ clock: clockOf(ms), env: () => folder.path } as unknown as Context);
       return within(SOON_MS, `the end of ${script}`, host.run("sh", ["-c", script]));
     };
-    try {
-      assertEquals(await run(SOON_MS, "echo one; echo two >&2; exit 3"), { code: 3, stdout: "one\n", stderr: "two\n" });
-      const hung = await run(200, `${stays(folder)}; :`);
-      assertEquals([hung?.code, hung?.stderr], [137, "it did not end within 60 s"]);
-      for (const end of ["", " >&2"]) {
-        const endless = await run(SOON_MS, `yes ${end}`);
-        assertEquals((endless?.stdout ?? "").length + (endless?.stderr ?? "").length, 1024 ** 2);
-      }
-    } finally {
-      await Deno.remove(folder, { recursive: true });
+    assertEquals(await run(SOON_MS, "echo one; echo two >&2; exit 3"), { code: 3, stdout: "one\n", stderr: "two\n" });
+    const hung = await run(200, `${stays(folder.path)}; :`);
+    assertEquals([hung?.code, hung?.stderr], [137, "it did not end within 60 s"]);
+    for (const end of ["", " >&2"]) {
+      const endless = await run(SOON_MS, `yes ${end}`);
+      assertEquals((endless?.stdout ?? "").length + (endless?.stderr ?? "").length, 1024 ** 2);
     }
   },
 });
@@ -98,12 +90,11 @@ Deno.test({
   name: "a program of --exec does not start when the connector has ended already",
   ignore: Deno.build.os === "windows",
   async fn() {
-    const folder = await Deno.makeTempDir({ prefix: "svc_exec_" });
-    const program = `${folder}/program`;
-    await Deno.writeTextFile(program, `#!/bin/sh\necho started >"${folder}/started"\n`, { mode: 0o755 });
+    await using folder = await tempFolder();
+    const program = `${folder.path}/program`;
+    await Deno.writeTextFile(program, `#!/bin/sh\necho started >"${folder.path}/started"\n`, { mode: 0o755 });
     const run = realSystem("0").exec?.run(program, {}, AbortSignal.abort());
     await assertRejects(() => run ?? Promise.resolve(0), DOMException);
-    assertEquals(await Array.fromAsync(Deno.readDir(folder), ({ name }) => name), ["program"]);
-    await Deno.remove(folder, { recursive: true });
+    assertEquals(await Array.fromAsync(Deno.readDir(folder.path), ({ name }) => name), ["program"]);
   },
 });

@@ -17,9 +17,11 @@ import { systemRandom } from "../../shared/random.ts";
 import { bundledDeploy } from "./built.ts";
 import { within } from "./child_command.ts";
 import { ChildProcess } from "./child_process.ts";
+import { tempFolder } from "./temp_folder.ts";
 
 export { ROOT, within } from "./child_command.ts";
 export { ChildProcess } from "./child_process.ts";
+export { tempFolder } from "./temp_folder.ts";
 
 export const BOOTSTRAP_SECRET = "bootstrap-secret-of-the-e2e-tests";
 export const deps: HttpDeps = { fetch, clock: systemClock, random: systemRandom };
@@ -51,12 +53,6 @@ export async function eventually<T>(
     if (Date.now() > end) throw new Error(`Not within ${ms} ms: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
-}
-
-/** A folder that is deleted at the end. */
-export async function tempFolder(): Promise<AsyncDisposable & { path: string }> {
-  const path = await Deno.makeTempDir({ prefix: "svc_e2e_" });
-  return { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
 }
 
 /** A port without a listener, outside the range that the system assigns, and above 10080, which `fetch` refuses. */

@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { completionScript } from "../../../cli/commands/completions.ts";
 import { allCommands, GROUPS } from "../../../cli/commands/table.ts";
+import { tempFolder } from "../../support/temp_folder.ts";
 
 const COMMANDS = await allCommands();
 
@@ -26,7 +27,8 @@ async function hasShell(name: string): Promise<boolean> {
 
 Deno.test("bash offers commands, options, fixed values, the agents of this machine and their peers", async (t) => {
   if (!await hasShell("bash")) return;
-  const dir = await Deno.makeTempDir({ prefix: "svc_cli_" });
+  await using folder = await tempFolder();
+  const dir = folder.path;
   for (const name of ["alpha", "beta", ".alpha.lock"]) await Deno.mkdir(`${dir}/agents/${name}`, { recursive: true });
   const peer = (humanName: string, gone?: true) => ({ did: "d", agentName: "x", humanName, ...(gone ? { gone } : {}) });
   const peersOf = {
@@ -34,10 +36,8 @@ Deno.test("bash offers commands, options, fixed values, the agents of this machi
     beta: { eta: peer("E") },
   };
   for (const [name, peers] of Object.entries(peersOf)) {
-    await Deno.writeTextFile(
-      `${dir}/agents/${name}/peers.json`,
-      JSON.stringify({ ...peers, "$(id)": peer("F") }, null, 2),
-    );
+    const text = JSON.stringify({ ...peers, "$(id)": peer("F") }, null, 2);
+    await Deno.writeTextFile(`${dir}/agents/${name}/peers.json`, text);
   }
   const script = completionScript("bash", COMMANDS, GROUPS);
   const cases: [string[], string[]][] = [
@@ -75,7 +75,6 @@ Deno.test("bash offers commands, options, fixed values, the agents of this machi
     const env = { SVC_CONFIG_DIR: dir, SVC_AGENT: "beta" };
     assertEquals(await offered(script, ["svc", "provider", "doctor", "--peer", ""], env), ["eta"]);
   });
-  await Deno.remove(dir, { recursive: true });
 });
 
 Deno.test("every command and option is in every script", () => {

@@ -6,6 +6,7 @@ import { announce, defaultStore, servePlan } from "../../../cli/commands/server.
 import { Output } from "../../../cli/terminal/output.ts";
 import { systemRandom } from "../../../shared/random.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
+import { recordedTerminal } from "../../support/recorded_terminal.ts";
 
 type Own = Partial<Record<EnvironmentName, string>>;
 
@@ -53,41 +54,27 @@ Deno.test("the store is in the data folder of the user when nothing names one", 
 Deno.test("each option of serve sets its variable and wins over the environment", () => {
   const given = { host: "::1", port: "0", store: ":memory:", service: "all", environment: "local", metrics: "[::1]:9" };
   const environ = { HOST: "127.0.0.1", PORT: "9000", KV_URL: "x.kv", BOOTSTRAP_SECRET: "configured" };
-  assertEquals(
-    plan(
-      { ...given, "public-url": "https://Svc.example/", "behind-proxy": true, "access-log": true, console: true },
-      environ,
-    )
-      .variables,
-    {
-      METRICS_LISTEN: "[::1]:9",
-      ACCESS_LOG: "on",
-      CONSOLE: "on",
-      HOST: "::1",
-      PORT: "0",
-      KV_URL: ":memory:",
-      SVC_SERVICE: "all",
-      ENVIRONMENT: "local",
-      REGISTRY_URL: "https://svc.example",
-      PROXY_URL: "https://svc.example",
-      TRUSTED_PROXIES: "127.0.0.1,::1",
-    },
-  );
+  const more = { "public-url": "https://Svc.example/", "behind-proxy": true, "access-log": true, console: true };
+  assertEquals(plan({ ...given, ...more }, environ).variables, {
+    METRICS_LISTEN: "[::1]:9",
+    ACCESS_LOG: "on",
+    CONSOLE: "on",
+    HOST: "::1",
+    PORT: "0",
+    KV_URL: ":memory:",
+    SVC_SERVICE: "all",
+    ENVIRONMENT: "local",
+    REGISTRY_URL: "https://svc.example",
+    PROXY_URL: "https://svc.example",
+    TRUSTED_PROXIES: "127.0.0.1,::1",
+  });
   assertEquals(plan({}, environ).variables, {});
   assertEquals(plan({}, { BOOTSTRAP_SECRET: "x" }).variables, { KV_URL: "/home/ada/.local/share/svc/svc.kv" });
 });
 
 Deno.test("a public URL that is not an origin, or not that of the environment, is refused and not repeated", () => {
-  for (
-    const url of [
-      "https://x.example/path",
-      "https://x.example?q",
-      "https://user:pw@x.example",
-      "ftp://x.example",
-      "x",
-      "-",
-    ]
-  ) {
+  const urls = ["https://x.example/path", "https://x.example?q", "https://user:pw@x.example", "ftp://x.example"];
+  for (const url of [...urls, "x", "-"]) {
     const { message } = refused({ "public-url": url });
     assert(message.startsWith("--public-url must be an origin"), message);
     assert(!message.includes("pw"), message);
@@ -143,17 +130,11 @@ function printed(
   made: ReturnType<typeof plan>,
   { json = false, isOpen = true, address = "http://127.0.0.1:8787" } = {},
 ): { stdout: string; stderr: string } {
-  const text = { stdout: "", stderr: "" };
-  const terminal = {
-    stdout: (part: string) => (text.stdout += part) !== "",
-    stderr: (part: string) => void (text.stderr += part),
-    stdoutIsTerminal: false,
-    stderrIsTerminal: false,
-  };
+  const { terminal, seen } = recordedTerminal();
   const out = new Output(terminal, new ManualClock(), { json, colour: false });
   announce({ out, pid: 42 }, { ...made, address, metricsAddress: null, isOpen });
   out.finish();
-  return text;
+  return seen;
 }
 
 Deno.test("the announcement names address, store and pid, and a command that can be pasted whole", () => {
@@ -161,15 +142,8 @@ Deno.test("the announcement names address, store and pid, and a command that can
   const { stdout, stderr } = printed(made);
   const lines = stdout.split("\n");
   assertEquals(lines[0], "listening on http://127.0.0.1:8787");
-  for (
-    const part of [
-      "/data/svc.kv",
-      "pid     42",
-      "Every identity will name http://127.0.0.1:8787. It cannot be changed.",
-    ]
-  ) {
-    assert(stdout.includes(part), stdout);
-  }
+  const identity = "Every identity will name http://127.0.0.1:8787. It cannot be changed.";
+  for (const part of ["/data/svc.kv", "pid     42", identity]) assert(stdout.includes(part), stdout);
   const command = `svc admin bootstrap --bootstrap-secret=${made.madeSecret} --registry-url http://127.0.0.1:8787`;
   assert(lines.includes(`  ${command}`), stdout);
   assertEquals(stderr, "");

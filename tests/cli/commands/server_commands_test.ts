@@ -3,24 +3,14 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { EnvironmentName, Programs, System } from "../../../cli/context.ts";
 import { run } from "../../../cli/main.ts";
 import { realSystem } from "../../../cli/system.ts";
-
-interface Outcome {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
+import { recordedTerminal } from "../../support/recorded_terminal.ts";
+import type { Outcome } from "../svc_runner.ts";
 
 async function svc(argv: readonly string[], parts: Partial<System> = {}): Promise<Outcome> {
-  const outcome: Outcome = { code: -1, stdout: "", stderr: "" };
-  const terminal = {
-    stdout: (text: string) => (outcome.stdout += text) !== "",
-    stderr: (text: string) => void (outcome.stderr += text),
-    stdoutIsTerminal: false,
-    stderrIsTerminal: false,
-  };
+  const { terminal, seen } = recordedTerminal();
   const env = (name: EnvironmentName) => name === "HOME" ? "/home/ada" : undefined;
-  outcome.code = await run(argv, { ...realSystem("0.0.0-test"), os: "linux", env, terminal, ...parts });
-  return outcome;
+  const code = await run(argv, { ...realSystem("0.0.0-test"), os: "linux", env, terminal, ...parts });
+  return { code, ...seen };
 }
 
 /** Programs that record the command lines of the store; `variables` is the environment. */

@@ -10,12 +10,8 @@ import {
   writePrivate,
 } from "../../../cli/files/private_files.ts";
 import { systemRandom } from "../../../shared/random.ts";
+import { tempFolder } from "../../support/temp_folder.ts";
 import { Machine } from "../cli_world.ts";
-
-async function folder(): Promise<AsyncDisposable & { path: string }> {
-  const path = await Deno.makeTempDir({ prefix: "svc_cli_" });
-  return { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
-}
 
 /** Names, sizes, modes and times of everything below a folder. */
 function snapshot(path: string): unknown[] {
@@ -28,7 +24,7 @@ const modeOf = async (path: string) => ((await Deno.lstat(path)).mode ?? 0) & 0o
 const me = [Deno.uid() ?? 0];
 
 Deno.test("a private write makes a file of mode 0600 or replaces one, and leaves no other file", async () => {
-  await using dir = await folder();
+  await using dir = await tempFolder();
   await writePrivate(systemRandom, `${dir.path}/new`, "one");
   await Deno.writeTextFile(`${dir.path}/old`, "old", { mode: 0o644 });
   await Deno.chmod(`${dir.path}/old`, 0o644);
@@ -39,7 +35,7 @@ Deno.test("a private write makes a file of mode 0600 or replaces one, and leaves
 });
 
 Deno.test("a private write that fails keeps the old content and removes its temporary file", async () => {
-  await using dir = await folder();
+  await using dir = await tempFolder();
   await Deno.mkdir(`${dir.path}/taken/x`, { recursive: true });
   const error = await assertRejects(() => writePrivate(systemRandom, `${dir.path}/taken`, "text"), CliError);
   assertEquals(error.code, "CLI_SAVE_FAILED");
@@ -47,7 +43,7 @@ Deno.test("a private write that fails keeps the old content and removes its temp
 });
 
 Deno.test("no file is read or written through a link", async () => {
-  await using dir = await folder();
+  await using dir = await tempFolder();
   await Deno.writeTextFile(`${dir.path}/target`, "target");
   for (const target of ["target", "nowhere"]) {
     const link = `${dir.path}/link-to-${target}`;
@@ -60,7 +56,7 @@ Deno.test("no file is read or written through a link", async () => {
 });
 
 Deno.test("a file that becomes a link after it was checked is not read", async () => {
-  await using dir = await folder();
+  await using dir = await tempFolder();
   const path = `${dir.path}/file`;
   await Deno.writeTextFile(`${dir.path}/target`, "target");
   await Deno.writeTextFile(path, "file");
@@ -81,7 +77,7 @@ Deno.test("a file that becomes a link after it was checked is not read", async (
 });
 
 Deno.test("a file that is replaced after it was checked is read as it is then", async () => {
-  await using dir = await folder();
+  await using dir = await tempFolder();
   const path = `${dir.path}/file`;
   for (const [name, text] of [["file", "old"], ["new", "new"]] as const) {
     await Deno.writeTextFile(`${dir.path}/${name}`, text);
@@ -101,7 +97,7 @@ Deno.test("a file that is replaced after it was checked is read as it is then", 
 });
 
 Deno.test("a private read returns null for no file and refuses links, large files and non-text", async () => {
-  await using dir = await folder();
+  await using dir = await tempFolder();
   assertEquals(readPrivate(`${dir.path}/none`, 10), null);
   assertEquals(readPrivate(`${dir.path}/none/below`, 10), null);
   await Deno.writeTextFile(`${dir.path}/empty`, "");
@@ -116,7 +112,7 @@ Deno.test("a private read returns null for no file and refuses links, large file
 });
 
 Deno.test("a directory with write access for others is corrected; a link or a foreign one is refused", async () => {
-  await using dir = await folder();
+  await using dir = await tempFolder();
   const open = `${dir.path}/open`;
   await Deno.mkdir(open);
   for (const mode of [0o777, 0o720, 0o702]) {
@@ -135,7 +131,7 @@ Deno.test("a directory with write access for others is corrected; a link or a fo
 });
 
 Deno.test("old leftovers of a killed process are removed, and no other files", async () => {
-  await using dir = await folder();
+  await using dir = await tempFolder();
   const names = [".other", ".svc-AAAAAAAAAAAAAAAA.tmp", ".svc-BBBBBBBBBBBBBBBB.tmp", ".svc-short.tmp", "a.tmp"];
   const now = Date.now();
   for (const name of names) {
@@ -191,7 +187,7 @@ Deno.test("links in place of folders, locks and files of agents are refused, the
     for (const isDangling of [false, true]) {
       await t.step(`${place}${isDangling ? " to nowhere" : ""}, ${argv.join(" ")}`, async () => {
         await using machine = await Machine.ofPerson();
-        await using outside = await folder();
+        await using outside = await tempFolder();
         await machine.json("agent", "create", "alpha");
         const target = `${outside.path}/target`;
         if (!isDangling) {

@@ -8,6 +8,7 @@ import { linesOf, printable } from "../../../cli/terminal/escapes.ts";
 import { fields, Output, shellWord } from "../../../cli/terminal/output.ts";
 import { table, tableLines } from "../../../cli/terminal/tables.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
+import { recordedTerminal } from "../../support/recorded_terminal.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
 
 const COMMANDS = await allCommands();
@@ -15,18 +16,8 @@ const COMMANDS = await allCommands();
 const SECRET = /svc_(?:pat|agt|rft|srv|inv)_[A-Za-z0-9_-]{8,}/g;
 
 function screen(isTerminal: boolean, options = { json: false, colour: true }) {
-  const seen = { stdout: "", stderr: "" };
-  const clock = new ManualClock();
-  const out = new Output(
-    {
-      stdout: (text) => (seen.stdout += text, true),
-      stderr: (text) => void (seen.stderr += text),
-      stdoutIsTerminal: isTerminal,
-      stderrIsTerminal: isTerminal,
-    },
-    clock,
-    options,
-  );
+  const { terminal, seen } = recordedTerminal(isTerminal), clock = new ManualClock();
+  const out = new Output(terminal, clock, options);
   return { out, seen, clock };
 }
 

@@ -1,6 +1,5 @@
 /** svc receipt verify: a receipt of the vectors and one of a running pair, offline on another machine, and each wrong part. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { join } from "node:path";
 import { signReceipt } from "../../../shared/protocol/receipt_token.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { vectors } from "../../support/vectors.ts";
@@ -11,11 +10,9 @@ import { type Check, failing, skipping } from "./checks.ts";
 /** Another machine, with files for the command. */
 async function stranger() {
   const machine = await Machine.open();
-  const folder = await Deno.makeTempDir({ prefix: "svc_receipt_" });
   const write = (name: string, content: unknown) => {
-    const path = join(folder, name);
-    Deno.writeTextFileSync(path, typeof content === "string" ? content : JSON.stringify(content));
-    return path;
+    machine.write(name, typeof content === "string" ? content : JSON.stringify(content));
+    return machine.path(name);
   };
   const verify = async (...argv: string[]) => {
     const { code, stdout, stderr } = await machine.svc("--json", "receipt", "verify", ...argv);
@@ -24,11 +21,7 @@ async function stranger() {
     assertEquals(code, result.valid ? 0 : 1);
     return result;
   };
-  const dispose = async () => {
-    await machine[Symbol.asyncDispose]();
-    await Deno.remove(folder, { recursive: true });
-  };
-  return { machine, write, verify, [Symbol.asyncDispose]: dispose };
+  return { machine, write, verify, [Symbol.asyncDispose]: () => machine[Symbol.asyncDispose]() };
 }
 
 Deno.test("each receipt of the vectors verifies without a network, with its payload", async (t) => {

@@ -3,7 +3,8 @@ import { setImmediate } from "node:timers";
 import { assertEquals, assertRejects } from "@std/assert";
 import { AgentDirectory, agentNames } from "../../../shared/client/directory_store.ts";
 import { SvcError } from "../../../shared/client/svc_error.ts";
-import { CONNECTOR, didOf, systemOf, tempFolder } from "./library_bench.ts";
+import { tempFolder } from "../../support/temp_folder.ts";
+import { CONNECTOR, didOf, systemOf } from "./library_bench.ts";
 
 /** A configuration directory with the agent alpha. */
 async function bench() {

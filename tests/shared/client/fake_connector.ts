@@ -7,7 +7,8 @@ import { localMessage } from "../../support/local_message.ts";
 import { NOT_KEPT } from "../../support/not_kept.ts";
 import type { ManualClock } from "../../support/manual_clock.ts";
 import { countCalls } from "../../support/outside_work.ts";
-import { CONNECTOR, didOf, systemOf, tempFolder } from "./library_bench.ts";
+import { tempFolder } from "../../support/temp_folder.ts";
+import { CONNECTOR, didOf, systemOf } from "./library_bench.ts";
 
 countCalls(AgentDirectory.prototype, ["connectorFile", "aliases"]);
 

@@ -17,6 +17,7 @@ import { LocalClient } from "../../../shared/client/local_client.ts";
 import { viewOf } from "../../../cli/connector/talk/view.ts";
 import { ApiError, LocalDown, receivedCode, type UnreachableError } from "../../../shared/client/errors.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
+import { recordedTerminal } from "../../support/recorded_terminal.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
 const REQUEST: HttpRequest = {
@@ -183,11 +184,10 @@ Deno.test("a code of an envelope is UNKNOWN_ERROR when it is not of the form of 
 });
 
 Deno.test("an event in JSON holds no character that steers a terminal, and means the same", () => {
-  let printed = "";
-  const stdout = (text: string) => (printed += text, true);
-  const terminal = { stdout, stderr: stdout, stdoutIsTerminal: true, stderrIsTerminal: true };
+  const { terminal, seen } = recordedTerminal(true);
   const why = `${ESCAPES}\u007f\u009b31m\u202e\u2066\u2028é😀`;
   viewOf({ clock: new ManualClock(), terminal, json: true, colour: false, live: () => null }).event("refused", { why });
+  const printed = seen.stdout + seen.stderr;
   // deno-lint-ignore no-control-regex
   assert(!/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/.test(printed), printed);
   assertEquals(JSON.parse(printed).why, why);

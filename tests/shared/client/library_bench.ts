@@ -41,9 +41,3 @@ export async function passing(clock: ManualClock, seconds: number, holds: () => 
   for (let s = 0; s < seconds && !holds(); s++) await clock.advance(1_000);
   await until(holds, () => clock.pending());
 }
-
-/** A temporary folder. */
-export async function tempFolder(): Promise<AsyncDisposable & { path: string }> {
-  const path = await Deno.makeTempDir({ prefix: "svc_client_" });
-  return { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
-}

@@ -3,7 +3,8 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { LocalAgent } from "../../../shared/client/local_agent.ts";
 import { SvcError } from "../../../shared/client/svc_error.ts";
 import { FakeConnector, refusal } from "./fake_connector.ts";
-import { didOf, tempFolder } from "./library_bench.ts";
+import { tempFolder } from "../../support/temp_folder.ts";
+import { didOf } from "./library_bench.ts";
 
 /** Opens the agent alpha over a listener that answers as `connector`. */
 async function opened(connector: FakeConnector) {
