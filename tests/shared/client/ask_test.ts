@@ -21,6 +21,13 @@ function ask(connector: FakeConnector, timeoutMs = 60_000) {
   return state;
 }
 
+/** Asks, and passes at most so many seconds until it ends. */
+async function asked(connector: FakeConnector, seconds: number, timeoutMs?: number) {
+  const state = ask(connector, timeoutMs);
+  await passing(connector.clock, seconds, isDone(state));
+  return state;
+}
+
 const isDone = (state: ReturnType<typeof ask>) => () => state.reply !== null || state.code !== null;
 const reply = (connector: FakeConnector) => connector.receive("answer-01", { inReplyTo: "question-1", isReply: true });
 
@@ -35,9 +42,8 @@ Deno.test("the reply of a question is returned and marked as read, at once and a
         return new Promise((resolve) => connector.clock.after(wait, () => resolve(null as unknown as Response)));
       };
       connector.clock.after(seconds * 1000, () => void reply(connector));
-      const asked = ask(connector, 300_000);
-      await passing(connector.clock, 400, isDone(asked));
-      assertEquals([asked.reply?.requestId, asked.reply?.id, asked.code], ["answer-01", 1, null]);
+      const { reply: found, code } = await asked(connector, 400, 300_000);
+      assertEquals([found?.requestId, found?.id, code], ["answer-01", 1, null]);
       assertEquals([connector.unread, connector.sent.length], [[], 1]);
     });
   }
@@ -47,33 +53,28 @@ Deno.test("a question ends without a reply at its time, after a dead letter, and
   await t.step("at its time", async () => {
     await using connector = await FakeConnector.open();
     const began = connector.clock.now();
-    const asked = ask(connector, 2_500);
-    await passing(connector.clock, 10, isDone(asked));
-    assertEquals([asked.code, connector.clock.now() - began >= 2_500], ["NO_REPLY", true]);
+    const { code } = await asked(connector, 10, 2_500);
+    assertEquals([code, connector.clock.now() - began >= 2_500], ["NO_REPLY", true]);
   });
   await t.step("at its time, though the clock was set back by a day", async () => {
     await using connector = await FakeConnector.open();
-    const asked = ask(connector, 60_000);
+    const late = ask(connector, 60_000);
     await until(() => connector.sent.length === 1);
     connector.clock.step(-86_400_000);
-    await passing(connector.clock, 120, isDone(asked));
-    assertEquals(asked.code, "NO_REPLY");
+    await passing(connector.clock, 120, isDone(late));
+    assertEquals(late.code, "NO_REPLY");
   });
   for (const state of ["dead_lettered", "refused"] as const) {
     await t.step(state, async () => {
       await using connector = await FakeConnector.open();
       connector.result = { state, problem: "not read within 7 days" };
-      const asked = ask(connector);
-      await passing(connector.clock, 1, isDone(asked));
-      assertEquals(asked.code, "NO_REPLY");
+      assertEquals((await asked(connector, 1)).code, "NO_REPLY");
     });
   }
   await t.step("taken", async () => {
     await using connector = await FakeConnector.open();
     reply(connector).readAt = "2026-02-21T00:00:00.000Z";
-    const asked = ask(connector);
-    await passing(connector.clock, 1, isDone(asked));
-    assertEquals(asked.code, "NO_REPLY");
+    assertEquals((await asked(connector, 1)).code, "NO_REPLY");
   });
 });
 
@@ -82,30 +83,28 @@ Deno.test("a question that was interrupted is sent again with its request ID", a
     await using connector = await FakeConnector.open();
     let calls = 0;
     connector.tamper = () => ++calls > 2 ? null : Promise.reject(new TypeError("connection reset"));
-    const asked = ask(connector);
+    const again = ask(connector);
     await passing(connector.clock, 10, () => calls > 2);
     reply(connector);
-    await passing(connector.clock, 10, isDone(asked));
+    await passing(connector.clock, 10, isDone(again));
     assertEquals(connector.sent.map(({ requestId }) => requestId), ["question-1"]);
-    assertEquals(asked.reply?.requestId, "answer-01");
+    assertEquals(again.reply?.requestId, "answer-01");
   });
   await t.step("its state is unknown", async () => {
     await using connector = await FakeConnector.open();
     connector.result = { state: "unknown" };
-    const asked = ask(connector);
+    const again = ask(connector);
     await passing(connector.clock, 10, () => connector.sent.length === 2);
     connector.result = {};
     reply(connector);
-    await passing(connector.clock, 10, isDone(asked));
+    await passing(connector.clock, 10, isDone(again));
     assertEquals(new Set(connector.sent.map(({ requestId }) => requestId)), new Set(["question-1"]));
-    assertEquals(asked.reply?.requestId, "answer-01");
+    assertEquals(again.reply?.requestId, "answer-01");
   });
   await t.step("no connector came back", async () => {
     await using connector = await FakeConnector.open();
     connector.isUp = false;
-    const asked = ask(connector, 5_000);
-    await passing(connector.clock, 10, isDone(asked));
-    assertEquals([asked.code, connector.calls.length], ["CONNECTOR_DOWN", 0]);
+    assertEquals([(await asked(connector, 10, 5_000)).code, connector.calls.length], ["CONNECTOR_DOWN", 0]);
   });
 });
 
@@ -113,17 +112,15 @@ Deno.test("a question waits as long as a refusal asks, if that is within its tim
   await using connector = await FakeConnector.open();
   let calls = 0;
   connector.tamper = () => ++calls === 1 ? refusal(429, "RATE_LIMIT_EXCEEDED", 20) : null;
-  const asked = ask(connector);
+  const patient = ask(connector);
   reply(connector);
   await until(() => connector.clock.pending().includes("+20000 ms"));
   await connector.clock.advance(19_000);
-  assertEquals([calls, asked.reply], [1, null]);
-  await passing(connector.clock, 60, isDone(asked));
-  assertEquals([asked.reply?.requestId, asked.code], ["answer-01", null]);
+  assertEquals([calls, patient.reply], [1, null]);
+  await passing(connector.clock, 60, isDone(patient));
+  assertEquals([patient.reply?.requestId, patient.code], ["answer-01", null]);
   connector.tamper = () => refusal(429, "RATE_LIMIT_EXCEEDED", 61);
-  const late = ask(connector);
-  await passing(connector.clock, 1, isDone(late));
-  assertEquals(late.code, "RATE_LIMIT_EXCEEDED");
+  assertEquals((await asked(connector, 1)).code, "RATE_LIMIT_EXCEEDED");
 });
 
 Deno.test("a refusal of the connector or the proxy ends a question with its code, status and request ID", async () => {
@@ -132,9 +129,7 @@ Deno.test("a refusal of the connector or the proxy ends a question with its code
   const error = await assertRejects(() => askThrough(connector.local, connector.clock, QUESTION, 1_000), SvcError);
   assertEquals([error.code, error.status], ["CONNECTOR_PEER_UNKNOWN", 404]);
   connector.tamper = () => new Response("<html>", { status: 404 });
-  const other = ask(connector, 1);
-  await passing(connector.clock, 5, isDone(other));
-  assertEquals(other.code, "CONNECTOR_DOWN", "something else answers on the port");
+  assertEquals((await asked(connector, 5, 1)).code, "CONNECTOR_DOWN", "something else answers on the port");
   await flushTasks();
 });
 

@@ -1,6 +1,6 @@
 /** Which messages of a connector's inbox `LocalAgent` gives to its handler, and when it marks them as read. */
 import { assert, assertEquals } from "@std/assert";
-import type { IncomingMessage, MessageHandler } from "../../../shared/client/agent_api.ts";
+import type { IncomingMessage } from "../../../shared/client/agent_api.ts";
 import { EventHandlers, InboxReader, messageParts } from "../../../shared/client/inbox_reader.ts";
 import { readMessages, sendAndWait } from "../../../shared/client/local_client.ts";
 import { until } from "../../support/until.ts";
@@ -23,31 +23,30 @@ async function bench() {
       throw asSvcError(error);
     });
   });
+  /** Sets a handler whose calls end as `outcomes` say. Returns the IDs of the messages that it gets. */
+  const handle = (outcomes: (() => unknown)[] = []) => {
+    const seen: string[] = [];
+    reader.handler = ({ requestId }) => {
+      seen.push(requestId);
+      return outcomes.shift()?.() as undefined;
+    };
+    return seen;
+  };
+  const allRead = () => connector.unread.length === 0;
   const end = async () => {
     await reader.stop();
     await connector[Symbol.asyncDispose]();
   };
-  return { connector, reader, told, [Symbol.asyncDispose]: end };
-}
-
-/** A handler that records what it gets, and the outcome of each call. */
-function recording(outcomes: (() => unknown)[] = []) {
-  const seen: string[] = [];
-  const handler: MessageHandler = ({ requestId }) => {
-    seen.push(requestId);
-    return outcomes.shift()?.() as undefined;
-  };
-  return { seen, handler };
+  return { connector, reader, told, handle, allRead, [Symbol.asyncDispose]: end };
 }
 
 Deno.test("each unread message is handled once and then marked as read, also those that come while it waits", async () => {
   await using b = await bench();
   for (let n = 1; n <= 45; n++) b.connector.receive(`request-${n}`);
-  const { seen, handler } = recording();
-  b.reader.handler = handler;
-  await until(() => b.connector.unread.length === 0);
+  const seen = b.handle();
+  await until(b.allRead);
   b.connector.receive("request-46");
-  await until(() => b.connector.unread.length === 0);
+  await until(b.allRead);
   assertEquals([seen.length, new Set(seen).size, b.told], [46, 46, ["connected"]]);
   assert(b.connector.calls.every(({ query }) => Number(query.get("limit") ?? 0) <= 20));
 });
@@ -56,8 +55,7 @@ Deno.test("a message is tried again after 1, 2, 4 and 8 s, and stays unread with
   await using b = await bench();
   b.connector.receive("request-1");
   const fail = () => Promise.reject(new Error("no"));
-  const { seen, handler } = recording([fail, fail, fail, fail, fail]);
-  b.reader.handler = handler;
+  const seen = b.handle([fail, fail, fail, fail, fail]);
   for (const [n, wait] of [[1, 1_000], [2, 2_000], [3, 4_000], [4, 8_000]] as const) {
     await until(() => seen.length === n);
     await b.connector.clock.advance(wait - 1);
@@ -72,9 +70,8 @@ Deno.test("a message is tried again after 1, 2, 4 and 8 s, and stays unread with
 Deno.test("a later try handles and marks the message", async () => {
   await using b = await bench();
   b.connector.receive("request-1");
-  const { seen, handler } = recording([() => Promise.reject(new Error("no")), () => undefined]);
-  b.reader.handler = handler;
-  await passing(b.connector.clock, 5, () => b.connector.unread.length === 0);
+  const seen = b.handle([() => Promise.reject(new Error("no")), () => undefined]);
+  await passing(b.connector.clock, 5, b.allRead);
   assertEquals([seen.length, b.told], [2, ["connected"]]);
 });
 
@@ -83,7 +80,7 @@ Deno.test("what a handler returns is sent once with the mark auto, and not for a
   b.connector.receive("request-1");
   b.connector.receive("request-2", { auto: true });
   b.reader.handler = ({ text }) => `re: ${text}`;
-  await until(() => b.connector.unread.length === 0);
+  await until(b.allRead);
   const [sent, ...more] = b.connector.sent;
   assertEquals(more, []);
   const { requestId, ...rest } = sent;
@@ -106,9 +103,8 @@ Deno.test("a reply that fails is sent again as the same message without a second
     ids.push(body.requestId);
     return ids.length < 3 ? refusal(502, "CONNECTOR_PROXY_UNREACHABLE") : null;
   };
-  const { seen, handler } = recording([() => "yes"]);
-  b.reader.handler = handler;
-  await passing(b.connector.clock, 10, () => b.connector.unread.length === 0);
+  const seen = b.handle([() => "yes"]);
+  await passing(b.connector.clock, 10, b.allRead);
   assertEquals([ids.length, new Set(ids).size, seen.length], [3, 1, 1]);
 });
 
@@ -118,27 +114,21 @@ Deno.test("a reply waits as long as each refusal asks, and is then sent once", a
   let calls = 0;
   b.connector.tamper = ({ path }) =>
     path === "/v1/outbound" && ++calls <= 10 ? refusal(429, "RATE_LIMIT_EXCEEDED", 30) : null;
-  const { seen, handler } = recording([() => "yes"]);
-  b.reader.handler = handler;
-  await passing(b.connector.clock, 600, () => b.connector.unread.length === 0);
+  const seen = b.handle([() => "yes"]);
+  await passing(b.connector.clock, 600, b.allRead);
   assertEquals([calls, b.connector.sent.length, seen.length, b.told], [11, 1, 1, ["connected"]]);
   assert(b.connector.clock.now() >= 10 * 30_000);
 });
 
 Deno.test("a message is read, with a problem, when the loop guard or the proxy refuses its reply", async (t) => {
-  for (
-    const [status, code] of [
-      [429, "CONNECTOR_LOOP_GUARD"],
-      [403, "PROXY_AUTH_FORBIDDEN"],
-      [409, "PROXY_HOOK_REQUEST_ID_REUSED"],
-    ] as const
-  ) {
+  const refusals = { CONNECTOR_LOOP_GUARD: 429, PROXY_AUTH_FORBIDDEN: 403, PROXY_HOOK_REQUEST_ID_REUSED: 409 };
+  for (const [code, status] of Object.entries(refusals)) {
     await t.step(code, async () => {
       await using b = await bench();
       b.connector.receive("request-1");
       b.connector.tamper = ({ path }) => path === "/v1/outbound" ? refusal(status, code) : null;
       b.reader.handler = () => "yes";
-      await until(() => b.connector.unread.length === 0);
+      await until(b.allRead);
       assertEquals(b.told, ["connected", `problem ${code}`]);
     });
   }
@@ -155,8 +145,7 @@ Deno.test("a connector of a push platform is a problem, and is not asked again",
 
 Deno.test("messages are handled after the connector has ended and another one has started", async () => {
   await using b = await bench();
-  const { seen, handler } = recording();
-  b.reader.handler = handler;
+  const seen = b.handle();
   await until(() => b.told.includes("connected"));
   b.connector.isUp = false;
   await passing(b.connector.clock, 70, () => b.told.includes("disconnected"));
@@ -166,20 +155,19 @@ Deno.test("messages are handled after the connector has ended and another one ha
   await b.connector.clock.advance(120_000);
   assertEquals(b.connector.calls.length, length, "nothing is sent while no process has the ID");
   b.connector.isUp = true;
-  await passing(b.connector.clock, 70, () => b.connector.unread.length === 0);
+  await passing(b.connector.clock, 70, b.allRead);
   assertEquals([seen, b.told.at(-1)], [["request-1"], "connected"]);
 });
 
 Deno.test("a message whose mark fails because the connector is down is marked when it is back", async () => {
   await using b = await bench();
   b.connector.receive("request-1");
-  const { seen, handler } = recording([() => void (b.connector.isUp = false)]);
-  b.reader.handler = handler;
+  const seen = b.handle([() => void (b.connector.isUp = false)]);
   await until(() => seen.length === 1);
   await b.connector.clock.advance(300_000);
   assertEquals(b.connector.unread, [1]);
   b.connector.isUp = true;
-  await passing(b.connector.clock, 120, () => b.connector.unread.length === 0);
+  await passing(b.connector.clock, 120, b.allRead);
   assertEquals(seen.length, 1);
 });
 
@@ -187,16 +175,15 @@ Deno.test("a reply that an ask waits for is left to it, and goes to the handler 
   for (const isTaken of [true, false]) {
     await t.step(isTaken ? "taken" : "not taken", async () => {
       await using b = await bench();
-      const { seen, handler } = recording();
       b.reader.expect("question-1");
-      b.reader.handler = handler;
+      const seen = b.handle();
       const message = b.connector.receive("answer-01", { isReply: true, inReplyTo: "question-1" });
       b.connector.receive("request-2");
       await until(() => seen.length === 1);
       assertEquals(seen, ["request-2"]);
       b.reader.release("question-1", isTaken ? message as unknown as IncomingMessage : null);
       if (isTaken) await readMessages(b.connector.local, { ids: [message.id] });
-      await until(() => b.connector.unread.length === 0);
+      await until(b.allRead);
       assertEquals(seen, isTaken ? ["request-2"] : ["request-2", "answer-01"]);
     });
   }
@@ -204,7 +191,6 @@ Deno.test("a reply that an ask waits for is left to it, and goes to the handler 
 
 Deno.test("a page that was read before a question took its reply does not give the reply to the handler", async () => {
   await using b = await bench();
-  const { seen, handler } = recording();
   b.reader.expect("question-1");
   const reply = b.connector.receive("answer-01", { isReply: true, inReplyTo: "question-1" });
   const asked = Promise.withResolvers<void>(), gate = Promise.withResolvers<void>();
@@ -215,21 +201,20 @@ Deno.test("a page that was read before a question took its reply does not give t
     asked.resolve();
     return gate.promise.then(() => page);
   };
-  b.reader.handler = handler;
+  const seen = b.handle();
   await asked.promise;
   await readMessages(b.connector.local, { ids: [reply.id] });
   b.reader.release("question-1", reply as unknown as IncomingMessage);
   gate.resolve();
   b.connector.receive("request-2");
-  await until(() => b.connector.unread.length === 0);
+  await until(b.allRead);
   assertEquals(seen, ["request-2"]);
 });
 
 Deno.test("stop() ends the wait at once, and messages that failed stay unread", async () => {
   const b = await bench();
   b.connector.receive("request-1");
-  const { seen, handler } = recording([() => Promise.reject(new Error("no"))]);
-  b.reader.handler = handler;
+  const seen = b.handle([() => Promise.reject(new Error("no"))]);
   await until(() => seen.length === 1);
   await b.reader.stop();
   assertEquals([b.connector.unread, b.connector.clock.waiting], [[1], 0]);
