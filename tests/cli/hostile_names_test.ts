@@ -5,7 +5,6 @@ import { allCommands } from "../../cli/commands/table.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { isAgentName } from "../../shared/protocol/names.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
-import { World } from "../support/world.ts";
 import { Machine } from "./cli_world.ts";
 
 const COMMANDS = await allCommands();
@@ -42,8 +41,8 @@ function linesOf({ path, args, options }: Command, name: string): string[][] {
   return takesName ? [...lines, [...path, ...required, "--", name]] : lines;
 }
 
-async function machineIn(world: World): Promise<Machine> {
-  const machine = await Machine.ofPerson(world);
+async function machineIn(): Promise<Machine> {
+  const machine = await Machine.ofPerson();
   machine.env.HOME = machine.path("home");
   machine.env.SVC_CONFIG_DIR = machine.path("a/b/c/svc");
   await machine.json("agent", "create", "alpha");
@@ -55,8 +54,7 @@ async function machineIn(world: World): Promise<Machine> {
 
 Deno.test("every command that takes an agent name refuses hostile names and leaves every file unchanged", async (t) => {
   assert(NAMES.length >= 200, String(NAMES.length));
-  await using world = await World.open();
-  await using machine = await machineIn(world);
+  await using machine = await machineIn();
   const before = machine.tree();
   const sent = machine.requests.length;
   const commands = COMMANDS.filter((command) => linesOf(command, "x").length > 0);
@@ -76,8 +74,7 @@ Deno.test("every command that takes an agent name refuses hostile names and leav
 });
 
 Deno.test("every command that takes an agent name leaves no file for an agent that does not exist", async (t) => {
-  await using world = await World.open();
-  await using machine = await machineIn(world);
+  await using machine = await machineIn();
   const before = machine.tree();
   for (const command of COMMANDS.filter(({ path }) => !["create", "uninstall"].includes(path.at(-1) ?? ""))) {
     for (const line of linesOf(command, "ghost")) {
@@ -107,8 +104,7 @@ Deno.test("an agent's lock file is refused and kept when it is not a lock that s
   ];
   for (const [what, occupy] of occupants) {
     await t.step(what, async () => {
-      await using world = await World.open();
-      await using machine = await machineIn(world);
+      await using machine = await machineIn();
       const lock = machine.path("a/b/c/svc/agents/alpha/agent.lock");
       await Deno.remove(lock);
       await occupy(machine, lock);

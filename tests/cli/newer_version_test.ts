@@ -1,12 +1,10 @@
 /** The notice of a newer server: once a day, on a terminal only. */
 import { assertEquals } from "@std/assert";
 import { isNewer } from "../../cli/newer_version.ts";
-import { World } from "../support/world.ts";
 import { Machine } from "./cli_world.ts";
 
 Deno.test("a person on a terminal reads once a day that the server is newer, and no program does", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world, { isTerminal: true });
+  await using machine = await Machine.ofPerson(undefined, { isTerminal: true });
   let version = "0.3.0\u001b[2J";
   machine.changeAnswers(/^/, (body) => "version" in body ? { ...body, version } : body);
   const notice = async (...words: string[]) => {
@@ -16,7 +14,7 @@ Deno.test("a person on a terminal reads once a day that the server is newer, and
   await machine.svc("config", "init");
   const text = "The server runs svc 0.3.0, this is 0.0.0-test. How to update: https://registry.example.test/join";
   assertEquals([await notice("--json"), await notice()], [[], []], "config init has shown it");
-  world.clock.step(24 * 3_600_000);
+  machine.world.clock.step(24 * 3_600_000);
   machine.isTerminal = false;
   assertEquals(await notice(), []);
   machine.isTerminal = true;
@@ -24,7 +22,7 @@ Deno.test("a person on a terminal reads once a day that the server is newer, and
   assertEquals(await notice(), []);
   delete machine.env.SVC_NO_NOTICE;
   assertEquals([await notice(), await notice()], [[text], []]);
-  world.clock.step(24 * 3_600_000);
+  machine.world.clock.step(24 * 3_600_000);
   version = "0.0.0";
   assertEquals(await notice(), []);
 });

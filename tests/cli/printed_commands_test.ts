@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { allCommands } from "../../cli/commands/table.ts";
-import { PROXY_URL, World } from "../support/world.ts";
+import { PROXY_URL } from "../support/world.ts";
 import { exists, readText } from "../tools/markdown.ts";
 import { Machine } from "./cli_world.ts";
 import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./connector/local_machine.ts";
@@ -180,21 +180,20 @@ Deno.test("each command that a text names is typed by a test", async () => {
 });
 
 Deno.test("each command that a text names works as it stands", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  await world.agent(undefined, "stranger");
+  await using admin = await Machine.ofAdmin();
+  await admin.world.agent(undefined, "stranger");
   await type(admin, OF_ADMIN);
-  await using newcomer = await Machine.open(world);
+  await using newcomer = await Machine.open(admin.world);
   newcomer.stdin = (await admin.json("invite", "create")).invite.code;
   await type(newcomer, OF_NEWCOMER);
-  await using machine = await machineWithAlpha(world);
-  for (const name of ["beta", "gamma"]) world.connect(await pairAlpha(world, machine, name));
+  await using machine = await machineWithAlpha(admin.world);
+  for (const name of ["beta", "gamma"]) admin.world.connect(await pairAlpha(admin.world, machine, name));
   machine.env.HOME = machine.path("home");
   for (const name of [".openclaw", ".claude"]) await Deno.mkdir(machine.path(`home/${name}`), { recursive: true });
   machine.write("home/.openclaw/openclaw.json", "{}");
   machine.write("pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
   await type(machine, WITHOUT_CONNECTOR, { pem: machine.path("pem") });
-  await using _connector = await connectorOfAlpha(world, machine);
+  await using _connector = await connectorOfAlpha(admin.world, machine);
   const sent = (await machine.json("send", "beta", "hi")).requestId;
   const restore = machine.answer(new RegExp(PROXY_URL), () => Promise.reject(new TypeError("refused")));
   const kept = (await machine.json("send", "beta", "hi")).requestId;

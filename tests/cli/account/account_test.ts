@@ -46,8 +46,7 @@ Deno.test("admin bootstrap reports a second run or a wrong secret and changes no
 
 Deno.test("a secret can also come from the environment or from standard input", async (t) => {
   await t.step("environment", async () => {
-    await using world = await World.open();
-    await using machine = await Machine.open(world, { env: { SVC_BOOTSTRAP_SECRET: BOOTSTRAP_SECRET } });
+    await using machine = await Machine.open(undefined, { env: { SVC_BOOTSTRAP_SECRET: BOOTSTRAP_SECRET } });
     assertEquals((await machine.svc("admin", "bootstrap")).code, 0);
   });
   await t.step("standard input", async () => {
@@ -63,10 +62,9 @@ Deno.test("a secret can also come from the environment or from standard input", 
     assertEquals(JSON.parse(machine.read("config.json")).apiKey, "svc_pat_piped");
   });
   await t.step("the code of an invite", async () => {
-    await using world = await World.open();
-    await using admin = await bootstrapped(world);
+    await using admin = await bootstrapped();
     const { invite } = await admin.json("invite", "create");
-    await using machine = await Machine.open(world, { env: { SVC_INVITE_CODE: invite.code } });
+    await using machine = await Machine.open(admin.world, { env: { SVC_INVITE_CODE: invite.code } });
     assertEquals((await machine.svc("invite", "redeem")).code, 0);
   });
   await t.step("no secret, empty standard input, or two secrets from standard input", async () => {

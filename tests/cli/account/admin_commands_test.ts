@@ -142,12 +142,11 @@ Deno.test("a person and an agent are named by name, and one who is not the only 
 });
 
 Deno.test("names with control characters cannot steer the terminal of an admin", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  const [id = ""] = await morePeople(world, 1, "Eve\u001b[2J\u0007\u202eadmin\nroot");
-  const a = await world.agent();
-  const { value: agent } = await world.kv.get<AgentRecord>(KEYS.agent(a.agent.id));
-  await world.kv.set(KEYS.agent(a.agent.id), { ...agent, framework: "x\u009b31m\r\u2028" });
+  await using admin = await Machine.ofAdmin();
+  const [id = ""] = await morePeople(admin.world, 1, "Eve\u001b[2J\u0007\u202eadmin\nroot");
+  const a = await admin.world.agent();
+  const { value: agent } = await admin.world.kv.get<AgentRecord>(KEYS.agent(a.agent.id));
+  await admin.world.kv.set(KEYS.agent(a.agent.id), { ...agent, framework: "x\u009b31m\r\u2028" });
   const lines = [
     ["admin", "people", "list"],
     ["admin", "people", "show", id],

@@ -30,16 +30,15 @@ function writer(w: World, seed: number): (delayMs: number, count?: number) => Pr
 }
 
 Deno.test("an export holds every entry once, oldest first, and ends with their number", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  const operation = world.kv.atomic();
+  await using admin = await Machine.ofAdmin();
+  const operation = admin.world.kv.atomic();
   for (let i = 0; i < 130; i++) {
     const entry = { event: "service.created", actor: "did:1", subject: "x", requestId: "request" } as const;
-    audited(operation, world, entry);
-    world.clock.step(10);
+    audited(operation, admin.world, entry);
+    admin.world.clock.step(10);
   }
   await operation.commit();
-  const ids = await stored(world);
+  const ids = await stored(admin.world);
   const { code, stdout } = await admin.svc("admin", "audit", "--export");
   const lines = linesOf(stdout);
   assertEquals([code, lines.length, lines.at(-1)], [0, ids.length + 1, { count: ids.length } as never]);
@@ -53,32 +52,31 @@ Deno.test("an export holds every entry once, oldest first, and ends with their n
 });
 
 Deno.test("a follower prints each of a thousand entries of two instances once", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  const before = await stored(world);
-  // Other seeds than that of the world, which would make the same IDs.
-  const writers = [writer(world, 101), writer(world, 102)];
+  await using admin = await Machine.ofAdmin();
+  const before = await stored(admin.world);
+  // Other seeds than that of the admin.world, which would make the same IDs.
+  const writers = [writer(admin.world, 101), writer(admin.world, 102)];
   let printed = "";
   admin.readsCharacters = Infinity;
   const following = admin.svc("--json", "admin", "audit", "--follow", "--limit", "5").then(({ stdout }) =>
     printed = stdout
   );
   // What it finds at its start is not new.
-  await until(() => world.clock.waiting > 0 && admin.requests.length >= 4);
+  await until(() => admin.world.clock.waiting > 0 && admin.requests.length >= 4);
   const random = seededRandom(7);
   const commits: Promise<void>[] = [];
   for (let i = 0; i < 100; i++) {
     const [delay = 0, step = 0] = random.bytes(2);
     commits.push((writers[i % 2] as typeof writers[number])(delay * 40, 10));
-    if (i % 3 === 0) await world.clock.advance(step * 5);
+    if (i % 3 === 0) await admin.world.clock.advance(step * 5);
   }
-  await withTime(world, Promise.all(commits), 500);
-  await world.clock.advance(10_000);
+  await withTime(admin.world, Promise.all(commits), 500);
+  await admin.world.clock.advance(10_000);
   admin.readsCharacters = 0;
   const last = writers[0]?.(0);
-  await withTime(world, Promise.all([last, following]), 500);
+  await withTime(admin.world, Promise.all([last, following]), 500);
   const ids = linesOf(printed).map(({ id }) => id);
-  const all = (await stored(world)).filter((id) => !before.includes(id));
+  const all = (await stored(admin.world)).filter((id) => !before.includes(id));
   assertEquals(new Set(ids).size, ids.length);
   // The last entry only ends the follower.
   const missing = all.filter((id) => !ids.includes(id));
@@ -86,21 +84,20 @@ Deno.test("a follower prints each of a thousand entries of two instances once", 
 });
 
 Deno.test("a follower with a filter prints new matching events, and waits while the registry does not answer", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  const person = await world.person();
+  await using admin = await Machine.ofAdmin();
+  const person = await admin.world.person();
   let fails = 0;
   admin.answer(/^/, () => fails-- > 0 ? Promise.reject(new TypeError("refused")) : null);
   const following = admin.svc("admin", "audit", "--follow", "--event", "api_key.");
-  await until(() => world.clock.waiting > 0 && admin.requests.length >= 4);
+  await until(() => admin.world.clock.waiting > 0 && admin.requests.length >= 4);
   fails = 2;
-  await world.clock.advance(6_000);
-  await world.client.createApiKey(person.apiKey, "one");
-  await world.client.createInvite((await world.admin()).apiKey);
-  await world.clock.advance(4_000);
+  await admin.world.clock.advance(6_000);
+  await admin.world.client.createApiKey(person.apiKey, "one");
+  await admin.world.client.createInvite((await admin.world.admin()).apiKey);
+  await admin.world.clock.advance(4_000);
   admin.readsCharacters = 0;
-  await world.client.createApiKey(person.apiKey, "two");
-  const { stdout, stderr } = await withTime(world, following, 500);
+  await admin.world.client.createApiKey(person.apiKey, "two");
+  const { stdout, stderr } = await withTime(admin.world, following, 500);
   const lines = stdout.trimEnd().split("\n");
   assertEquals(lines.map((line) => line.split("  ")[1]), ["api_key.created"]);
   assertStringIncludes(stderr, "asking again");

@@ -3,7 +3,7 @@
  * its code is in no request before the one that redeems it.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { BOOTSTRAP_SECRET, PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
+import { BOOTSTRAP_SECRET, PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
 
 /** An invite of the admin. */
@@ -68,14 +68,13 @@ Deno.test("join turns the printed line into an account, its configuration and an
 });
 
 Deno.test("join takes the link from standard input or from the environment", async () => {
-  await using world = await World.open();
-  await using admin = await bootstrapped(world);
-  await using piped = await Machine.open(world);
+  await using admin = await bootstrapped();
+  await using piped = await Machine.open(admin.world);
   piped.stdin = `${(await invited(admin)).link}\n`;
   assertEquals((await piped.svc("join", "-")).code, 0);
-  await using set = await Machine.open(world, { env: { SVC_JOIN_LINK: (await invited(admin)).link } });
+  await using set = await Machine.open(admin.world, { env: { SVC_JOIN_LINK: (await invited(admin)).link } });
   assertEquals((await set.svc("join")).code, 0);
-  await using none = await Machine.open(world);
+  await using none = await Machine.open(admin.world);
   await none.refuses(["join"], 2, "CLI_USAGE", "SVC_JOIN_LINK");
   const other = async (given: string) => (await none.failure("join", given)).message;
   assertStringIncludes(await other("svcpair1_a.b.c"), "To pair: run svc connector start <name>, then paste");
@@ -168,18 +167,16 @@ Deno.test("one of two machines joins when both use one link at the same time", a
 });
 
 Deno.test("join warns when variables would replace what it has saved", async () => {
-  await using world = await World.open();
-  await using admin = await bootstrapped(world);
+  await using admin = await bootstrapped();
   const env = { SVC_REGISTRY_URL: "https://other.example", SVC_API_KEY: "svc_pat_other" };
-  await using machine = await Machine.open(world, { env });
+  await using machine = await Machine.open(admin.world, { env });
   const { warnings } = await machine.json("join", (await invited(admin)).link);
   assertEquals(warnings.length, 2);
   for (const [i, name] of Object.keys(env).entries()) assertStringIncludes(warnings[i], name);
 });
 
 Deno.test("on a terminal, bootstrap and join ask for the names that are missing, before anything is sent", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.open(world, { env: { SVC_BOOTSTRAP_SECRET: BOOTSTRAP_SECRET } });
+  await using admin = await Machine.open(undefined, { env: { SVC_BOOTSTRAP_SECRET: BOOTSTRAP_SECRET } });
   admin.types = ["Ada", "alpha"];
   assertEquals((await admin.svc("admin", "bootstrap")).code, 0);
   const questions = ["Your name, as others see it: ", "Name of your first agent (Enter: none): "];
@@ -188,7 +185,7 @@ Deno.test("on a terminal, bootstrap and join ask for the names that are missing,
   assertEquals(JSON.parse(admin.read("config.json")).humanName, "Ada");
 
   const { link, id } = await invited(admin);
-  await using machine = await Machine.open(world);
+  await using machine = await Machine.open(admin.world);
   // A name that cannot be is asked for again; the third one ends the command with the invite unused.
   machine.types = ["Bob", "a/b", "a b", "-"];
   assertEquals([(await machine.svc("join", link)).code, machine.types], [2, []]);
@@ -197,7 +194,7 @@ Deno.test("on a terminal, bootstrap and join ask for the names that are missing,
   assertEquals((await machine.svc("join", link)).code, 0);
   assertEquals((await machine.json("agent", "inspect", "beta")).name, "beta");
 
-  await using other = await Machine.open(world);
+  await using other = await Machine.open(admin.world);
   // What starts its connector needs an agent, so the question does not offer to leave it out.
   other.types = ["Ci", "", "", ""];
   assertEquals((await other.svc("join", (await invited(admin)).link, "--start")).code, 2);
@@ -211,8 +208,7 @@ Deno.test("a secret from a terminal's standard input says how it ends", async ()
 });
 
 Deno.test("bootstrap takes both names as options, and says in JSON what it made", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.open(world, { env: { SVC_BOOTSTRAP_SECRET: BOOTSTRAP_SECRET } });
+  await using admin = await Machine.open(undefined, { env: { SVC_BOOTSTRAP_SECRET: BOOTSTRAP_SECRET } });
   admin.types = [];
   const { human, agent } = await admin.json("admin", "bootstrap", "--display-name", "Ada", "--agent", "alpha");
   assertEquals([human.displayName, agent.name, admin.asked], ["Ada", "alpha", []]);

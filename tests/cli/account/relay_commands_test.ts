@@ -3,7 +3,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
-import { PROXY_URL, World } from "../../support/world.ts";
+import { PROXY_URL, type World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
 const ID = "request-1";
@@ -80,13 +80,12 @@ Deno.test("admin relay refusals lists the newest ones and names the next command
 });
 
 Deno.test("admin agents list shows with --online which agents are connected", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  await world.proxy.start();
-  const c = await world.agent();
-  const never = await world.agent(c.owner);
-  const socket = world.connect(c);
-  await world.connected();
+  await using admin = await Machine.ofAdmin();
+  await admin.world.proxy.start();
+  const c = await admin.world.agent();
+  const never = await admin.world.agent(c.owner);
+  const socket = admin.world.connect(c);
+  await admin.world.connected();
   const list = async () => (await admin.json("admin", "agents", "list", "--online")).agents;
   const [second, first] = await list();
   assertEquals([first.did, first.connection.online, first.connection.disconnectedAt], [c.agent.did, true, null]);
@@ -102,7 +101,7 @@ Deno.test("admin agents list shows with --online which agents are connected", as
   assertStringIncludes((await admin.svc("admin", "agents", "list", "--online")).stdout, "now");
   const away = async (time: string) => (await admin.json("admin", "agents", "list", "--offline-for", time)).agents;
   assertEquals(await away("1d"), []);
-  world.clock.step(2 * 86_400_000);
+  admin.world.clock.step(2 * 86_400_000);
   assertEquals((await away("1d")).map((one: { did: string }) => one.did), [c.agent.did]);
   assertStringIncludes((await admin.svc("admin", "agents", "list", "--offline-for", "1d")).stdout, "2 d ago");
   for (const wrong of ["1", "d", "0d", "1w", "99999d", "-1d"]) {
@@ -113,14 +112,13 @@ Deno.test("admin agents list shows with --online which agents are connected", as
 });
 
 Deno.test("admin overview shows services, connected agents, queues and refusals", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  await world.proxy.start();
-  const { recipient } = await queued(world);
-  const c = await world.agent(undefined, "crawler");
-  world.connect(c);
-  await world.connected();
-  for (let i = 0; i < 2; i++) await (await world.message(c, c)).body?.cancel();
+  await using admin = await Machine.ofAdmin();
+  await admin.world.proxy.start();
+  const { recipient } = await queued(admin.world);
+  const c = await admin.world.agent(undefined, "crawler");
+  admin.world.connect(c);
+  await admin.world.connected();
+  for (let i = 0; i < 2; i++) await (await admin.world.message(c, c)).body?.cancel();
   const { registry, proxy, relay, counts } = await admin.json("admin", "overview");
   assertEquals([counts.people, counts.agents], [{ active: 4, suspended: 0 }, { active: 3, revoked: 0 }]);
   assertEquals([registry.problem, proxy.url, registry.version], [null, PROXY_URL, "0.0.0-test"]);
@@ -129,8 +127,8 @@ Deno.test("admin overview shows services, connected agents, queues and refusals"
     { count: 1, isComplete: true },
     1,
   ]);
-  world.clock.step(3 * 3_600_000);
-  await world.proxy.deps.crl.refresh();
+  admin.world.clock.step(3 * 3_600_000);
+  await admin.world.proxy.deps.crl.refresh();
   const { stdout } = await admin.svc("admin", "overview");
   const lines = stdout.split("\n");
   assertEquals(lines.slice(0, 6), [
@@ -145,11 +143,10 @@ Deno.test("admin overview shows services, connected agents, queues and refusals"
 });
 
 Deno.test("admin overview names who was refused, how often and when, and repeats itself with --watch", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.ofAdmin(world);
-  const c = await world.agent(await world.person("Eve"), "crawler");
-  for (let i = 0; i < 2; i++) await (await world.message(c, c)).body?.cancel();
-  await world.fetch(`${PROXY_URL}/pair/peers`);
+  await using admin = await Machine.ofAdmin();
+  const c = await admin.world.agent(await admin.world.person("Eve"), "crawler");
+  for (let i = 0; i < 2; i++) await (await admin.world.message(c, c)).body?.cancel();
+  await admin.world.fetch(`${PROXY_URL}/pair/peers`);
   const { relay } = await admin.json("admin", "overview");
   const [first] = relay.refused.byAgent;
   assertEquals([first.agentName, first.ownerName, first.count], ["crawler", "Eve", 2]);
@@ -164,10 +161,10 @@ Deno.test("admin overview names who was refused, how often and when, and repeats
   const watching = admin.svc("admin", "overview", "--watch");
   await until(() => admin.requests.filter((request) => request.includes("/v1/admin/counts")).length === 3);
   await flushTasks();
-  await world.clock.advance(5_000);
+  await admin.world.clock.advance(5_000);
   await until(() => admin.requests.filter((request) => request.includes("/v1/admin/counts")).length === 4);
   await flushTasks();
-  await world.clock.advance(5_000);
+  await admin.world.clock.advance(5_000);
   assertEquals((await watching).stdout.split("Refused since").length, 3);
 });
 

@@ -168,8 +168,7 @@ Deno.test("agent create keeps an agent whose token the saved keys, older than th
 });
 
 Deno.test("agent create leaves the name free when the registry refuses the registration", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.open(world, { env: { SVC_API_KEY: "svc_pat_wrong" } });
+  await using machine = await Machine.open(undefined, { env: { SVC_API_KEY: "svc_pat_wrong" } });
   assertEquals((await machine.failure("agent", "create", "alpha")).code, "API_KEY_INVALID");
   assertEquals(Object.keys(machine.tree()), ["agents/"]);
 });

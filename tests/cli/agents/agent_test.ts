@@ -111,11 +111,10 @@ Deno.test("agent inspect needs no API key, and no registry when the keys are sav
 });
 
 Deno.test("agent inspect shows a revoked agent as revoked and refuses an AIT that does not verify", async (t) => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   const { did } = await machine.json("agent", "create", "alpha");
   await machine.json("agent", "create", "beta");
-  await using elsewhere = await Machine.open(world, { env: { SVC_API_KEY: machine.env.SVC_API_KEY! } });
+  await using elsewhere = await Machine.open(machine.world, { env: { SVC_API_KEY: machine.env.SVC_API_KEY! } });
   await elsewhere.json("agent", "delete", did);
   assertEquals((await machine.json("agent", "inspect", "alpha")).status, "revoked");
   const other = machine.read("agents/beta/ait.jwt");
@@ -130,7 +129,7 @@ Deno.test("agent inspect shows a revoked agent as revoked and refuses an AIT tha
   }
   await t.step("expired", async () => {
     machine.write("agents/alpha/ait.jwt", own);
-    world.clock.step(31 * 86_400_000);
+    machine.world.clock.step(31 * 86_400_000);
     assertStringIncludes((await machine.failure("agent", "inspect", "alpha")).message, "checked at");
   });
 });
@@ -198,16 +197,15 @@ Deno.test("agent delete finishes at the next run when its answer was lost", asyn
 });
 
 Deno.test("agent delete by ID ends an agent of another machine, or a local one with its files", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
+  await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
   await machine.json("agent", "create", "beta");
-  await using other = await Machine.open(world, { env: { SVC_API_KEY: machine.env.SVC_API_KEY! } });
+  await using other = await Machine.open(machine.world, { env: { SVC_API_KEY: machine.env.SVC_API_KEY! } });
   assertEquals((await other.json("agent", "delete", idOf(machine, "alpha"))).localName, null);
   assert("agents/alpha/" in machine.tree());
   assertEquals((await machine.json("agent", "delete", idOf(machine, "beta"))).localName, "beta");
   assert(!("agents/beta/" in machine.tree()));
-  await using stranger = await Machine.ofPerson(world);
+  await using stranger = await Machine.ofPerson(machine.world);
   await stranger.refuses(["agent", "delete", idOf(machine, "alpha")], 4, "AGENT_NOT_FOUND");
 });
 

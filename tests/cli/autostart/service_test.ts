@@ -16,7 +16,6 @@ import {
 } from "../../../cli/autostart/control.ts";
 import { installConnector, installFleet } from "../../../cli/connector/service_setup.ts";
 import { CliError } from "../../../cli/errors.ts";
-import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { contextOf } from "../connector/context.ts";
 import type { Context } from "../../../cli/context.ts";
@@ -157,10 +156,9 @@ Deno.test("the service of all agents has a name without an agent, beside the ser
 
 Deno.test("the service of all agents starts with the options that are for each of them", () =>
   withHost(async (host) => {
-    await using world = await World.open();
-    await using machine = await Machine.open(world);
+    await using machine = await Machine.open();
     const install = async (options: Parameters<typeof installFleet>[3]) => {
-      const context = contextOf(world, machine);
+      const context = contextOf(machine.world, machine);
       return await Deno.readTextFile((await installFleet(context, host, ["/svc"], options)).path);
     };
     const options = { platform: "systemd", "proxy-ws-url": "ws://127.0.0.1:1", strict: true, inbox: true };

@@ -52,8 +52,7 @@ Deno.test("--allow-insecure is needed once, and permits the addresses of that se
 });
 
 Deno.test("--ca is needed once: a copy is trusted by each later command, and named by none", async () => {
-  await using world = await World.open();
-  await using admin = await Machine.open(world, { env: { SVC_BOOTSTRAP_SECRET: BOOTSTRAP_SECRET } });
+  await using admin = await Machine.open(undefined, { env: { SVC_BOOTSTRAP_SECRET: BOOTSTRAP_SECRET } });
   admin.write("company.pem", PEM);
   const made = await admin.svc("admin", "bootstrap", "--agent", "alpha", "--ca", admin.path("company.pem"));
   assertEquals(made.code, 0, made.stderr);

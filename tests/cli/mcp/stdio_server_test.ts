@@ -11,7 +11,8 @@ import { clientOfPair } from "./mcp_client.ts";
 type Message = any;
 
 /** A server on streams of the test, whose lines the test writes. */
-async function onStreams(world: World, { isChannel = false, output = new PassThrough() as Writable } = {}) {
+async function onStreams({ isChannel = false, output = new PassThrough() as Writable } = {}) {
+  const world = await World.open();
   const { client: { mcp, close }, bench, write } = await clientOfPair(world, "alpha", "beta");
   const input = new PassThrough();
   const problems: string[] = [];
@@ -28,6 +29,7 @@ async function onStreams(world: World, { isChannel = false, output = new PassThr
   }).then(() => isOver = true);
   let id = 0;
   return {
+    world,
     input,
     stop,
     ended,
@@ -52,13 +54,13 @@ async function onStreams(world: World, { isChannel = false, output = new PassThr
       await ended;
       await world.clock.advance(10_000);
       await close();
+      await world[Symbol.asyncDispose]();
     },
   };
 }
 
 Deno.test("a line that is not a message is reported and answered by no tool", async () => {
-  await using world = await World.open();
-  await using server = await onStreams(world);
+  await using server = await onStreams();
   server.input.write('not JSON\n\n{"jsonrpc":"1.0"}\n{"jsonrpc":"2.0","method":"notifications/unknown"}\n');
   assertEquals((await server.initialize()).result.serverInfo, { name: "svc", version: "0" });
   assertEquals(server.messages().length, 1);
@@ -69,8 +71,7 @@ Deno.test("a line that is not a message is reported and answered by no tool", as
 });
 
 Deno.test("a message of the client over its bound ends the connection", async () => {
-  await using world = await World.open();
-  await using server = await onStreams(world);
+  await using server = await onStreams();
   await server.initialize();
   server.input.write("x".repeat(REQUEST_BYTES_MAX + 1));
   await server.ended;
@@ -78,38 +79,35 @@ Deno.test("a message of the client over its bound ends the connection", async ()
 });
 
 Deno.test("a server ends with its input and with its signal", async () => {
-  await using world = await World.open();
   {
-    await using server = await onStreams(world);
+    await using server = await onStreams();
     await server.initialize();
     assertEquals(server.isOver(), false);
     server.input.end();
     await server.ended;
   }
-  await using server = await onStreams(world);
+  await using server = await onStreams();
   server.stop.abort();
   await server.ended;
 });
 
 Deno.test("a channel announces once, also for a client that initializes twice, and refuses a later revision", async () => {
-  await using world = await World.open();
-  await using server = await onStreams(world, { isChannel: true });
+  await using server = await onStreams({ isChannel: true });
   const meta = { "io.modelcontextprotocol/protocolVersion": "2026-07-28" };
   assertEquals((await server.request("server/discover", { _meta: meta })).error.code, -32601);
   assertEquals((await server.initialize()).result.capabilities.experimental, { "claude/channel": {} });
   for (let n = 0; n < 2; n++) server.input.write('{"jsonrpc":"2.0","method":"notifications/initialized"}\n');
   await server.message();
   const notices = () => server.messages().filter(({ method }) => method === "notifications/claude/channel");
-  await passing(world, 10, () => notices().length > 0);
-  await world.clock.advance(15_000);
+  await passing(server.world, 10, () => notices().length > 0);
+  await server.world.clock.advance(15_000);
   assertEquals(notices().map(({ params }) => params.meta.count), ["1"]);
   assert(!JSON.stringify(notices()).includes("secret"));
 });
 
 /** Reads the only message, with a stream in place of standard output, until `isOver` holds. */
 async function readingOnto(output: Writable, isOver: (server: Server) => boolean) {
-  await using world = await World.open();
-  await using server = await onStreams(world, { output });
+  await using server = await onStreams({ output });
   await server.message();
   const params = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "p", version: "1" } };
   const write = (message: object) => server.input.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);

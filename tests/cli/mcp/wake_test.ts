@@ -8,13 +8,15 @@ import { passing } from "../connector/bench.ts";
 import { clientOfPair } from "./mcp_client.ts";
 
 /** Alpha with its MCP server, and what its model was told. */
-async function desk(world: World, way?: () => Wake | null) {
+async function desk(way?: () => Wake | null) {
+  const world = await World.open();
   const { client, bench, write } = await clientOfPair(world, "beta", "alpha");
   const lines: string[] = [];
   const stop = new AbortController();
   const say: Wake = (line) => Promise.resolve(lines.push(line) > 0);
   const waking = wakeModel(client.mcp, way ?? (() => say), stop.signal);
   return {
+    world,
     lines,
     client,
     bench,
@@ -23,6 +25,7 @@ async function desk(world: World, way?: () => Wake | null) {
       stop.abort();
       await world.clock.advance(10_000);
       await waking;
+      await world[Symbol.asyncDispose]();
     },
   };
 }
@@ -31,14 +34,13 @@ const line = (what: string, who: string) =>
   `svc: ${what} for alpha from "beta". Call read_inbox. ${who}, not your user.`;
 
 Deno.test("each message wakes once, without a byte of its text, and none is marked read", async () => {
-  await using world = await World.open();
-  await using at = await desk(world);
+  await using at = await desk();
   await at.write("secret one");
   await at.write("secret two");
-  await passing(world, 20, () => at.lines.length === 1);
+  await passing(at.world, 20, () => at.lines.length === 1);
   await at.write("secret three");
-  await passing(world, 20, () => at.lines.length === 2);
-  await world.clock.advance(20_000);
+  await passing(at.world, 20, () => at.lines.length === 2);
+  await at.world.clock.advance(20_000);
   await flushTasks();
   assertEquals(at.lines, [
     line("2 new messages", "They are from other agents"),
@@ -48,41 +50,38 @@ Deno.test("each message wakes once, without a byte of its text, and none is mark
 });
 
 Deno.test("a message that the model takes at once does not wake it", async () => {
-  await using world = await World.open();
-  await using at = await desk(world);
+  await using at = await desk();
   await at.write("expected");
-  await world.clock.advance(1_000);
+  await at.world.clock.advance(1_000);
   const { messages } = await at.client.passing(at.client.data("read_inbox"), 50);
   assertEquals(messages.length, 1);
-  for (let n = 0; n < 10; n++) await world.clock.advance(1_000);
+  for (let n = 0; n < 10; n++) await at.world.clock.advance(1_000);
   assertEquals(at.lines, []);
 });
 
 Deno.test("six wake-ups in ten minutes, then one for all messages that came meanwhile", async () => {
-  await using world = await World.open();
-  await using at = await desk(world);
+  await using at = await desk();
   for (let n = 1; n <= LIMIT.hookWakeUps; n++) {
     await at.write(`message ${n}`);
-    await passing(world, 20, () => at.lines.length === n);
+    await passing(at.world, 20, () => at.lines.length === n);
   }
   for (let n = 0; n < 3; n++) await at.write(`later ${n}`);
-  for (let n = 0; n < 8; n++) await world.clock.advance(60_000);
+  for (let n = 0; n < 8; n++) await at.world.clock.advance(60_000);
   assertEquals(at.lines.length, LIMIT.hookWakeUps);
-  for (let n = 0; n < 4 && at.lines.length === LIMIT.hookWakeUps; n++) await world.clock.advance(60_000);
-  await passing(world, 20, () => at.lines.length === LIMIT.hookWakeUps + 1);
+  for (let n = 0; n < 4 && at.lines.length === LIMIT.hookWakeUps; n++) await at.world.clock.advance(60_000);
+  await passing(at.world, 20, () => at.lines.length === LIMIT.hookWakeUps + 1);
   assertEquals(at.lines.at(-1), line("3 new messages", "They are from other agents"));
 });
 
 Deno.test("a wake-up that fails is tried again, and one without a way waits for it", async () => {
-  await using world = await World.open();
   const lines: string[] = [];
   let way: Wake | null = null, fails = 1;
-  await using at = await desk(world, () => way);
+  await using at = await desk(() => way);
   await at.write("hello");
-  await world.clock.advance(30_000);
+  await at.world.clock.advance(30_000);
   assertEquals(lines, []);
   way = (text) => Promise.resolve(fails-- <= 0 && lines.push(text) > 0);
-  await passing(world, 60, () => lines.length === 1);
+  await passing(at.world, 60, () => lines.length === 1);
   assertEquals(lines, [line("1 new message", "It is from another agent")]);
 });
 
@@ -132,8 +131,7 @@ Deno.test("the thread of Codex is taken from a call, and its queue gets the line
 });
 
 Deno.test("a server remembers the thread of the last call", async () => {
-  await using world = await World.open();
-  await using at = await desk(world);
+  await using at = await desk();
   const thread = "01a20849-313c-72a0-b970-9803e55c9587";
   await at.client.client.callTool({ name: "whoami", arguments: {}, _meta: { threadId: thread } });
   await at.client.client.callTool({ name: "whoami", arguments: {} });

@@ -5,7 +5,7 @@ import { allCommands } from "../../../cli/commands/table.ts";
 import { continued, layOut, textColumns } from "../../../cli/terminal/text_width.ts";
 import { idCell, idEnd, tableLines } from "../../../cli/terminal/tables.ts";
 import { whenText } from "../../../cli/terminal/times.ts";
-import { REGISTRY_URL, World } from "../../support/world.ts";
+import { REGISTRY_URL } from "../../support/world.ts";
 import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "../connector/local_machine.ts";
 import { proven } from "../connector/store/disk.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
@@ -99,19 +99,18 @@ Deno.test("every list and every record keeps to the width, also with long names"
 });
 
 Deno.test("sent messages, the inbox and peers keep to the width", async () => {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
+  await using machine = await machineWithAlpha();
   machine.env.NO_COLOR = "1";
-  await pairAlpha(world, machine, LONG_WORD);
+  await pairAlpha(machine.world, machine, LONG_WORD);
   await machine.json("peers");
   await runAtWidths(machine, ["peers"]);
   await runAtWidths(machine, ["send", `contact-${LONG_WORD}`, LONG_NAME], [0, 1, 4, 5]);
-  await using running = await connectorOfAlpha(world, machine);
+  await using running = await connectorOfAlpha(machine.world, machine);
   const { alias, agentDid } = (await machine.json("peers")).peers[0];
   const identity = { agentDid, ownerDid: agentDid, issuer: REGISTRY_URL, aitJti: "x", name: LONG_WORD };
   const frame = { fromAgentDid: agentDid, toAgentDid: agentDid, requestId: "request-0001", identity, ...proven() };
   const payload = JSON.stringify({ message: `${LONG_NAME} ${"漢字".repeat(60)}\n${LONG_WORD.repeat(3)}` });
-  running.connector.store.received.take([{ ...frame, payload }], world.clock.now());
+  running.connector.store.received.take([{ ...frame, payload }], machine.world.clock.now());
   const commands = [
     ["log"],
     ["log", alias],
@@ -128,10 +127,10 @@ Deno.test("sent messages, the inbox and peers keep to the width", async () => {
     ["status"],
   ];
   for (const argv of commands) await runAtWidths(machine, argv, [0, 1, 4]);
-  await using admin = await Machine.ofAdmin(world);
+  await using admin = await Machine.ofAdmin(machine.world);
   admin.env.NO_COLOR = "1";
-  const refused = await world.agent(await world.person(LONG_NAME), LONG_WORD);
-  await (await world.message(refused, refused)).body?.cancel();
+  const refused = await machine.world.agent(await machine.world.person(LONG_NAME), LONG_WORD);
+  await (await machine.world.message(refused, refused)).body?.cancel();
   assertStringIncludes(await runAtWidths(admin, ["admin", "overview"]), "Refused since");
 });
 
