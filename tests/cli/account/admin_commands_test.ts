@@ -44,9 +44,8 @@ Deno.test("admin people list shows a page, and with all over three pages what th
   const { stdout, stderr } = await admin.svc("admin", "people", "list", "--role", "user");
   assertEquals(stdout.split("\n")[0]?.split(/ {2,}/), ["ID", "NAME", "ROLE", "STATUS", "CREATED"]);
   assertStringIncludes(stderr, "svc admin people list --role user --cursor ");
-  assertEquals(idsOf((await admin.json("admin", "people", "list", "--role", "admin")).people), [
-    (await world.admin()).id,
-  ]);
+  const admins = await admin.json("admin", "people", "list", "--role", "admin");
+  assertEquals(idsOf(admins.people), [(await world.admin()).id]);
   for (const wrong of [["--limit=0"], ["--limit=101"], ["--limit=x", "--all"]]) {
     assertEquals((await admin.failure("admin", "people", "list", ...wrong)).exit, 2);
   }

@@ -33,12 +33,8 @@ Deno.test("config set, get and show handle values and (not set), and mask the AP
   assertEquals((await machine.svc("config", "get", "apiKey")).stdout, `${secret}\n`);
   assertEquals((await machine.svc("config", "get", "humanName")).stdout, "Ada\n");
   const shown = JSON.parse((await machine.svc("config", "show")).stdout);
-  assertEquals(shown, {
-    registryUrl: REGISTRY_URL,
-    proxyUrl: "https://p.example",
-    apiKey: "********",
-    humanName: "Ada",
-  });
+  const urls = { registryUrl: REGISTRY_URL, proxyUrl: "https://p.example" };
+  assertEquals(shown, { ...urls, apiKey: "********", humanName: "Ada" });
   assertEquals(await machine.json("config", "show"), shown);
 });
 
@@ -93,15 +89,8 @@ Deno.test("an address is https, loopback or explicitly allowed; any other one is
     });
   }
   await Deno.remove(machine.path("config.json"));
-  for (
-    const url of [
-      "http://127.0.0.1:1",
-      "http://localhost",
-      "http://[::1]:8787",
-      "https://r.example",
-      "HTTPS://R.example/",
-    ]
-  ) {
+  const right = ["http://127.0.0.1:1", "http://localhost", "http://[::1]:8787", "https://r.example"];
+  for (const url of [...right, "HTTPS://R.example/"]) {
     await t.step(url, async () => {
       await machine.json("config", "set", "registryUrl", url);
       assertEquals(JSON.parse(machine.read("config.json")).registryUrl, new URL(url).origin);
@@ -140,13 +129,8 @@ Deno.test("a damaged config.json is reported and left unchanged", async (t) => {
     await t.step(name, async () => {
       const bytes = typeof content === "string" ? new TextEncoder().encode(content) : content;
       await Deno.writeFile(machine.path("config.json"), bytes);
-      for (
-        const argv of [["config", "show"], ["config", "get", "apiKey"], ["config", "set", "humanName", "x"], [
-          "config",
-          "init",
-        ]]
-      ) {
-        const { exit, code, stdout } = await machine.failure(...argv);
+      for (const words of [["show"], ["get", "apiKey"], ["set", "humanName", "x"], ["init"]]) {
+        const { exit, code, stdout } = await machine.failure("config", ...words);
         assertEquals([exit, code, stdout], [1, "CLI_CONFIG_INVALID", ""]);
       }
       assertEquals(await Deno.readFile(machine.path("config.json")), bytes);
@@ -206,10 +190,6 @@ Deno.test("concurrent changes are all kept", async () => {
     machine.json("config", "set", "registryUrl", "https://r.example"),
   ]);
   clearInterval(moving);
-  assertEquals(Object.keys(JSON.parse(machine.read("config.json"))), [
-    "registryUrl",
-    "proxyUrl",
-    "apiKey",
-    "humanName",
-  ]);
+  const keys = Object.keys(JSON.parse(machine.read("config.json")));
+  assertEquals(keys, ["registryUrl", "proxyUrl", "apiKey", "humanName"]);
 });

@@ -41,13 +41,8 @@ Deno.test("agent create writes exactly its private files and makes a working age
     assertEquals(mode! & 0o777, isFile ? 0o600 : 0o700, path);
   }
   const auth = JSON.parse(machine.read("agents/alpha/registry-auth.json"));
-  assertEquals(Object.keys(auth).sort(), [
-    "accessExpiresAt",
-    "accessToken",
-    "refreshExpiresAt",
-    "refreshToken",
-    "tokenType",
-  ]);
+  const members = ["accessExpiresAt", "accessToken", "refreshExpiresAt", "refreshToken", "tokenType"];
+  assertEquals(Object.keys(auth).sort(), members);
   const inspected = await machine.json("agent", "inspect", "alpha");
   assertEquals([inspected.verified, inspected.status], [true, "active"]);
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");

@@ -147,11 +147,8 @@ Deno.test("the service of all agents has a name without an agent, beside the ser
     assertEquals(await uninstallService(host, system, { ...ALPHA, agentName: null }), true);
     assertEquals(await Deno.stat(single.path).then(({ isFile }) => isFile), true);
   });
-  assertEquals(logCommand("systemd", { ...ALPHA, agentName: null }, "/log", 5, true).args.slice(0, 3), [
-    "--user",
-    "--unit",
-    names.systemd,
-  ]);
+  const { args } = logCommand("systemd", { ...ALPHA, agentName: null }, "/log", 5, true);
+  assertEquals(args.slice(0, 3), ["--user", "--unit", names.systemd]);
 });
 
 Deno.test("the service of all agents starts with the options that are for each of them", () =>
@@ -268,15 +265,9 @@ Deno.test("an install that the service manager rejects is reported with the mana
   }));
 
 Deno.test("the service manager is chosen by name or by the machine, and logs come from it", () => {
-  assertEquals([chooseSystem("auto", "linux"), chooseSystem("auto", "darwin"), chooseSystem("launchd", "linux")], [
-    "systemd",
-    "launchd",
-    "launchd",
-  ]);
-  assertEquals(logCommand("systemd", ALPHA, "/log", 5, true).args.slice(0, 3), [
-    "--user",
-    "--unit",
-    "svc-connector-alpha.service",
-  ]);
+  assertEquals([chooseSystem("auto", "linux"), chooseSystem("auto", "darwin")], ["systemd", "launchd"]);
+  assertEquals(chooseSystem("launchd", "linux"), "launchd");
+  const { args } = logCommand("systemd", ALPHA, "/log", 5, true);
+  assertEquals(args.slice(0, 3), ["--user", "--unit", "svc-connector-alpha.service"]);
   assertEquals(logCommand("launchd", ALPHA, "/log", 5, false), { program: "tail", args: ["-n", "5", "/log"] });
 });

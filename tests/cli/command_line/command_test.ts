@@ -144,18 +144,11 @@ Deno.test("each command of the specification has its arguments and options", asy
   }
 });
 
-Deno.test("there is no pairing command", () => {
-  assertEquals(COMMANDS.map(name).filter((path) => /pair/.test(path)), []);
-});
-
 Deno.test("an option has a value in every command that has it, or in none", () => {
   const kinds = new Map<string, string>();
   for (const command of COMMANDS) {
-    for (
-      const [option, { value }] of Object.entries(
-        { ...command.options, ...GLOBAL_OPTIONS } as Command["options"],
-      )
-    ) {
+    const options: Command["options"] = { ...command.options, ...GLOBAL_OPTIONS };
+    for (const [option, { value }] of Object.entries(options)) {
       const kind = value === undefined ? "switch" : "value";
       assertEquals(kinds.get(option) ?? kind, kind, `--${option} of ${name(command)}`);
       kinds.set(option, kind);

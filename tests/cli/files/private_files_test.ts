@@ -55,45 +55,41 @@ Deno.test("no file is read or written through a link", async () => {
   assertEquals(await Deno.readTextFile(`${dir.path}/target`), "target");
 });
 
+/** Reads a file that changes after it was checked. */
+function readChanging(path: string, change: () => void): string | null {
+  const { lstatSync } = Deno;
+  Deno.lstatSync = (path) => {
+    Deno.lstatSync = lstatSync;
+    const plain = lstatSync(path);
+    change();
+    return plain;
+  };
+  try {
+    return readPrivate(path, 100);
+  } finally {
+    Deno.lstatSync = lstatSync;
+  }
+}
+
 Deno.test("a file that becomes a link after it was checked is not read", async () => {
   await using dir = await tempFolder();
   const path = `${dir.path}/file`;
   await Deno.writeTextFile(`${dir.path}/target`, "target");
   await Deno.writeTextFile(path, "file");
-  const { lstatSync } = Deno;
-  Deno.lstatSync = (path) => {
-    Deno.lstatSync = lstatSync;
-    const plain = lstatSync(path);
+  const becomesLink = () => {
     Deno.removeSync(path);
     Deno.symlinkSync(`${dir.path}/target`, path);
-    return plain;
   };
-  try {
-    const { code, message } = assertThrows(() => readPrivate(path, 100), CliError);
-    assertEquals([code, message], ["CLI_FILE_UNSAFE", `${path} is a link`]);
-  } finally {
-    Deno.lstatSync = lstatSync;
-  }
+  const { code, message } = assertThrows(() => readChanging(path, becomesLink), CliError);
+  assertEquals([code, message], ["CLI_FILE_UNSAFE", `${path} is a link`]);
 });
 
 Deno.test("a file that is replaced after it was checked is read as it is then", async () => {
   await using dir = await tempFolder();
   const path = `${dir.path}/file`;
-  for (const [name, text] of [["file", "old"], ["new", "new"]] as const) {
-    await Deno.writeTextFile(`${dir.path}/${name}`, text);
-  }
-  const { lstatSync } = Deno;
-  Deno.lstatSync = (path) => {
-    Deno.lstatSync = lstatSync;
-    const plain = lstatSync(path);
-    Deno.renameSync(`${dir.path}/new`, path);
-    return plain;
-  };
-  try {
-    assertEquals(readPrivate(path, 100), "new");
-  } finally {
-    Deno.lstatSync = lstatSync;
-  }
+  await Deno.writeTextFile(path, "old");
+  await Deno.writeTextFile(`${dir.path}/new`, "new");
+  assertEquals(readChanging(path, () => Deno.renameSync(`${dir.path}/new`, path)), "new");
 });
 
 Deno.test("a private read returns null for no file and refuses links, large files and non-text", async () => {

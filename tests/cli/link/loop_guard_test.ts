@@ -8,10 +8,8 @@ const [BETA, GAMMA] = ["did:beta", "did:gamma"];
 Deno.test("a model asks a peer 32 questions at once, and one more after each answer", () => {
   const guard = new LoopGuard();
   for (let n = 0; n < LOOP_MESSAGES; n++) assertEquals(guard.modelMessage(BETA, `q-${n}`, n), 0);
-  assertEquals([guard.modelMessage(BETA, "q-32", 60_000), guard.modelMessage(GAMMA, "q-32", 60_000)], [
-    HOUR - 60_000,
-    0,
-  ]);
+  assertEquals(guard.modelMessage(BETA, "q-32", 60_000), HOUR - 60_000);
+  assertEquals(guard.modelMessage(GAMMA, "q-32", 60_000), 0);
   for (let n = 0; n < 1_000; n++) {
     guard.received(BETA, `q-${n}`);
     assertEquals(guard.modelMessage(BETA, `q-${LOOP_MESSAGES + n}`, 60_000), 0, `${n}`);

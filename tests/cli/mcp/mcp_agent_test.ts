@@ -27,13 +27,8 @@ Deno.test("an MCP server that only reads has no tool that sends or pairs, and ma
   const beta = await betaWithPeers(world);
   const client = await beta.client({ isReadOnly: true });
   const { tools } = await client.client.listTools();
-  assertEquals(tools.map(({ name }) => name), [
-    "whoami",
-    "list_peers",
-    "read_inbox",
-    "wait_for_message",
-    "delivery_status",
-  ]);
+  const names = ["whoami", "list_peers", "read_inbox", "wait_for_message", "delivery_status"];
+  assertEquals(tools.map(({ name }) => name), names);
   for (let n = 1; n <= 12; n++) await beta.write(beta.a, `text ${n}`);
   // The newest, since the older ones stay unread.
   assertEquals(textsOf(await client.data("read_inbox", { limit: 2 })), ["text 11", "text 12"]);

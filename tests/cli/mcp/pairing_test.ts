@@ -101,27 +101,20 @@ for (const era of ERAS) {
 Deno.test("a program that cannot ask its user gets one command to paste, with the words of the call", async () => {
   await using world = await World.open();
   const place = await beta(world, { capabilities: {} });
-  const wordsOf = async (text: string) => {
+  const url = "http://127.0.0.1:1/v1/pair", curl = ["curl", "-K", "/home/ada/it's/beta/connector.curl"];
+  const wordsOf = async (tool: string, args: Record<string, unknown>) => {
+    const text = await place.client.failure(tool, args);
     const lines = text.split(/(?=curl -K )/).slice(1);
     assertEquals(lines.length, 1, text);
     const script = `set -- ${lines[0]}; printf '%s\\n' "$@"`;
     const { stdout } = await new Deno.Command("sh", { args: ["-c", script] }).output();
     return new TextDecoder().decode(stdout).trimEnd().split("\n");
   };
-  const curl = ["curl", "-K", "/home/ada/it's/beta/connector.curl"];
   const ticket = await place.ticket();
-  assertEquals(await wordsOf(await place.client.failure("pair_confirm", { ticket: `  ${ticket}\n` })), [
-    ...curl,
-    "http://127.0.0.1:1/v1/pair/confirm",
-    "-d",
-    JSON.stringify({ ticket }),
-  ]);
-  assertEquals(await wordsOf(await place.client.failure("pair_start", { ttl_seconds: 60 })), [
-    ...curl,
-    "http://127.0.0.1:1/v1/pair/start",
-    "-d",
-    '{"ttlSeconds":60}',
-  ]);
+  const confirm = await wordsOf("pair_confirm", { ticket: `  ${ticket}\n` });
+  assertEquals(confirm, [...curl, `${url}/confirm`, "-d", JSON.stringify({ ticket })]);
+  const start = await wordsOf("pair_start", { ttl_seconds: 60 });
+  assertEquals(start, [...curl, `${url}/start`, "-d", '{"ttlSeconds":60}']);
 });
 
 Deno.test("a text that is not a ticket is refused without a question", async () => {

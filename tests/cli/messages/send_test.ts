@@ -268,10 +268,8 @@ Deno.test("svc send refreshes an expired session once", () =>
     world.clock.step(16 * 60_000);
     machine.requests.length = 0;
     assertEquals((await machine.svc("send", beta.agent.did, "x")).code, 0);
-    assertEquals(machine.requests.map((request) => request.split("?")[0]), [
-      "POST /v1/agents/auth/refresh",
-      "POST /hooks/agent",
-    ]);
+    const sent = machine.requests.map((request) => request.split("?")[0]);
+    assertEquals(sent, ["POST /v1/agents/auth/refresh", "POST /hooks/agent"]);
   }));
 
 Deno.test("svc send names the request ID when the answer is lost, and the same ID delivers the message once", () =>

@@ -63,12 +63,8 @@ Deno.test("generic gets the payload unchanged, openclaw its text, both with thei
       const expected = platform === "generic"
         ? PAYLOAD
         : JSON.stringify({ message: withIdentityBlock("hi", IDENTITY) });
-      assertEquals([body, headers.Authorization, headers["Idempotency-Key"], headers["x-request-id"]], [
-        expected,
-        "Bearer s3cret",
-        "key-of-this-message",
-        "request-1",
-      ]);
+      assertEquals([body, headers.Authorization], [expected, "Bearer s3cret"]);
+      assertEquals([headers["Idempotency-Key"], headers["x-request-id"]], ["key-of-this-message", "request-1"]);
       assertEquals((await request(platform, {}, null)).headers.Authorization, undefined);
     });
   }
@@ -117,12 +113,8 @@ Deno.test("hermes gets a signature over time and body, and an ID of its own agai
   const signature = Uint8Array.from(hex.match(/../g) ?? [], (byte) => parseInt(byte, 16));
   const signed = new TextEncoder().encode(`1700000000.${body}`);
   assertEquals(await crypto.subtle.verify("HMAC", key, signature, signed), true);
-  assertEquals([headers["X-Webhook-Timestamp"], headers["x-request-id"], headers.Authorization], [
-    "1700000000",
-    "key-of-this-message",
-    undefined,
-  ]);
-  assertEquals(body, PAYLOAD);
+  assertEquals([headers["X-Webhook-Timestamp"], headers["x-request-id"]], ["1700000000", "key-of-this-message"]);
+  assertEquals([headers.Authorization, body], [undefined, PAYLOAD]);
   // A prompt reads members of an object; any other payload has none.
   for (const payload of ["[1]", '"text"', "null"]) {
     const { message } = JSON.parse((await request("hermes", { payload })).body) as { message: string };
@@ -152,10 +144,7 @@ Deno.test("nanobot gets one user message and a session, and has 120 s to answer"
   });
   // Names of conversations are the peer's choice; two peers never share one.
   const session = async (session: string) => JSON.parse((await request("nanobot", { session })).body).session_id;
-  assertEquals([await session("talk"), await session("did:svc:x:agent:y")], [
-    `${SENDER}#talk`,
-    `${SENDER}#did:svc:x:agent:y`,
-  ]);
+  for (const name of ["talk", "did:svc:x:agent:y"]) assertEquals(await session(name), `${SENDER}#${name}`);
   assertEquals(PLATFORMS.nanobot.timeoutMs, 120_000);
 });
 
@@ -176,13 +165,8 @@ Deno.test("detection returns reasons and confidence and does not guess between e
     const files = { "/home/me/.openclaw/openclaw.json": settings };
     const found = await detectAll(machine(files, { "http://127.0.0.1:19001/healthz": live }));
     const best = likeliest(found);
-    assertEquals([best?.platform, best?.confidence, best?.baseUrl, best?.hookPath, best?.reasons.length], [
-      "openclaw",
-      "high",
-      "http://127.0.0.1:19001",
-      "/h/agent",
-      2,
-    ]);
+    assertEquals([best?.platform, best?.confidence, best?.reasons.length], ["openclaw", "high", 2]);
+    assertEquals([best?.baseUrl, best?.hookPath], ["http://127.0.0.1:19001", "/h/agent"]);
   });
   await t.step("openclaw in the folder that its variables name", async () => {
     const found = await detectAll(machine({ "/x/oc.json": "{}" }, {}, {}, { OPENCLAW_CONFIG_PATH: "/x/oc.json" }));
@@ -329,29 +313,17 @@ Deno.test("an agent reads its messages unless an address, a file or its framewor
   const error = assertThrows(() => chosen(env(), null, "", { ...address, inbox: true }), CliError);
   assertEquals(error.message, "--inbox and --runtime-base-url exclude each other: with --inbox there is no runtime");
   // A runtime that nothing names gets nothing, although it may listen at the default address.
-  const places = [[null, "generic"], [null, "hermes"], [hermes, "generic"], [inbox, "hermes"]] as const;
-  assertEquals(places.map(([file, framework]) => chosen(env(), file, framework)), [
-    "inbox",
-    "hermes",
-    "hermes",
-    "inbox",
-  ]);
+  assertEquals([chosen(env(), null, "generic"), chosen(env(), null, "hermes")], ["inbox", "hermes"]);
+  assertEquals([chosen(env(), hermes, "generic"), chosen(env(), inbox, "hermes")], ["hermes", "inbox"]);
 });
 
 Deno.test("answers go back as option, runtime.json or the platform say, in this order", () => {
   const sends = (platform: PushPlatformId, saved: "auto" | "on" | "off", replies?: string) =>
     runtimeTarget(env(), { ...emptyRuntimeFile(platform), replies: saved }, "", { replies })?.replies;
   assertEquals(PUSH_PLATFORM_IDS.map((platform) => sends(platform, "auto")), [false, false, true, false, true]);
-  assertEquals([sends("nanobot", "off"), sends("nanobot", "off", "on"), sends("nanobot", "on", "off")], [
-    false,
-    true,
-    false,
-  ]);
-  assertEquals([sends("generic", "on"), sends("generic", "on", "auto"), sends("openclaw", "auto", "off")], [
-    true,
-    false,
-    false,
-  ]);
+  assertEquals([sends("nanobot", "off"), sends("generic", "on")], [false, true]);
+  assertEquals([sends("nanobot", "off", "on"), sends("nanobot", "on", "off")], [true, false]);
+  assertEquals([sends("generic", "on", "auto"), sends("openclaw", "auto", "off")], [false, false]);
   for (const platform of ["openclaw", "hermes"] as const) {
     assertThrows(() => sends(platform, "auto", "on"), CliError, "does not reply in its answer");
   }
@@ -361,17 +333,12 @@ Deno.test("answers go back as option, runtime.json or the platform say, in this 
 Deno.test("saved runtime settings keep the replies unless the options change them", () => {
   const file = { ...emptyRuntimeFile("nanobot"), replies: "off" as const };
   const target = runtimeTarget(env(), file);
-  assertEquals([withTarget(file, target, {}).replies, withTarget(file, target, { replies: "on" }).replies], [
-    "off",
-    "on",
-  ]);
+  const kept = withTarget(file, target, {});
+  assertEquals([kept.replies, kept.strict], ["off", false]);
+  assertEquals(withTarget(file, target, { replies: "on" }).replies, "on");
   assertEquals(withTarget(file, null, {}), emptyRuntimeFile("inbox"));
   const strict = withTarget(file, target, { strict: true });
-  assertEquals([strict.strict, withTarget(strict, null, {}).strict, withTarget(file, target, {}).strict], [
-    true,
-    true,
-    false,
-  ]);
+  assertEquals([strict.strict, withTarget(strict, null, {}).strict], [true, true]);
 });
 
 Deno.test("the runtime address comes from option, environment, runtime.json or the platform's default", () => {
@@ -392,10 +359,8 @@ Deno.test("the runtime address comes from option, environment, runtime.json or t
   assertEquals(url(env(), file), ["hermes", "http://127.0.0.1:9000/webhooks/svc", "t"]);
   const both = env({ SVC_RUNTIME_BASE_URL: "http://127.0.0.1:2", OPENCLAW_BASE_URL: "http://127.0.0.1:3" });
   assertEquals(url(both, file)[1], "http://127.0.0.1:2/webhooks/svc");
-  assertEquals(
-    url(both, file, "", { "runtime-base-url": "http://127.0.0.1:1" })[1],
-    "http://127.0.0.1:1/webhooks/svc",
-  );
+  const option = { "runtime-base-url": "http://127.0.0.1:1" };
+  assertEquals(url(both, file, "", option)[1], "http://127.0.0.1:1/webhooks/svc");
   const openclaw = env({ OPENCLAW_BASE_URL: "http://127.0.0.1:3" });
   assertEquals(url(openclaw, file)[1], "http://127.0.0.1:9000/webhooks/svc");
   assertEquals(url(openclaw, null)[1], "http://127.0.0.1:3/hooks/agent");

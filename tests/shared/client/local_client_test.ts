@@ -28,12 +28,8 @@ Deno.test("a refusal ends the wait at once, also one that asks to wait, unless i
   const { local, clock } = connector;
   connector.tamper = () => refusal(429, "CONNECTOR_LOOP_GUARD", 20);
   const refused = await assertRejects(() => sendAndWait(local, clock, MESSAGE), ApiError);
-  assertEquals([refused.code, refused.retryAfter, connector.calls.length, clock.waiting], [
-    "CONNECTOR_LOOP_GUARD",
-    20,
-    1,
-    0,
-  ]);
+  assertEquals([refused.code, refused.retryAfter], ["CONNECTOR_LOOP_GUARD", 20]);
+  assertEquals([connector.calls.length, clock.waiting], [1, 0]);
 });
 
 Deno.test("the payload is sent byte for byte, and a signal ends the wait after the request under way", async () => {
