@@ -15,6 +15,8 @@ async function withFile(run: (ctx: Context, path: string) => Promise<void>): Pro
   await run(contextOf(machine.world, machine), `${folder}/mcp.json`);
 }
 
+const placeOf = (path: string) => ({ path, hostName: "Host", project: null });
+
 async function codeOf(work: Promise<unknown>): Promise<string> {
   return (await assertRejects(() => work, CliError)).code;
 }
@@ -22,15 +24,15 @@ async function codeOf(work: Promise<unknown>): Promise<string> {
 Deno.test("files and folders of another user are refused", async () => {
   await withFile(async (ctx, path) => {
     const other = { ...ctx, uid: (ctx.uid ?? 0) + 4_711 };
-    assertEquals(await codeOf(readHostFile(other, { path, hostName: "Host", project: null })), "CLI_FILE_UNSAFE");
-    assertEquals((await readHostFile(ctx, { path, hostName: "Host", project: null })).text, "{}");
+    assertEquals(await codeOf(readHostFile(other, placeOf(path))), "CLI_FILE_UNSAFE");
+    assertEquals((await readHostFile(ctx, placeOf(path))).text, "{}");
   });
 });
 
 Deno.test("a TOML file has a smaller bound, because its parser keeps every value", async () => {
   await withFile(async (ctx, json) => {
     const path = json.replace("mcp.json", "config.toml");
-    const place = { path, hostName: "Host", project: null };
+    const place = placeOf(path);
     await Deno.writeTextFile(path, "#".repeat(CONNECTOR_LIMITS.hostTomlBytes));
     assertEquals((await readHostFile(ctx, place)).text?.length, CONNECTOR_LIMITS.hostTomlBytes);
     await Deno.writeTextFile(path, "#", { append: true });
@@ -44,10 +46,7 @@ Deno.test("a folder that its group can write to is accepted when the group has t
     const folder = path.replace("/mcp.json", "");
     await Deno.chmod(folder, 0o775);
     const { gid } = await Deno.stat(folder);
-    const found = await readHostFile(ctx, { path, hostName: "Host", project: null }).then(
-      () => "accepted",
-      ({ code }: CliError) => code,
-    );
+    const found = await readHostFile(ctx, placeOf(path)).then(() => "accepted", ({ code }: CliError) => code);
     assertEquals(found, gid === ctx.uid ? "accepted" : "CLI_FILE_UNSAFE");
   });
 });
@@ -61,7 +60,7 @@ Deno.test("a file that has changed since it was read is not replaced, and nothin
     for (const text of ["{ }", null]) {
       await t.step(`${name}, ${text === null ? "to remove" : "to replace"}`, async () => {
         await withFile(async (ctx, path) => {
-          const file = await readHostFile(ctx, { path, hostName: "Host", project: null });
+          const file = await readHostFile(ctx, placeOf(path));
           await change(path);
           const before = await Deno.readTextFile(path).catch(() => null);
           assertEquals(await replaceHostFile(ctx, file, text, 0o600), false);
@@ -77,7 +76,7 @@ Deno.test("a file that has changed since it was read is not replaced, and nothin
 Deno.test("a file that was created since it was missing is not replaced", async () => {
   await withFile(async (ctx, path) => {
     await Deno.remove(path);
-    const file = await readHostFile(ctx, { path, hostName: "Host", project: null });
+    const file = await readHostFile(ctx, placeOf(path));
     for (const text of [[0x7b, 0x7d], [0xff]]) {
       await Deno.writeFile(path, new Uint8Array(text));
       assertEquals(await replaceHostFile(ctx, file, "{ }", 0o600), false);

@@ -1,14 +1,25 @@
 /** `svc uninstall` removes what svc wrote outside of its folder, nothing else, and can be repeated. */
+import { basename, dirname } from "node:path";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { unitPath, unitText } from "../../../cli/autostart/control.ts";
+import type { Machine } from "../cli_world.ts";
 import { caseOf, CASES, give, hostMachine, pathOf, textOf } from "./host_world.ts";
+
+/** Writes the unit of a service that uses a folder. Returns its path. */
+async function giveUnit(machine: Machine, agentName: string, folder = "", profile: string | null = null) {
+  const service = { agentName, profile }, path = unitPath({ configHome: machine.path("home/.config") }, service);
+  const command = ["svc", "connector", "start", agentName, "--config-dir", folder];
+  await Deno.mkdir(dirname(path), { recursive: true });
+  await Deno.writeTextFile(path, unitText({ ...service, command, logPath: "" }));
+  return path;
+}
 
 Deno.test({
   name: "svc uninstall lists, asks once, restores each file and keeps the keys",
   ignore: Deno.build.os !== "linux",
   async fn() {
     await using machine = await hostMachine("beta");
-    const home = machine.path("home"), configHome = `${home}/.config`;
+    const home = machine.path("home");
     const before = new Map<string, string>();
     for (const one of CASES.filter(({ host }) => ["claude-code", "codex"].includes(host))) {
       const path = await give(machine, one, textOf(one));
@@ -20,19 +31,8 @@ Deno.test({
     await Deno.mkdir(completion.replace(/\/[^/]*$/, ""), { recursive: true });
     await Deno.writeTextFile(completion, (await machine.svc("completions", "bash")).stdout);
     await Deno.writeTextFile(`${home}/.zshrc`, `alias ll=ls\n${(await machine.svc("completions", "zsh")).stdout}`);
-    await Deno.mkdir(`${configHome}/systemd/user`, { recursive: true });
-    const unit = (agentName: string | null, folder: string) =>
-      Deno.writeTextFile(
-        unitPath({ configHome }, { agentName, profile: null }),
-        unitText({
-          agentName,
-          profile: null,
-          command: ["svc", "connector", "start", "--config-dir", folder],
-          logPath: "",
-        }),
-      );
-    await unit("alpha", machine.env.SVC_CONFIG_DIR ?? "");
-    await unit("beta", "/another/folder");
+    const own = await giveUnit(machine, "alpha", machine.env.SVC_CONFIG_DIR);
+    const far = await giveUnit(machine, "beta", "/another/folder");
 
     const list = await machine.json("uninstall", "--print");
     const kinds = list.installed.map(({ kind }: { kind: string }) => kind);
@@ -51,12 +51,10 @@ Deno.test({
     assertStringIncludes(done.stdout, `The completion in ${home}/.zshrc stays: delete it there.`);
     for (const [path, text] of before) assertEquals(await Deno.readTextFile(path), text, path);
     const isThere = (path: string) => Deno.stat(path).then(() => true, () => false);
-    assertEquals(await Promise.all([completion, pathOf(machine, caseOf("cursor"))].map(isThere)), [false, false]);
-    assertEquals(await isThere(unitPath({ configHome }, { agentName: "alpha", profile: null })), false);
-    assert(
-      await isThere(unitPath({ configHome }, { agentName: "beta", profile: null })),
-      "the service of another folder stays",
-    );
+    for (const path of [completion, pathOf(machine, caseOf("cursor")), own]) {
+      assertEquals(await isThere(path), false, path);
+    }
+    assert(await isThere(far), "the service of another folder stays");
     assert(await isThere(`${machine.env.SVC_CONFIG_DIR}/agents/alpha`));
     const again = await machine.svc("uninstall");
     assertEquals(again.code, 0);
@@ -141,26 +139,15 @@ Deno.test({
   ignore: Deno.build.os !== "linux",
   async fn() {
     await using machine = await hostMachine();
-    const configHome = `${machine.path("home")}/.config`, folder = machine.env.SVC_CONFIG_DIR ?? "";
-    await Deno.mkdir(`${configHome}/systemd/user`, { recursive: true });
+    const folder = machine.env.SVC_CONFIG_DIR;
     await machine.json("agent", "create", "beta", "--profile", "work");
-    const services = [{ agentName: "gone", profile: null, configDir: folder }, {
-      agentName: "gone",
-      profile: "work",
-      configDir: `${folder}/profiles/work`,
-    }, { agentName: "far", profile: null, configDir: "/another/folder" }];
-    const pathOfUnit = (service: { agentName: string; profile: string | null }) => unitPath({ configHome }, service);
-    for (const { configDir, ...service } of services) {
-      const command = ["svc", "connector", "start", service.agentName, "--config-dir", configDir];
-      await Deno.writeTextFile(pathOfUnit(service), unitText({ ...service, command, logPath: "" }));
-    }
-    const [own, ofWork, far] = services.map(pathOfUnit);
+    const own = await giveUnit(machine, "gone", folder);
+    const ofWork = await giveUnit(machine, "gone", `${folder}/profiles/work`, "work");
+    const far = await giveUnit(machine, "far", "/another/folder");
     const { installed } = await machine.json("uninstall", "--print");
     assertEquals(installed.map(({ path }: { path: string }) => path), [own, ofWork]);
     assertEquals((await machine.svc("uninstall", "--yes")).code, 0);
-    assertEquals(await Array.fromAsync(Deno.readDir(`${configHome}/systemd/user`), ({ name }) => name), [
-      far?.split("/").at(-1),
-    ]);
+    assertEquals(await Array.fromAsync(Deno.readDir(dirname(far)), ({ name }) => name), [basename(far)]);
   },
 });
 
@@ -195,13 +182,10 @@ Deno.test({
     const claude = caseOf("claude-code");
     const path = await give(machine, claude, textOf(claude));
     for (const agent of ["alpha", "beta"]) await machine.json("mcp", "install", agent, "--for", "claude-code");
-    const configHome = `${machine.path("home")}/.config`, service = { agentName: "alpha", profile: null };
-    const command = ["svc", "connector", "start", "--config-dir", machine.env.SVC_CONFIG_DIR ?? ""];
-    await Deno.mkdir(`${configHome}/systemd/user`, { recursive: true });
-    await Deno.writeTextFile(unitPath({ configHome }, service), unitText({ ...service, command, logPath: "" }));
+    const unit = await giveUnit(machine, "alpha", machine.env.SVC_CONFIG_DIR);
     const { code, stdout, stderr } = await machine.svc("agent", "delete", "alpha", "--yes");
     assertEquals(code, 0, stderr);
-    for (const changed of [unitPath({ configHome }, service), path]) {
+    for (const changed of [unit, path]) {
       assertStringIncludes(stdout, `What svc wrote for it is removed from ${changed}.`);
     }
     const text = await Deno.readTextFile(path);

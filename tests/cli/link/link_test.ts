@@ -117,23 +117,23 @@ Deno.test("messages that are being checked take at most 64 MiB, and those above 
   assertEquals(proxy.acks.filter(({ accepted }) => accepted).length, 68);
 });
 
-Deno.test("a refused upgrade and an address without a listener are reported differently", async () => {
-  const clock = new ManualClock();
+function openAt(url: string, clock = new ManualClock()) {
   const random = seededRandom(1);
   const newId = ulidSource(() => clock.now(), random.bytes);
   const events = { deliver: () => Promise.resolve({ accepted: true }), closed: () => {} };
+  return agent().then((identity) => openLink({ clock, random, newId }, url, identity, events));
+}
+
+Deno.test("a refused upgrade and an address without a listener are reported differently", async () => {
   const body = { error: { code: "PROXY_AUTH_REVOKED", message: "The agent is revoked" } };
   const proxy = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, () => {
     return Response.json(body, { status: 401, headers: { "Retry-After": "7" } });
   });
   const url = `http://127.0.0.1:${proxy.addr.port}`;
-  const error = await assertRejects(
-    async () => openLink({ clock, random, newId }, url, await agent(), events),
-    RefusedError,
-  );
+  const error = await assertRejects(() => openAt(url), RefusedError);
   assertEquals([error.status, error.code, error.retryAfter], [401, "PROXY_AUTH_REVOKED", 7]);
   await proxy.shutdown();
-  await assertRejects(async () => openLink({ clock, random, newId }, url, await agent(), events), UnreachableError);
+  await assertRejects(() => openAt(url), UnreachableError);
 });
 
 const REFUSAL = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 100\r\n\r\n{";
@@ -164,13 +164,6 @@ async function rawServer(serve: (socket: net.Socket) => void, isEarly = false) {
   };
 }
 
-function openAt(url: string, clock: ManualClock) {
-  const random = seededRandom(1);
-  const newId = ulidSource(() => clock.now(), random.bytes);
-  const events = { deliver: () => Promise.resolve({ accepted: true }), closed: () => {} };
-  return agent().then((identity) => openLink({ clock, random, newId }, url, identity, events));
-}
-
 Deno.test("opening a link fails, and leaves no timer, when the connection is reset at a step of the handshake", async (t) => {
   for (const [step, answer] of Object.entries(HANDSHAKES)) {
     await t.step(step, async () => {
@@ -186,7 +179,7 @@ Deno.test("opening a link fails, and leaves no timer, when the connection is res
 
 Deno.test("a refusal keeps its status when its body is cut off", async () => {
   await using proxy = await rawServer((socket) => void socket.end(REFUSAL));
-  const error = await assertRejects(() => openAt(proxy.url, new ManualClock()), RefusedError);
+  const error = await assertRejects(() => openAt(proxy.url), RefusedError);
   assertEquals([error.status, error.code], [401, null]);
 });
 

@@ -109,12 +109,8 @@ Deno.test("a refusal after a shutdown is followed by the named time, then by wai
     );
   }));
 
-for (
-  const [code, why] of [["ACCOUNT_SUSPENDED", "of a suspended account"], [
-    "AGENT_NOT_FOUND",
-    "that is unknown",
-  ]] as const
-) {
+const REFUSALS = { ACCOUNT_SUSPENDED: "of a suspended account", AGENT_NOT_FOUND: "that is unknown" };
+for (const [code, why] of Object.entries(REFUSALS)) {
   Deno.test(`a connector ${why} asks every five minutes, and as usual once the server takes it`, () =>
     withProxy(async (proxy) => {
       proxy.refusal = new ApiError(401, "PROXY_AGENT_ACCESS_INVALID", "The session has ended", null);

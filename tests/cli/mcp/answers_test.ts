@@ -19,11 +19,18 @@ function world(before: () => Promise<void> = () => Promise.resolve()) {
   return { answers, asked };
 }
 
+/** The same, with an answer that holds two messages. */
+async function holding() {
+  const { answers, asked } = world();
+  const cancel = new AbortController();
+  assertEquals(await answers.begin(1, cancel.signal).hold([1, 2]), [1, 2]);
+  return { answers, asked, cancel };
+}
+
 const READ = ["read", "lease-id", [1, 2]], RELEASED = ["released", "lease-id", [1, 2]];
 
 Deno.test("what an answer holds is read after its write, and not before", async () => {
-  const { answers, asked } = world();
-  assertEquals(await answers.begin(1, new AbortController().signal).hold([1, 2]), [1, 2]);
+  const { answers, asked } = await holding();
   await answers.write(RESULT, () => {
     assertEquals(asked, []);
     return Promise.resolve();
@@ -41,22 +48,18 @@ Deno.test("what an answer holds is released when it does not show it", async (t)
   ];
   for (const [what, message] of errors) {
     await t.step(what, async () => {
-      const { answers, asked } = world();
-      await answers.begin(1, new AbortController().signal).hold([1, 2]);
+      const { answers, asked } = await holding();
       await answers.write(message, () => Promise.resolve());
       assertEquals(asked, RELEASED);
     });
   }
   await t.step("a write that fails", async () => {
-    const { answers, asked } = world();
-    await answers.begin(1, new AbortController().signal).hold([1, 2]);
+    const { answers, asked } = await holding();
     await assertRejects(() => answers.write(RESULT, () => Promise.reject(new Error("EPIPE"))), Error, "EPIPE");
     assertEquals(asked, RELEASED);
   });
   await t.step("a cancelled call", async () => {
-    const { answers, asked } = world();
-    const cancel = new AbortController();
-    await answers.begin(1, cancel.signal).hold([1, 2]);
+    const { asked, cancel } = await holding();
     cancel.abort();
     assertEquals(asked, RELEASED);
   });
@@ -74,9 +77,7 @@ Deno.test("what an answer holds is released when it does not show it", async (t)
 });
 
 Deno.test("a cancel during the write leaves the decision to the write", async () => {
-  const { answers, asked } = world();
-  const cancel = new AbortController();
-  await answers.begin(1, cancel.signal).hold([1, 2]);
+  const { answers, asked, cancel } = await holding();
   await answers.write(RESULT, () => Promise.resolve(cancel.abort()));
   assertEquals(asked, READ);
 });

@@ -2,7 +2,7 @@
  * A client of the MCP server in the test's process: the real client, in either kind of protocol revisions, next to a
  * connector of the bench whose local API is called without a socket.
  */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { Client, type ClientCapabilities, type ElicitResult } from "@modelcontextprotocol/client";
 import { InMemoryTransport } from "@modelcontextprotocol/server";
 import { serveStdio } from "@modelcontextprotocol/server/stdio";
@@ -115,10 +115,11 @@ export class McpClient implements AsyncDisposable {
     return data;
   }
 
-  /** Calls a tool that must fail; returns the text. */
-  async failure(name: string, args: Record<string, unknown> = {}): Promise<string> {
+  /** Calls a tool that must fail; returns the text, which has these parts. */
+  async failure(name: string, args: Record<string, unknown> = {}, ...parts: string[]): Promise<string> {
     const { isError, text } = await this.call(name, args);
     if (!isError) throw new Error(`${name} did not fail: ${text}`);
+    for (const part of parts) assertStringIncludes(text, part);
     return text;
   }
 

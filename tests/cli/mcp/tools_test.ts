@@ -56,9 +56,8 @@ for (const era of ERAS) {
     assertEquals([agentDid, name, platform], [a.agent.did, "alpha", "inbox"]);
     assertEquals([connection, unread, me.problem], ["connected", 0, null]);
     const { peers } = await alpha.data("list_peers");
-    assertEquals(peers.map((peer: Record<string, string>) => [peer.alias, peer.agentDid, peer.agentName]), [
-      ["beta", b.agent.did, "beta"],
-    ]);
+    const [{ alias, agentDid: peerDid, agentName }] = peers;
+    assertEquals([peers.length, alias, peerDid, agentName], [1, "beta", b.agent.did, "beta"]);
 
     const question = { to: "beta", text: "How many tests fail?", wait_seconds: 45, request_id: "question-1" };
     const asking = alpha.call("send_message", question);
@@ -146,14 +145,12 @@ Deno.test("an argument that no tool has is refused and named, and nothing is sen
   }
   assertEquals(alpha.requests, []);
   const what = "CONNECTOR_INVALID_BODY: Invalid arguments: ";
-  assertStringIncludes(
-    await alpha.failure("delivery_status", { request_id: "question-1", wait: 5 }),
+  await alpha.failure(
+    "delivery_status",
+    { request_id: "question-1", wait: 5 },
     `${what}there is no "wait"; the tool takes request_id, to. `,
   );
-  assertStringIncludes(
-    await alpha.failure("whoami", { from: "x" }),
-    `${what}there is no "from"; the tool takes none. `,
-  );
+  await alpha.failure("whoami", { from: "x" }, `${what}there is no "from"; the tool takes none. `);
   const hostile = await alpha.failure("whoami", { ["\u001b[2J\n" + "x".repeat(500)]: 1 });
   assert(!hostile.includes("\u001b") && !hostile.includes("\n") && hostile.length < 300, hostile);
 });
@@ -195,14 +192,12 @@ Deno.test("the advice about a request ID of another message can be followed", as
   const clients = await pairOfClients(world);
   const { alpha } = clients;
   await world.message(clients.a, clients.b, { headers: { "x-request-id": "request-0001" } });
-  const text = await alpha.failure("send_message", { to: "beta", text: "two", request_id: "request-0001" });
-  assertStringIncludes(text, "PROXY_HOOK_REQUEST_ID_REUSED: ");
-  assertStringIncludes(text, "Send it with another request_id, or without one.");
+  const parts = ["PROXY_HOOK_REQUEST_ID_REUSED: ", "Send it with another request_id, or without one."];
+  const again = { to: "beta", text: "two", request_id: "request-0001" };
+  const text = await alpha.failure("send_message", again, ...parts);
   assert(!text.includes("Send the same text"), text);
-  assertEquals(
-    (await alpha.data("send_message", { to: "beta", text: "two", request_id: "request-0002" })).state,
-    "delivered",
-  );
+  const second = await alpha.data("send_message", { to: "beta", text: "two", request_id: "request-0002" });
+  assertEquals(second.state, "delivered");
 });
 
 /** A question of alpha, answered with a body by the agent beta itself. Returns the result of the tool. */
@@ -251,9 +246,9 @@ Deno.test("data goes to a peer beside a text, or alone, and comes back as data",
     { kind: "text", text: "only", data: { n: 1 } },
     { kind: "json", text: "{}", data: null },
   ]);
-  assertStringIncludes(await alpha.failure("send_message", { to: "beta" }), "text is missing");
+  await alpha.failure("send_message", { to: "beta" }, "text is missing");
   const twice = { to: "beta", text: "x", data: { message: "y" } };
-  assertStringIncludes(await alpha.failure("send_message", twice), "data has a message");
+  await alpha.failure("send_message", twice, "data has a message");
 });
 
 Deno.test("data that does not fit, or whose numbers would be rounded, is shown as JSON text", async (t) => {
@@ -286,15 +281,9 @@ Deno.test("an error of a tool has a code, what happened and what to do", async (
     'CONNECTOR_PEER_UNKNOWN: No peer has the alias "delta". list_peers lists the peers, and says how to pair with another ' +
       "agent.",
   );
-  assertStringIncludes(await alpha.failure("read_inbox", { id: 99 }), "CONNECTOR_MESSAGE_UNKNOWN: ");
-  assertStringIncludes(
-    await alpha.failure("delivery_status", { request_id: "unknown-1" }),
-    "CONNECTOR_MESSAGE_UNKNOWN",
-  );
-  assertStringIncludes(
-    await alpha.failure("send_message", { to: "beta", text: "ä".repeat(99_000) }),
-    "PAYLOAD_TOO_LARGE",
-  );
+  await alpha.failure("read_inbox", { id: 99 }, "CONNECTOR_MESSAGE_UNKNOWN: ");
+  await alpha.failure("delivery_status", { request_id: "unknown-1" }, "CONNECTOR_MESSAGE_UNKNOWN");
+  await alpha.failure("send_message", { to: "beta", text: "ä".repeat(99_000) }, "PAYLOAD_TOO_LARGE");
 });
 
 Deno.test("an MCP server of an agent with another runtime has no tools that read", async () => {
