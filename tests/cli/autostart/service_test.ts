@@ -16,6 +16,7 @@ import {
 } from "../../../cli/autostart/control.ts";
 import { installConnector, installFleet } from "../../../cli/connector/service_setup.ts";
 import { CliError } from "../../../cli/errors.ts";
+import { tempFolder } from "../../support/temp_folder.ts";
 import { Machine } from "../cli_world.ts";
 import { contextOf } from "../connector/context.ts";
 import type { Context } from "../../../cli/context.ts";
@@ -64,17 +65,14 @@ Deno.test({
   name: "systemd itself accepts the unit",
   ignore: !HAS_SYSTEMD,
   async fn() {
-    const folder = await Deno.makeTempDir({ prefix: "svc unit " });
-    try {
-      const program = `${folder}/a b $x %h;`;
-      await Deno.writeTextFile(program, "#!/bin/sh\n", { mode: 0o755 });
-      const text = unitText({ ...SPEC, command: [program, ...NASTY.slice(1)] });
-      assertEquals(await complaints(folder, text), []);
-      // It does report a unit that is wrong.
-      assert((await complaints(folder, text.replace("a b $x", "a b $y"))).length > 0);
-    } finally {
-      await Deno.remove(folder, { recursive: true });
-    }
+    await using temp = await tempFolder();
+    const folder = `${temp.path}/svc unit`, program = `${folder}/a b $x %h;`;
+    await Deno.mkdir(folder);
+    await Deno.writeTextFile(program, "#!/bin/sh\n", { mode: 0o755 });
+    const text = unitText({ ...SPEC, command: [program, ...NASTY.slice(1)] });
+    assertEquals(await complaints(folder, text), []);
+    // It does report a unit that is wrong.
+    assert((await complaints(folder, text.replace("a b $x", "a b $y"))).length > 0);
   },
 });
 
@@ -108,12 +106,8 @@ class FakeHost implements Host {
 }
 
 async function withHost(run: (host: FakeHost) => Promise<void>): Promise<void> {
-  const home = await Deno.makeTempDir({ prefix: "svc_home_" });
-  try {
-    await run(new FakeHost(home));
-  } finally {
-    await Deno.remove(home, { recursive: true });
-  }
+  await using home = await tempFolder();
+  await run(new FakeHost(home.path));
 }
 
 /** On each system, with an empty home. */

@@ -43,34 +43,15 @@ const message = inboxMessage('{"message":"m"}');
 
 type Send = (deps: { fetch: typeof fetch }) => Promise<unknown>;
 
+const unlike = (status: number) => `/readyz answered ${status}, not as OpenClaw does`;
+
 /** The result of each situation: exit code and error code, with seconds to wait, or the value as JSON. */
 const EXPECTED: Record<string, readonly string[]> = {
-  registry: [
-    "CLI_UNREACHABLE",
-    "CLI_UNREACHABLE",
-    "CLI_UNREACHABLE",
-    "CLI_UNREACHABLE",
-    "X_CODE",
-    "RATE_LIMIT_EXCEEDED 7",
-  ],
+  registry: [...Array(4).fill("CLI_UNREACHABLE"), "X_CODE", "RATE_LIMIT_EXCEEDED 7"],
   proxy: ["CLI_UNREACHABLE", "CLI_UNREACHABLE", "HTTP_302", "CLI_UNREACHABLE", "X_CODE", "RATE_LIMIT_EXCEEDED 7"],
-  "local API": [
-    "CLI_CONNECTOR_DOWN",
-    "CLI_CONNECTOR_DOWN",
-    "CLI_CONNECTOR_DOWN",
-    "CLI_CONNECTOR_DOWN",
-    "X_CODE",
-    "RATE_LIMIT_EXCEEDED 7",
-  ],
+  "local API": [...Array(4).fill("CLI_CONNECTOR_DOWN"), "X_CODE", "RATE_LIMIT_EXCEEDED 7"],
   delivery: ["timeout", "unreachable: no connection", "status 302", "status 200", "status 409", "status 429 7000"],
-  health: [
-    "it does not answer",
-    "no connection",
-    "/readyz answered 302, not as OpenClaw does",
-    "healthy",
-    "/readyz answered 409, not as OpenClaw does",
-    "/readyz answered 429, not as OpenClaw does",
-  ],
+  health: ["it does not answer", "no connection", unlike(302), "healthy", unlike(409), unlike(429)],
   detection: ["none", "none", "302 0", "200 6", "409 41", "429 54"],
 };
 

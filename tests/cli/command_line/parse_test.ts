@@ -8,53 +8,20 @@ import { nearest } from "../../../shared/did_you_mean.ts";
 
 const COMMANDS = await allCommands();
 
-const nothing = () => Promise.resolve();
+const small = (path: string[], args: Command["args"] = {}, options: Command["options"] = {}) =>
+  command({ path, summary: "Does it", args, options, examples: {}, run: () => Promise.resolve() });
+
 const SMALL = [
-  command({
-    path: ["agent", "create"],
-    summary: "Make one",
-    args: { name: { summary: "Its name" }, more: { summary: "More", optional: true } },
-    options: {
-      kind: { value: "kind", summary: "Of that kind" },
-      scope: { value: "scope", summary: "Several", repeat: true },
-      secret: { value: "secret", summary: "Secret", secret: true },
-      force: { summary: "Even if" },
-    },
-    examples: {},
-    run: nothing,
+  small(["agent", "create"], { name: { summary: "Its name" }, more: { summary: "More", optional: true } }, {
+    kind: { value: "kind", summary: "Of that kind" },
+    scope: { value: "scope", summary: "Several", repeat: true },
+    secret: { value: "secret", summary: "Secret", secret: true },
+    force: { summary: "Even if" },
   }),
-  command({
-    path: ["agent", "auth", "refresh"],
-    summary: "Refresh",
-    args: {},
-    options: {},
-    examples: {},
-    run: nothing,
-  }),
-  command({
-    path: ["drop"],
-    summary: "Drops several",
-    args: { kind: { summary: "Kind" }, id: { summary: "IDs", optional: true, repeat: true } },
-    options: {},
-    examples: {},
-    run: nothing,
-  }),
-  command({
-    path: ["pick"],
-    summary: "Picks at least one",
-    args: { id: { summary: "IDs", repeat: true } },
-    options: {},
-    examples: {},
-    run: nothing,
-  }),
-  command({
-    path: ["need"],
-    summary: "Needs it",
-    args: {},
-    options: { it: { value: "it", summary: "It", required: true } },
-    examples: {},
-    run: nothing,
-  }),
+  small(["agent", "auth", "refresh"]),
+  small(["drop"], { kind: { summary: "Kind" }, id: { summary: "IDs", optional: true, repeat: true } }),
+  small(["pick"], { id: { summary: "IDs", repeat: true } }),
+  small(["need"], {}, { it: { value: "it", summary: "It", required: true } }),
 ];
 
 function ran(...argv: string[]): Extract<Parsed, { kind: "run" }> {

@@ -172,19 +172,21 @@ Deno.test("detection returns reasons and confidence and does not guess between e
     const found = await detectAll(machine({ "/x/oc.json": "{}" }, {}, {}, { OPENCLAW_CONFIG_PATH: "/x/oc.json" }));
     assertEquals([likeliest(found)?.platform, likeliest(found)?.configPath], ["openclaw", "/x/oc.json"]);
   });
-  await t.step("hermes by its health", async () => {
-    const answers = { "http://127.0.0.1:8644/health": { status: 200, body: '{"status":"ok","platform":"webhook"}' } };
-    assertEquals(likeliest(await detectAll(machine({}, answers)))?.platform, "hermes");
-  });
-  await t.step("nanobot by its API", async () => {
-    const ok = { status: 200, body: "{}" };
-    const answers = { "http://127.0.0.1:8900/health": ok, "http://127.0.0.1:8900/v1/models": ok };
-    assertEquals(likeliest(await detectAll(machine({}, answers)))?.platform, "nanobot");
-  });
-  await t.step("no result when two are equally likely", async () => {
-    const files = { "/home/me/.openclaw/openclaw.json": "{}", "/home/me/.nanobot/config.json": "{}" };
-    assertEquals(likeliest(await detectAll(machine(files))), null);
-  });
+  const ok = { status: 200, body: "{}" };
+  const webhook = { status: 200, body: '{"status":"ok","platform":"webhook"}' };
+  const both = { "/home/me/.openclaw/openclaw.json": "{}", "/home/me/.nanobot/config.json": "{}" };
+  const rows: [what: string, machine: Machine, platform: string | undefined][] = [
+    ["hermes by its health", machine({}, { "http://127.0.0.1:8644/health": webhook }), "hermes"],
+    [
+      "nanobot by its API",
+      machine({}, { "http://127.0.0.1:8900/health": ok, "http://127.0.0.1:8900/v1/models": ok }),
+      "nanobot",
+    ],
+    ["no result when two are equally likely", machine(both), undefined],
+  ];
+  for (const [what, at, platform] of rows) {
+    await t.step(what, async () => assertEquals(likeliest(await detectAll(at))?.platform, platform));
+  }
 });
 
 Deno.test("set-up of openclaw enables its hooks, keeps all other settings, and does nothing the second time", async () => {
