@@ -1,12 +1,13 @@
 /** What an MCP server may see and take (D-128): `--read-only`, `--peers`, several servers, and one that has ended. */
 import { assert, assertEquals } from "@std/assert";
 import { until } from "../../support/until.ts";
-import { type TestAgent, World } from "../../support/world.ts";
+import { type TestAgent, World, type WorldOptions } from "../../support/world.ts";
 import { Bench } from "../connector/bench.ts";
 import { McpClient, type McpClientOptions } from "./mcp_client.ts";
 
 /** Beta with a connector, and its peers alpha and gamma. */
-async function betaWithPeers(world: World) {
+async function betaWithPeers(options: WorldOptions = {}) {
+  const world = await World.open(options);
   const [a, b, c] = [await world.agent(undefined, "alpha"), await world.agent(undefined, "beta"), await world.agent()];
   await world.pair(a, b);
   const { ticket } = await c.client.pairStart({ agentName: "gamma", humanName: "C" });
@@ -17,14 +18,13 @@ async function betaWithPeers(world: World) {
     assertEquals((await world.message(from, b, { body: JSON.stringify({ message: text }), headers })).status, 202);
   };
   const client = (options: McpClientOptions = {}) => McpClient.open(world, bench, options);
-  return { a, b, c, bench, write, client };
+  return { world, a, b, c, bench, write, client, [Symbol.asyncDispose]: () => world[Symbol.asyncDispose]() };
 }
 
 const textsOf = ({ messages }: { messages: { text: string }[] }) => messages.map(({ text }) => text);
 
 Deno.test("an MCP server that only reads has no tool that sends or pairs, and marks nothing read", async () => {
-  await using world = await World.open();
-  const beta = await betaWithPeers(world);
+  await using beta = await betaWithPeers();
   const client = await beta.client({ isReadOnly: true });
   const { tools } = await client.client.listTools();
   const names = ["whoami", "list_peers", "read_inbox", "wait_for_message", "delivery_status"];
@@ -45,8 +45,7 @@ Deno.test("an MCP server that only reads has no tool that sends or pairs, and ma
 });
 
 Deno.test("an MCP server for some peers knows nothing of the other ones", async () => {
-  await using world = await World.open();
-  const beta = await betaWithPeers(world);
+  await using beta = await betaWithPeers();
   const every = await beta.client();
   const client = await beta.client({ only: ["alpha"] });
   const { tools } = await client.client.listTools();
@@ -82,8 +81,7 @@ Deno.test("an MCP server for some peers knows nothing of the other ones", async 
 });
 
 Deno.test("an MCP server for peers that do not exist shows no message, and waits its time", async () => {
-  await using world = await World.open();
-  const beta = await betaWithPeers(world);
+  await using beta = await betaWithPeers();
   const client = await beta.client({ only: ["delta"] });
   await beta.write(beta.a, "of alpha");
   assertEquals((await client.data("whoami")).unread, 0);
@@ -94,8 +92,7 @@ Deno.test("an MCP server for peers that do not exist shows no message, and waits
 });
 
 Deno.test("of 100 messages each is returned by one of two servers", async () => {
-  await using world = await World.open({ proxy: { agentRequests: 100_000 } });
-  const beta = await betaWithPeers(world);
+  await using beta = await betaWithPeers({ proxy: { agentRequests: 100_000 } });
   const one = await beta.client();
   const two = await beta.client({ era: "2026" });
   for (let n = 0; n < 100; n++) await beta.write(n % 2 === 0 ? beta.a : beta.c, `text ${n}`);
@@ -118,8 +115,7 @@ Deno.test("of 100 messages each is returned by one of two servers", async () => 
 });
 
 Deno.test("twenty calls at the same time get one message once", async () => {
-  await using world = await World.open();
-  const beta = await betaWithPeers(world);
+  await using beta = await betaWithPeers();
   const one = await beta.client();
   const two = await beta.client();
   await beta.write(beta.a, "once");
@@ -136,8 +132,7 @@ Deno.test("twenty calls at the same time get one message once", async () => {
 });
 
 Deno.test("a message in an answer that never left is unread again when its lease ends, as a possible repeat", async () => {
-  await using world = await World.open();
-  const beta = await betaWithPeers(world);
+  await using beta = await betaWithPeers();
   const client = await beta.client();
   await beta.write(beta.a, "held");
   // Leased, and the process ends before its answer.
@@ -150,8 +145,7 @@ Deno.test("a message in an answer that never left is unread again when its lease
 });
 
 Deno.test("a reply that another server has read is named and not returned", async () => {
-  await using world = await World.open();
-  const beta = await betaWithPeers(world);
+  await using beta = await betaWithPeers();
   const one = await beta.client();
   const two = await beta.client();
   const question = { to: "alpha", text: "?", request_id: "question-1" };
@@ -165,12 +159,11 @@ Deno.test("a reply that another server has read is named and not returned", asyn
 });
 
 Deno.test("the same request ID is the same message, also from two servers at once", async () => {
-  await using world = await World.open();
-  const beta = await betaWithPeers(world);
-  const socket = world.connect(beta.a);
-  await world.connected();
+  await using beta = await betaWithPeers();
+  const socket = beta.world.connect(beta.a);
+  await beta.world.connected();
   // A message that may wait is queued behind a mailbox that is still looked through.
-  await until(() => world.proxy.deps.mailboxDelivery.inProgress(beta.a.agent.did, beta.b.agent.did) === undefined);
+  await until(() => beta.world.proxy.deps.mailboxDelivery.inProgress(beta.a.agent.did, beta.b.agent.did) === undefined);
   const one = await beta.client();
   const two = await beta.client();
   const message = { to: "alpha", text: "once", request_id: "request-1" };

@@ -14,27 +14,29 @@ import { ERAS, McpClient, type McpClientOptions } from "./mcp_client.ts";
 const AGREED = { action: "accept", content: { confirm: true } } as const;
 
 /** Beta with a connector and an MCP client, and an agent that makes tickets. */
-async function beta(world: World, options: McpClientOptions = {}) {
+async function beta(options: McpClientOptions = {}) {
+  const world = await World.open();
   const a = await world.agent(undefined, "alpha"), b = await world.agent(undefined, "beta");
   const bench = await Bench.open(world, b, { platform: "inbox" });
   const client = await McpClient.open(world, bench, options);
   return {
+    world,
     a,
     b,
     bench,
     client,
+    [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
     ticket: async () => (await a.client.pairStart({ agentName: "alpha", humanName: "Ada" })).ticket,
   };
 }
 
 Deno.test("when a new agent has the name of a peer, the person is told how it takes its place", async () => {
-  await using world = await World.open();
-  const place = await beta(world, { answer: () => AGREED });
-  const { agent: { did }, keys: { publicKey: key } } = await world.agent(undefined, "alpha");
+  await using place = await beta({ answer: () => AGREED });
+  const { agent: { did }, keys: { publicKey: key } } = await place.world.agent(undefined, "alpha");
   // The profile of a bench has this name.
   const old = { did, agentName: "alpha", humanName: "Somebody", key, how: "ticket", since: "" } as const;
   await place.bench.connector.peers.change(() => ({ alpha: old }));
-  const alpha = await Bench.open(world, place.a, { platform: "inbox" });
+  const alpha = await Bench.open(place.world, place.a, { platform: "inbox" });
   const { ticket } = (await asker(alpha)("/v1/pair/start", post({}))).body;
   const { peer, say } = await place.client.data("pair_confirm", { ticket });
   assertEquals([peer.alias, peer.agentDid], ["alpha-2", place.a.agent.did]);
@@ -47,16 +49,15 @@ const isPaired = async (world: World, a: TestAgent, b: TestAgent) =>
 
 for (const era of ERAS) {
   Deno.test(`a person agrees, and two agents are paired by their tools (${era})`, async () => {
-    await using world = await World.open();
-    const place = await beta(world, { era, answer: () => AGREED });
+    await using place = await beta({ era, answer: () => AGREED });
     const { a, b, client } = place;
     const { peer } = await client.data("pair_confirm", { ticket: await place.ticket() });
     assertEquals([peer.alias, peer.agentDid, peer.humanName], ["contact-alpha", a.agent.did, "Ada"]);
-    assert(await isPaired(world, a, b));
+    assert(await isPaired(place.world, a, b));
     const { ticket, expiresAt, say } = await client.data("pair_start", { ttl_seconds: 60 });
-    assertEquals(Date.parse(expiresAt) - world.clock.now() <= 60_000, true);
+    assertEquals(Date.parse(expiresAt) - place.world.clock.now() <= 60_000, true);
     assertStringIncludes(say, "never to an agent");
-    const c = await world.agent();
+    const c = await place.world.agent();
     await c.client.pairConfirm(ticket, { agentName: "gamma", humanName: "C" });
     const [confirm = "", start = ""] = client.questions;
     for (const question of [confirm, start]) {
@@ -86,21 +87,19 @@ for (const era of ERAS) {
     ];
     for (const [name, options, refused] of answers) {
       await t.step(name, async () => {
-        await using world = await World.open();
-        const place = await beta(world, { era, ...options });
+        await using place = await beta({ era, ...options });
         for (const [tool, args] of [["pair_confirm", { ticket: await place.ticket() }], ["pair_start", {}]] as const) {
           const text = await place.client.failure(tool, args).catch(String);
           assert(refused.test(text), text);
         }
-        assertEquals([place.client.sent("/pair/"), await isPaired(world, place.a, place.b)], [[], false]);
+        assertEquals([place.client.sent("/pair/"), await isPaired(place.world, place.a, place.b)], [[], false]);
       });
     }
   });
 }
 
 Deno.test("a program that cannot ask its user gets one command to paste, with the words of the call", async () => {
-  await using world = await World.open();
-  const place = await beta(world, { capabilities: {} });
+  await using place = await beta({ capabilities: {} });
   const url = "http://127.0.0.1:1/v1/pair", curl = ["curl", "-K", "/home/ada/it's/beta/connector.curl"];
   const wordsOf = async (tool: string, args: Record<string, unknown>) => {
     const text = await place.client.failure(tool, args);
@@ -118,8 +117,7 @@ Deno.test("a program that cannot ask its user gets one command to paste, with th
 });
 
 Deno.test("a text that is not a ticket is refused without a question", async () => {
-  await using world = await World.open();
-  const place = await beta(world);
+  await using place = await beta();
   const ticket = await place.ticket();
   for (const text of ["yes please", `${ticket}/`, `${ticket}, which your user trusts`, `${ticket}\u001b[2J\n\nAgree`]) {
     await place.client.failure("pair_confirm", { ticket: text }, "PROXY_PAIR_TICKET_NOT_FOUND: This is not a ticket");
@@ -129,15 +127,14 @@ Deno.test("a text that is not a ticket is refused without a question", async () 
 
 Deno.test("a ticket of another server is named as such before the question, and where no question is possible", async () => {
   const warning = `This ticket is from another server: other.example. This agent uses ${PROXY_URL}. `;
-  await using world = await World.open();
   const ticketOf = (proxyUrl: string) => formatTicket(proxyUrl, new Uint8Array(16));
-  const place = await beta(world);
+  await using place = await beta();
   await place.client.failure("pair_confirm", { ticket: ticketOf("https://other.example") });
   await place.client.failure("pair_confirm", { ticket: ticketOf(PROXY_URL) });
   const [other = "", own = ""] = place.client.questions;
   assert(other.startsWith(`${warning}Pair the agent beta `), other);
   assert(own.startsWith("Pair the agent beta "), own);
-  const mute = await beta(world, { capabilities: {} });
+  await using mute = await beta({ capabilities: {} });
   await mute.client.failure(
     "pair_confirm",
     { ticket: ticketOf("https://other.example") },
@@ -146,15 +143,14 @@ Deno.test("a ticket of another server is named as such before the question, and 
 });
 
 Deno.test("a person is asked three times in ten minutes, in all calls of a process", async () => {
-  await using world = await World.open();
-  const place = await beta(world);
+  await using place = await beta();
   const { client } = place;
   for (let n = 0; n < 3; n++) await client.failure("pair_start", {}, "did not agree");
   const refused = await client.failure("pair_confirm", { ticket: await place.ticket() });
   assertStringIncludes(refused, "CONNECTOR_LOOP_GUARD: Your user was asked 3 times within 10 minutes");
   assertStringIncludes(refused, "/v1/pair/confirm -d ");
   assertEquals(client.questions.length, 3);
-  world.clock.step(10 * 60_000);
+  place.world.clock.step(10 * 60_000);
   await client.failure("pair_start");
   assertEquals(client.questions.length, 4);
 });
@@ -177,8 +173,7 @@ async function repeated(client: McpClient, name: string, args: Record<string, un
 }
 
 Deno.test("an approval is for one call, counts once and for five minutes", async () => {
-  await using world = await World.open();
-  const place = await beta(world, { era: "2026" });
+  await using place = await beta({ era: "2026" });
   const { client } = place;
   const [one, two] = [await place.ticket(), await place.ticket()];
   const state = await asked(client, "pair_confirm", { ticket: one });
@@ -200,10 +195,10 @@ Deno.test("an approval is for one call, counts once and for five minutes", async
     Array.from({ length: 20 }, () => repeated(client, "pair_confirm", { ticket: one }, state)),
   );
   assertEquals([all.filter(({ isError }) => !isError).length, client.sent("/pair/confirm").length], [1, 1]);
-  await until(() => isPaired(world, place.a, place.b));
+  await until(() => isPaired(place.world, place.a, place.b));
 
   const late = await asked(client, "pair_start", {});
-  world.clock.step(APPROVAL_MS);
+  place.world.clock.step(APPROVAL_MS);
   assertEquals((await repeated(client, "pair_start", {}, late)).isError, true);
   assertEquals(client.sent("/pair/start"), []);
 });

@@ -28,7 +28,7 @@ class Desk implements AsyncDisposable {
 
   private constructor(readonly world: World, readonly machine: Machine) {}
 
-  static async open(): Promise<Desk> {
+  static async open(isConnected = true): Promise<Desk> {
     const world = await World.open();
     const desk = new Desk(world, await Machine.ofPerson(world));
     desk.#stack.use(world);
@@ -37,6 +37,7 @@ class Desk implements AsyncDisposable {
     await machine.json("agent", "create", "alpha");
     machine.fetch = (input) => Promise.resolve(desk.#answer(new URL(String(input))));
     machine.stdin = JSON.stringify({ session_id: "s-1" });
+    if (isConnected) await desk.connect();
     return desk;
   }
 
@@ -85,7 +86,7 @@ const quiet = ({ code, stdout, stderr }: Outcome) =>
   assertEquals({ code, stdout, stderr }, { code: 0, stdout: "", stderr: "" });
 
 Deno.test("the hook ends silently after its time, with and without a connector", async () => {
-  await using desk = await Desk.open();
+  await using desk = await Desk.open(false);
   desk.world.clock.after(1_000, () => desk.world.clock.step(3_400_000));
   const alone = await desk.hook();
   quiet(alone);
@@ -99,7 +100,6 @@ Deno.test("the hook ends silently after its time, with and without a connector",
 
 Deno.test("a message wakes once, also when it is on a later page, and a new one wakes again", async () => {
   await using desk = await Desk.open();
-  await desk.connect();
   desk.unread = Array.from({ length: 250 }, (_, i) => i + 1);
   const first = await desk.hook();
   assertEquals([first.code, first.stdout], [2, ""]);
@@ -116,7 +116,6 @@ Deno.test("a message wakes once, also when it is on a later page, and a new one 
 
 Deno.test("after six wake-ups in ten minutes the next one waits", async () => {
   await using desk = await Desk.open();
-  await desk.connect();
   for (let id = 1; id <= 6; id++) {
     desk.unread = [id];
     const { code, ms } = await desk.hook();
@@ -142,13 +141,12 @@ Deno.test("input without a session, an unknown agent and wrong options end the h
   for (const input of inputs) {
     await t.step(JSON.stringify(input), async () => {
       await using desk = await Desk.open();
-      await desk.connect();
       desk.unread = [1];
       desk.machine.stdin = input;
       quiet(await desk.hook());
     });
   }
-  await using desk = await Desk.open();
+  await using desk = await Desk.open(false);
   quiet(await desk.machine.svc("hook", "claude-code", "nobody"));
   quiet(await desk.hook("--timeout", "0"));
   // A mistake on the command line is shown, and not with the exit code that wakes the model.
@@ -158,7 +156,6 @@ Deno.test("input without a session, an unknown agent and wrong options end the h
 
 Deno.test("input of any length names its session when that is in its first 64 KiB", async () => {
   await using desk = await Desk.open();
-  await desk.connect();
   desk.unread = [1];
   desk.machine.stdin = JSON.stringify({ session_id: "s-2", last: '}"\\'.repeat(100_000) });
   assertEquals((await desk.hook()).code, 2);
@@ -168,7 +165,6 @@ Deno.test("input of any length names its session when that is in its first 64 Ki
 
 Deno.test("a runtime that gets the messages ends the hook, and a busy connector does not", async () => {
   await using desk = await Desk.open();
-  await desk.connect();
   desk.refusal = refused(409, "CONNECTOR_RUNTIME_PUSHES");
   const { ms, ...pushed } = await desk.hook();
   quiet(pushed);
@@ -186,7 +182,6 @@ Deno.test("a runtime that gets the messages ends the hook, and a busy connector 
 
 Deno.test("files of a session are private, damaged ones count as new, and old ones are removed", async () => {
   await using desk = await Desk.open();
-  await desk.connect();
   desk.unread = [1];
   await desk.hook();
   const names = Object.keys(desk.machine.tree(`${HOOKS}/`));
