@@ -74,7 +74,6 @@ export class Machine extends SvcRunner implements AsyncDisposable {
     await this.#ends?.[Symbol.asyncDispose]();
   }
 
-  /** Runs a command line. */
   override async svc(...argv: string[]): Promise<Outcome> {
     const outcome: Outcome = { code: -1, stdout: "", stderr: "" };
     const { answers } = this;

@@ -131,7 +131,6 @@ export class Machine extends SvcRunner implements AsyncDisposable {
     return new Deno.Command(command, { args, env: this.env, stdin, stdout: "piped", stderr: "piped" }).spawn();
   }
 
-  /** Runs a command line until it exits. */
   override async svc(...argv: string[]): Promise<Outcome> {
     return await ended(this.spawn(argv));
   }
@@ -162,7 +161,6 @@ interface SpawnOptions {
   stdin?: "null" | "piped";
 }
 
-/** Waits for a process's end. */
 export async function ended(child: Deno.ChildProcess): Promise<Outcome> {
   const { code, stdout, stderr } = await child.output();
   return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };

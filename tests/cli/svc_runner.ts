@@ -43,7 +43,6 @@ export abstract class SvcRunner {
     return `${this.dir}/${file}`;
   }
 
-  /** A file's text. */
   read(file: string): string {
     return Deno.readTextFileSync(this.path(file));
   }

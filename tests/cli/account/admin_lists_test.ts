@@ -2,6 +2,19 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Machine } from "../cli_world.ts";
 
+/** Creates invites, and returns their IDs. */
+async function createInvites({ world }: Machine, count: number): Promise<string[]> {
+  const { apiKey } = await world.admin();
+  const ids: string[] = [];
+  for (let i = 0; i < count; i++) {
+    // The limit of requests counts in windows of a minute.
+    if (i % 80 === 79) world.clock.step(61_000);
+    ids.push((await world.client.createInvite(apiKey)).invite.id);
+  }
+  world.clock.step(61_000);
+  return ids;
+}
+
 Deno.test("invite list shows every invite with its status, and no code", async () => {
   await using admin = await Machine.ofAdmin();
   assertStringIncludes((await admin.svc("invite", "list")).stdout, "No invites.");
@@ -26,14 +39,7 @@ Deno.test("invite list shows every invite with its status, and no code", async (
 
 Deno.test("invite list returns each invite once when there is more than one page", async () => {
   await using admin = await Machine.ofAdmin();
-  const { apiKey } = await admin.world.admin();
-  const ids: string[] = [];
-  for (let i = 0; i < 105; i++) {
-    // The limit of requests counts in windows of a minute.
-    if (i % 80 === 79) admin.world.clock.step(61_000);
-    ids.push((await admin.world.client.createInvite(apiKey)).invite.id);
-  }
-  admin.world.clock.step(61_000);
+  const ids = await createInvites(admin, 105);
   const { invites } = await admin.json("invite", "list");
   assertEquals(invites.map(({ id }: { id: string }) => id), ids.reverse());
 });
@@ -54,12 +60,7 @@ Deno.test("a revoked invite cannot be redeemed, and a revoked ID is not found ag
 
 Deno.test("admin audit lists the newest events over pages up to its limit", async () => {
   await using admin = await Machine.ofAdmin();
-  const { apiKey } = await admin.world.admin();
-  for (let i = 0; i < 120; i++) {
-    if (i % 80 === 79) admin.world.clock.step(61_000);
-    await admin.world.client.createInvite(apiKey);
-  }
-  admin.world.clock.step(61_000);
+  await createInvites(admin, 120);
   const idsOf = async (...options: string[]) =>
     (await admin.json("admin", "audit", ...options)).events.map(({ id }: { id: string }) => id);
   const all = await idsOf("--limit", "1000");

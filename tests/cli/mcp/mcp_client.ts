@@ -151,7 +151,7 @@ export async function clientOfPair(world: World, from: string, to: string, optio
 }
 
 /** The local API of a bench as a connector that tools call. */
-export function connectorOf(bench: Bench, requests: string[] = []): LocalCalls {
+function connectorOf(bench: Bench, requests: string[] = []): LocalCalls {
   const ask = asker(bench);
   return {
     agentName: bench.agent.agent.name,
