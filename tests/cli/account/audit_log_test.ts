@@ -54,7 +54,7 @@ Deno.test("an export holds every entry once, oldest first, and ends with their n
 Deno.test("a follower prints each of a thousand entries of two instances once", async () => {
   await using admin = await Machine.ofAdmin();
   const before = await stored(admin.world);
-  // Other seeds than that of the admin.world, which would make the same IDs.
+  // Other seeds than that of the world, which would make the same IDs.
   const writers = [writer(admin.world, 101), writer(admin.world, 102)];
   let printed = "";
   admin.readsCharacters = Infinity;

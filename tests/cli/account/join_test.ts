@@ -106,7 +106,7 @@ Deno.test("join leaves the invite unused and the folder unchanged when it refuse
     }],
     ["a damaged configuration", 1, "CLI_CONFIG_INVALID", [link], (machine) => machine.write("config.json", "{")],
     ["a registry with another address", 1, "CLI_REGISTRY_MISMATCH", [link], metadata({ registryUrl: PROXY_URL })],
-    ["a registry with no address", 1, "CLI_REGISTRY_MISMATCH", [link], metadata({ registryUrl: "\u001b" })],
+    ["a registry with an unreadable address", 1, "CLI_REGISTRY_MISMATCH", [link], metadata({ registryUrl: "\u001b" })],
     ["a proxy with plain http", 2, "CLI_INSECURE_URL", [link], metadata({ proxyUrl: "http://proxy.example.test" })],
     ["a proxy whose address cannot be read", 2, "CLI_USAGE", [link], metadata({ proxyUrl: "ftp://proxy" })],
     ["a registry that does not answer", 5, "CLI_UNREACHABLE", [link], (machine) => {
