@@ -5,6 +5,7 @@
  *
  *   deno run --allow-read tests/tools/check_prose.ts [--message <file>]
  */
+import { markdownFiles, readText } from "./markdown.ts";
 import { hitsIn, isChecked } from "./prose_rules.ts";
 
 /** An exception, on the line before the one that needs it. */
@@ -45,21 +46,7 @@ export function checkMessage(text: string): ProseFault[] {
   return faults;
 }
 
-async function markdownFiles(root: URL, folder = ""): Promise<string[]> {
-  const found: string[] = [];
-  for await (const { name, isDirectory } of Deno.readDir(new URL(folder || ".", root))) {
-    const path = folder + name;
-    if (isDirectory) {
-      if (!name.startsWith(".") && !["node_modules", "dist"].includes(name)) {
-        found.push(...await markdownFiles(root, `${path}/`));
-      }
-    } else if (name.endsWith(".md")) found.push(path);
-  }
-  return found.sort();
-}
-
 if (import.meta.main) {
-  const root = new URL("../../", import.meta.url);
   const [option, file] = Deno.args;
   const results: { path: string; faults: ProseFault[] }[] = [];
   if (option === "--message" && file !== undefined) {
@@ -68,8 +55,8 @@ if (import.meta.main) {
     console.error("Usage: check_prose.ts [--message <file>]");
     Deno.exit(2);
   } else {
-    for (const path of (await markdownFiles(root)).filter((path) => isChecked(path))) {
-      results.push({ path, faults: checkMarkdown(await Deno.readTextFile(new URL(path, root))) });
+    for (const path of (await markdownFiles()).filter(isChecked)) {
+      results.push({ path, faults: checkMarkdown(await readText(path)) });
     }
     console.log(`${results.length} Markdown files checked`);
   }

@@ -59,10 +59,3 @@ export async function brokenLink(file: string, link: string): Promise<string | n
   if (anchor === undefined || !path.endsWith(".md")) return null;
   return anchorsOf(await readText(path)).has(anchor) ? null : `${file}: ${link} names no heading`;
 }
-
-/** Returns the cells of the table rows whose first cell matches. */
-export function rowsOf(text: string, first: RegExp): string[][] {
-  return withoutFences(text).split("\n").filter((line) => line.startsWith("|")).map((line) =>
-    line.replace(/^\|/, "").replace(/\|\s*$/, "").split(/(?<!\\)\|/).map((cell) => cell.trim())
-  ).filter(([cell = ""]) => first.test(cell));
-}

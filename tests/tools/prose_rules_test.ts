@@ -2,9 +2,8 @@
 import { assertEquals } from "@std/assert";
 import { checkMarkdown, checkMessage } from "./check_prose.ts";
 import plugin from "./lint_plugin.ts";
+import { filesOf, readText } from "./markdown.ts";
 import { hitsIn, isChecked, MAX_IGNORES, plainComment, PROSE_RULES } from "./prose_rules.ts";
-
-const ROOT = new URL("../../", import.meta.url);
 
 /** Rule, a text that it must find, a text that it must leave. */
 const CASES: [rule: string, bad: string, good: string][] = [
@@ -69,22 +68,14 @@ Deno.test("a commit message is checked for its subject and its words", () => {
 
 Deno.test("exceptions from the prose rules are few, and each has a reason", async () => {
   const all: string[] = [], unexplained: string[] = [];
-  const visit = async (folder: string): Promise<void> => {
-    for await (const { name, isDirectory } of Deno.readDir(new URL(folder || ".", ROOT))) {
-      const path = folder + name;
-      if (name.startsWith(".") || ["node_modules", "dist"].includes(name)) continue;
-      if (isDirectory) await visit(`${path}/`);
-      else if (/\.(?:ts|md)$/.test(name) && path !== "tests/tools/prose_rules_test.ts") {
-        for (const line of (await Deno.readTextFile(new URL(path, ROOT))).split("\n")) {
-          const isIgnore = /deno-lint-ignore(?:-file)?\b.*\bsvc\/prose\b/.test(line) || /^\s*<!-- prose-ok:/.test(line);
-          if (!isIgnore || path === "tests/tools/check_prose.ts") continue;
-          all.push(path);
-          if (!/svc\/prose\b.* -- \S|prose-ok: *\S.*[^\s-].* *-->/.test(line)) unexplained.push(path);
-        }
-      }
+  for (const path of await filesOf(/\.(?:ts|md)$/)) {
+    if (path === "tests/tools/prose_rules_test.ts" || path === "tests/tools/check_prose.ts") continue;
+    for (const line of (await readText(path)).split("\n")) {
+      if (!/deno-lint-ignore(?:-file)?\b.*\bsvc\/prose\b|^\s*<!-- prose-ok:/.test(line)) continue;
+      all.push(path);
+      if (!/svc\/prose\b.* -- \S|prose-ok: *\S.*[^\s-].* *-->/.test(line)) unexplained.push(path);
     }
-  };
-  await visit("");
+  }
   assertEquals(unexplained, []);
   assertEquals(all.length <= MAX_IGNORES, true, `${all.length} exceptions: ${all.join(", ")}`);
 });
