@@ -23,59 +23,52 @@ export interface Counts {
   skipped: number;
 }
 
+/** A test in a JUnit report of `deno test`. */
+interface Case {
+  name: string;
+  file: string;
+  seconds: number;
+  result: keyof Counts;
+}
+
+/** The tests of a report. Deno reports the step `b` of the test `a` as one more test case of the same file, named `a > b`. */
+function casesOf(xml: string): Case[] {
+  return [...xml.matchAll(/<testsuite\b([\s\S]*?)<\/testsuite>/g)].flatMap(([, suite = ""]) => {
+    const all = [...suite.matchAll(/<testcase\b([^>]*?)(?:\/>|>([\s\S]*?)<\/testcase>)/g)];
+    const cases = all.map(([, attributes = "", inner = ""]): Case => {
+      const valueOf = (name: string) => new RegExp(`\\b${name}="([^"]*)"`).exec(attributes)?.[1] ?? "";
+      const result = /<(?:failure|error)\b/.test(inner) ? "failed" : /<skipped\b/.test(inner) ? "skipped" : "passed";
+      return { name: valueOf("name"), file: valueOf("classname"), seconds: Number(valueOf("time")), result };
+    });
+    const names = new Set(cases.map(({ name, file }) => `${file} ${name}`));
+    const isStep = ({ name, file }: Case) => {
+      const parts = name.split(" &gt; ");
+      return parts.some((_, i) => i > 0 && names.has(`${file} ${parts.slice(0, i).join(" &gt; ")}`));
+    };
+    return cases.filter((one) => !isStep(one)).map((one) => ({ ...one, name: unescaped(one.name) }));
+  });
+}
+
 /** Returns the number of tests in a JUnit report of `deno test`. */
 export function countTests(xml: string): Counts {
   const counts: Counts = { passed: 0, failed: 0, skipped: 0 };
-  for (const [, suite = ""] of xml.matchAll(/<testsuite\b([\s\S]*?)<\/testsuite>/g)) {
-    const cases = [...suite.matchAll(/<testcase\b[^>]*?\bname="([^"]*)"[^>]*?(?:\/>|>([\s\S]*?)<\/testcase>)/g)];
-    const names = new Set(cases.map(([, name = ""]) => name));
-    for (const [, name = "", result = ""] of cases) {
-      if (isStep(name, names)) continue;
-      if (/<(?:failure|error)\b/.test(result)) counts.failed++;
-      else if (/<skipped\b/.test(result)) counts.skipped++;
-      else counts.passed++;
-    }
-  }
+  for (const { result } of casesOf(xml)) counts[result]++;
   return counts;
 }
 
 /** The failed tests of a JUnit report of `deno test`, without steps, each as its file and its name. */
 export function failures(xml: string): string[] {
-  const cases = [...xml.matchAll(/<testcase name="([^"]*)" classname="([^"]*)"[^>]*?(?:\/>|>([\s\S]*?)<\/testcase>)/g)];
-  const names = namesOf(cases.map(([, name = "", file = ""]) => ({ name, file })));
-  return cases
-    .filter(([, name = "", file = "", result = ""]) =>
-      /<(?:failure|error)\b/.test(result) && !isStep(name, names(file))
-    )
-    .map(([, name = "", file = ""]) => `${file} ${unescaped(name)}`);
-}
-
-function namesOf(cases: readonly { name: string; file: string }[]): (file: string) => Set<string> {
-  const all = new Map<string, Set<string>>();
-  for (const { name, file } of cases) all.set(file, (all.get(file) ?? new Set()).add(name));
-  return (file) => all.get(file) ?? new Set();
+  return casesOf(xml).filter(({ result }) => result === "failed").map(({ file, name }) => `${file} ${name}`);
 }
 
 /** The longest tests of a JUnit report of `deno test`, longest first, without steps. */
-export function slowest(xml: string, count: number): { name: string; file: string; seconds: number }[] {
-  const cases = [...xml.matchAll(/<testcase name="([^"]*)" classname="([^"]*)" time="([\d.]+)"/g)];
-  const names = namesOf(cases.map(([, name = "", file = ""]) => ({ name, file })));
-  return cases
-    .filter(([, name = "", file = ""]) => !isStep(name, names(file)))
-    .map(([, name = "", file = "", seconds]) => ({ name: unescaped(name), file, seconds: Number(seconds) }))
-    .sort((a, b) => b.seconds - a.seconds)
-    .slice(0, count);
+export function slowest(xml: string, count: number): Omit<Case, "result">[] {
+  return casesOf(xml).map(({ result: _, ...one }) => one).sort((a, b) => b.seconds - a.seconds).slice(0, count);
 }
 
 function unescaped(text: string): string {
   const characters: Record<string, string> = { lt: "<", gt: ">", quot: '"', apos: "'", amp: "&" };
   return text.replace(/&(lt|gt|quot|apos|amp);/g, (entity, name: string) => characters[name] ?? entity);
-}
-
-/** Deno reports the step `b` of the test `a` as one more test case of the same file, named `a > b`. */
-function isStep(name: string, names: Set<string>): boolean {
-  const parts = name.split(" &gt; ");
-  return parts.some((_, i) => i > 0 && names.has(parts.slice(0, i).join(" &gt; ")));
 }
 
 /**
