@@ -2,7 +2,12 @@
  * Loads the vector files: frozen examples of everything that is signed or parsed, each with its stated result. The
  * project's own are in `tests/vectors`. Third-party ones are read from the folder next to the project, if it exists.
  */
+import type { SenderIdentity } from "../../shared/protocol/identity_block.ts";
+import type { PairSide } from "../../shared/protocol/pair_key.ts";
 import type { ReceiptClaims } from "../../shared/protocol/receipt_token.ts";
+import type { RegistrationFields } from "../../shared/protocol/registration.ts";
+import type { AitClaims } from "../../shared/protocol/signed/ait.ts";
+import type { AdminTokenClaims, VisitTokenClaims } from "../../shared/protocol/signed/short_token.ts";
 
 /** One published key, as in a key document. */
 interface PublishedKeyVector {
@@ -19,43 +24,6 @@ interface PublishedKeyVector {
 interface KeyPairVector {
   seed: string;
   x: string;
-}
-
-/** Claims of an AIT. */
-interface AitClaimsVector {
-  iss: string;
-  sub: string;
-  ownerDid: string;
-  name: string;
-  framework: string;
-  cnf: { jwk: { kty: "OKP"; crv: "Ed25519"; x: string } };
-  iat: number;
-  nbf: number;
-  exp: number;
-  jti: string;
-}
-
-/** Claims of an admin token. */
-interface AdminTokenClaimsVector {
-  iss: string;
-  sub: string;
-  aud: string;
-  scope: string[];
-  iat: number;
-  exp: number;
-  jti: string;
-}
-
-/** Claims of a visit token. */
-interface VisitTokenClaimsVector {
-  iss: string;
-  sub: string;
-  aud: string;
-  proxy: string;
-  aitJti: string;
-  iat: number;
-  exp: number;
-  jti: string;
 }
 
 /** What must be refused, and why: a code of the reader, or a sentence. */
@@ -89,47 +57,23 @@ interface SignedRequestVector {
   ait: string;
 }
 
-/** The values of a registration request. */
-interface RegistrationVector {
-  challengeId: string;
-  nonce: string;
-  ownerDid: string;
-  publicKey: string;
-  name: string;
-  framework?: string;
-  ttlDays?: number;
-}
-
 /** The code that proves a key. */
 interface PairingVector {
   name: string;
   secret: string;
-  side: { role: "initiator" | "responder"; did: string; profile: { agentName: string; humanName: string } };
+  side: PairSide;
   publicKey: string;
   mac: string;
 }
 
+/** Tokens for one audience. */
+type ShortTokenVectors<Claims> = TokenVectors<TokenVector & { claims: Claims }> & { audience: string };
+
 /** The vector files by name. */
 interface VectorFiles {
-  "admin-token": {
-    issuer: string;
-    audience: string;
-    /** Unix seconds. */
-    now: number;
-    keys: { keys: PublishedKeyVector[] };
-    valid: (TokenVector & { claims: AdminTokenClaimsVector })[];
-    invalid: Refused<TokenVector>[];
-  };
-  "visit-token": {
-    issuer: string;
-    audience: string;
-    /** Unix seconds. */
-    now: number;
-    keys: { keys: PublishedKeyVector[] };
-    valid: (TokenVector & { claims: VisitTokenClaimsVector })[];
-    invalid: Refused<TokenVector>[];
-  };
-  ait: TokenVectors<TokenVector & { claims: AitClaimsVector }>;
+  "admin-token": ShortTokenVectors<AdminTokenClaims>;
+  "visit-token": ShortTokenVectors<VisitTokenClaims>;
+  ait: TokenVectors<TokenVector & { claims: AitClaims }>;
   pairing: { valid: PairingVector[]; invalid: Refused<PairingVector>[] };
   /** Headers of messages, as pairs of name and value. */
   context: {
@@ -146,7 +90,7 @@ interface VectorFiles {
       name: string;
       message: string;
       expected: string;
-      identity: { agentDid: string; ownerDid: string; issuer: string; aitJti: string };
+      identity: SenderIdentity;
     }[];
   };
   "join-link": {
@@ -157,7 +101,7 @@ interface VectorFiles {
     agentKey: KeyPairVector;
     keys: { keys: PublishedKeyVector[] };
     ait: string;
-    claims: AitClaimsVector;
+    claims: AitClaims;
     valid: { name: string; request: SignedRequestVector; canonical: string; proof: string }[];
     invalid: Refused<{ name: string; request: SignedRequestVector; proof: string }>[];
   };
@@ -180,8 +124,8 @@ interface VectorFiles {
   };
   registration: {
     agentKey: KeyPairVector;
-    valid: { name: string; input: RegistrationVector; message: string; signature: string }[];
-    invalid: Refused<{ name: string; input: RegistrationVector; signature: string }>[];
+    valid: { name: string; input: RegistrationFields; message: string; signature: string }[];
+    invalid: Refused<{ name: string; input: RegistrationFields; signature: string }>[];
   };
   seal: {
     keys: { seed: string; publicKey: string; x25519Private: string; x25519Public: string }[];
