@@ -3,7 +3,7 @@
  * `InstanceJob`: it prints `started`, goes on until SIGTERM, and prints what the port answered. `burn` makes no connection: it is
  * the control, which only uses as much CPU as an attack did.
  */
-import { rawRequest } from "./raw_http.ts";
+import { rawRequest, UPGRADE } from "./raw_http.ts";
 
 export interface InstanceJob {
   /** `host:port`. */
@@ -25,10 +25,6 @@ const PAUSE_MS = 20;
 /** One frame of 64 MiB, of which this process sends what is taken. */
 const HUGE_FRAME = Uint8Array.of(0x82, 0xff, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0);
 const MEGABYTE = new Uint8Array(2 ** 20).fill(120);
-const UPGRADE = [
-  ...[["Connection", "Upgrade"], ["Upgrade", "websocket"], ["Sec-WebSocket-Version", "13"]] as const,
-  ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="],
-] as const;
 
 const answers = new Map<string, number>();
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));

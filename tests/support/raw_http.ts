@@ -312,7 +312,8 @@ export class RawSocket implements AsyncDisposable {
   }
 }
 
-const UPGRADE: readonly HeaderLine[] = [
+/** Header lines of an upgrade to a WebSocket. */
+export const UPGRADE: readonly HeaderLine[] = [
   ["Connection", "Upgrade"],
   ["Upgrade", "websocket"],
   ["Sec-WebSocket-Version", "13"],

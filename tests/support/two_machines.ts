@@ -57,21 +57,8 @@ export class TwoMachines implements AsyncDisposable {
           [laptop, LAPTOP, TO_LAPTOP, "lan"],
         ] as const
       ) {
-        await run(
-          "ip",
-          "link",
-          "add",
-          "eth0",
-          "netns",
-          machine,
-          "type",
-          "veth",
-          "peer",
-          "name",
-          link,
-          "netns",
-          router,
-        );
+        const far = ["peer", "name", link, "netns", router];
+        await run("ip", "link", "add", "eth0", "netns", machine, "type", "veth", ...far);
         await run("ip", "-n", machine, "addr", "add", `${address}/24`, "dev", "eth0");
         await run("ip", "-n", machine, "link", "set", "eth0", "up");
         await run("ip", "-n", router, "addr", "add", `${gateway}/24`, "dev", link);
