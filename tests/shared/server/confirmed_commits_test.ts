@@ -5,6 +5,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { confirmCommits } from "../../../shared/server/confirmed_commits.ts";
+import { aroundCommits } from "../../support/kv_hooks.ts";
 import { openTestKv } from "../../support/test_store.ts";
 import { refreshed } from "../../support/registry_world.ts";
 import { World } from "../../support/world.ts";
@@ -14,18 +15,12 @@ const KEY: Deno.KvKey = ["once", "k"];
 /** Opens a store that sends a commit twice when `repeats` says so. */
 async function repeating(repeats: (number: number) => boolean): Promise<Deno.Kv> {
   const kv = await openTestKv();
-  const atomic = kv.atomic.bind(kv);
   let made = 0;
-  kv.atomic = () => {
-    const operation = atomic();
-    const commit = operation.commit.bind(operation);
-    operation.commit = async () => {
-      const isRepeated = repeats(++made);
-      const first = await commit();
-      return isRepeated ? await commit() : first;
-    };
-    return operation;
-  };
+  aroundCommits(kv, async (commit) => {
+    const isRepeated = repeats(++made);
+    const first = await commit();
+    return isRepeated ? await commit() : first;
+  });
   return kv;
 }
 

@@ -2,24 +2,8 @@
 import { assertEquals } from "@std/assert";
 import { absent, type Update } from "../../../shared/server/store/batch.ts";
 import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
+import { aroundCommits } from "../../support/kv_hooks.ts";
 import { openTestKv } from "../../support/test_store.ts";
-
-type Committed = Promise<Deno.KvCommitResult | Deno.KvCommitError>;
-
-/** Replaces the commits of a store. `number` counts them from 1. */
-function replaceCommits(
-  kv: Deno.Kv,
-  replaced: (number: number, commit: () => Committed) => Committed,
-): void {
-  const { atomic } = kv;
-  let made = 0;
-  kv.atomic = () => {
-    const operation = atomic.call(kv);
-    const commit = operation.commit.bind(operation);
-    operation.commit = () => replaced(++made, commit);
-    return operation;
-  };
-}
 
 const once = (name: string): Update<"used"> => ({
   key: ["once", name],
@@ -30,9 +14,10 @@ const once = (name: string): Update<"used"> => ({
 
 Deno.test("a claim is taken once when its commit is sent twice and the second answer is a conflict", async () => {
   const kv = await openTestKv();
-  replaceCommits(kv, async (number, commit) => {
-    const first = await commit();
-    return number === 1 ? await commit() : first;
+  let made = 0;
+  aroundCommits(kv, async (commit) => {
+    const isFirst = ++made === 1, first = await commit();
+    return isFirst ? await commit() : first;
   });
   try {
     await kv.set(["once", "b"], true);
@@ -51,7 +36,9 @@ Deno.test("a claim is taken once when its commit is sent twice and the second an
 Deno.test("a claim is taken once when its batch is halved after a conflict of a commit that took effect", async () => {
   using kv = await openTestKv();
   await kv.set(["once", "freed"], true);
-  replaceCommits(kv, async (number, commit) => {
+  let made = 0;
+  aroundCommits(kv, async (commit) => {
+    const number = ++made;
     if (number === 1) return { ok: false };
     if (number > 2) return await commit();
     await commit();

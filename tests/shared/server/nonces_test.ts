@@ -7,6 +7,7 @@ import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import { StoreUnavailable, wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { isReplay, type NonceRecord, Nonces, nonceUpdate } from "../../../shared/server/nonces.ts";
+import { aroundCommits } from "../../support/kv_hooks.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
 
@@ -137,13 +138,7 @@ Deno.test("a reservation without a claim holds the nonce until it is released an
 Deno.test("a store that fails holds no nonce", async () => {
   using kv = await openTestKv();
   let broken = true;
-  const atomic = kv.atomic.bind(kv);
-  kv.atomic = () => {
-    const operation = atomic();
-    const commit = operation.commit.bind(operation);
-    operation.commit = () => broken ? Promise.reject(new Error("disk I/O error")) : commit();
-    return operation;
-  };
+  aroundCommits(kv, (commit) => broken ? Promise.reject(new Error("disk I/O error")) : commit());
   wrapStoreErrors(kv);
   const one = new Instance(kv, new ManualClock());
   await assertRejects(() => one.use(one.nowSeconds), StoreUnavailable);

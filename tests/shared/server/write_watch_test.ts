@@ -10,6 +10,7 @@ import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import { readPrecondition, requireUnchanged } from "../../../shared/server/store/preconditions.ts";
 import { isUnwritten, WriteWatch } from "../../../shared/server/write_watch.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
+import { aroundCommits } from "../../support/kv_hooks.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
 
@@ -29,21 +30,10 @@ class Decider {
   #held: Update<string> | null = null;
 
   constructor(readonly kv: Deno.Kv) {
-    const atomic = kv.atomic.bind(kv);
-    kv.atomic = () => {
-      const operation = atomic();
-      const { check, commit } = operation;
-      let count = 0;
-      operation.check = (...checks) => {
-        count += checks.length;
-        return check.apply(operation, checks);
-      };
-      operation.commit = () => {
-        this.checks.push(count);
-        return commit.call(operation);
-      };
-      return operation;
-    };
+    aroundCommits(kv, (commit, checks) => {
+      this.checks.push(checks);
+      return commit();
+    });
     this.#commits = new GroupCommit(kv, MAX_CHECKS, { clock: this.clock, writes: new WriteWatch(kv) });
     this.#reads = new BatchedReads(kv);
   }

@@ -5,23 +5,12 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { BatchedReads, MAX_QUEUED_READS } from "../../../../shared/server/store/batched_reads.ts";
 import { StoreUnavailable } from "../../../../shared/server/store/store_errors.ts";
+import { recordReads } from "../../../support/kv_hooks.ts";
 import { openTestKv } from "../../../support/test_store.ts";
 
-/** A real store that records the number of keys of each call. */
-async function open(): Promise<{ kv: Deno.Kv; calls: number[] }> {
-  const kv = await openTestKv();
-  const getMany = kv.getMany.bind(kv);
-  const calls: number[] = [];
-  kv.getMany = ((keys: readonly Deno.KvKey[]) => {
-    calls.push(keys.length);
-    return getMany([...keys]);
-  }) as typeof kv.getMany;
-  return { kv, calls };
-}
-
 Deno.test("batched reads of one turn are sent in calls of ten keys, and each caller gets its record", async () => {
-  const { kv, calls } = await open();
-  using _ = kv;
+  using kv = await openTestKv();
+  const calls = recordReads(kv);
   for (let i = 0; i < 25; i += 2) await kv.set(["record", i], `value-${i}`);
   const reads = new BatchedReads(kv);
   const entries = await Promise.all(Array.from({ length: 25 }, (_, i) => reads.get<string>(["record", i])));
@@ -34,8 +23,8 @@ Deno.test("batched reads of one turn are sent in calls of ten keys, and each cal
 });
 
 Deno.test("a batched read reads the store each time", async () => {
-  const { kv, calls } = await open();
-  using _ = kv;
+  using kv = await openTestKv();
+  const calls = recordReads(kv);
   const reads = new BatchedReads(kv);
   for (let i = 0; i < 3; i++) {
     await kv.set(["a"], i);
@@ -45,8 +34,7 @@ Deno.test("a batched read reads the store each time", async () => {
 });
 
 Deno.test("batched reads reject for every caller while the store fails, and work again afterwards", async () => {
-  const { kv } = await open();
-  using _ = kv;
+  using kv = await openTestKv();
   const { getMany } = kv;
   const reads = new BatchedReads(kv);
   kv.getMany = () => Promise.reject(new Error("disk I/O error"));
@@ -60,8 +48,7 @@ Deno.test("batched reads reject for every caller while the store fails, and work
 });
 
 Deno.test("with 1,000 reads unanswered another one is refused at once, and reads work again after the answers", async () => {
-  const { kv } = await open();
-  using _ = kv;
+  using kv = await openTestKv();
   const { getMany } = kv;
   const gate = Promise.withResolvers<void>();
   const reads = new BatchedReads(kv);
