@@ -8,16 +8,11 @@ import type { Update } from "../../../shared/server/store/batch.ts";
 import { CLAIM_WAIT_MS, CLAIMS_WAITING_MAX, GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import { STORE_AWAY_CALL_MS, STORE_CALL_MS, StoreUnavailable } from "../../../shared/server/store/store_errors.ts";
 import { HEALTHY_MS } from "../../../shared/server/store/store_probe.ts";
+import { add, KEPT_MS } from "../../support/claims.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { MAX_CHECKS } from "../../support/test_store.ts";
 import { IS_LONG } from "../../support/trials.ts";
-
-const KEPT_MS = 3_600_000;
-
-function add(key: string): Update<never> {
-  return { key: [key], next: (current) => ({ value: (current as number ?? 0) + 1, expireInMs: KEPT_MS }) };
-}
 
 /** Writes the same value for every claim, as a captured request does. */
 function nonce(name: string): Update<"replay"> {

@@ -5,10 +5,10 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
-import type { RecordChange, Update } from "../../../../shared/server/store/batch.ts";
 import { GroupCommit, JOINING_WAIT_MS } from "../../../../shared/server/store/group_commit.ts";
 import { COMMITS_IN_FLIGHT } from "../../../../shared/server/store/open_store.ts";
 import { StoreUnavailable } from "../../../../shared/server/store/store_errors.ts";
+import { append } from "../../../support/claims.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { IS_LONG } from "../../../support/trials.ts";
@@ -16,17 +16,6 @@ import { IS_LONG } from "../../../support/trials.ts";
 const MAX_CHECKS = LIMITS.commitChecksConnect;
 const WAIT_MS = JOINING_WAIT_MS;
 const MAY_WAIT = { mayWait: true };
-
-/** Appends a number to a list; refuses when the list has `limit` entries. */
-function append(key: string, n: number, limit = Infinity): Update<"full"> {
-  return {
-    key: [key],
-    next: (current): RecordChange<"full"> => {
-      const list = current as number[] ?? [];
-      return list.length >= limit ? { refuse: "full" } : { value: [...list, n], expireInMs: 3_600_000 };
-    },
-  };
-}
 
 interface Place extends Disposable {
   store: FaultyKv;

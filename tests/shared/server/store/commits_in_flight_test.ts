@@ -5,28 +5,16 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
-import type { RecordChange, Update } from "../../../../shared/server/store/batch.ts";
 import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
 import { COMMITS_IN_FLIGHT } from "../../../../shared/server/store/open_store.ts";
 import { STORE_CALL_MS, StoreUnavailable } from "../../../../shared/server/store/store_errors.ts";
+import { append } from "../../../support/claims.ts";
 import { FaultyKv, type KvCall, overlaid, withRecordedWrites } from "../../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
 import { IS_LONG } from "../../../support/trials.ts";
 
-const KEPT_MS = 3_600_000;
 const MAX_CHECKS = LIMITS.commitChecksConnect;
-
-/** Appends a number to a list; refuses when the list has `limit` entries. */
-function append(key: string, n: number, limit = Infinity): Update<"full"> {
-  return {
-    key: [key],
-    next: (current): RecordChange<"full"> => {
-      const list = current as number[] ?? [];
-      return list.length >= limit ? { refuse: "full" } : { value: [...list, n], expireInMs: KEPT_MS };
-    },
-  };
-}
 
 function instance(kv: Deno.Kv, options: { maxChecks?: number; inFlight?: number; clock?: ManualClock } = {}) {
   const { maxChecks = MAX_CHECKS, inFlight = COMMITS_IN_FLIGHT, clock = new ManualClock() } = options;

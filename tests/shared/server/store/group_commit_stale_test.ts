@@ -5,57 +5,22 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import type { Update } from "../../../../shared/server/store/batch.ts";
 import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
+import { add, once, type Seen } from "../../../support/claims.ts";
+import { recordReads } from "../../../support/kv_hooks.ts";
 import { MAX_CHECKS, openTestKv } from "../../../support/test_store.ts";
 import { IS_LONG } from "../../../support/trials.ts";
 
-const KEPT_MS = 3_600_000;
-
-type Seen = Deno.KvEntryMaybe<unknown>;
-
-/** Takes a single-use record. */
-function once(key: string, taker: string, seen?: Seen): Update<"taken"> {
-  return {
-    key: [key],
-    ...(seen ? { seen } : {}),
-    next: (current) => current === null ? { value: taker, expireInMs: KEPT_MS } : { refuse: "taken" },
-  };
-}
-
-/** Adds to a counter that has a limit. */
-function add(key: string, n: number, limit = Infinity, seen?: Seen): Update<"full"> {
-  return {
-    key: [key],
-    ...(seen ? { seen } : {}),
-    next(current) {
-      const sum = (current as number ?? 0) + n;
-      return sum > limit ? { refuse: "full" } : { value: sum, expireInMs: KEPT_MS };
-    },
-  };
-}
-
-/** Counts the reads of a real store. */
-function countReads(kv: Deno.Kv): { count: number } {
-  const getMany = kv.getMany.bind(kv);
-  const reads = { count: 0 };
-  kv.getMany = ((keys: readonly Deno.KvKey[]) => {
-    reads.count += keys.length;
-    return getMany([...keys]);
-  }) as typeof kv.getMany;
-  return reads;
-}
-
 Deno.test("a record that was just read or committed is not read again", async () => {
   using kv = await openTestKv();
-  const reads = countReads(kv);
+  const reads = recordReads(kv);
   const commits = new GroupCommit(kv, MAX_CHECKS);
   const seen = await kv.get(["nonce"]);
   assertEquals(await commits.claim([once("nonce", "a", seen)]), { taken: true });
   await commits.claim([add("count", 1)]);
-  const before = reads.count;
+  const before = [...reads];
   for (let i = 0; i < 5; i++) await commits.claim([add("count", 1)]);
-  assertEquals([before, reads.count, (await kv.get(["count"])).value], [1, 1, 6]);
+  assertEquals([before, reads, (await kv.get(["count"])).value], [[1], [1], 6]);
 });
 
 Deno.test("a single-use record is taken once when it was taken after the read", async (t) => {

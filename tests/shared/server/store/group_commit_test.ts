@@ -8,42 +8,18 @@ import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import type { Update } from "../../../../shared/server/store/batch.ts";
 import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
 import { StoreUnavailable, wrapStoreErrors } from "../../../../shared/server/store/store_errors.ts";
+import { add, KEPT_MS, once } from "../../../support/claims.ts";
+import { aroundCommits } from "../../../support/kv_hooks.ts";
 import { MAX_CHECKS, openTestKv } from "../../../support/test_store.ts";
-
-const KEPT_MS = 3_600_000;
-
-/** Adds to a counter. */
-function add(key: string, n = 1): Update<never> {
-  return { key: [key], next: (current) => ({ value: (current as number ?? 0) + n, expireInMs: KEPT_MS }) };
-}
-
-/** Takes a single-use record. */
-function once(key: string, taker: string): Update<"taken"> {
-  return {
-    key: [key],
-    next: (current) => current === null ? { value: taker, expireInMs: KEPT_MS } : { refuse: "taken" },
-  };
-}
 
 /**
  * Lets a test act just before every commit of a real store. The test gets the number of keys that the commit checks.
  */
 function beforeCommits(kv: Deno.Kv, act: (checks: number) => void | Promise<void>): void {
-  const atomic = kv.atomic.bind(kv);
-  kv.atomic = () => {
-    const operation = atomic();
-    const check = operation.check.bind(operation), commit = operation.commit.bind(operation);
-    let checks = 0;
-    operation.check = (...entries) => {
-      checks += entries.length;
-      return check(...entries);
-    };
-    operation.commit = async () => {
-      await act(checks);
-      return await commit();
-    };
-    return operation;
-  };
+  aroundCommits(kv, async (commit, checks) => {
+    await act(checks);
+    return await commit();
+  });
 }
 
 async function valueOf(kv: Deno.Kv, key: string): Promise<unknown> {
@@ -152,8 +128,8 @@ Deno.test("a claim never overwrites a record that another writer took first", as
   });
   const commits = new GroupCommit(kv, MAX_CHECKS);
   const results = await Promise.all([
-    commits.claim<"taken">([once("nonce", "this instance"), add("count")]),
-    commits.claim<"taken">([add("count")]),
+    commits.claim([once("nonce", "this instance"), add("count")]),
+    commits.claim([add("count")]),
   ]);
   assertEquals(results, [{ taken: false, refused: "taken" }, { taken: true }]);
   assertEquals([await valueOf(kv, "nonce"), await valueOf(kv, "count")], ["other instance", 1]);
