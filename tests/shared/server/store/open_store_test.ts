@@ -17,24 +17,24 @@ import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { openTestKv } from "../../../support/test_store.ts";
 
 const KEY = ["a"];
+const CALLS: [name: string, call: (kv: Deno.Kv) => Promise<unknown>][] = [
+  ["get", (kv) => kv.get(KEY)],
+  ["getMany", (kv) => kv.getMany([KEY])],
+  ["set", (kv) => kv.set(KEY, 2)],
+  ["delete", (kv) => kv.delete(KEY)],
+  ["list, walked", (kv) => Array.fromAsync(kv.list({ prefix: [] }))],
+  ["list, asked", (kv) => kv.list({ prefix: [] }).next()],
+  ["commit", (kv) => kv.atomic().check({ key: KEY, versionstamp: null }).set(KEY, 2).commit()],
+];
 
 Deno.test("every call rejects as unavailable when the store fails", async (t) => {
   const kv = await openTestKv();
   wrapStoreErrors(kv);
   await kv.set(KEY, 1);
   kv.close();
-  const calls: [name: string, call: () => Promise<unknown>][] = [
-    ["get", () => kv.get(KEY)],
-    ["getMany", () => kv.getMany([KEY])],
-    ["set", () => kv.set(KEY, 2)],
-    ["delete", () => kv.delete(KEY)],
-    ["list, walked", () => Array.fromAsync(kv.list({ prefix: [] }))],
-    ["list, asked", () => kv.list({ prefix: [] }).next()],
-    ["commit", () => kv.atomic().check({ key: KEY, versionstamp: null }).set(KEY, 2).commit()],
-  ];
-  for (const [name, call] of calls) {
+  for (const [name, call] of CALLS) {
     await t.step(name, async () => {
-      const error = await assertRejects(call, StoreUnavailable);
+      const error = await assertRejects(() => call(kv), StoreUnavailable);
       assert(error.cause instanceof Error);
     });
   }
@@ -92,15 +92,7 @@ Deno.test("a call with wrong arguments stays a TypeError, and the same TypeError
 });
 
 Deno.test("a call of the store that is not answered within 10 s is StoreUnavailable", async (t) => {
-  const calls: [name: string, call: (kv: Deno.Kv) => Promise<unknown>][] = [
-    ["get", (kv) => kv.get(KEY)],
-    ["getMany", (kv) => kv.getMany([KEY])],
-    ["set", (kv) => kv.set(KEY, 2)],
-    ["delete", (kv) => kv.delete(KEY)],
-    ["list", (kv) => kv.list({ prefix: KEY }).next()],
-    ["commit", (kv) => kv.atomic().set(KEY, 2).commit()],
-  ];
-  for (const [name, call] of calls) {
+  for (const [name, call] of CALLS) {
     await t.step(name, async () => {
       const clock = new ManualClock();
       using store = await FaultyKv.open({ before: () => new Promise<void>(() => {}) }, 1, clock);
