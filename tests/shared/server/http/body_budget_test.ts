@@ -5,9 +5,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { Bytes } from "../../../../shared/protocol/base64url.ts";
 import { ServiceError } from "../../../../shared/protocol/errors.ts";
-import { ulidSource } from "../../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
-import { type AppDeps, createApp } from "../../../../shared/server/http/app.ts";
+import type { AppDeps } from "../../../../shared/server/http/app.ts";
 import { BODY_LEFT_MS } from "../../../../shared/server/http/body.ts";
 import {
   BODIES_WAITING_MAX,
@@ -16,16 +15,11 @@ import {
   BodyBudget,
   type BodyLease,
 } from "../../../../shared/server/http/body_budget.ts";
-import { type Peer, TrustedProxies } from "../../../../shared/server/http/client_ip.ts";
-import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
-import { RateLimiter } from "../../../../shared/server/rate_limit.ts";
+import type { Peer } from "../../../../shared/server/http/client_ip.ts";
 import { json, routeFor } from "../../../../shared/server/http/route.ts";
-import { Metrics } from "../../../../shared/server/metrics/metrics.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
-import { seededRandom } from "../../../support/seeded_random.ts";
-import { AUTHENTICATORS, type Callers } from "./small_app.ts";
-import { MAX_CHECKS, openTestKv } from "../../../support/test_store.ts";
+import { type Callers, TestApp } from "./small_app.ts";
 
 const ALL = BODY_ROOM_BYTES;
 const HALF = ALL / 2;
@@ -122,36 +116,22 @@ Deno.test("an incomplete body is aborted after one second when others wait", asy
 });
 
 Deno.test("a request releases its lease with any result, and calls within the process need none", async (t) => {
-  const clock = new ManualClock();
-  using kv = await openTestKv();
   const seen: number[] = [];
   let gate: Promise<void> = Promise.resolve();
-  const app = createApp(
-    [
-      routeFor<AppDeps, Callers>()("POST", "/", "", {
-        auth: "none",
-        limit: null,
-        response: { status: 200 },
-        errors: [],
-        async handler(_deps, { exchange }) {
-          seen.push(exchange.body.reduce((sum, byte) => sum + byte, 0));
-          await gate;
-          if (exchange.body[0] === 1) throw new Error("a fault");
-          return json({});
-        },
-      }),
-    ],
-    AUTHENTICATORS,
-    {
-      clock,
-      newId: ulidSource(() => clock.now(), seededRandom().bytes),
-      log: () => {},
-      metrics: new Metrics(),
-      limiter: new RateLimiter(kv, new GroupCommit(kv, MAX_CHECKS), clock, (rule, who) => [rule, who]),
-      trustedProxies: new TrustedProxies([]),
-      showDetails: false,
+  const row = routeFor<AppDeps, Callers>()("POST", "/", "", {
+    auth: "none",
+    limit: null,
+    response: { status: 200 },
+    errors: [],
+    async handler(_deps, { exchange }) {
+      seen.push(exchange.body.reduce((sum, byte) => sum + byte, 0));
+      await gate;
+      if (exchange.body[0] === 1) throw new Error("a fault");
+      return json({});
     },
-  );
+  });
+  using app = await TestApp.open(false, false, [row]);
+  const { clock } = app;
   /** A body as a connection delivers it: its bytes can fill the reader's buffer. */
   const stream = (bytes: Bytes) =>
     new ReadableStream({
@@ -164,9 +144,9 @@ Deno.test("a request releases its lease with any result, and calls within the pr
   const ask = (
     body: Bytes,
     headers: Record<string, string> = {},
-    peer: Peer = { from: "socket", address: "192.0.2.1" },
+    peer?: Peer,
     form: (bytes: Bytes) => BodyInit = stream,
-  ) => app.fetch(new Request("http://svc.example/", { method: "POST", body: form(body), headers }), peer);
+  ) => app.ask("/", { method: "POST", body: form(body), headers }, peer);
   const large = (first: number) => new Uint8Array(LIMITS.bodyBytes).fill(first, 0, 1);
   const length = { "Content-Length": String(LIMITS.bodyBytes) };
   const cases: [name: string, ask: () => Promise<Response>, status: number][] = [

@@ -144,7 +144,12 @@ export class TestApp implements Disposable {
   readonly deps: AppDeps;
   readonly app: App;
 
-  private constructor(readonly kv: Deno.Kv, showDetails: boolean, accessLog: boolean) {
+  private constructor(
+    readonly kv: Deno.Kv,
+    showDetails: boolean,
+    accessLog: boolean,
+    routes: readonly Route<AppDeps>[],
+  ) {
     const limiter = new RateLimiter(kv, new GroupCommit(kv, MAX_CHECKS), this.clock, (rule, who) => ["w", rule, who]);
     this.deps = {
       clock: this.clock,
@@ -156,11 +161,11 @@ export class TestApp implements Disposable {
       trustedProxies: new TrustedProxies(["10.0.0.1"]),
       showDetails,
     };
-    this.app = createApp(ROUTES, AUTHENTICATORS, this.deps);
+    this.app = createApp(routes, AUTHENTICATORS, this.deps);
   }
 
-  static async open(showDetails = false, accessLog = false): Promise<TestApp> {
-    return new TestApp(await openTestKv(), showDetails, accessLog);
+  static async open(showDetails = false, accessLog = false, routes = ROUTES): Promise<TestApp> {
+    return new TestApp(await openTestKv(), showDetails, accessLog, routes);
   }
 
   [Symbol.dispose](): void {
