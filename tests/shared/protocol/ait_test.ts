@@ -2,7 +2,7 @@
  * Shows which AITs are accepted (D-20): the vectors, a round trip, invalid claims that a published key signed, and the
  * times between which a token is valid.
  */
-import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertThrows, fail } from "@std/assert";
 import fc from "fast-check";
 import { CompactSign } from "jose";
 import { type AitGrant, checkAitTimes, signAit, verifyAit } from "../../../shared/protocol/signed/ait.ts";
@@ -206,8 +206,4 @@ function grantOf(of: typeof claims): AitGrant {
     issuedAtSeconds: of.iat,
     ttlDays: (of.exp - of.iat) / DAY,
   };
-}
-
-function fail(): never {
-  throw new Error("ait.json lacks what this test needs");
 }

@@ -12,6 +12,7 @@ import { sharedVectors, vectors } from "../../support/vectors.ts";
 const P = 2n ** 255n - 19n;
 const L = 2n ** 252n + 27742317777372353535851937790883648493n;
 const SEED = new Uint8Array(32).fill(7);
+const hex = (text: string) => Uint8Array.fromHex(text);
 
 /** y of every point whose order divides 8. */
 const SMALL_ORDER_Y = [
@@ -174,10 +175,6 @@ Deno.test("verification is false and does not throw for a malformed signature", 
     assertEquals(await verify(key, text, utf8Bytes("svc")), false);
   }
 });
-
-function hex(text: string): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
-}
 
 /** 32 bytes, little-endian. `sign` is or-ed into the last byte. */
 function encode(y: bigint, sign = 0): Uint8Array<ArrayBuffer> {

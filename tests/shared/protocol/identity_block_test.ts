@@ -2,7 +2,7 @@
  * Shows the identity block (D-71): the vectors, bounded one-line fields, and exactly one genuine first line. Also that
  * every other byte of the sender's JSON stays unchanged.
  */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, fail } from "@std/assert";
 import fc from "fast-check";
 import {
   IDENTITY_MARKER,
@@ -252,8 +252,4 @@ function passesForMarker(line: string): boolean {
 
 function markerLines(text: string): number[] {
   return linesOf(text).flatMap((line, i) => passesForMarker(line) ? [i] : []);
-}
-
-function fail(): never {
-  throw new Error("identity-block.json has no case");
 }

@@ -2,7 +2,7 @@
  * Shows the form of every bearer secret (D-08), its stored digest, and the part that may be shown. The tests supply the
  * random bytes, so that each text is known in advance.
  */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, fail } from "@std/assert";
 import fc from "fast-check";
 import { fromBase64Url } from "../../../shared/protocol/base64url.ts";
 import { isSecret, makeSecret, maskSecret, SECRET_KINDS, type SecretKind } from "../../../shared/protocol/secrets.ts";
@@ -81,7 +81,3 @@ Deno.test("secret masking shows nothing of a text that is not a secret", () => {
     assertEquals(maskSecret(text), "…");
   }
 });
-
-function fail(): never {
-  throw new Error("unknown kind");
-}
