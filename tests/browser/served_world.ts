@@ -1,6 +1,6 @@
 /** Both services behind TLS on one port of this machine, under their public names, for a browser. */
 import { PrivateAuthority } from "../support/private_authority.ts";
-import { freePort } from "../support/process.ts";
+import { freePort, tempFolder } from "../support/process.ts";
 import { PROXY_URL, REGISTRY_URL, World, type WorldOptions } from "../support/world.ts";
 import { TestBrowser } from "./browser.ts";
 
@@ -18,23 +18,19 @@ export class ServedWorld implements AsyncDisposable {
   ) {}
 
   static async open(options: WorldOptions = {}): Promise<ServedWorld> {
-    const folder = await Deno.makeTempDir({ prefix: "served_world_" });
-    try {
-      const authority = await PrivateAuthority.make(folder);
-      const certificate = await authority.issue("served", HOSTS.map((host) => `DNS:${host}`).join(","));
-      const world = await World.open(options);
-      const server = Deno.serve(
-        { port: PORT, hostname: "127.0.0.1", onListen() {}, ...certificate },
-        (request, info) => {
-          const service = new URL(request.url).origin === PROXY_URL ? world.proxy : world.registry;
-          return service.fetch(request, { from: "socket", address: info.remoteAddr.hostname });
-        },
-      );
-      const browser = await TestBrowser.start(SERVED);
-      return new ServedWorld(world, browser, server);
-    } finally {
-      await Deno.remove(folder, { recursive: true });
-    }
+    await using folder = await tempFolder();
+    const authority = await PrivateAuthority.make(folder.path);
+    const certificate = await authority.issue("served", HOSTS.map((host) => `DNS:${host}`).join(","));
+    const world = await World.open(options);
+    const server = Deno.serve(
+      { port: PORT, hostname: "127.0.0.1", onListen() {}, ...certificate },
+      (request, info) => {
+        const service = new URL(request.url).origin === PROXY_URL ? world.proxy : world.registry;
+        return service.fetch(request, { from: "socket", address: info.remoteAddr.hostname });
+      },
+    );
+    const browser = await TestBrowser.start(SERVED);
+    return new ServedWorld(world, browser, server);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -8,6 +8,7 @@
  * The runtime stub is downloaded by `deno compile`; DENORT_BIN names an existing one.
  */
 import project from "../../deno.json" with { type: "json" };
+import { tempFolder } from "../support/temp_folder.ts";
 import { bundleConfig, permissionFlags, serverV8Flags } from "./permission_flags.ts";
 
 const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
@@ -164,35 +165,31 @@ async function checkHeader(path: string, machine?: Machine): Promise<Machine> {
 
 /** Runs the built file: it must print the version of the project and the configuration of an empty folder. */
 async function smokeTest(path: string): Promise<void> {
-  const folder = await Deno.makeTempDir({ prefix: "svc_compile_" });
-  try {
-    const run = async (...args: string[]) => {
-      // Only PATH of the environment: Deno before 2.9 resolves the names of --allow-run at its start and ends without it.
-      // Deno 2.9 starts without PATH.
-      const env = { PATH: Deno.env.get("PATH") ?? "" };
-      const command = new Deno.Command(path, {
-        args,
-        env,
-        clearEnv: true,
-        stdin: "null",
-        stdout: "piped",
-        stderr: "piped",
-      });
-      const { code, stdout, stderr } = await command.output();
-      return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
-    };
-    const version = await run("--version");
-    if (version.code !== 0 || version.stdout !== `${project.version}\n`) {
-      throw new NotBuilt(
-        `${path} --version says "${version.stdout.trim()}": is DENORT_BIN a stub at all?\n${version.stderr}`,
-      );
-    }
-    const config = await run("config", "show", "--config-dir", folder);
-    if (config.code !== 0 || JSON.parse(config.stdout).apiKey !== null) {
-      throw new NotBuilt(`${path} config show ended with ${config.code}\n${config.stderr}`);
-    }
-  } finally {
-    await Deno.remove(folder, { recursive: true });
+  await using folder = await tempFolder();
+  const run = async (...args: string[]) => {
+    // Only PATH of the environment: Deno before 2.9 resolves the names of --allow-run at its start and ends without it.
+    // Deno 2.9 starts without PATH.
+    const env = { PATH: Deno.env.get("PATH") ?? "" };
+    const command = new Deno.Command(path, {
+      args,
+      env,
+      clearEnv: true,
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+    });
+    const { code, stdout, stderr } = await command.output();
+    return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
+  };
+  const version = await run("--version");
+  if (version.code !== 0 || version.stdout !== `${project.version}\n`) {
+    throw new NotBuilt(
+      `${path} --version says "${version.stdout.trim()}": is DENORT_BIN a stub at all?\n${version.stderr}`,
+    );
+  }
+  const config = await run("config", "show", "--config-dir", folder.path);
+  if (config.code !== 0 || JSON.parse(config.stdout).apiKey !== null) {
+    throw new NotBuilt(`${path} config show ended with ${config.code}\n${config.stderr}`);
   }
 }
 
@@ -223,7 +220,7 @@ async function main(args: readonly string[]): Promise<number> {
     return 2;
   }
   await Deno.mkdir(dist, { recursive: true });
-  const folder = await Deno.makeTempDir({ prefix: "svc_bundle_" });
+  await using folder = await tempFolder();
   const built: string[] = [];
   const missing: string[] = [];
   let last = "";
@@ -241,23 +238,19 @@ async function main(args: readonly string[]): Promise<number> {
       last = why;
     }
   };
-  try {
-    let bundled: Promise<string> | undefined;
-    const program = () => bundled ??= bundleInParts(folder).then(() => `${folder}/${FIRST_PART}`);
-    if (!isAll) {
-      await attempt(`svc${Deno.build.os === "windows" ? ".exe" : ""}`, async () => {
-        await buildHere(dist, await program());
-      });
-    }
-    for (const { triple, file, machine } of isAll ? TARGETS : []) {
-      await attempt(file, async () => {
-        await compile(await program(), `${dist}/${file}`, triple);
-        await checkHeader(`${dist}/${file}`, machine);
-        if (triple === Deno.build.target) await smokeTest(`${dist}/${file}`);
-      });
-    }
-  } finally {
-    await Deno.remove(folder, { recursive: true });
+  let bundled: Promise<string> | undefined;
+  const program = () => bundled ??= bundleInParts(folder.path).then(() => `${folder.path}/${FIRST_PART}`);
+  if (!isAll) {
+    await attempt(`svc${Deno.build.os === "windows" ? ".exe" : ""}`, async () => {
+      await buildHere(dist, await program());
+    });
+  }
+  for (const { triple, file, machine } of isAll ? TARGETS : []) {
+    await attempt(file, async () => {
+      await compile(await program(), `${dist}/${file}`, triple);
+      await checkHeader(`${dist}/${file}`, machine);
+      if (triple === Deno.build.target) await smokeTest(`${dist}/${file}`);
+    });
   }
   await writeChecksums(dist, built);
   return missing.length === 0 ? 0 : 1;

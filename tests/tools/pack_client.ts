@@ -4,6 +4,7 @@
  */
 import project from "../../deno.json" with { type: "json" };
 import client from "../../shared/client/deno.json" with { type: "json" };
+import { tempFolder } from "../support/temp_folder.ts";
 import { refuseRepackaging } from "./compile.ts";
 
 export const ROOT = decodeURIComponent(new URL("../../", import.meta.url).pathname).replace(/^\/(?=[A-Za-z]:)/, "");
@@ -34,18 +35,15 @@ export function clientPackageJson(): Record<string, unknown> {
 /** Writes the content of the package into a folder. */
 export async function writeClientPackage(folder: string): Promise<void> {
   await Deno.mkdir(`${folder}/types`, { recursive: true });
-  const sources = await copyOfSources();
-  try {
-    const code = await bundled(sources, `${LIBRARY}/mod.ts`);
-    await Deno.writeTextFile(`${folder}/client.js`, await withLines(sources, code));
-    const files = PUBLIC_FILES.map((name) => `${LIBRARY}/${name}.ts`);
-    await deno(sources, "transpile", "--declaration", "--outdir", "types", ...files);
-    for (const name of PUBLIC_FILES) {
-      const text = await Deno.readTextFile(`${sources}/types/${LIBRARY}/${name}.d.ts`);
-      await Deno.writeTextFile(`${folder}/types/${name}.d.ts`, declaration(text));
-    }
-  } finally {
-    await Deno.remove(sources, { recursive: true });
+  await using copy = await copyOfSources();
+  const sources = copy.path;
+  const code = await bundled(sources, `${LIBRARY}/mod.ts`);
+  await Deno.writeTextFile(`${folder}/client.js`, await withLines(sources, code));
+  const files = PUBLIC_FILES.map((name) => `${LIBRARY}/${name}.ts`);
+  await deno(sources, "transpile", "--declaration", "--outdir", "types", ...files);
+  for (const name of PUBLIC_FILES) {
+    const text = await Deno.readTextFile(`${sources}/types/${LIBRARY}/${name}.d.ts`);
+    await Deno.writeTextFile(`${folder}/types/${name}.d.ts`, declaration(text));
   }
   await Deno.writeTextFile(`${folder}/package.json`, `${JSON.stringify(clientPackageJson(), null, 2)}\n`);
   await Deno.copyFile(`${ROOT}shared/client/README.md`, `${folder}/README.md`);
@@ -56,14 +54,15 @@ export async function writeClientPackage(folder: string): Promise<void> {
  * Copies the sources without `exactOptionalPropertyTypes`, with which Deno 2.9.6 finds an error in its own types of Node when
  * it writes declarations. Returns the folder.
  */
-export async function copyOfSources(): Promise<string> {
-  const copy = await Deno.makeTempDir();
+export async function copyOfSources(): Promise<AsyncDisposable & { path: string }> {
+  const folder = await tempFolder();
+  const copy = folder.path;
   for (const path of SOURCES) await copyFolder(`${ROOT}${path}`, `${copy}/${path}`);
   for (const path of SOURCE_FILES) await Deno.copyFile(`${ROOT}${path}`, `${copy}/${path}`);
   const { "@hono/hono": _, ...imports } = project.imports;
   const config = { imports, links: [`./${ENCODING}`], nodeModulesDir: "none", compilerOptions: { strict: true } };
   await Deno.writeTextFile(`${copy}/deno.json`, JSON.stringify(config));
-  return copy;
+  return folder;
 }
 
 /** The code of a module and everything that it imports. */

@@ -28,28 +28,25 @@ export function protocolPackageJson(): Record<string, unknown> {
 
 /** Writes the content of the package into a folder. */
 export async function writeProtocolPackage(folder: string): Promise<void> {
-  const sources = await copyOfSources();
-  try {
-    await refuseRepackaging(`${LIBRARY}/mod.ts`, sources);
-    const externals = DEPENDENCIES.flatMap((name) => ["--external", name]);
-    const options = ["--quiet", "--platform=browser", ...externals, "-o", `${folder}/protocol.js`];
-    await deno(sources, "bundle", ...options, `${LIBRARY}/mod.ts`);
-    const files = await modulesIn(`${sources}/${LIBRARY}`);
-    await deno(
-      sources,
-      "transpile",
-      "--declaration",
-      "--outdir",
-      "types",
-      ...files.map((file) => `${LIBRARY}/${file}`),
-    );
-    for (const file of files) {
-      const name = file.replace(/\.ts$/, ".d.ts"), target = `${folder}/types/${name}`;
-      await Deno.mkdir(target.slice(0, target.lastIndexOf("/")), { recursive: true });
-      await Deno.writeTextFile(target, declaration(await Deno.readTextFile(`${sources}/types/${LIBRARY}/${name}`)));
-    }
-  } finally {
-    await Deno.remove(sources, { recursive: true });
+  await using copy = await copyOfSources();
+  const sources = copy.path;
+  await refuseRepackaging(`${LIBRARY}/mod.ts`, sources);
+  const externals = DEPENDENCIES.flatMap((name) => ["--external", name]);
+  const options = ["--quiet", "--platform=browser", ...externals, "-o", `${folder}/protocol.js`];
+  await deno(sources, "bundle", ...options, `${LIBRARY}/mod.ts`);
+  const files = await modulesIn(`${sources}/${LIBRARY}`);
+  await deno(
+    sources,
+    "transpile",
+    "--declaration",
+    "--outdir",
+    "types",
+    ...files.map((file) => `${LIBRARY}/${file}`),
+  );
+  for (const file of files) {
+    const name = file.replace(/\.ts$/, ".d.ts"), target = `${folder}/types/${name}`;
+    await Deno.mkdir(target.slice(0, target.lastIndexOf("/")), { recursive: true });
+    await Deno.writeTextFile(target, declaration(await Deno.readTextFile(`${sources}/types/${LIBRARY}/${name}`)));
   }
   await copyFolder(`${ROOT}tests/vectors`, `${folder}/vectors`);
   await Deno.writeTextFile(`${folder}/package.json`, `${JSON.stringify(protocolPackageJson(), null, 2)}\n`);

@@ -1,5 +1,6 @@
 /** Checks how test_report.ts counts reports of Deno and splits its arguments. */
 import { assertEquals } from "@std/assert";
+import { tempFolder } from "../support/temp_folder.ts";
 import {
   countTests,
   countUnchecked,
@@ -151,30 +152,27 @@ Deno.test("a run is on denokv when the arguments for its tests name that store",
 });
 
 Deno.test("the tests get their arguments; the report goes on after a failure and ends with one list of failures and the counts", async () => {
-  const folder = await Deno.makeTempDir({ prefix: "test_report_test_" });
-  try {
-    const [broken, works] = [`${folder}/broken_test.ts`, `${folder}/works_test.ts`];
-    await Deno.writeTextFile(broken, `throw new Error("no");\n`);
-    await Deno.writeTextFile(
-      works,
-      `Deno.test("a", () => { if (Deno.args.join() !== "--trials,5") throw Deno.args; });
+  await using temp = await tempFolder();
+  const folder = temp.path;
+  const [broken, works] = [`${folder}/broken_test.ts`, `${folder}/works_test.ts`];
+  await Deno.writeTextFile(broken, `throw new Error("no");\n`);
+  await Deno.writeTextFile(
+    works,
+    `Deno.test("a", () => { if (Deno.args.join() !== "--trials,5") throw Deno.args; });
 Deno.test("b", () => { throw 1; });
 Deno.test.ignore("c", () => {});\n`,
-    );
-    const tool = new URL("test_report.ts", import.meta.url).href;
-    const args = ["run", "-A", "--no-config", tool, "--no-config", "--parallel", broken, works, "--", "--trials", "5"];
-    const { code, stdout } = await new Deno.Command(Deno.execPath(), { args, cwd: folder }).output();
-    const lines = new TextDecoder().decode(stdout).trimEnd().split("\n");
-    assertEquals(lines.slice(-4), [
-      "FAILED ./works_test.ts b",
-      "FAILED ./broken_test.ts (uncaught error)",
-      "1 skipped",
-      "1 passed, 2 failed",
-    ]);
-    assertEquals(code, 1);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
+  );
+  const tool = new URL("test_report.ts", import.meta.url).href;
+  const args = ["run", "-A", "--no-config", tool, "--no-config", "--parallel", broken, works, "--", "--trials", "5"];
+  const { code, stdout } = await new Deno.Command(Deno.execPath(), { args, cwd: folder }).output();
+  const lines = new TextDecoder().decode(stdout).trimEnd().split("\n");
+  assertEquals(lines.slice(-4), [
+    "FAILED ./works_test.ts b",
+    "FAILED ./broken_test.ts (uncaught error)",
+    "1 skipped",
+    "1 passed, 2 failed",
+  ]);
+  assertEquals(code, 1);
 });
 
 Deno.test("the slowest tests are sorted by time without their steps", () => {

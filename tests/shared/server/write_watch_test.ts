@@ -12,6 +12,7 @@ import { isUnwritten, WriteWatch } from "../../../shared/server/write_watch.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { aroundCommits } from "../../support/kv_hooks.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
+import { tempFolder } from "../../support/temp_folder.ts";
 import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
 
 const GROUND: Deno.KvKey = ["one", "ground", "a"];
@@ -193,7 +194,7 @@ Deno.test("no decision takes effect after its record has changed, in a store in 
     await t.step(kind, async () => {
       await fc.assert(
         fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 60 }), async (steps) => {
-          await using folder = await newFolder();
+          await using folder = await tempFolder();
           using kv = await Deno.openKv(kind === "file" ? `${folder.path}/svc.kv` : ":memory:");
           const { decide } = bound(new Decider(kv));
           const changes: [versionstamp: string, value: string][] = [];
@@ -220,12 +221,6 @@ Deno.test("no decision takes effect after its record has changed, in a store in 
     });
   }
 });
-
-/** The tests of one process may write files, but not read variables as those with processes do. */
-async function newFolder(): Promise<AsyncDisposable & { path: string }> {
-  const path = await Deno.makeTempDir({ prefix: "svc_watch_" });
-  return { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
-}
 
 function bound(decider: Decider): { decide: Decider["decide"]; checks: readonly number[] } {
   return { decide: decider.decide.bind(decider), checks: decider.checks };
