@@ -4,17 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { compareNextTo, isQuoted, LINE_END, passesForMarker } from "../../support/identity_marker.ts";
-
-/** Numbers below `n`, the same in each run (mulberry32). */
-function numbers(seed: number): (n: number) => number {
-  let state = seed;
-  return (n) => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) % n;
-  };
-}
+import { numbersFrom } from "../../support/seeded_random.ts";
 
 /** For each letter of the marker, every code point that NFKC or lower case maps to it. */
 function spellingsOf(): Map<string, string[]> {
@@ -43,7 +33,8 @@ function fillersOf(): { invisible: string[]; visible: string[] } {
 }
 
 Deno.test("the identity marker is recognised like the complete fold in 2,000 generated spellings", () => {
-  const pick = numbers(1);
+  const random = numbersFrom(1);
+  const pick = (n: number) => Math.floor(random() * n);
   const spellings = spellingsOf();
   const { invisible, visible } = fillersOf();
   let markers = 0;
