@@ -6,6 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { ApiKeyList } from "../../shared/protocol/api/accounts.ts";
 import { Service } from "../support/process.ts";
 import { RawConnection, rawRequest, usualLines } from "../support/raw_http.ts";
+import { steps } from "../support/steps.ts";
 
 let service: Service;
 Deno.test.beforeAll(async () => {
@@ -68,14 +69,12 @@ const AMBIGUOUS: [name: string, first: string][] = [
 ];
 
 Deno.test("ambiguous framing is refused or closed, and no request behind it is executed", async (t) => {
-  for (const [name, first] of AMBIGUOUS) {
-    await t.step(name, async () => {
-      const statuses = await send(first + smuggled(name.slice(0, 60)));
-      assert(statuses.length <= 1, `answers ${statuses}`);
-      assert(statuses.every((status) => status === 400 || status === 431), `answers ${statuses}`);
-      assert(!(await keyNames()).includes(name.slice(0, 60)));
-    });
-  }
+  await steps(t, AMBIGUOUS, async ([name, first]) => {
+    const statuses = await send(first + smuggled(name.slice(0, 60)));
+    assert(statuses.length <= 1, `answers ${statuses}`);
+    assert(statuses.every((status) => status === 400 || status === 431), `answers ${statuses}`);
+    assert(!(await keyNames()).includes(name.slice(0, 60)));
+  });
 });
 
 Deno.test("a request hidden in the body of a refused one is not executed", async (t) => {
@@ -92,14 +91,12 @@ Deno.test("a request hidden in the body of a refused one is not executed", async
     ["GET with a body", inBody("GET with a body", "GET /v1/metadata HTTP/1.1\r\n"), 200],
     ["no upgrade", inBody("no upgrade", "GET /v1/relay/connect HTTP/1.1\r\n"), 401],
   ];
-  for (const [name, bytes, status] of rows) {
-    await t.step(name, async () => {
-      const [first, ...more] = await send(bytes);
-      assertEquals(first, status);
-      assertEquals(more, more.length === 0 ? [] : [200], "closed, or the last request alone");
-      assert(!(await keyNames()).includes(name));
-    });
-  }
+  await steps(t, rows, async ([name, bytes, status]) => {
+    const [first, ...more] = await send(bytes);
+    assertEquals(first, status);
+    assertEquals(more, more.length === 0 ? [] : [200], "closed, or the last request alone");
+    assert(!(await keyNames()).includes(name));
+  });
 });
 
 Deno.test("two well-formed requests on one connection are both executed", async () => {

@@ -6,6 +6,7 @@ import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes 
 import { AgentClient, RegistryClient } from "../support/agent_client.ts";
 import { runStore, StartRefused, WorkFailed } from "../../deploy_store.ts";
 import { openStore, StoreRefused } from "../../shared/server/store/open_store.ts";
+import { steps } from "../support/steps.ts";
 import { TABLES } from "../support/store_story.ts";
 import {
   bootstrap,
@@ -240,36 +241,34 @@ Deno.test("a store of format 2 or 4, or with records and no format, is refused a
     ["format 4", [[["store", "format"], 4], issuer]],
     ["no format", [issuer]],
   ];
-  for (const [has, content] of stores.slice(0, IS_LONG ? stores.length : 1)) {
-    await t.step(has, async () => {
-      await using folder = await tempFolder();
-      const path = `${folder.path}/svc.kv`;
-      {
-        const { kv, close } = await openStore(path);
-        for (const [key, value] of content) await kv.set(key, value);
-        close();
-      }
-      const entries = async () => {
-        const { kv, close } = await openStore(path);
-        const found = await Array.fromAsync(kv.list({ prefix: [] }));
-        close();
-        return found;
-      };
-      const before = await entries();
-      const expected = `The store at ${path} has ${has}; this svc reads only format 3. ` +
-        "Start the svc that wrote it, or begin with an empty store.";
-      const isFirst = has === "format 2";
-      for (const SVC_SERVICE of isFirst ? ["all", "registry", "proxy"] : ["all"]) {
-        const env = { SVC_SERVICE, REGISTRY_URL: "http://127.0.0.1:1", PROXY_URL: "http://127.0.0.1:1", KV_URL: path };
-        assertStringIncludes(await refusedHere({ folder: folder.path, env }), expected);
-      }
-      for (const command of isFirst ? ["inspect", "recover", "export"] : ["inspect"]) {
-        const refused = await assertRejects(() => runStore([command, "--store", path]), StartRefused);
-        assertEquals(refused.message, expected);
-      }
-      assertEquals(await entries(), before);
-    });
-  }
+  await steps(t, stores.slice(0, IS_LONG ? stores.length : 1), async ([has, content]) => {
+    await using folder = await tempFolder();
+    const path = `${folder.path}/svc.kv`;
+    {
+      const { kv, close } = await openStore(path);
+      for (const [key, value] of content) await kv.set(key, value);
+      close();
+    }
+    const entries = async () => {
+      const { kv, close } = await openStore(path);
+      const found = await Array.fromAsync(kv.list({ prefix: [] }));
+      close();
+      return found;
+    };
+    const before = await entries();
+    const expected = `The store at ${path} has ${has}; this svc reads only format 3. ` +
+      "Start the svc that wrote it, or begin with an empty store.";
+    const isFirst = has === "format 2";
+    for (const SVC_SERVICE of isFirst ? ["all", "registry", "proxy"] : ["all"]) {
+      const env = { SVC_SERVICE, REGISTRY_URL: "http://127.0.0.1:1", PROXY_URL: "http://127.0.0.1:1", KV_URL: path };
+      assertStringIncludes(await refusedHere({ folder: folder.path, env }), expected);
+    }
+    for (const command of isFirst ? ["inspect", "recover", "export"] : ["inspect"]) {
+      const refused = await assertRejects(() => runStore([command, "--store", path]), StartRefused);
+      assertEquals(refused.message, expected);
+    }
+    assertEquals(await entries(), before);
+  });
 });
 
 Deno.test("a second server on the store of another one refuses to start, by any name and without the file of the pid", async (t) => {
@@ -322,14 +321,12 @@ Deno.test("a server whose store file is removed or replaced ends, and says why",
       await Deno.rename(`${kvUrl}.copy`, kvUrl);
     }],
   ];
-  for (const [name, change] of ways) {
-    await t.step(name, async () => {
-      await using folder = await tempFolder();
-      await using server = await startServer({ folder: folder.path });
-      await change(`${folder.path}/svc.kv`);
-      assertEquals((await within(20_000, "the server ends", server.status)).code, 1);
-      const last = server.stderr.lines.at(-1) ?? "{}";
-      assertEquals(JSON.parse(last).event, "store_replaced");
-    });
-  }
+  await steps(t, ways, async ([, change]) => {
+    await using folder = await tempFolder();
+    await using server = await startServer({ folder: folder.path });
+    await change(`${folder.path}/svc.kv`);
+    assertEquals((await within(20_000, "the server ends", server.status)).code, 1);
+    const last = server.stderr.lines.at(-1) ?? "{}";
+    assertEquals(JSON.parse(last).event, "store_replaced");
+  });
 });

@@ -11,6 +11,7 @@ import { importPublicKey, keyPairFromSeed } from "../../../shared/protocol/ed255
 import { TokenError, type TokenRefusal } from "../../../shared/protocol/signed/jws.ts";
 import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
 import { isAgentName, parseFramework } from "../../../shared/protocol/names.ts";
+import { steps } from "../../support/steps.ts";
 import { vectors } from "../../support/vectors.ts";
 import { authority as host, codePoints, ulid } from "./arbitraries.ts";
 
@@ -45,12 +46,10 @@ Deno.test("AIT verification returns the claims of the valid vectors", async (t) 
 
 Deno.test("AIT verification refuses the invalid vectors", async (t) => {
   const vectorKeys = await readKeyDocument(keys) ?? fail();
-  for (const { name, token, reason } of invalid) {
-    await t.step(name, async () => {
-      const verdict = verifyAit(token, { issuer, keys: vectorKeys }, now);
-      assertEquals((await assertRejects(() => verdict, TokenError)).reason, reason);
-    });
-  }
+  await steps(t, invalid, async ({ token, reason }) => {
+    const verdict = verifyAit(token, { issuer, keys: vectorKeys }, now);
+    assertEquals((await assertRejects(() => verdict, TokenError)).reason, reason);
+  });
 });
 
 Deno.test("AIT signing writes header and claims of the valid vectors", async () => {
@@ -149,12 +148,10 @@ Deno.test("AIT verification refuses claims that are not an AIT's, also correctly
     ["a claim __proto__", inherited],
     ["a claim constructor", { constructor: 1 }],
   ];
-  for (const [name, change, reason] of rows) {
-    await t.step(name, async () => {
-      const token = await signed(JSON.stringify({ ...claims, ...change }));
-      assertEquals(await refusal(token), reason ?? "claims");
-    });
-  }
+  await steps(t, rows, async ([, change, reason]) => {
+    const token = await signed(JSON.stringify({ ...claims, ...change }));
+    assertEquals(await refusal(token), reason ?? "claims");
+  });
 });
 
 Deno.test("AIT verification refuses every DID when its issuer has no authority", async () => {
@@ -176,12 +173,10 @@ Deno.test("AIT verification checks exp without leeway, and nbf and iat with 60 s
     ["61 s before iat", iat - 61, "not_yet_valid"],
     ["an hour before iat", iat - 3600, "not_yet_valid"],
   ];
-  for (const [name, at, expected] of rows) {
-    await t.step(name, async () => {
-      if (expected !== "valid") return assertEquals(await refusal(token, at), expected);
-      assertEquals(await verifyAit(token, authority, at), claims);
-    });
-  }
+  await steps(t, rows, async ([, at, expected]) => {
+    if (expected !== "valid") return assertEquals(await refusal(token, at), expected);
+    assertEquals(await verifyAit(token, authority, at), claims);
+  });
 });
 
 Deno.test("the AIT time check accepts or refuses a token that was verified before", () => {

@@ -10,6 +10,7 @@ import { isCrlRollback, REVOCATION_REASONS, signCrl, verifyCrl } from "../../../
 import { importPublicKey, keyPairFromSeed, sign } from "../../../shared/protocol/ed25519.ts";
 import { TokenError, type TokenRefusal } from "../../../shared/protocol/signed/jws.ts";
 import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
+import { steps } from "../../support/steps.ts";
 import { vectors } from "../../support/vectors.ts";
 import { agentDid, ulid } from "./arbitraries.ts";
 
@@ -55,22 +56,18 @@ async function refusal(token: string, at = now): Promise<TokenRefusal> {
 Deno.test("CRL verification returns the claims of the valid vectors", async (t) => {
   const vectorKeys = await readKeyDocument(keys);
   assert(vectorKeys);
-  for (const { name, token } of valid) {
-    await t.step(name, async () => {
-      assertEquals(await verifyCrl(token, { issuer, keys: vectorKeys }, now), payloadOf(token));
-    });
-  }
+  await steps(t, valid, async ({ token }) => {
+    assertEquals(await verifyCrl(token, { issuer, keys: vectorKeys }, now), payloadOf(token));
+  });
 });
 
 Deno.test("CRL verification refuses the invalid vectors", async (t) => {
   const vectorKeys = await readKeyDocument(keys);
   assert(vectorKeys);
-  for (const { name, token, reason } of invalid) {
-    await t.step(name, async () => {
-      const verdict = verifyCrl(token, { issuer, keys: vectorKeys }, now);
-      assertEquals((await assertRejects(() => verdict, TokenError)).reason, reason);
-    });
-  }
+  await steps(t, invalid, async ({ token, reason }) => {
+    const verdict = verifyCrl(token, { issuer, keys: vectorKeys }, now);
+    assertEquals((await assertRejects(() => verdict, TokenError)).reason, reason);
+  });
 });
 
 Deno.test("CRL signing writes header and claims of the valid vectors", async () => {
@@ -165,11 +162,9 @@ Deno.test("CRL verification refuses claims that are not a CRL's, also correctly 
     ["an entry without revokedAt", entry({ revokedAt: undefined })],
     ["one bad entry behind a good one", { revocations: [ENTRY, {}] }],
   ];
-  for (const [name, change] of rows) {
-    await t.step(name, async () => {
-      assertEquals(await refusal(await signed({ ...CLAIMS, ...change })), "claims");
-    });
-  }
+  await steps(t, rows, async ([, change]) => {
+    assertEquals(await refusal(await signed({ ...CLAIMS, ...change })), "claims");
+  });
 });
 
 Deno.test("CRL verification checks exp without leeway and iat with 60 s", async () => {

@@ -10,6 +10,7 @@ import {
   LongArrayReader,
   topLevelMembers,
 } from "../../../shared/protocol/json_text.ts";
+import { steps } from "../../support/steps.ts";
 import { jsonKey, jsonText, memberText, space } from "./arbitraries.ts";
 
 const RUNS = { seed: 1, numRuns: 300 };
@@ -98,12 +99,10 @@ Deno.test("the member scan reads each text", async (t) => {
     ["white space of all four kinds", '{ \t\r\n"a" \t\r\n: \t\r\n[ 1 , 2 ] \t\r\n}', [["a", "[ 1 , 2 ]"]]],
     ["letters beyond ASCII", '{"ä":"👋","b":"\u2028"}', [["ä", '"👋"'], ["b", '"\u2028"']]],
   ];
-  for (const [name, json, members] of rows) {
-    await t.step(name, () => {
-      JSON.parse(json);
-      assertEquals(topLevelMembers(json).map(({ key, start, end }) => [key, json.slice(start, end)]), members);
-    });
-  }
+  await steps(t, rows, ([, json, members]) => {
+    JSON.parse(json);
+    assertEquals(topLevelMembers(json).map(({ key, start, end }) => [key, json.slice(start, end)]), members);
+  });
 });
 
 Deno.test("the duplicate check is true when JSON parsing drops a member", () => {
@@ -133,12 +132,10 @@ Deno.test("the duplicate check returns the stated result for each text", async (
     ["ignores strings", '{"a":"{\\"b\\":1,\\"b\\":2}"}', false],
     ["is false for a text that is not an object", '["a","a",1,null]', false],
   ];
-  for (const [name, json, expected] of rows) {
-    await t.step(name, () => {
-      JSON.parse(json);
-      assertEquals(hasDuplicateKeys(json), expected);
-    });
-  }
+  await steps(t, rows, ([, json, expected]) => {
+    JSON.parse(json);
+    assertEquals(hasDuplicateKeys(json), expected);
+  });
 });
 
 Deno.test("the member scan and the duplicate check handle a text that is nested 100,000 deep", () => {
@@ -227,11 +224,9 @@ Deno.test("the long array reader refuses each malformed text", async (t) => {
     ["an element over several pieces and 65,536 characters", `{"list":["${"x".repeat(140_000)}","y"]}`],
     ["outer members over 65,536 characters", `{"a":"${"x".repeat(70_000)}","list":[]}`],
   ];
-  for (const [name, json] of rows) {
-    await t.step(name, () => {
-      for (const lengths of [json.length > 1_000 ? [100] : [1], [7], [65_536]]) {
-        assertEquals(readPieces(json, lengths) === null, true);
-      }
-    });
-  }
+  await steps(t, rows, ([, json]) => {
+    for (const lengths of [json.length > 1_000 ? [100] : [1], [7], [65_536]]) {
+      assertEquals(readPieces(json, lengths) === null, true);
+    }
+  });
 });

@@ -7,6 +7,7 @@ import fc from "fast-check";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { ContextError, contextOf, contextText, messageTarget } from "../../../shared/protocol/message_context.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { steps } from "../../support/steps.ts";
 import { vectors } from "../../support/vectors.ts";
 import { codePoints } from "./arbitraries.ts";
 
@@ -15,25 +16,21 @@ const ENOUGH = { "content-type": "application/json", "x-request-id": "request-1"
 
 Deno.test("the context and the target of a message agree with the valid vectors", async (t) => {
   assertEquals(valid.length, 7);
-  for (const { name, headers, context, target } of valid) {
-    await t.step(name, async () => {
-      for (const given of [headers, new Headers(headers), Object.fromEntries(headers)]) {
-        assertEquals([contextText(given), await messageTarget(given)], [context, target]);
-      }
-      assertEquals(`/hooks/agent?ctx=${contextOf(target)}`, target);
-    });
-  }
+  await steps(t, valid, async ({ headers, context, target }) => {
+    for (const given of [headers, new Headers(headers), Object.fromEntries(headers)]) {
+      assertEquals([contextText(given), await messageTarget(given)], [context, target]);
+    }
+    assertEquals(`/hooks/agent?ctx=${contextOf(target)}`, target);
+  });
 });
 
 Deno.test("the context refuses the invalid vectors", async (t) => {
   assertEquals(invalid.length, 8);
-  for (const { name, headers } of invalid) {
-    await t.step(name, () => {
-      for (const given of [headers, new Headers(headers), Object.fromEntries(headers)]) {
-        assertThrows(() => contextText(given), ContextError);
-      }
-    });
-  }
+  await steps(t, invalid, ({ headers }) => {
+    for (const given of [headers, new Headers(headers), Object.fromEntries(headers)]) {
+      assertThrows(() => contextText(given), ContextError);
+    }
+  });
 });
 
 Deno.test("the context refuses a header that HTTP cannot carry", async (t) => {

@@ -16,6 +16,7 @@ import {
   publicOrigin,
   verifyProof,
 } from "../../../shared/protocol/proof.ts";
+import { steps } from "../../support/steps.ts";
 import { vectors } from "../../support/vectors.ts";
 
 const RUNS = { seed: 1, numRuns: 200 };
@@ -32,45 +33,39 @@ async function fieldsOf(request: RequestVector): Promise<ProofFields> {
 }
 
 Deno.test("the canonical string and proof verification agree with the valid vectors", async (t) => {
-  for (const { name, request, canonical, proof } of valid) {
-    await t.step(name, async () => {
-      const fields = await fieldsOf(request);
-      assertEquals(canonicalProof(fields), canonical);
-      assertEquals(await sha256(utf8Bytes(request.body)), request.bodySha256);
-      assert(await verifyProof(publicKey, proof, fields));
-    });
-  }
+  await steps(t, valid, async ({ request, canonical, proof }) => {
+    const fields = await fieldsOf(request);
+    assertEquals(canonicalProof(fields), canonical);
+    assertEquals(await sha256(utf8Bytes(request.body)), request.bodySha256);
+    assert(await verifyProof(publicKey, proof, fields));
+  });
 });
 
 Deno.test("proof headers are those of the valid vectors", async (t) => {
-  for (const { name, request, proof } of valid) {
-    await t.step(name, async () => {
-      const { method, origin, path: target, body, recipient, nonce, timestamp } = request;
-      const unsigned = {
-        method,
-        origin,
-        target,
-        ...(body ? { body: utf8Bytes(body) } : {}),
-        ...(recipient ? { recipient } : {}),
-      };
-      assertEquals(await proofHeaders(unsigned, { ait: request.ait, privateKey }, Number(timestamp), nonce), {
-        Authorization: `Svc ${request.ait}`,
-        "X-Svc-Timestamp": timestamp,
-        "X-Svc-Nonce": nonce,
-        "X-Svc-Body-SHA256": request.bodySha256,
-        "X-Svc-Proof": proof,
-        ...(recipient ? { "X-Svc-Recipient-Agent-Did": recipient } : {}),
-      });
+  await steps(t, valid, async ({ request, proof }) => {
+    const { method, origin, path: target, body, recipient, nonce, timestamp } = request;
+    const unsigned = {
+      method,
+      origin,
+      target,
+      ...(body ? { body: utf8Bytes(body) } : {}),
+      ...(recipient ? { recipient } : {}),
+    };
+    assertEquals(await proofHeaders(unsigned, { ait: request.ait, privateKey }, Number(timestamp), nonce), {
+      Authorization: `Svc ${request.ait}`,
+      "X-Svc-Timestamp": timestamp,
+      "X-Svc-Nonce": nonce,
+      "X-Svc-Body-SHA256": request.bodySha256,
+      "X-Svc-Proof": proof,
+      ...(recipient ? { "X-Svc-Recipient-Agent-Did": recipient } : {}),
     });
-  }
+  });
 });
 
 Deno.test("proof verification refuses the invalid vectors", async (t) => {
-  for (const { name, request, proof } of invalid) {
-    await t.step(name, async () => {
-      assertEquals(await verifyProof(publicKey, proof, await fieldsOf(request)), false);
-    });
-  }
+  await steps(t, invalid, async ({ request, proof }) => {
+    assertEquals(await verifyProof(publicKey, proof, await fieldsOf(request)), false);
+  });
 });
 
 Deno.test("proof headers carry the hash of zero bytes when there is no body", async () => {

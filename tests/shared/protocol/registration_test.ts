@@ -11,6 +11,7 @@ import {
   type RegistrationFields,
   registrationMessage,
 } from "../../../shared/protocol/registration.ts";
+import { steps } from "../../support/steps.ts";
 import { vectors } from "../../support/vectors.ts";
 
 const RUNS = { seed: 1, numRuns: 500 };
@@ -20,22 +21,18 @@ Deno.test("the registration message and its signature are those of the valid vec
   const pair = await keyPairFromSeed(fromBase64Url(agentKey.seed) ?? new Uint8Array());
   assertEquals(pair.publicKey, agentKey.x);
   const publicKey = await importPublicKey(agentKey.x);
-  for (const { name, input, message, signature } of valid) {
-    await t.step(name, async () => {
-      assertEquals(registrationMessage(input), message);
-      assertEquals(await sign(pair.privateKey, utf8Bytes(message)), signature);
-      assert(await verify(publicKey, signature, utf8Bytes(message)));
-    });
-  }
+  await steps(t, valid, async ({ input, message, signature }) => {
+    assertEquals(registrationMessage(input), message);
+    assertEquals(await sign(pair.privateKey, utf8Bytes(message)), signature);
+    assert(await verify(publicKey, signature, utf8Bytes(message)));
+  });
 });
 
 Deno.test("the registration message of an invalid vector is not the signed one", async (t) => {
   const publicKey = await importPublicKey(agentKey.x);
-  for (const { name, input, signature } of invalid) {
-    await t.step(name, async () => {
-      assertEquals(await verify(publicKey, signature, utf8Bytes(registrationMessage(input))), false);
-    });
-  }
+  await steps(t, invalid, async ({ input, signature }) => {
+    assertEquals(await verify(publicKey, signature, utf8Bytes(registrationMessage(input))), false);
+  });
 });
 
 Deno.test("the registration template has eight lines with names in braces for values", () => {

@@ -21,6 +21,7 @@ import { signCrl, verifyCrl } from "../../../shared/protocol/signed/crl.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { TokenError, type TokenRefusal } from "../../../shared/protocol/signed/jws.ts";
 import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
+import { steps } from "../../support/steps.ts";
 import { vectors } from "../../support/vectors.ts";
 import { anyText, ulid } from "./arbitraries.ts";
 
@@ -75,22 +76,18 @@ async function tests<C extends Claims>(
   };
 
   Deno.test(`verification of ${what} returns the claims of the valid vectors, as jose does`, async (t) => {
-    for (const { name, token, claims } of valid) {
-      await t.step(name, async () => {
-        assertEquals(await verified(token), claims as C);
-        assertEquals(await joseAccepts(token), true);
-      });
-    }
+    await steps(t, valid, async ({ token, claims }) => {
+      assertEquals(await verified(token), claims as C);
+      assertEquals(await joseAccepts(token), true);
+    });
   });
 
   Deno.test(`verification of ${what} refuses the invalid vectors with their reasons, as jose does`, async (t) => {
     assert(invalid.length >= 30);
-    for (const { name, token, reason } of invalid) {
-      await t.step(name, async () => {
-        assertEquals(await refusal(token), reason as TokenRefusal);
-        assertEquals(await joseAccepts(token), false);
-      });
-    }
+    await steps(t, invalid, async ({ token, reason }) => {
+      assertEquals(await refusal(token), reason as TokenRefusal);
+      assertEquals(await joseAccepts(token), false);
+    });
   });
 
   Deno.test(`signing of ${what} writes header and claims of the valid vector`, async () => {

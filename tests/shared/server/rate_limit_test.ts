@@ -16,6 +16,7 @@ import {
 } from "../../../shared/server/rate_limit.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
+import { steps } from "../../support/steps.ts";
 import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
 import { IS_LONG } from "../../support/trials.ts";
 
@@ -81,13 +82,11 @@ Deno.test("the window decision is exact at the edges of the window", async (t) =
     ["the same moment", [[NOW, 1]], NOW, true, 0, 1000],
     ["the same moment, full", [[NOW, 2]], NOW, false, 0, 1000],
   ];
-  for (const [name, record, now, allowed, remaining, resetMs] of cases) {
-    await t.step(name, () => {
-      const decision = decide(TWO, record, now);
-      assertEquals([decision.allowed, decision.remaining, decision.resetMs], [allowed, remaining, resetMs]);
-      assertEquals(decision.mended, false);
-    });
-  }
+  await steps(t, cases, ([, record, now, allowed, remaining, resetMs]) => {
+    const decision = decide(TWO, record, now);
+    assertEquals([decision.allowed, decision.remaining, decision.resetMs], [allowed, remaining, resetMs]);
+    assertEquals(decision.mended, false);
+  });
 });
 
 Deno.test("the window decision allows a caller after exactly the stated wait, not a millisecond earlier", () => {
@@ -208,14 +207,12 @@ Deno.test("rate limit headers hold the policy, the remaining requests and the ti
     ["refused", 12_001, false, 0, "13"],
     ["refused for the last millisecond", 1, false, 0, "1"],
   ];
-  for (const [name, resetMs, allowed, remaining, seconds] of cases) {
-    await t.step(name, () => {
-      const headers = rateLimitHeaders(rule, { allowed, remaining, resetMs, mended: false });
-      assertEquals(headers["RateLimit-Policy"], '"agent";q=60;w=60');
-      assertEquals(headers["RateLimit"], `"agent";r=${remaining};t=${seconds}`);
-      assertEquals(headers["Retry-After"], allowed ? undefined : seconds);
-    });
-  }
+  await steps(t, cases, ([, resetMs, allowed, remaining, seconds]) => {
+    const headers = rateLimitHeaders(rule, { allowed, remaining, resetMs, mended: false });
+    assertEquals(headers["RateLimit-Policy"], '"agent";q=60;w=60');
+    assertEquals(headers["RateLimit"], `"agent";r=${remaining};t=${seconds}`);
+    assertEquals(headers["Retry-After"], allowed ? undefined : seconds);
+  });
 });
 
 function openLimiter(kv: Deno.Kv, clock: ManualClock): RateLimiter {

@@ -5,6 +5,7 @@
 import { assertEquals } from "@std/assert";
 import { ConfigReader } from "../../../shared/server/config_reader.ts";
 import { acceptedOrigins, readServerConfig, validateServerConfig } from "../../../shared/server/server_config.ts";
+import { steps } from "../../support/steps.ts";
 
 const NO_SECRETS = { signingKeysGiven: false, serviceCredentialGiven: false };
 const DATABASE = "https://kv.example/v2/databases/1/connect";
@@ -64,13 +65,11 @@ Deno.test("the server configuration accepts each variable or names it", async (t
     ["ACCESS_LOG", ["on", "off"], ["true", "ON"]],
     ["TRUSTED_PROXIES", ["10.0.0.0/8, ::1", "192.0.2.1"], ["10.0.0.0/40", "proxy.local"]],
   ];
-  for (const [name, good, bad] of cases) {
-    await t.step(name, () => {
-      const urls = { REGISTRY_URL: "https://r.example", PROXY_URL: "https://p.example" };
-      for (const value of good) assertEquals(refused({ ...urls, [name]: value }), [], value);
-      for (const value of bad) assertEquals(refused({ ...urls, [name]: value }), [name], value);
-    });
-  }
+  await steps(t, cases, ([name, good, bad]) => {
+    const urls = { REGISTRY_URL: "https://r.example", PROXY_URL: "https://p.example" };
+    for (const value of good) assertEquals(refused({ ...urls, [name]: value }), [], value);
+    for (const value of bad) assertEquals(refused({ ...urls, [name]: value }), [name], value);
+  });
 });
 
 Deno.test("a second listener is refused on Deno Deploy", () => {
@@ -136,15 +135,13 @@ Deno.test("production reports all its additional problems together", async (t) =
       }, []],
       ["a registry alone", { ...urls, SVC_SERVICE: "registry" }, {}, []],
     ];
-  for (const [name, variables, secrets, bad] of cases) {
-    await t.step(name, () => {
-      const given = { ...NO_SECRETS, ...secrets };
-      assertEquals(refused({ ...variables, ENVIRONMENT: "production" }, given), bad);
-      for (const environment of ["local", "dev"]) {
-        assertEquals(refused({ ...variables, ENVIRONMENT: environment }, given), []);
-      }
-    });
-  }
+  await steps(t, cases, ([, variables, secrets, bad]) => {
+    const given = { ...NO_SECRETS, ...secrets };
+    assertEquals(refused({ ...variables, ENVIRONMENT: "production" }, given), bad);
+    for (const environment of ["local", "dev"]) {
+      assertEquals(refused({ ...variables, ENVIRONMENT: environment }, given), []);
+    }
+  });
   await t.step("the database of Deno Deploy", () => {
     const variables = { ...urls, ENVIRONMENT: "production", DENO_KV_DEFAULT_PATH: DATABASE };
     assertEquals(refused(variables, NO_SECRETS, true), ["REGISTRY_SIGNING_KEYS"]);

@@ -17,6 +17,7 @@ import {
   refuseByLength,
 } from "../../../../shared/server/http/body.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
+import { steps } from "../../../support/steps.ts";
 
 /** A body that arrives in chunks and records its cancellation. */
 class Chunks implements BodySource {
@@ -49,14 +50,12 @@ Deno.test("the body reader returns the bytes of one piece or many up to the limi
     ["many chunks", ["he", "", "l", "lo"], 5],
     ["a code point in two chunks", ["h\u00e9"], 3],
   ];
-  for (const [name, chunks, maxBytes] of cases) {
-    await t.step(name, async () => {
-      const clock = new ManualClock();
-      const bytes = await readBody(new Chunks(chunks.map(utf8Bytes)), maxBytes, clock);
-      assertEquals(new TextDecoder().decode(bytes), chunks.join(""));
-      assertEquals(clock.waiting, 0);
-    });
-  }
+  await steps(t, cases, async ([, chunks, maxBytes]) => {
+    const clock = new ManualClock();
+    const bytes = await readBody(new Chunks(chunks.map(utf8Bytes)), maxBytes, clock);
+    assertEquals(new TextDecoder().decode(bytes), chunks.join(""));
+    assertEquals(clock.waiting, 0);
+  });
   await t.step("no body at all", async () => {
     assertEquals(await readBody({ body: null }, 5, new ManualClock()), new Uint8Array());
   });
@@ -78,17 +77,15 @@ Deno.test("the body reader refuses one byte over the limit and cancels the rest"
     ["an endless body", Array(1000).fill("x".repeat(1024)), 4096],
     ["an empty cap", ["1"], 0],
   ];
-  for (const [name, chunks, maxBytes] of cases) {
-    await t.step(name, async () => {
-      const clock = new ManualClock();
-      const source = new Chunks(chunks.map(utf8Bytes), "hang");
-      const error = await refusal(readBody(source, maxBytes, clock));
-      assertEquals([error.code, error.status, error.headers.Connection], ["PAYLOAD_TOO_LARGE", 413, "close"]);
-      assertEquals([source.cancelled, clock.waiting], [false, 1], "the answer gets through first");
-      await clock.advance(BODY_LEFT_MS);
-      assertEquals([source.cancelled, clock.waiting], [true, 0]);
-    });
-  }
+  await steps(t, cases, async ([, chunks, maxBytes]) => {
+    const clock = new ManualClock();
+    const source = new Chunks(chunks.map(utf8Bytes), "hang");
+    const error = await refusal(readBody(source, maxBytes, clock));
+    assertEquals([error.code, error.status, error.headers.Connection], ["PAYLOAD_TOO_LARGE", 413, "close"]);
+    assertEquals([source.cancelled, clock.waiting], [false, 1], "the answer gets through first");
+    await clock.advance(BODY_LEFT_MS);
+    assertEquals([source.cancelled, clock.waiting], [true, 0]);
+  });
 });
 
 Deno.test("the body reader times out after 10 s with any part of the body", async (t) => {
@@ -177,13 +174,11 @@ Deno.test("the length check uses Content-Length only, before the body is read", 
     ["1 GiB", String(2 ** 30), true],
     ["endless digits", "9".repeat(400), true],
   ];
-  for (const [name, length, refused] of cases) {
-    await t.step(name, () => {
-      const headers = new Headers(length === null ? {} : { "content-length": length });
-      if (!refused) return refuseByLength(headers, 100);
-      assertEquals(assertThrows(() => refuseByLength(headers, 100), ServiceError).code, "PAYLOAD_TOO_LARGE");
-    });
-  }
+  await steps(t, cases, ([, length, refused]) => {
+    const headers = new Headers(length === null ? {} : { "content-length": length });
+    if (!refused) return refuseByLength(headers, 100);
+    assertEquals(assertThrows(() => refuseByLength(headers, 100), ServiceError).code, "PAYLOAD_TOO_LARGE");
+  });
 });
 
 Deno.test("JSON parsing accepts JSON in UTF-8 only and returns its text and value", async (t) => {
@@ -229,18 +224,16 @@ Deno.test("body disposal reads a small rest and closes the connection of a long 
     ["an endless body", Array(10_000).fill(kib), "hang", true],
     ["a body that stalls", ["ab"], "hang", true],
   ];
-  for (const [name, chunks, end, isEnded] of cases) {
-    await t.step(name, async () => {
-      const clock = new ManualClock();
-      const source = new Chunks(chunks.map(utf8Bytes), end);
-      const left = leaveBody({ body: source.body, bodyUsed: false }, clock);
-      for (let i = 0; i < 3; i++) await flushTasks();
-      assertEquals([source.cancelled, clock.waiting], [false, isEnded ? 1 : 0]);
-      await clock.advance(BODY_LEFT_MS);
-      await left;
-      assertEquals([source.cancelled, clock.waiting], [isEnded, 0]);
-    });
-  }
+  await steps(t, cases, async ([, chunks, end, isEnded]) => {
+    const clock = new ManualClock();
+    const source = new Chunks(chunks.map(utf8Bytes), end);
+    const left = leaveBody({ body: source.body, bodyUsed: false }, clock);
+    for (let i = 0; i < 3; i++) await flushTasks();
+    assertEquals([source.cancelled, clock.waiting], [false, isEnded ? 1 : 0]);
+    await clock.advance(BODY_LEFT_MS);
+    await left;
+    assertEquals([source.cancelled, clock.waiting], [isEnded, 0]);
+  });
   await t.step("no body, one that is read, and one of an upgraded request", async () => {
     const clock = new ManualClock();
     const { body } = new Chunks([], "hang");

@@ -4,6 +4,7 @@
  */
 import { assertEquals, assertNotEquals, assertThrows } from "@std/assert";
 import { clientBucket, TrustedProxies } from "../../../../shared/server/http/client_ip.ts";
+import { steps } from "../../../support/steps.ts";
 
 const TRUSTED = new TrustedProxies(["10.0.0.0/8", "192.0.2.9", "2001:db8:f::/48", "::1"]);
 
@@ -18,11 +19,9 @@ Deno.test("the client bucket is the same for every spelling of an address and fo
     ["a zone and brackets", ["fe80::1", "fe80::1%eth0", "[fe80::2]"]],
     ["an IPv4-mapped address", ["192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201", "0:0:0:0:0:ffff:192.0.2.1"]],
   ];
-  for (const [name, addresses] of cases) {
-    await t.step(name, () => {
-      for (const address of addresses) assertEquals(bucket(address), bucket(addresses[0] ?? ""), address);
-    });
-  }
+  await steps(t, cases, ([, addresses]) => {
+    for (const address of addresses) assertEquals(bucket(address), bucket(addresses[0] ?? ""), address);
+  });
 });
 
 Deno.test("the client bucket differs for different addresses", () => {
@@ -46,13 +45,11 @@ Deno.test("trusted proxies are addresses and blocks in every spelling", async (t
     ["2001:db8::/32", ["2001:db8::1", "2001:0DB8:ffff::", "2001:db8::1%eth0"], ["2001:db9::1", "10.0.0.1"]],
     ["::1", ["::1", "0:0:0:0:0:0:0:1", "[::1]"], ["::2", "127.0.0.1"]],
   ];
-  for (const [block, inside, outside] of cases) {
-    await t.step(block, () => {
-      const trusted = new TrustedProxies([block]);
-      for (const address of inside) assertEquals(trusted.has(address), true, address);
-      for (const address of outside) assertEquals(trusted.has(address), false, address);
-    });
-  }
+  await steps(t, cases, ([block, inside, outside]) => {
+    const trusted = new TrustedProxies([block]);
+    for (const address of inside) assertEquals(trusted.has(address), true, address);
+    for (const address of outside) assertEquals(trusted.has(address), false, address);
+  });
 });
 
 Deno.test("trusted proxies are refused when they are not addresses or blocks", async (t) => {

@@ -8,6 +8,7 @@ import fc from "fast-check";
 import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
 import { add, once, type Seen } from "../../../support/claims.ts";
 import { recordReads } from "../../../support/kv_hooks.ts";
+import { steps } from "../../../support/steps.ts";
 import { MAX_CHECKS, openTestKv } from "../../../support/test_store.ts";
 import { IS_LONG } from "../../../support/trials.ts";
 
@@ -29,16 +30,14 @@ Deno.test("a single-use record is taken once when it was taken after the read", 
     ["by another instance", (kv) => new GroupCommit(kv, MAX_CHECKS).claim([once("nonce", "first")])],
     ["by another writer", (kv) => kv.set(["nonce"], "first")],
   ];
-  for (const [name, take] of takers) {
-    await t.step(name, async () => {
-      using kv = await openTestKv();
-      const commits = new GroupCommit(kv, MAX_CHECKS);
-      const seen = await kv.get(["nonce"]);
-      await take(kv, commits);
-      assertEquals(await commits.claim([once("nonce", "second", seen)]), { taken: false, refused: "taken" });
-      assertEquals((await kv.get(["nonce"])).value, "first");
-    });
-  }
+  await steps(t, takers, async ([, take]) => {
+    using kv = await openTestKv();
+    const commits = new GroupCommit(kv, MAX_CHECKS);
+    const seen = await kv.get(["nonce"]);
+    await take(kv, commits);
+    assertEquals(await commits.claim([once("nonce", "second", seen)]), { taken: false, refused: "taken" });
+    assertEquals((await kv.get(["nonce"])).value, "first");
+  });
 });
 
 Deno.test("a claim is never refused by a stale record", async (t) => {
@@ -49,19 +48,17 @@ Deno.test("a claim is never refused by a stale record", async (t) => {
       (kv) => new GroupCommit(kv, MAX_CHECKS).claim([{ key: ["record"], next: () => ({ delete: true }) }]),
     ],
   ];
-  for (const [name, free] of frees) {
-    await t.step(name, async () => {
-      using kv = await openTestKv();
-      const commits = new GroupCommit(kv, MAX_CHECKS);
-      await commits.claim([once("record", "first")]);
-      const seen = await kv.get(["record"]);
-      await free(kv);
-      assertEquals(await commits.claim([once("record", "second")]), { taken: true }, "remembered");
-      await free(kv);
-      assertEquals(await commits.claim([once("record", "third", seen)]), { taken: true }, "handed in");
-      assertEquals((await kv.get(["record"])).value, "third");
-    });
-  }
+  await steps(t, frees, async ([, free]) => {
+    using kv = await openTestKv();
+    const commits = new GroupCommit(kv, MAX_CHECKS);
+    await commits.claim([once("record", "first")]);
+    const seen = await kv.get(["record"]);
+    await free(kv);
+    assertEquals(await commits.claim([once("record", "second")]), { taken: true }, "remembered");
+    await free(kv);
+    assertEquals(await commits.claim([once("record", "third", seen)]), { taken: true }, "handed in");
+    assertEquals((await kv.get(["record"])).value, "third");
+  });
 });
 
 Deno.test("claims of one batch use the newest version of a record and each other's changes", async () => {

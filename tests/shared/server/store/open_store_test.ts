@@ -14,6 +14,7 @@ import {
 import { digest } from "../../../../shared/server/crypto.ts";
 import { FaultyKv } from "../../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
+import { steps } from "../../../support/steps.ts";
 import { openTestKv } from "../../../support/test_store.ts";
 
 const KEY = ["a"];
@@ -32,12 +33,10 @@ Deno.test("every call rejects as unavailable when the store fails", async (t) =>
   wrapStoreErrors(kv);
   await kv.set(KEY, 1);
   kv.close();
-  for (const [name, call] of CALLS) {
-    await t.step(name, async () => {
-      const error = await assertRejects(() => call(kv), StoreUnavailable);
-      assert(error.cause instanceof Error);
-    });
-  }
+  await steps(t, CALLS, async ([, call]) => {
+    const error = await assertRejects(() => call(kv), StoreUnavailable);
+    assert(error.cause instanceof Error);
+  });
 });
 
 Deno.test("store error wrapping leaves calls unchanged and a usage error a TypeError", async () => {
@@ -79,32 +78,28 @@ Deno.test("a call with wrong arguments stays a TypeError, and the same TypeError
       (kv) => kv.atomic().check({ key: [`${key}xxxx`], versionstamp: null }).commit(),
     ],
   ];
-  for (const [name, right, wrong] of calls) {
-    await t.step(name, async () => {
-      using kv = await openTestKv();
-      wrapStoreErrors(kv);
-      await right(kv);
-      await assertRejects(() => wrong(kv), TypeError);
-      using failing = await FaultyKv.open({ fails: () => new TypeError("database or disk is full") });
-      await assertRejects(() => right(failing.kv), StoreUnavailable);
-    });
-  }
+  await steps(t, calls, async ([, right, wrong]) => {
+    using kv = await openTestKv();
+    wrapStoreErrors(kv);
+    await right(kv);
+    await assertRejects(() => wrong(kv), TypeError);
+    using failing = await FaultyKv.open({ fails: () => new TypeError("database or disk is full") });
+    await assertRejects(() => right(failing.kv), StoreUnavailable);
+  });
 });
 
 Deno.test("a call of the store that is not answered within 10 s is StoreUnavailable", async (t) => {
-  for (const [name, call] of CALLS) {
-    await t.step(name, async () => {
-      const clock = new ManualClock();
-      using store = await FaultyKv.open({ before: () => new Promise<void>(() => {}) }, 1, clock);
-      let ended = false;
-      const failed = assertRejects(() => call(store.kv), StoreUnavailable).then(() => ended = true);
-      await clock.advance(STORE_CALL_MS - 1);
-      assertEquals(ended, false);
-      await clock.advance(1);
-      await failed;
-      assertEquals(clock.waiting, 0);
-    });
-  }
+  await steps(t, CALLS, async ([, call]) => {
+    const clock = new ManualClock();
+    using store = await FaultyKv.open({ before: () => new Promise<void>(() => {}) }, 1, clock);
+    let ended = false;
+    const failed = assertRejects(() => call(store.kv), StoreUnavailable).then(() => ended = true);
+    await clock.advance(STORE_CALL_MS - 1);
+    assertEquals(ended, false);
+    await clock.advance(1);
+    await failed;
+    assertEquals(clock.waiting, 0);
+  });
 });
 
 /** A turn of the event loop. The usual rest of a clock waits for the store, which does not answer here. */
