@@ -1,12 +1,13 @@
 /** A client in another language, written from docs/protocol.md alone, sends a message and receives it. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
+import { output } from "../cli/program.ts";
+import { succeeds } from "../support/installed.ts";
 import { ROOT, Service, within } from "../support/process.ts";
 import { SMALL_ORDER } from "../support/small_order.ts";
 
 const CLIENT = new URL("../../docs/examples/client.py", import.meta.url);
 
-const HAS_PYTHON = await new Deno.Command("python3", { args: ["-c", "import cryptography"], stderr: "null" }).output()
-  .then(({ success }) => success, () => false);
+const HAS_PYTHON = await succeeds("python3", ["-c", "import cryptography"]);
 if (!HAS_PYTHON) console.log("python client: SKIPPED, no python3 with the package cryptography");
 
 Deno.test({
@@ -15,15 +16,10 @@ Deno.test({
   async fn() {
     await using service = await Service.here();
     const { url, apiKey } = service;
-    const child = new Deno.Command("python3", {
-      args: [CLIENT.pathname, url, apiKey],
-      stdout: "piped",
-      stderr: "piped",
-    });
-    const { code, stdout, stderr } = await within(60_000, "the Python client ends", child.output());
-    const text = new TextDecoder().decode(stdout);
-    assertEquals([code, new TextDecoder().decode(stderr)], [0, ""], text);
-    const { from, alpha, payload, answer } = JSON.parse(text);
+    const ran = output("python3", [CLIENT.pathname, url, apiKey]);
+    const { code, stdout, stderr } = await within(60_000, "the Python client ends", ran);
+    assertEquals([code, stderr], [0, ""], stdout);
+    const { from, alpha, payload, answer } = JSON.parse(stdout);
     assertEquals([from, answer.accepted, answer.delivered], [alpha, true, true]);
     assertStringIncludes(payload.message, "Which port?");
   },
@@ -124,8 +120,8 @@ Deno.test({
   ignore: !HAS_PYTHON,
   async fn() {
     const args = ["-c", PYTHON, `${ROOT}/tests/vectors`, ...SMALL_ORDER];
-    const { stdout, stderr } = await new Deno.Command("python3", { args }).output();
-    assertEquals(new TextDecoder().decode(stderr), "");
-    assertEquals(Number(new TextDecoder().decode(stdout)) > 20, true);
+    const { stdout, stderr } = await output("python3", args);
+    assertEquals(stderr, "");
+    assertEquals(Number(stdout) > 20, true);
   },
 });

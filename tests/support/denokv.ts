@@ -5,6 +5,7 @@
  */
 import { ROOT, within } from "./child_command.ts";
 import { ChildProcess } from "./child_process.ts";
+import { succeeds } from "./installed.ts";
 
 /** The one line of a test file whose tests are skipped. */
 export const NO_DENOKV = "skipped: no denokv; cargo install denokv --locked";
@@ -19,16 +20,6 @@ const START_MS = 30_000;
 function cachedProgram(): string {
   const cache = Deno.env.get("XDG_CACHE_HOME") || `${Deno.env.get("HOME") ?? ""}/.cache`;
   return `${cache}/svc/denokv/bin/denokv`;
-}
-
-async function isProgram(path: string): Promise<boolean> {
-  try {
-    const { success } = await new Deno.Command(path, { args: ["--help"], stdout: "null", stderr: "null" }).output();
-    return success;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
 }
 
 /** Returns `denokvProgram()`. Prints one line when there is none. */
@@ -46,10 +37,10 @@ export async function findDenokv(): Promise<string | null> {
 export async function denokvProgram(): Promise<string | null> {
   const given = Deno.env.get(PROGRAM);
   if (given) {
-    if (await isProgram(given)) return given;
+    if (await succeeds(given, ["--help"])) return given;
     throw new Error(`${PROGRAM} does not name a denokv that runs: ${given}`);
   }
-  for (const candidate of ["denokv", cachedProgram()]) if (await isProgram(candidate)) return candidate;
+  for (const candidate of ["denokv", cachedProgram()]) if (await succeeds(candidate, ["--help"])) return candidate;
   return null;
 }
 

@@ -1,18 +1,8 @@
 /** Finds or installs schemathesis, a test kit for OpenAPI, in an environment of Python of its own. */
+import { succeeds } from "./installed.ts";
 
 /** The version that the tests are made for: a later one finds other things. */
 export const SCHEMATHESIS = "schemathesis==4.32.5";
-
-/** Runs a program; true when it succeeds. */
-async function succeeds(command: string, args: readonly string[]): Promise<boolean> {
-  try {
-    const { success } = await new Deno.Command(command, { args: [...args], stdout: "null", stderr: "null" }).output();
-    return success;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
-}
 
 /**
  * Returns the path of the program, or `null` where Python, its venv or pip is missing or cannot reach a package index. The

@@ -13,6 +13,7 @@ import {
   withoutIdentityBlock,
 } from "../../../shared/protocol/identity_block.ts";
 import { sentBody } from "../../../shared/protocol/message_proof.ts";
+import { passesForMarker } from "../../support/identity_marker.ts";
 import { vectors } from "../../support/vectors.ts";
 import { anyText, jsonKey, jsonString, jsonText, memberText, space } from "./arbitraries.ts";
 
@@ -243,11 +244,6 @@ function linesOf(text: string): string[] {
 
 function endsOf(text: string): string[] {
   return text.match(/\r\n|[\n\r\v\f\u0085\u2028\u2029]/g) ?? [];
-}
-
-function passesForMarker(line: string): boolean {
-  const visible = line.normalize("NFKC").replace(/[\p{Cc}\p{Default_Ignorable_Code_Point}]/gu, "");
-  return visible.trim().toLowerCase() === "[svc identity]";
 }
 
 function markerLines(text: string): number[] {
