@@ -6,6 +6,7 @@ import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { startServer } from "../../deploy.ts";
 import { StartRefused } from "../../shared/server/config_reader.ts";
 import { ChildProcess, freePort, refusedStart, tempFolder, within } from "../support/process.ts";
+import { steps } from "../support/steps.ts";
 import { longTest } from "../support/trials.ts";
 
 /** Wrong values by variable. Each start takes the next value of every variable; all must be named together. */
@@ -169,19 +170,17 @@ longTest("each missing permission is one line with exit code 2", async (t) => {
       /REGISTRY_URL: .* connect to registry\.example:443\. .*--allow-net=registry/,
     ],
   ];
-  for (const [name, flags, env, line] of cases) {
-    await t.step(name, async () => {
-      await using server = new ChildProcess(["run", "--quiet", "--no-prompt", "-P=server", ...flags, "deploy.ts"], {
-        KV_URL: `${folder.path}/svc.kv`,
-        PORT: String(port),
-        ...env,
-      });
-      const { code } = await within(20_000, "the server refuses to start", server.status);
-      assertEquals([code, server.stdout.text], [2, ""], server.printed);
-      assertEquals(server.stderr.lines.length, 1, server.printed);
-      assertMatch(server.stderr.lines[0] ?? "", line);
+  await steps(t, cases, async ([, flags, env, line]) => {
+    await using server = new ChildProcess(["run", "--quiet", "--no-prompt", "-P=server", ...flags, "deploy.ts"], {
+      KV_URL: `${folder.path}/svc.kv`,
+      PORT: String(port),
+      ...env,
     });
-  }
+    const { code } = await within(20_000, "the server refuses to start", server.status);
+    assertEquals([code, server.stdout.text], [2, ""], server.printed);
+    assertEquals(server.stderr.lines.length, 1, server.printed);
+    assertMatch(server.stderr.lines[0] ?? "", line);
+  });
 });
 
 Deno.test("secrets are not repeated in errors about them", async () => {

@@ -27,6 +27,7 @@ import {
   tempFolder,
   within,
 } from "../support/process.ts";
+import { steps } from "../support/steps.ts";
 
 Deno.test("the output of --dev has address, pid and next command, and the secret until there is an admin", async (t) => {
   await using folder = await tempFolder();
@@ -119,12 +120,10 @@ Deno.test("a store keeps its issuer: another port or REGISTRY_URL is refused by 
     ["another port", { PORT: String(freePort()) }],
     ["another REGISTRY_URL", { REGISTRY_URL: "http://registry.example" }],
   ];
-  for (const [name, env] of others) {
-    await t.step(name, async () => {
-      const message = await refusedHere({ folder: folder.path, env });
-      for (const part of ["REGISTRY_URL", address]) assertStringIncludes(message, part);
-    });
-  }
+  await steps(t, others, async ([, env]) => {
+    const message = await refusedHere({ folder: folder.path, env });
+    for (const part of ["REGISTRY_URL", address]) assertStringIncludes(message, part);
+  });
   await t.step("the same REGISTRY_URL on any free port is fine", async () => {
     await using again = await startServerHere({ folder: folder.path, env: { REGISTRY_URL: address } });
     assertEquals((await new RegistryClient(deps, again.address).metadata()).registryUrl, address);

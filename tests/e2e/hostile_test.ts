@@ -6,6 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { svcHere } from "../cli/connector/people.ts";
 import { type AttackName, FRAME_ATTACKS, STRANGER } from "../support/hostile_proxy.ts";
 import { eventually } from "../support/process.ts";
+import { steps } from "../support/steps.ts";
 import { IS_LONG } from "../support/trials.ts";
 import { arrives, opened, pair, send, textOf, textsOf } from "./hostile_world.ts";
 
@@ -36,16 +37,14 @@ Deno.test("what a relay that lies makes of pairings, messages, receipts, lists a
   const all = await opened(more);
 
   await t.step("a pairing that the relay changed pins nothing", async (t) => {
-    for (const name of ["pair_key_stripped", "pair_key_forged", "pair_name"] as const) {
-      await t.step(name, async () => {
-        const { ticket } = await all.alpha.json("POST", "/v1/pair/start", {});
-        await all.relay.arm(name);
-        const answer = await all.beta.call("POST", "/v1/pair/confirm", { ticket });
-        assertEquals([answer.status, (await answer.json()).error.code], [409, "CONNECTOR_PEER_KEY_MISMATCH"]);
-        await all.relay.made(name);
-        assertEquals((await all.beta.json("GET", "/v1/pair/peers")).peers, []);
-      });
-    }
+    await steps(t, ["pair_key_stripped", "pair_key_forged", "pair_name"] as const, async (name) => {
+      const { ticket } = await all.alpha.json("POST", "/v1/pair/start", {});
+      await all.relay.arm(name);
+      const answer = await all.beta.call("POST", "/v1/pair/confirm", { ticket });
+      assertEquals([answer.status, (await answer.json()).error.code], [409, "CONNECTOR_PEER_KEY_MISMATCH"]);
+      await all.relay.made(name);
+      assertEquals((await all.beta.json("GET", "/v1/pair/peers")).peers, []);
+    });
   });
 
   await pair(all);
@@ -54,21 +53,19 @@ Deno.test("what a relay that lies makes of pairings, messages, receipts, lists a
     "a message that the relay changed or invented reaches no runtime, and a genuine one follows",
     async (t) => {
       await arrives(all, (await send(all)).text);
-      for (const name of FRAMES) {
-        await t.step(name, async () => {
-          const expected = answersTo(name);
-          await all.relay.arm(name);
-          const attacked = await send(all);
-          const acks = await all.relay.acks(name, expected.length);
-          assertEquals(acks.map(({ reason }) => reason), expected);
-          assertEquals(attacked.reason, expected.at(-1));
-          const genuine = await send(all);
-          assertEquals(genuine.reason, null);
-          await arrives(all, genuine.text);
-          const arrived = textsOf(all).filter((text) => text.endsWith(attacked.text));
-          assertEquals(arrived.length, expected.at(-1) === null ? 1 : 0);
-        });
-      }
+      await steps(t, FRAMES, async (name) => {
+        const expected = answersTo(name);
+        await all.relay.arm(name);
+        const attacked = await send(all);
+        const acks = await all.relay.acks(name, expected.length);
+        assertEquals(acks.map(({ reason }) => reason), expected);
+        assertEquals(attacked.reason, expected.at(-1));
+        const genuine = await send(all);
+        assertEquals(genuine.reason, null);
+        await arrives(all, genuine.text);
+        const arrived = textsOf(all).filter((text) => text.endsWith(attacked.text));
+        assertEquals(arrived.length, expected.at(-1) === null ? 1 : 0);
+      });
       const texts = textsOf(all);
       assertEquals(new Set(texts).size, texts.length, "a message was handed over twice");
       assert(!texts.some((text) => text.includes("send money")));
@@ -106,8 +103,10 @@ Deno.test("what a relay that lies makes of pairings, messages, receipts, lists a
         return requestId;
       };
       let requestId = await signed();
-      for (const name of ["receipt_stripped", "receipt_forged", "receipt_status", "receipt_of_another"] as const) {
-        await t.step(name, async () => {
+      await steps(
+        t,
+        ["receipt_stripped", "receipt_forged", "receipt_status", "receipt_of_another"] as const,
+        async (name) => {
           // The connector reads receipts of its own accord too, and may get the changed one in place of this call.
           const receipt = await eventually(60_000, "the changed receipt is the answer", async () => {
             await all.relay.arm(name);
@@ -117,8 +116,8 @@ Deno.test("what a relay that lies makes of pairings, messages, receipts, lists a
           });
           assertEquals([receipt.verified, typeof receipt.problem], ["by-proxy", "string"]);
           requestId = await signed();
-        });
-      }
+        },
+      );
       await t.step("a receipt verifies on another machine, with the payload and without a network", async () => {
         const dir = `${all.ada}-elsewhere`,
           write = (name: string, text: string) => Deno.writeTextFile(`${dir}/${name}`, text);

@@ -23,6 +23,7 @@ import {
   signedLines,
   usualLines,
 } from "../support/raw_http.ts";
+import { steps } from "../support/steps.ts";
 
 const HOOK = "/hooks/agent";
 const REDEEM = "/v1/invites/redeem";
@@ -74,12 +75,10 @@ Deno.test("a folded header is refused", async () => {
 Deno.test("other encodings of a signed path are other paths", async (t) => {
   // Forms that fetch would change before it sends them; proof_test.ts of the proxy has the others.
   const forms = ["//hooks/agent", "/hooks/agent?", "/./hooks/agent", "/x/../hooks/agent"];
-  for (const form of forms) {
-    await t.step(form, async () => {
-      const result = summary(await hook(await hookLines(), form));
-      assert(/^(400|401|404|405|closed)/.test(result), result);
-    });
-  }
+  await steps(t, forms, async (form) => {
+    const result = summary(await hook(await hookLines(), form));
+    assert(/^(400|401|404|405|closed)/.test(result), result);
+  });
   await t.step("the path itself is accepted", async () => assertEquals(summary(await hook(await hookLines())), "202"));
 });
 
@@ -158,14 +157,12 @@ Deno.test("a large Content-Length is 413 at once, before the body is sent or a c
 
 Deno.test("a chunked body over the limit is cut with 413 before its end", async (t) => {
   const chunk = `4000\r\n${"x".repeat(0x4000)}\r\n`;
-  for (const [path, cap] of [[REDEEM, 65_536], [HOOK, 262_144]] as const) {
-    await t.step(path, async () => {
-      await using connection = await RawConnection.open(service.url);
-      await connection.send(rawRequest("POST", path, [...usualLines(service.url), ["Transfer-Encoding", "chunked"]]));
-      for (let sent = 0; sent <= cap; sent += 0x4000) await connection.send(chunk);
-      assertEquals(summary(await connection.answer()), "413 PAYLOAD_TOO_LARGE");
-    });
-  }
+  await steps(t, [[REDEEM, 65_536], [HOOK, 262_144]] as const, async ([path, cap]) => {
+    await using connection = await RawConnection.open(service.url);
+    await connection.send(rawRequest("POST", path, [...usualLines(service.url), ["Transfer-Encoding", "chunked"]]));
+    for (let sent = 0; sent <= cap; sent += 0x4000) await connection.send(chunk);
+    assertEquals(summary(await connection.answer()), "413 PAYLOAD_TOO_LARGE");
+  });
 });
 
 Deno.test("500 connections with half a head each delay no other client", async () => {

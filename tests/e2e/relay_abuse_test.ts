@@ -6,6 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { CLOSE } from "../../shared/protocol/frames.ts";
 import { messageTo, newId, type ServerProcess, Service, SOON_MS, within } from "../support/process.ts";
 import { BareConnector, codeOf, CONNECT, OPCODE, RawSocket, upgradeLines } from "../support/raw_http.ts";
+import { steps } from "../support/steps.ts";
 
 let relay: Service;
 Deno.test.beforeAll(async () => {
@@ -83,20 +84,18 @@ Deno.test("an invalid frame is tolerated twice and closes the socket at the thir
     ["no id", OPCODE.text, JSON.stringify({ ...frame, id: undefined, type: "heartbeat" }), [1008]],
     ["a frame that only a proxy may send", OPCODE.text, JSON.stringify(deliver), [1008]],
   ];
-  for (const [name, opcode, payload, codes] of malformed) {
-    await t.step(name, async () => {
-      await using bare = await BareConnector.open(relay.url, b);
-      for (let i = 0; i < 2; i++) await bare.socket.send(opcode, payload);
-      if (!codes.includes(1007)) {
-        await bare.say({ type: "heartbeat" });
-        await bare.frame("heartbeat_ack");
-      }
-      await bare.socket.send(opcode, payload);
-      const code = await within(SOON_MS, "the socket is closed", bare.socket.closed);
-      assert(codes.includes(code), `closed with ${code}`);
-      assertEquals(bare.frames.filter(({ type }) => type === "deliver"), []);
-    });
-  }
+  await steps(t, malformed, async ([, opcode, payload, codes]) => {
+    await using bare = await BareConnector.open(relay.url, b);
+    for (let i = 0; i < 2; i++) await bare.socket.send(opcode, payload);
+    if (!codes.includes(1007)) {
+      await bare.say({ type: "heartbeat" });
+      await bare.frame("heartbeat_ack");
+    }
+    await bare.socket.send(opcode, payload);
+    const code = await within(SOON_MS, "the socket is closed", bare.socket.closed);
+    assert(codes.includes(code), `closed with ${code}`);
+    assertEquals(bare.frames.filter(({ type }) => type === "deliver"), []);
+  });
 });
 
 /** Frames sent after the server's close frame make the runtime drop the connection; the peer may receive that instead. */

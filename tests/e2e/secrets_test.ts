@@ -28,6 +28,7 @@ import {
   startServer,
   tempFolder,
 } from "../support/process.ts";
+import { steps } from "../support/steps.ts";
 
 /** Calls a route with an API key; returns the answer as JSON. */
 async function ask<T>(url: string, apiKey: string, method: string, path: string, body?: unknown): Promise<T> {
@@ -182,18 +183,16 @@ Deno.test("a secret in the wrong place of a request is neither logged nor reflec
         "X-Svc-Agent-Access": agentAuth.refreshToken,
       }, `{"agentDid":"${pat}","aitJti":"${code}"}`],
     ];
-  for (const [name, method, path, headers, body] of attempts) {
-    await t.step(name, async () => {
-      const requestId = `request-${newId()}`;
-      const response = await fetch(url + path, { method, headers: { ...headers, "x-request-id": requestId }, body });
-      const answer = await response.text();
-      assert(response.status >= 400, answer);
-      const { stderr } = service.server;
-      const line = await eventually(SOON_MS, "the line", () => stderr.lines.find((text) => text.includes(requestId)));
-      for (const secret of [pat, code, agentAuth.accessToken, agentAuth.refreshToken]) {
-        assert(!answer.includes(secret.slice(8, 40)), `reflected: ${answer}`);
-        assert(!line.includes(secret.slice(8, 40)), `logged: ${line}`);
-      }
-    });
-  }
+  await steps(t, attempts, async ([, method, path, headers, body]) => {
+    const requestId = `request-${newId()}`;
+    const response = await fetch(url + path, { method, headers: { ...headers, "x-request-id": requestId }, body });
+    const answer = await response.text();
+    assert(response.status >= 400, answer);
+    const { stderr } = service.server;
+    const line = await eventually(SOON_MS, "the line", () => stderr.lines.find((text) => text.includes(requestId)));
+    for (const secret of [pat, code, agentAuth.accessToken, agentAuth.refreshToken]) {
+      assert(!answer.includes(secret.slice(8, 40)), `reflected: ${answer}`);
+      assert(!line.includes(secret.slice(8, 40)), `logged: ${line}`);
+    }
+  });
 });

@@ -14,6 +14,7 @@ import {
   parseDid,
 } from "../../../shared/protocol/did.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { steps } from "../../support/steps.ts";
 import { anyText, authority, ulid } from "./arbitraries.ts";
 
 const RUNS = { seed: 1, numRuns: 300 };
@@ -117,22 +118,18 @@ Deno.test("DID parsing reads every valid DID", async (t) => {
 });
 
 Deno.test("DID parsing refuses each malformed DID", async (t) => {
-  for (const [name, text] of INVALID) {
-    await t.step(name, () => {
-      assertEquals(parseDid(text), null);
-      assertEquals(isAgentDid(text), false);
-      assertEquals(isHumanDid(text), false);
-    });
-  }
+  await steps(t, INVALID, ([, text]) => {
+    assertEquals(parseDid(text), null);
+    assertEquals(isAgentDid(text), false);
+    assertEquals(isHumanDid(text), false);
+  });
 });
 
 Deno.test("DID parsing refuses a host that URLs read as a hexadecimal IPv4 address or as nothing", async (t) => {
-  for (const host of ["0x7f000001", "127.0.0.0x1", "example.0x1", "example.0x"]) {
-    await t.step(host, () => {
-      assertEquals(authorityOf(`https://${host}`) === host, false);
-      assertEquals(parseDid(`did:svc:${host}:agent:${ID}`), null);
-    });
-  }
+  await steps(t, ["0x7f000001", "127.0.0.0x1", "example.0x1", "example.0x"], (host) => {
+    assertEquals(authorityOf(`https://${host}`) === host, false);
+    assertEquals(parseDid(`did:svc:${host}:agent:${ID}`), null);
+  });
 });
 
 Deno.test("the DID checks are false for a value that is not a text", () => {

@@ -17,6 +17,7 @@ import {
   type ProxyFrame,
 } from "../../../shared/protocol/frames.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { steps } from "../../support/steps.ts";
 import { vectors } from "../../support/vectors.ts";
 import { agentDid, anyText, codePoints as words, humanDid, jsonText, ulid } from "./arbitraries.ts";
 
@@ -175,12 +176,10 @@ Deno.test("frame decoding keeps the payload's text", async (t) => {
     '{"type":"revoked","v":2}',
     '"\u2028👋"',
   ];
-  for (const payload of payloads) {
-    await t.step(payload, () => {
-      const frame = decodeFrame(encodeFrame({ ...DELIVER, payload }), "proxy");
-      assertEquals(frame.type === "deliver" && frame.payload, payload);
-    });
-  }
+  await steps(t, payloads, (payload) => {
+    const frame = decodeFrame(encodeFrame({ ...DELIVER, payload }), "proxy");
+    assertEquals(frame.type === "deliver" && frame.payload, payload);
+  });
   assertEquals(Object.hasOwn(Object.prototype, "x"), false);
 });
 
@@ -240,13 +239,11 @@ Deno.test("frame decoding refuses malformed members that no vector has", async (
     ["of a pair without profile", PAIRED, { profile: undefined }],
     ["of a revocation without reason", REVOKED, { reason: undefined }],
   ];
-  for (const [name, frame, change] of rows) {
-    await t.step(name, () => {
-      const text = `${JSON.stringify({ ...frame, payload: undefined, ...change }).slice(0, -1)},"payload":1}`;
-      assertThrows(() => decodeFrame(text, "proxy"), FrameError);
-      assertThrows(() => decodeFrame(text, "connector"), FrameError);
-    });
-  }
+  await steps(t, rows, ([, frame, change]) => {
+    const text = `${JSON.stringify({ ...frame, payload: undefined, ...change }).slice(0, -1)},"payload":1}`;
+    assertThrows(() => decodeFrame(text, "proxy"), FrameError);
+    assertThrows(() => decodeFrame(text, "connector"), FrameError);
+  });
 });
 
 Deno.test("frame decoding throws a frame error only", () => {

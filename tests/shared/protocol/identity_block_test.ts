@@ -14,6 +14,7 @@ import {
 } from "../../../shared/protocol/identity_block.ts";
 import { sentBody } from "../../../shared/protocol/message_proof.ts";
 import { passesForMarker } from "../../support/identity_marker.ts";
+import { steps } from "../../support/steps.ts";
 import { vectors } from "../../support/vectors.ts";
 import { anyText, jsonKey, jsonString, jsonText, memberText, space } from "./arbitraries.ts";
 
@@ -219,11 +220,9 @@ Deno.test("identity injection refuses a payload that names the message twice", a
     '{"message":1,"message":"b"}',
     '{"message":null,"message":null}',
   ];
-  for (const json of rows) {
-    await t.step(json, () => {
-      assertEquals(injectIdentity(json, JSON.parse(json), IDENTITY), { refused: "duplicate_message" });
-    });
-  }
+  await steps(t, rows, (json) => {
+    assertEquals(injectIdentity(json, JSON.parse(json), IDENTITY), { refused: "duplicate_message" });
+  });
 });
 
 Deno.test("identity injection handles a message of 900 KiB and one next to 50,000 nested lists", () => {

@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import * as mod from "../../../shared/protocol/mod.ts";
+import { steps } from "../../support/steps.ts";
 
 const FOLDER = new URL("../../../shared/protocol/", import.meta.url);
 const files = ["", "signed/"].flatMap((folder) =>
@@ -13,12 +14,10 @@ const files = ["", "signed/"].flatMap((folder) =>
 Deno.test("the module exports every value of the files next to it", async (t) => {
   assert(files.length >= 19);
   const exported = new Map<string, unknown>(Object.entries(mod));
-  for (const file of files) {
-    await t.step(file, async () => {
-      const own: Record<string, unknown> = await import(new URL(file, FOLDER).href);
-      for (const [name, value] of Object.entries(own)) assert(exported.get(name) === value, name);
-    });
-  }
+  await steps(t, files, async (file) => {
+    const own: Record<string, unknown> = await import(new URL(file, FOLDER).href);
+    for (const [name, value] of Object.entries(own)) assert(exported.get(name) === value, name);
+  });
 });
 
 Deno.test("every file of the protocol has its test", () => {

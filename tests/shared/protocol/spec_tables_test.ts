@@ -5,6 +5,7 @@
 import { assertEquals } from "@std/assert";
 import { type ErrorCode, ERRORS } from "../../../shared/protocol/errors.ts";
 import { LIMIT_TABLE, type LimitRow } from "../../../shared/protocol/limits.ts";
+import { steps } from "../../support/steps.ts";
 
 type Status = number | readonly [number, number];
 
@@ -170,11 +171,9 @@ Deno.test("the error table has the status of every required code", async (t) => 
 Deno.test("the error table has the status of every code of the project and no other code", async (t) => {
   const known = [...SPEC_ERRORS, ...PROJECT_ERRORS].map(([code]) => code);
   assertEquals(Object.keys(ERRORS).sort(), known.sort());
-  for (const [code, status] of PROJECT_ERRORS) {
-    await t.step(code, () => {
-      assertEquals<Status | undefined>(ERRORS[code as ErrorCode]?.status, status);
-    });
-  }
+  await steps(t, PROJECT_ERRORS, ([code, status]) => {
+    assertEquals<Status | undefined>(ERRORS[code as ErrorCode]?.status, status);
+  });
 });
 
 Deno.test("the limit table holds every required limit", async (t) => {

@@ -9,6 +9,7 @@ import { StoreUnavailable, wrapStoreErrors } from "../../../shared/server/store/
 import { isReplay, type NonceRecord, Nonces, nonceUpdate } from "../../../shared/server/nonces.ts";
 import { aroundCommits } from "../../support/kv_hooks.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
+import { steps } from "../../support/steps.ts";
 import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
 
 const keyOf = (agentDid: string, nonce: string) => ["nonce", agentDid, nonce];
@@ -49,18 +50,16 @@ Deno.test("a nonce is remembered until timestamp + 301 s, and for 300 s at least
     ["dated 1 s back", -1, 300],
     ["dated 2 s back", -2, 300],
   ];
-  for (const [name, datedSeconds, keptSeconds] of cases) {
-    await t.step(name, async () => {
-      using kv = await openTestKv();
-      const one = new Instance(kv, new ManualClock());
-      const timestamp = one.nowSeconds + datedSeconds;
-      assertEquals(await one.use(timestamp), true);
-      await one.clock.advance(keptSeconds * 1000 - 1);
-      assertEquals(await one.use(one.nowSeconds), false, "forgotten too early");
-      await one.clock.advance(1);
-      assertEquals(await one.use(one.nowSeconds), true, "kept too long");
-    });
-  }
+  await steps(t, cases, async ([, datedSeconds, keptSeconds]) => {
+    using kv = await openTestKv();
+    const one = new Instance(kv, new ManualClock());
+    const timestamp = one.nowSeconds + datedSeconds;
+    assertEquals(await one.use(timestamp), true);
+    await one.clock.advance(keptSeconds * 1000 - 1);
+    assertEquals(await one.use(one.nowSeconds), false, "forgotten too early");
+    await one.clock.advance(1);
+    assertEquals(await one.use(one.nowSeconds), true, "kept too long");
+  });
 });
 
 Deno.test("a request dated ahead is refused for as long as its own timestamp is within the skew", async () => {

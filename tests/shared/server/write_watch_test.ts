@@ -12,6 +12,7 @@ import { isUnwritten, WriteWatch } from "../../../shared/server/write_watch.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { aroundCommits } from "../../support/kv_hooks.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
+import { steps } from "../../support/steps.ts";
 import { tempFolder } from "../../support/temp_folder.ts";
 import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
 
@@ -125,27 +126,23 @@ Deno.test("every way to write a record counts", async (t) => {
     ["atomic delete", (kv) => kv.atomic().set(["x"], 1).delete(GROUND).commit()],
     ["atomic mutate", (kv) => kv.atomic().mutate({ type: "set", key: GROUND, value: "bad" }).commit()],
   ];
-  for (const [name, write] of ways) {
-    await t.step(name, async () => {
-      using kv = await openTestKv();
-      const { decide } = bound(new Decider(kv));
-      await kv.set(GROUND, "good");
-      assertEquals([await decide("first"), await decide("second")], ["done", "done"]);
-      assertEquals(await decide("it", () => write(kv)), "lost");
-      assertEquals((await kv.get(["one", "done", "it"])).value, null);
-      assertEquals(await decide("after"), "refused at once");
-    });
-  }
-  for (const name of ["sum", "min", "max"] as const) {
-    await t.step(name, async () => {
-      using kv = await openTestKv();
-      const watch = new WriteWatch(kv);
-      const moment = watch.momentOf(["n", "k"], NOW);
-      assert(moment && isUnwritten(moment, NOW));
-      await kv.atomic()[name](["n", "k", 1], 1n).commit();
-      assertEquals(isUnwritten(moment, NOW), false);
-    });
-  }
+  await steps(t, ways, async ([, write]) => {
+    using kv = await openTestKv();
+    const { decide } = bound(new Decider(kv));
+    await kv.set(GROUND, "good");
+    assertEquals([await decide("first"), await decide("second")], ["done", "done"]);
+    assertEquals(await decide("it", () => write(kv)), "lost");
+    assertEquals((await kv.get(["one", "done", "it"])).value, null);
+    assertEquals(await decide("after"), "refused at once");
+  });
+  await steps(t, ["sum", "min", "max"] as const, async (name) => {
+    using kv = await openTestKv();
+    const watch = new WriteWatch(kv);
+    const moment = watch.momentOf(["n", "k"], NOW);
+    assert(moment && isUnwritten(moment, NOW));
+    await kv.atomic()[name](["n", "k", 1], 1n).commit();
+    assertEquals(isUnwritten(moment, NOW), false);
+  });
 });
 
 Deno.test("a record that is written while its commit reads another one is checked", async () => {
@@ -190,36 +187,34 @@ Deno.test("a write counts from its call until the store has answered, also when 
 
 Deno.test("no decision takes effect after its record has changed, in a store in memory and in a file", async (t) => {
   const step = fc.constantFrom("decide", "decide", "decide", "good", "bad", "wait");
-  for (const kind of ["memory", "file"] as const) {
-    await t.step(kind, async () => {
-      await fc.assert(
-        fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 60 }), async (steps) => {
-          await using folder = await tempFolder();
-          using kv = await Deno.openKv(kind === "file" ? `${folder.path}/svc.kv` : ":memory:");
-          const { decide } = bound(new Decider(kv));
-          const changes: [versionstamp: string, value: string][] = [];
-          const change = async (value: string) => {
-            const { versionstamp } = await kv.set(GROUND, value);
-            changes.push([versionstamp, value]);
-          };
-          await change("good");
-          const open: Promise<unknown>[] = [];
-          for (const [i, name] of steps.entries()) {
-            if (name === "decide") open.push(decide(`n-${i}`));
-            else if (name === "wait") await Promise.all(open);
-            else open.push(change(name));
-          }
-          await Promise.all(open);
-          changes.sort(([a], [b]) => a < b ? -1 : 1);
-          for await (const { versionstamp } of kv.list({ prefix: ["one", "done"] })) {
-            const last = changes.findLast(([at]) => at < versionstamp);
-            assertEquals(last?.[1], "good");
-          }
-        }),
-        { numRuns: kind === "file" ? 8 : 30, seed: 1 },
-      );
-    });
-  }
+  await steps(t, ["memory", "file"] as const, async (kind) => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 60 }), async (steps) => {
+        await using folder = await tempFolder();
+        using kv = await Deno.openKv(kind === "file" ? `${folder.path}/svc.kv` : ":memory:");
+        const { decide } = bound(new Decider(kv));
+        const changes: [versionstamp: string, value: string][] = [];
+        const change = async (value: string) => {
+          const { versionstamp } = await kv.set(GROUND, value);
+          changes.push([versionstamp, value]);
+        };
+        await change("good");
+        const open: Promise<unknown>[] = [];
+        for (const [i, name] of steps.entries()) {
+          if (name === "decide") open.push(decide(`n-${i}`));
+          else if (name === "wait") await Promise.all(open);
+          else open.push(change(name));
+        }
+        await Promise.all(open);
+        changes.sort(([a], [b]) => a < b ? -1 : 1);
+        for await (const { versionstamp } of kv.list({ prefix: ["one", "done"] })) {
+          const last = changes.findLast(([at]) => at < versionstamp);
+          assertEquals(last?.[1], "good");
+        }
+      }),
+      { numRuns: kind === "file" ? 8 : 30, seed: 1 },
+    );
+  });
 });
 
 function bound(decider: Decider): { decide: Decider["decide"]; checks: readonly number[] } {

@@ -6,6 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { ErrorCode } from "../../../../shared/protocol/errors.ts";
 import { routedPath } from "../../../../shared/server/http/app.ts";
 import { errorsOf } from "../../../../shared/server/http/route.ts";
+import { steps } from "../../../support/steps.ts";
 import { AUTHENTICATORS, errorOf, post, ROUTES, TestApp } from "./small_app.ts";
 
 Deno.test("an unknown path is 404, another method is 405 with Allow, and HEAD is routed as GET", async () => {
@@ -31,25 +32,23 @@ Deno.test("an internal failure is logged with the request ID and never answered"
     ["text", [500, "INTERNAL_ERROR"], null],
     ["store", [503, "SERVICE_UNAVAILABLE"], "1"],
   ];
-  for (const [how, error, retryAfter] of cases) {
-    await t.step(how, async () => {
-      for (const showDetails of [true, false]) {
-        using app = await TestApp.open(showDetails);
-        const answer = await app.ask(`/fails/${how}?key=svc_pat_x`, { headers: { "x-request-id": "the-request" } });
-        assertEquals(answer.headers.get("retry-after"), retryAfter);
-        const text = await answer.clone().text();
-        for (const inside of ["secret", "svc.kv", "at ", ".ts"]) assert(!text.includes(inside), text);
-        assertEquals(await errorOf(answer), error);
-        const [line] = app.log;
-        assertEquals([line?.level, line?.fields.requestId, line?.fields.path], [
-          "error",
-          "the-request",
-          `/fails/${how}`,
-        ]);
-        assert(line?.fields.cause !== undefined);
-      }
-    });
-  }
+  await steps(t, cases, async ([how, error, retryAfter]) => {
+    for (const showDetails of [true, false]) {
+      using app = await TestApp.open(showDetails);
+      const answer = await app.ask(`/fails/${how}?key=svc_pat_x`, { headers: { "x-request-id": "the-request" } });
+      assertEquals(answer.headers.get("retry-after"), retryAfter);
+      const text = await answer.clone().text();
+      for (const inside of ["secret", "svc.kv", "at ", ".ts"]) assert(!text.includes(inside), text);
+      assertEquals(await errorOf(answer), error);
+      const [line] = app.log;
+      assertEquals([line?.level, line?.fields.requestId, line?.fields.path], [
+        "error",
+        "the-request",
+        `/fails/${how}`,
+      ]);
+      assert(line?.fields.cause !== undefined);
+    }
+  });
 });
 
 Deno.test("a 401 names the scheme of its route", async () => {

@@ -18,6 +18,7 @@ import {
 import type { Peer } from "../../../../shared/server/http/client_ip.ts";
 import { json, routeFor } from "../../../../shared/server/http/route.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
+import { steps } from "../../../support/steps.ts";
 import { until } from "../../../support/until.ts";
 import { type Callers, TestApp } from "./small_app.ts";
 
@@ -157,13 +158,11 @@ Deno.test("a request releases its lease with any result, and calls within the pr
     ["longer than the cap", () => ask(new Uint8Array(LIMITS.bodyBytes + 1)), 413],
     ["longer than it said", () => ask(large(0), { "Content-Length": "10000" }), 413],
   ];
-  for (const [name, request, status] of cases) {
-    await t.step(name, async () => {
-      for (let i = 0; i <= HALF / LIMITS.bodyBytes; i++) assertEquals((await request()).status, status);
-      await clock.advance(BODY_LEFT_MS);
-      assertEquals(clock.waiting, 0);
-    });
-  }
+  await steps(t, cases, async ([, request, status]) => {
+    for (let i = 0; i <= HALF / LIMITS.bodyBytes; i++) assertEquals((await request()).status, status);
+    await clock.advance(BODY_LEFT_MS);
+    assertEquals(clock.waiting, 0);
+  });
   await t.step("the body arrives unchanged, in one buffer or in pieces", async () => {
     seen.length = 0;
     for (const headers of [length, {}]) await ask(new Uint8Array(LIMITS.bodyBytes).fill(7), headers);

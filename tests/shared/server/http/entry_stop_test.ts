@@ -5,6 +5,7 @@ import { TrustedProxies } from "../../../../shared/server/http/client_ip.ts";
 import { Entry, type Served } from "../../../../shared/server/http/entry.ts";
 import { Metrics } from "../../../../shared/server/metrics/metrics.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
+import { steps } from "../../../support/steps.ts";
 
 /** A service that answers every request, also for readiness. */
 const app = {
@@ -21,24 +22,22 @@ Deno.test("a process that leaves is not ready and serves requests, and one that 
     ["the proxy alone", { registry: null, proxy: app, isReady, health: null }],
     ["the registry alone", { registry: app, proxy: null, isReady, health: null }],
   ];
-  for (const [name, served] of kinds) {
-    await t.step(name, async () => {
-      const deps = { clock: new ManualClock(), newId: () => "id", log: () => {}, metrics: new Metrics() };
-      const entry = new Entry({ ...deps, trustedProxies: new TrustedProxies([]) });
-      entry.open(served);
-      const statusOf = async (path: string) => {
-        const answer = await entry.answer(new Request(`http://svc.test${path}`), { from: "process" });
-        await answer.body?.cancel();
-        return answer.status;
-      };
-      const statuses = async () => [await statusOf("/readyz"), await statusOf("/healthz"), await statusOf("/v1/me")];
-      assertEquals([await statuses(), await entry.isReady()], [[200, 200, 200], true]);
-      entry.leave();
-      assertEquals([await statuses(), await entry.isReady()], [[503, 200, 200], false]);
-      entry.drain();
-      assertEquals([await statuses(), await entry.isReady()], [[503, 200, 503], false]);
-    });
-  }
+  await steps(t, kinds, async ([, served]) => {
+    const deps = { clock: new ManualClock(), newId: () => "id", log: () => {}, metrics: new Metrics() };
+    const entry = new Entry({ ...deps, trustedProxies: new TrustedProxies([]) });
+    entry.open(served);
+    const statusOf = async (path: string) => {
+      const answer = await entry.answer(new Request(`http://svc.test${path}`), { from: "process" });
+      await answer.body?.cancel();
+      return answer.status;
+    };
+    const statuses = async () => [await statusOf("/readyz"), await statusOf("/healthz"), await statusOf("/v1/me")];
+    assertEquals([await statuses(), await entry.isReady()], [[200, 200, 200], true]);
+    entry.leave();
+    assertEquals([await statuses(), await entry.isReady()], [[503, 200, 200], false]);
+    entry.drain();
+    assertEquals([await statuses(), await entry.isReady()], [[503, 200, 503], false]);
+  });
 });
 
 Deno.test("readiness names missing links, and is the same at the listener of the metrics", async () => {

@@ -3,6 +3,7 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import * as z from "zod";
 import { ServiceError } from "../../../../shared/protocol/errors.ts";
 import { invalidInput, parseInput } from "../../../../shared/server/http/app.ts";
+import { steps } from "../../../support/steps.ts";
 
 const Body = z.object({ name: z.string().trim().min(1), count: z.int().default(3) });
 
@@ -18,15 +19,13 @@ Deno.test("input parsing refuses with the route's code and names fields, not val
     ["an array", ["svc_pat_hidden"], [], 1],
     ["a text", "svc_pat_hidden", [], 1],
   ];
-  for (const [name, value, fields, forms] of cases) {
-    await t.step(name, () => {
-      const error = assertThrows(() => parseInput(Body, value, "ADMIN_BOOTSTRAP_INVALID"), ServiceError);
-      assertEquals([error.code, error.status], ["ADMIN_BOOTSTRAP_INVALID", 400]);
-      assertEquals(Object.keys(error.details?.fieldErrors ?? {}), fields);
-      assertEquals(error.details?.formErrors.length, forms);
-      assert(!JSON.stringify([error.message, error.details]).includes("hidden"));
-    });
-  }
+  await steps(t, cases, ([, value, fields, forms]) => {
+    const error = assertThrows(() => parseInput(Body, value, "ADMIN_BOOTSTRAP_INVALID"), ServiceError);
+    assertEquals([error.code, error.status], ["ADMIN_BOOTSTRAP_INVALID", 400]);
+    assertEquals(Object.keys(error.details?.fieldErrors ?? {}), fields);
+    assertEquals(error.details?.formErrors.length, forms);
+    assert(!JSON.stringify([error.message, error.details]).includes("hidden"));
+  });
 });
 
 Deno.test("an input error answers 400 where the code has two statuses, and 500 where the route has no code", () => {

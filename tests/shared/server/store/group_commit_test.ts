@@ -10,6 +10,7 @@ import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
 import { StoreUnavailable, wrapStoreErrors } from "../../../../shared/server/store/store_errors.ts";
 import { add, KEPT_MS, once } from "../../../support/claims.ts";
 import { aroundCommits } from "../../../support/kv_hooks.ts";
+import { steps } from "../../../support/steps.ts";
 import { MAX_CHECKS, openTestKv } from "../../../support/test_store.ts";
 
 /**
@@ -87,20 +88,18 @@ Deno.test("a claim that fails in a batch fails alone", async (t) => {
       next: () => ({ value: "x".repeat(70_000), expireInMs: KEPT_MS }),
     }, "too large"],
   ];
-  for (const [name, update, message] of bad) {
-    await t.step(name, async () => {
-      using kv = await openTestKv();
-      wrapStoreErrors(kv);
-      const commits = new GroupCommit(kv, MAX_CHECKS);
-      const good = (i: number) => commits.claim([add("count"), add(`key-${i}`)]);
-      const before = Array.from({ length: 20 }, (_, i) => good(i));
-      const failing = assertRejects(() => commits.claim([add("count", 1000), update]), Error, message);
-      const after = Array.from({ length: 20 }, (_, i) => good(20 + i));
-      assertEquals((await Promise.all([...before, ...after])).every((result) => result.taken), true);
-      await failing;
-      assertEquals([await valueOf(kv, "count"), await valueOf(kv, "bad")], [40, null]);
-    });
-  }
+  await steps(t, bad, async ([, update, message]) => {
+    using kv = await openTestKv();
+    wrapStoreErrors(kv);
+    const commits = new GroupCommit(kv, MAX_CHECKS);
+    const good = (i: number) => commits.claim([add("count"), add(`key-${i}`)]);
+    const before = Array.from({ length: 20 }, (_, i) => good(i));
+    const failing = assertRejects(() => commits.claim([add("count", 1000), update]), Error, message);
+    const after = Array.from({ length: 20 }, (_, i) => good(20 + i));
+    assertEquals((await Promise.all([...before, ...after])).every((result) => result.taken), true);
+    await failing;
+    assertEquals([await valueOf(kv, "count"), await valueOf(kv, "bad")], [40, null]);
+  });
 });
 
 Deno.test("a claim is evaluated again when it conflicts, and the rest of its batch takes effect", async () => {
@@ -216,31 +215,29 @@ Deno.test("dependent records are written and deleted with their record or not at
 });
 
 Deno.test("every claim is rejected while the store fails, and the next ones are accepted afterwards", async (t) => {
-  for (const call of ["getMany", "commit"] as const) {
-    await t.step(call, async () => {
-      using kv = await openTestKv();
-      const { getMany } = kv;
-      let broken = true;
-      const fail = () => {
-        if (broken) throw new Error("disk I/O error");
-      };
-      if (call === "commit") beforeCommits(kv, fail);
-      else {
-        kv.getMany = ((...args: Parameters<typeof getMany>) => {
-          fail();
-          return getMany.apply(kv, args);
-        }) as typeof kv.getMany;
-      }
-      wrapStoreErrors(kv);
-      const commits = new GroupCommit(kv, MAX_CHECKS);
-      const claims = Array.from({ length: 30 }, (_, i) => commits.claim([add("count"), add(`key-${i}`)]));
-      const results = await Promise.allSettled(claims);
-      for (const result of results) assert(result.status === "rejected" && result.reason instanceof StoreUnavailable);
-      broken = false;
-      assertEquals(await commits.claim([add("count")]), { taken: true });
-      assertEquals(await valueOf(kv, "count"), 1);
-    });
-  }
+  await steps(t, ["getMany", "commit"] as const, async (call) => {
+    using kv = await openTestKv();
+    const { getMany } = kv;
+    let broken = true;
+    const fail = () => {
+      if (broken) throw new Error("disk I/O error");
+    };
+    if (call === "commit") beforeCommits(kv, fail);
+    else {
+      kv.getMany = ((...args: Parameters<typeof getMany>) => {
+        fail();
+        return getMany.apply(kv, args);
+      }) as typeof kv.getMany;
+    }
+    wrapStoreErrors(kv);
+    const commits = new GroupCommit(kv, MAX_CHECKS);
+    const claims = Array.from({ length: 30 }, (_, i) => commits.claim([add("count"), add(`key-${i}`)]));
+    const results = await Promise.allSettled(claims);
+    for (const result of results) assert(result.status === "rejected" && result.reason instanceof StoreUnavailable);
+    broken = false;
+    assertEquals(await commits.claim([add("count")]), { taken: true });
+    assertEquals(await valueOf(kv, "count"), 1);
+  });
 });
 
 Deno.test("concurrent claims have the result of claims in sequence", async () => {

@@ -8,6 +8,7 @@ import { StoreRefused } from "../../../../shared/server/store/open_store.ts";
 import { readWithFormatCheck } from "../../../../shared/server/store/store_format.ts";
 import { exportLines, importLines, TransferError } from "../../../../shared/server/store/transfer.ts";
 import { get, openProxy } from "../../../proxy/proxy_world.ts";
+import { steps } from "../../../support/steps.ts";
 import { TABLES } from "../../../support/store_story.ts";
 import { openTestKv } from "../../../support/test_store.ts";
 
@@ -99,19 +100,17 @@ Deno.test("an incomplete or malformed export is refused with its line, and the s
     ["no lifetime", [head, '{"key":["registry","challenge","x"],"json":{}}', end], "no valid end"],
     ["bad key", [head, '{"key":"registry","json":1}', end], "key is missing"],
   ];
-  for (const [name, lines, message] of cases) {
-    await t.step(name, async () => {
-      const kv = await openTestKv();
-      const error = await assertRejects(
-        () => importLines(kv, TABLES, linesOf(lines), 1_771_632_060_000),
-        TransferError,
-      );
-      assertStringIncludes(error.message, message);
-      const start = readWithFormatCheck({ kv, place: "of the test" }, []);
-      // A file that is no export changes nothing, so the right one can be imported then.
-      if (lines[0] !== head) await start;
-      else assertStringIncludes((await assertRejects(() => start, StoreRefused)).message, "import again");
-      kv.close();
-    });
-  }
+  await steps(t, cases, async ([, lines, message]) => {
+    const kv = await openTestKv();
+    const error = await assertRejects(
+      () => importLines(kv, TABLES, linesOf(lines), 1_771_632_060_000),
+      TransferError,
+    );
+    assertStringIncludes(error.message, message);
+    const start = readWithFormatCheck({ kv, place: "of the test" }, []);
+    // A file that is no export changes nothing, so the right one can be imported then.
+    if (lines[0] !== head) await start;
+    else assertStringIncludes((await assertRejects(() => start, StoreRefused)).message, "import again");
+    kv.close();
+  });
 });
