@@ -119,22 +119,13 @@ Deno.test("AIT verification refuses another key's signature under a published ki
   assertEquals(await refusal(await forge(HEADER, PAYLOAD, attacker.privateKey)), "signature");
 });
 
-Deno.test("AIT verification refuses one flipped bit in header, payload or signature", async () => {
+Deno.test("AIT verification refuses one flipped bit in header, payload or signature, and in the text of the token", async () => {
   const parts = [headerPart, payloadPart, signaturePart].map((part) => fromBase64Url(part) ?? new Uint8Array());
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(0, 1, 2), fc.nat(), async (which, bit) => {
       const flipped = parts.map((bytes, i) => toBase64Url(i === which ? flip(bytes, bit) : bytes));
       assert(await refusal(flipped.join(".")));
-    }),
-    { seed: 1, numRuns: 100 },
-  );
-});
-
-Deno.test("AIT verification refuses one flipped bit in the text of the token", async () => {
-  await fc.assert(
-    fc.asyncProperty(fc.nat(), async (bit) => {
-      const text = String.fromCharCode(...flip(utf8Bytes(token), bit));
-      assert(await refusal(text));
+      assert(await refusal(String.fromCharCode(...flip(utf8Bytes(token), bit))));
     }),
     { seed: 1, numRuns: 100 },
   );
