@@ -117,14 +117,6 @@ Deno.test("a server names every wrong variable at once, exits with 2 and writes 
   }
 });
 
-Deno.test("a wrong rate limit per agent alone refuses the start and is named", async () => {
-  for (const value of WRONG.AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE ?? []) {
-    const env = { AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: value };
-    const error = await refusedHere(env, Object.keys(env));
-    assertEquals(error.match(/^\s+[A-Z_]+: /gm)?.length, 1, error);
-  }
-});
-
 Deno.test("faults of a configuration as a whole are named too", async (t) => {
   for (const [name, env, named] of COMBINATIONS) {
     await t.step(name, async () => void await refusedHere(env, named));
