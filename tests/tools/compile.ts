@@ -170,14 +170,7 @@ async function smokeTest(path: string): Promise<void> {
     // Only PATH of the environment: Deno before 2.9 resolves the names of --allow-run at its start and ends without it.
     // Deno 2.9 starts without PATH.
     const env = { PATH: Deno.env.get("PATH") ?? "" };
-    const command = new Deno.Command(path, {
-      args,
-      env,
-      clearEnv: true,
-      stdin: "null",
-      stdout: "piped",
-      stderr: "piped",
-    });
+    const command = new Deno.Command(path, { args, env, clearEnv: true, stdin: "null" });
     const { code, stdout, stderr } = await command.output();
     return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
   };
