@@ -6,6 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram, type Program } from "../cli/program.ts";
 import { eventually, newId, Service } from "../support/process.ts";
+import { outputFor, PIPED } from "../support/process_output.ts";
 import { longTest } from "../support/trials.ts";
 import { pairedAgents } from "./harness.ts";
 
@@ -20,17 +21,8 @@ class Hook {
 
   constructor({ command, args }: Program, dir: string, session: string, ...more: string[]) {
     const words = [...args, "hook", "claude-code", "b", "--config-dir", dir, ...more];
-    this.#child = new Deno.Command(command, { args: words, stdin: "piped", stdout: "piped", stderr: "piped" }).spawn();
-    this.ended = this.#run(JSON.stringify({ session_id: session, hook_event_name: "Stop" }));
-  }
-
-  async #run(input: string) {
-    const writer = this.#child.stdin.getWriter();
-    await writer.write(new TextEncoder().encode(input));
-    await writer.close();
-    const { code, stdout, stderr } = await this.#child.output();
-    const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
-    return { code, stdout: text(stdout), stderr: text(stderr) };
+    this.#child = new Deno.Command(command, { ...PIPED, args: words }).spawn();
+    this.ended = outputFor(JSON.stringify({ session_id: session, hook_event_name: "Stop" }), this.#child);
   }
 
   get pid(): number {

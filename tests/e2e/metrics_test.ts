@@ -7,6 +7,7 @@ import { EXPOSITION_TYPE } from "../../shared/server/metrics/metrics.ts";
 import { parseExposition, totalOf } from "../support/exposition.ts";
 import { isInstalled } from "../support/installed.ts";
 import { Connector, messageTo, refusedHere, Service, SOON_MS, tempFolder, within } from "../support/process.ts";
+import { outputFor, PIPED } from "../support/process_output.ts";
 import { RawConnection } from "../support/raw_http.ts";
 
 const CONNECTIONS = 300;
@@ -20,14 +21,9 @@ async function scrape(address: string): Promise<string> {
 const HAS_PROMTOOL = await isInstalled("promtool");
 
 async function assertPromtoolAccepts(text: string): Promise<void> {
-  const piped: Deno.CommandOptions = { stdin: "piped", stdout: "piped", stderr: "piped" };
-  const child = new Deno.Command("promtool", { ...piped, args: ["check", "metrics"] }).spawn();
-  const writer = child.stdin.getWriter();
-  await writer.write(new TextEncoder().encode(text));
-  await writer.close();
-  const { code, stdout, stderr } = await child.output();
-  const printed = new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
-  assertEquals([code, printed], [0, ""]);
+  const child = new Deno.Command("promtool", { ...PIPED, args: ["check", "metrics"] }).spawn();
+  const { code, stdout, stderr } = await outputFor(text, child);
+  assertEquals([code, stdout + stderr], [0, ""]);
 }
 
 Deno.test("the metrics listener serves three paths, and survives what clients send", async (t) => {

@@ -3,6 +3,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { output } from "../cli/program.ts";
 import { succeeds } from "../support/installed.ts";
 import { ROOT, Service, within } from "../support/process.ts";
+import { outputFor, PIPED } from "../support/process_output.ts";
 import { SMALL_ORDER } from "../support/small_order.ts";
 
 const CLIENT = new URL("../../docs/examples/client.py", import.meta.url);
@@ -32,15 +33,11 @@ Deno.test({
   async fn() {
     const program = new URL("../../docs/examples/open_sealed.py", import.meta.url).pathname;
     const vectors = await Deno.readTextFile(new URL("../vectors/seal.json", import.meta.url));
-    const child = new Deno.Command("python3", { args: [program], stdin: "piped", stdout: "piped", stderr: "piped" })
-      .spawn();
-    const writer = child.stdin.getWriter();
-    await writer.write(new TextEncoder().encode(vectors));
-    await writer.close();
-    const { code, stdout, stderr } = await within(60_000, "the Python reader ends", child.output());
+    const child = new Deno.Command("python3", { ...PIPED, args: [program] }).spawn();
+    const { code, stdout, stderr } = await within(60_000, "the Python reader ends", outputFor(vectors, child));
     const payloads = (JSON.parse(vectors) as { valid: { payload: string }[] }).valid.map(({ payload }) => payload);
-    assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
-    assertEquals(new TextDecoder().decode(stdout).trimEnd().split("\n"), [
+    assertEquals([code, stderr], [0, ""]);
+    assertEquals(stdout.trimEnd().split("\n"), [
       ...payloads,
       "Beauty is truth, truth beauty",
     ]);

@@ -26,26 +26,13 @@ import {
   tempFolder,
   within,
 } from "../support/process.ts";
+import { outputFor, PIPED } from "../support/process_output.ts";
 import { IS_LONG } from "../support/trials.ts";
 
-async function store(
-  kvUrl: string,
-  command: string | string[],
-  input = "",
-): Promise<{ code: number; out: string; err: string }> {
-  const child = new Deno.Command(Deno.execPath(), {
-    args: ["run", "--no-prompt", "-A", new URL("../../deploy_store.ts", import.meta.url).pathname].concat(
-      command,
-    ),
-    env: { KV_URL: kvUrl },
-    stdin: "piped",
-    stdout: "piped",
-    stderr: "piped",
-  }).spawn();
-  const output = child.output();
-  await new Blob([input]).stream().pipeTo(child.stdin).catch(() => {});
-  const { code, stdout, stderr } = await output;
-  return { code, out: new TextDecoder().decode(stdout), err: new TextDecoder().decode(stderr) };
+function store(kvUrl: string, command: string | string[], input = "") {
+  const program = new URL("../../deploy_store.ts", import.meta.url).pathname;
+  const args = ["run", "--no-prompt", "-A", program].concat(command);
+  return outputFor(input, new Deno.Command(Deno.execPath(), { ...PIPED, args, env: { KV_URL: kvUrl } }).spawn());
 }
 
 Deno.test("store recover gives the admin a new key when all are lost, once the server is stopped", async () => {
@@ -59,13 +46,13 @@ Deno.test("store recover gives the admin a new key when all are lost, once the s
   const admin = await new RegistryClient(deps, first.address).bootstrap(BOOTSTRAP_SECRET, "Ada");
   const busy = await store(kvUrl, "recover");
   assertEquals(busy.code, 2);
-  assertStringIncludes(busy.err, `process ${Deno.pid} uses it`);
+  assertStringIncludes(busy.stderr, `process ${Deno.pid} uses it`);
   await first[Symbol.asyncDispose]();
 
   const recovered = await store(kvUrl, "recover");
-  assertEquals([recovered.code, recovered.err], [0, ""]);
-  assertStringIncludes(recovered.out, "Ada");
-  const token = /svc_pat_[A-Za-z0-9_-]{43}/.exec(recovered.out)?.[0];
+  assertEquals([recovered.code, recovered.stderr], [0, ""]);
+  assertStringIncludes(recovered.stdout, "Ada");
+  const token = /svc_pat_[A-Za-z0-9_-]{43}/.exec(recovered.stdout)?.[0];
   assert(token);
 
   await using second = await startServerHere(options);
@@ -103,22 +90,22 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   await first[Symbol.asyncDispose]();
 
   const exported = await store(`${folder.path}/svc.kv`, "export");
-  assertEquals([exported.code, exported.err], [0, ""]);
+  assertEquals([exported.code, exported.stderr], [0, ""]);
   const other = `${folder.path}/moved/svc.kv`;
-  const imported = await store(other, "import", exported.out);
-  assertEquals(imported.code, 0, imported.err);
-  const cut = await store(`${folder.path}/cut.kv`, "import", exported.out.slice(0, -30));
+  const imported = await store(other, "import", exported.stdout);
+  assertEquals(imported.code, 0, imported.stderr);
+  const cut = await store(`${folder.path}/cut.kv`, "import", exported.stdout.slice(0, -30));
   assertEquals(cut.code, 1);
-  assertMatch(cut.err, /^Cannot import: Line \d+: not a JSON object$/m);
+  assertMatch(cut.stderr, /^Cannot import: Line \d+: not a JSON object$/m);
   const started = await refusedHere({ folder: folder.path, env: { ...env, KV_URL: `${folder.path}/cut.kv` } });
   assertStringIncludes(started, "Remove the store and import again.");
-  const former = exported.out.replace('"svcStore":3', '"svcStore":2');
+  const former = exported.stdout.replace('"svcStore":3', '"svcStore":2');
   const refused = await store(`${folder.path}/format_2.kv`, "import", former);
   assertEquals(refused.code, 1);
-  assertStringIncludes(refused.err, "Cannot import: Line 1: the export has format 2; this svc reads only format 3.");
-  const again = await store(other, "import", exported.out);
+  assertStringIncludes(refused.stderr, "Cannot import: Line 1: the export has format 2; this svc reads only format 3.");
+  const again = await store(other, "import", exported.stdout);
   assertEquals(again.code, 1);
-  assertStringIncludes(again.err, "use an empty one");
+  assertStringIncludes(again.stderr, "use an empty one");
 
   await using second = await startServerHere({ folder: folder.path, env: { ...env, KV_URL: other } });
   const moved = placeOf(second);
@@ -147,9 +134,9 @@ Deno.test("store inspect counts every kind of record and the humans with most re
   for (const { agent } of agents.slice(1)) await registry.deleteAgent(token, agent.id);
   await first[Symbol.asyncDispose]();
 
-  const { code, out } = await store(kvUrl, ["inspect", "--json"]);
+  const { code, stdout } = await store(kvUrl, ["inspect", "--json"]);
   assertEquals(code, 0);
-  const { kinds, total, revocations } = JSON.parse(out) as {
+  const { kinds, total, revocations } = JSON.parse(stdout) as {
     kinds: { kind: string; records: number; bytes: number }[];
     total: { records: number; bytes: number };
     revocations: unknown[];
@@ -165,7 +152,7 @@ Deno.test("store inspect counts every kind of record and the humans with most re
   kv.close();
   assertEquals(total.records, records.length);
   assertEquals(revocations, [{ ownerDid: human.did, revocations: 2 }]);
-  const text = (await store(kvUrl, "inspect")).out;
+  const text = (await store(kvUrl, "inspect")).stdout;
   assertMatch(text, /^registry agent +3 +\d+$/m);
   assertMatch(text, new RegExp(`^ +2  ${human.did}$`, "m"));
 });
@@ -175,12 +162,12 @@ Deno.test("store export --out writes a new file with mode 0600 and never replace
   const kvUrl = `${folder.path}/svc.kv`;
   await (await startServerHere({ folder: folder.path }))[Symbol.asyncDispose]();
   const file = `${folder.path}/export.jsonl`;
-  assertEquals(await store(kvUrl, ["export", "--out", file]), { code: 0, out: "", err: "" });
+  assertEquals(await store(kvUrl, ["export", "--out", file]), { code: 0, stdout: "", stderr: "" });
   assertEquals(((await Deno.stat(file)).mode ?? 0) & 0o777, 0o600);
   const text = await Deno.readTextFile(file);
   assertMatch(text, /^\{"svcStore":3.*\n[^]*\{"records":\d+\}\n$/);
   const again = await store(kvUrl, ["export", "--out", file]);
-  assertEquals([again.code, again.err], [2, `Cannot export: ${file} exists already\n`]);
+  assertEquals([again.code, again.stderr], [2, `Cannot export: ${file} exists already\n`]);
   assertEquals(await Deno.readTextFile(file), text);
 });
 

@@ -1,3 +1,5 @@
+/** What processes print. */
+
 /** The output of a process on one of its streams. */
 export class ProcessOutput {
   text = "";
@@ -31,4 +33,18 @@ export class ProcessOutput {
       for (const wake of this.#waiting.splice(0)) wake();
     }
   }
+}
+
+/** Options of a command whose process gets its input, and ends, in `outputFor()`. */
+export const PIPED = { stdin: "piped", stdout: "piped", stderr: "piped" } as const;
+
+/** Gives a process its whole input. Returns its exit code and what it printed. */
+export async function outputFor(
+  input: string,
+  child: Deno.ChildProcess,
+): Promise<{ code: number; stdout: string; stderr: string }> {
+  const output = child.output();
+  await new Blob([input]).stream().pipeTo(child.stdin).catch(() => {});
+  const { code, stdout, stderr } = await output;
+  return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
 }
