@@ -179,3 +179,19 @@ export function overlaid<T extends object>(real: T, own: Partial<T>): T {
     set: (_, name, value) => Reflect.set(own, name, value),
   });
 }
+
+/** Holds commits. The store accepts or refuses a released one by its state at that time. */
+export function gate(store: FaultyKv): { held: (() => void)[]; open(): void; release(): void } {
+  const held: (() => void)[] = [];
+  store.faults.before = ({ method }) =>
+    method === "commit" ? new Promise<void>((resolve) => held.push(resolve)) : undefined;
+  const open = () => void delete store.faults.before;
+  return {
+    held,
+    open,
+    release() {
+      open();
+      for (const pass of held) pass();
+    },
+  };
+}

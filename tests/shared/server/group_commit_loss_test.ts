@@ -9,7 +9,7 @@ import { CLAIM_WAIT_MS, CLAIMS_WAITING_MAX, GroupCommit } from "../../../shared/
 import { STORE_AWAY_CALL_MS, STORE_CALL_MS, StoreUnavailable } from "../../../shared/server/store/store_errors.ts";
 import { HEALTHY_MS } from "../../../shared/server/store/store_probe.ts";
 import { add, KEPT_MS } from "../../support/claims.ts";
-import { FaultyKv } from "../../support/faulty_kv.ts";
+import { FaultyKv, gate } from "../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { MAX_CHECKS } from "../../support/test_store.ts";
 import { IS_LONG } from "../../support/trials.ts";
@@ -30,14 +30,6 @@ function instance(kv: Deno.Kv, clock: ManualClock, name = "a"): GroupCommit {
 
 async function countOf(kv: Deno.Kv, key = "count"): Promise<number> {
   return (await kv.get<number>([key])).value ?? 0;
-}
-
-/** Holds commits until they are released. The store then accepts or refuses them by its current state. */
-function gate(store: FaultyKv): { held: (() => void)[]; open(): void } {
-  const held: (() => void)[] = [];
-  store.faults.before = ({ method }) =>
-    method === "commit" ? new Promise<void>((resolve) => held.push(resolve)) : undefined;
-  return { held, open: () => delete store.faults.before };
 }
 
 Deno.test("claims succeed once each when their commit takes effect and its answer is lost", async (t) => {

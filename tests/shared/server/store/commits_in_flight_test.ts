@@ -9,7 +9,7 @@ import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
 import { COMMITS_IN_FLIGHT } from "../../../../shared/server/store/open_store.ts";
 import { STORE_CALL_MS, StoreUnavailable } from "../../../../shared/server/store/store_errors.ts";
 import { append } from "../../../support/claims.ts";
-import { FaultyKv, type KvCall, overlaid, withRecordedWrites } from "../../../support/faulty_kv.ts";
+import { FaultyKv, gate, type KvCall, overlaid, withRecordedWrites } from "../../../support/faulty_kv.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
 import { IS_LONG } from "../../../support/trials.ts";
@@ -23,20 +23,6 @@ function instance(kv: Deno.Kv, options: { maxChecks?: number; inFlight?: number;
 
 async function listOf(kv: Deno.Kv, key: string): Promise<number[]> {
   return (await kv.get<number[]>([key])).value ?? [];
-}
-
-/** Holds commits until they are released. */
-function gate(store: FaultyKv): { held: (() => void)[]; open(): void } {
-  const held: (() => void)[] = [];
-  store.faults.before = ({ method }) =>
-    method === "commit" ? new Promise<void>((resolve) => held.push(resolve)) : undefined;
-  return {
-    held,
-    open() {
-      delete store.faults.before;
-      for (const pass of held) pass();
-    },
-  };
 }
 
 /** The store, with the keys of each commit in flight. Two on one key fail the test. */
@@ -82,12 +68,12 @@ Deno.test("at most 16 commits are in flight, and one without the option", async 
   for (const inFlight of [COMMITS_IN_FLIGHT, undefined]) {
     await t.step(inFlight === undefined ? "without" : "with", async () => {
       using store = await FaultyKv.open();
-      const { held, open } = gate(store);
+      const { held, release } = gate(store);
       const commits = new GroupCommit(store.kv, 1, inFlight === undefined ? {} : { inFlight });
       const claims = Array.from({ length: 20 }, (_, i) => commits.claim([append(`key-${i}`, i)]));
       await flushTasks();
       assertEquals(held.length, inFlight ?? 1);
-      open();
+      release();
       assertEquals(await Promise.all(claims), Array(20).fill({ taken: true }));
     });
   }
@@ -95,7 +81,7 @@ Deno.test("at most 16 commits are in flight, and one without the option", async 
 
 Deno.test("a claim waits for the commit in flight on its record, and claims on other records do not", async () => {
   using store = await FaultyKv.open();
-  const { held, open } = gate(store);
+  const { held, release } = gate(store);
   const commits = instance(store.kv);
   const ended: number[] = [];
   const claim = (n: number, ...keys: string[]) =>
@@ -111,7 +97,7 @@ Deno.test("a claim waits for the commit in flight on its record, and claims on o
   held[0]?.();
   await flushTasks();
   assertEquals([ended, held.length], [[3, 0], 3], "x and y form one commit");
-  open();
+  release();
   await Promise.all(all);
   assertEquals([await listOf(store.kv, "x"), await listOf(store.kv, "y")], [[0, 1], [1, 2]]);
 });
@@ -142,14 +128,14 @@ Deno.test("commits in flight that are late are not tried again, and count once e
   const clock = new ManualClock();
   using store = await FaultyKv.open({}, 1, clock);
   const commits = instance(store.kv, { clock, maxChecks: 2 });
-  const { held, open } = gate(store);
+  const { held, release } = gate(store);
   const claims = [0, 1, 2, 3].map((n) => assertRejects(() => commits.claim([append(`key-${n}`, n)]), StoreUnavailable));
   await flushTasks();
   assertEquals(held.length, 2);
   await clock.advance(STORE_CALL_MS);
   await Promise.all(claims);
   assertEquals(held.length, 2, "no half of a batch is committed");
-  open();
+  release();
   for (const n of [0, 1, 2, 3]) {
     await until(async () => (await listOf(store.kv, `key-${n}`)).length > 0);
     assertEquals(await listOf(store.kv, `key-${n}`), [n]);
