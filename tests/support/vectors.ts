@@ -162,7 +162,7 @@ export function vectors<Name extends keyof VectorFiles>(name: Name): VectorFiles
   return JSON.parse(Deno.readTextFileSync(new URL(`../vectors/${name}.json`, import.meta.url)));
 }
 
-/** Loads a third-party vector file. Prints one line and returns `null` when it is missing. */
+/** Loads a third-party vector file; `null` when it is missing, so that its tests are skipped and counted. Prints one line then. */
 export function sharedVectors<Name extends keyof SharedVectorFiles>(name: Name): SharedVectorFiles[Name] | null {
   const file = new URL(`../../../shared/vectors/${name}.json`, import.meta.url);
   try {
