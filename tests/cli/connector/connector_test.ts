@@ -1,5 +1,4 @@
 /** The connector as a whole, next to both services in one process (D-88). Decisions: D-68. */
-import { proven } from "./store/disk.ts";
 import { Connector } from "../../../cli/connector/connector.ts";
 import { assert, assertEquals } from "@std/assert";
 import { RECONNECT_FIRST_MAX_MS } from "../../../cli/link/reconnect.ts";
@@ -148,29 +147,6 @@ Deno.test("a poison message lets ten others pass within 30 s and becomes a dead 
   assertEquals(await statuses(bench, a, "request-p"), ["dead_lettered", "processed_by_svc"]);
 });
 
-Deno.test("a duplicate is acknowledged and not handed over again, also after a restart", async () => {
-  await using world = await World.open();
-  const { a, b, bench } = await story(world);
-  const folder = bench.folder;
-  await world.message(a, b, { headers: { "x-request-id": "request-1" } });
-  await until(() => bench.eventsOf("receipt_sent").length === 1);
-  await bench.stop();
-  await using again = await Bench.open(world, b, { folder });
-  const { identity } = {
-    identity: { agentDid: a.agent.did, ownerDid: a.agent.ownerDid, issuer: "x", aitJti: world.newId(), name: "a" },
-  };
-  const taken = again.connector.store.received.take([{
-    fromAgentDid: a.agent.did,
-    toAgentDid: b.agent.did,
-    requestId: "request-1",
-    identity,
-    ...proven(),
-    payload: "{}",
-  }], world.clock.now());
-  assertEquals(taken, ["known"]);
-  assertEquals(again.handedOver, []);
-});
-
 Deno.test("messages and receipts that a kill left are handed over and sent after the next start", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: hangs });
@@ -220,14 +196,6 @@ Deno.test("a peer with many messages does not hold up the message of another one
   assertEquals(bench.calls.at(-1)?.headers.get("x-request-id"), "quiet-message");
   others.resolve();
   await until(() => bench.eventsOf("handed_over").length === 41);
-});
-
-Deno.test("a full inbox refuses with a reason, and the sender's message is not lost", async () => {
-  await using world = await World.open();
-  const { a, b, bench } = await story(world);
-  bench.connector.store.received.take = (messages) => messages.map(() => "full");
-  const sent = await (await world.message(a, b)).json();
-  assertEquals([sent.delivered, sent.reason], [false, "inbox_full"]);
 });
 
 Deno.test("a message is not acknowledged when the store cannot be written", async () => {
