@@ -3,13 +3,13 @@
  * proxy is reached by requests only: the connector has no link.
  */
 import { assert } from "@std/assert";
-import { proven } from "./store/disk.ts";
+import { store } from "./store/disk.ts";
 import type { ReceivedMessages } from "../../../cli/connector/store/received_messages.ts";
 import { knowPeer } from "../../support/known_peer.ts";
 import { type RunningConnector, startAgentConnector } from "../../../cli/connector/agent_connector.ts";
 import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import type { StartOptions } from "../../../cli/connector/start_options.ts";
-import { PROXY_URL, REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
+import { PROXY_URL, type TestAgent, type World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { stopping } from "./bench.ts";
 import { contextOf } from "./context.ts";
@@ -60,18 +60,8 @@ export const HOSTILE = "no\u001b[2J\u0007\r\u009b\u202e";
 
 /** Stores messages of an agent, and makes each a dead letter. Returns their IDs. */
 export function deadLettersFrom(inbox: ReceivedMessages, from: TestAgent, count: number, now: number): number[] {
-  const { did: agentDid, name } = from.agent;
-  const identity = { agentDid, ownerDid: from.owner.did, issuer: REGISTRY_URL, aitJti: from.agent.currentJti, name };
   return Array.from({ length: count }, (_, i) => {
-    const frame = {
-      fromAgentDid: agentDid,
-      requestId: `request-${i}`,
-      toAgentDid: agentDid,
-      identity,
-      ...proven(),
-      payload: "{}",
-    };
-    inbox.take([frame], now + i);
+    store(inbox, `request-${i}`, { from: from.agent.did }, now + i);
     const message = inbox.read(inbox.waiting().at(-1)?.seq ?? 0);
     assert(message);
     inbox.moveToDeadLetters(message, HOSTILE, now + i);

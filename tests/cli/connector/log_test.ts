@@ -7,36 +7,27 @@ import type { Machine } from "../cli_world.ts";
 import { story } from "./bench.ts";
 import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
 import { asker, post } from "./local_api/local_caller.ts";
-import { proven } from "./store/disk.ts";
+import { outgoing, store } from "./store/disk.ts";
 import type { RunningConnector } from "../../../cli/connector/agent_connector.ts";
 
 type Json = Record<string, unknown>;
 
 /** Stores a message of a peer, which is read then, or one to it. */
 function written(
-  { connector: { store: { received, sent } } }: Pick<RunningConnector, "connector">,
+  { connector: { store: { received: inbox, sent } } }: Pick<RunningConnector, "connector">,
   { agent: { did } }: TestAgent,
   kind: "received" | "sent",
   payload: string,
   { at, requestId }: { at: number; requestId: string },
 ): void {
   if (kind === "sent") {
-    const row = sent.begin({
-      toDid: did,
-      requestId,
-      conversationId: null,
-      inReplyTo: null,
-      auto: false,
-      origin: "person",
-      payload,
-    }, at);
+    const row = sent.begin(outgoing(requestId, { toDid: did, origin: "person", payload }), at);
     sent.settle(row, { state: "delivered" }, at);
     return;
   }
-  const identity = { agentDid: did, ownerDid: did, issuer: "https://x.test", aitJti: requestId, name: "beta" };
-  received.take([{ ...proven(), fromAgentDid: did, toAgentDid: did, requestId, identity, payload }], at);
-  const [message] = received.list({ unread: true, newest: true, limit: 1 }).messages;
-  received.markRead([message?.seq ?? 0], at);
+  store(inbox, requestId, { from: did, payload }, at);
+  const [message] = inbox.list({ unread: true, newest: true, limit: 1 }).messages;
+  inbox.markRead([message?.seq ?? 0], at);
 }
 
 const textOf = (text: string) => JSON.stringify({ message: text });
@@ -112,11 +103,9 @@ Deno.test("svc log --forget asks, and blanks the texts of a peer, but none that 
   const { beta, connector } = await conversation(machine.world, machine);
   await using _ = connector;
   const { received, sent } = connector.connector.store;
-  const identity = { agentDid: beta.agent.did, ownerDid: "x", issuer: "x", aitJti: "x", name: "beta" };
-  const unread = { ...proven(), fromAgentDid: beta.agent.did, toAgentDid: "x", identity, payload: textOf("unread") };
-  received.take([{ ...unread, requestId: "request-unread" }], machine.world.clock.now());
-  const open = { toDid: beta.agent.did, conversationId: null, inReplyTo: null, auto: false, origin: "person" } as const;
-  sent.begin({ ...open, requestId: "request-open", payload: textOf("on its way") }, machine.world.clock.now());
+  const { did } = beta.agent, now = machine.world.clock.now();
+  store(received, "request-unread", { from: did, payload: textOf("unread") }, now);
+  sent.begin(outgoing("request-open", { toDid: did, origin: "person", payload: textOf("on its way") }), now);
   assertEquals((await machine.failure("log", "beta", "--forget")).exit, 2);
   machine.answers = false;
   assertEquals((await machine.svc("log", "beta", "--forget")).code, 1);

@@ -1,5 +1,5 @@
 /** `svc peers`, `svc status` and `svc dead-letters`, with and without a running connector. */
-import { proven } from "./store/disk.ts";
+import { store } from "./store/disk.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { unitPath } from "../../../cli/autostart/control.ts";
 import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
@@ -142,17 +142,7 @@ Deno.test("svc status counts unread messages only when the agent reads them itse
     await using machine = await machineWithAlpha();
     const beta = await pairAlpha(machine.world, machine, "beta");
     await using running = await connectorOfAlpha(machine.world, machine, inbox ? { inbox } : { "hook-path": "/in" });
-    const { did: agentDid, name, currentJti: aitJti } = beta.agent;
-    const identity = { agentDid, ownerDid: beta.owner.did, issuer: REGISTRY_URL, aitJti, name };
-    const frame = {
-      fromAgentDid: agentDid,
-      requestId: "request-1",
-      toAgentDid: agentDid,
-      identity,
-      ...proven(),
-      payload: "{}",
-    };
-    running.connector.store.received.take([frame], machine.world.clock.now());
+    store(running.connector.store.received, "request-1", { from: beta.agent.did }, machine.world.clock.now());
     const unread = async () => JSON.parse((await machine.svc("--json", "status")).stdout).agents[0].unread;
     assertEquals(await unread(), inbox ? 1 : null);
     await running.stop();

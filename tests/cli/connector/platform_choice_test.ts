@@ -1,9 +1,9 @@
 /** Where messages go when nothing was chosen, and the question before unread ones go to a runtime. */
-import { proven } from "./store/disk.ts";
+import { store } from "./store/disk.ts";
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { CliError } from "../../../cli/errors.ts";
 import type { StartOptions } from "../../../cli/connector/start_options.ts";
-import { REGISTRY_URL, World } from "../../support/world.ts";
+import { World } from "../../support/world.ts";
 import type { Machine } from "../cli_world.ts";
 import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
 
@@ -20,11 +20,9 @@ async function platformOf(world: World, machine: Machine, options: Partial<Start
 async function withUnread(world: World, ...chosen: string[]): Promise<Machine> {
   const machine = await machineWithAlpha(world);
   if (chosen.length > 0) await machine.json(...chosen);
-  const { agent: { did, name, currentJti: aitJti }, owner } = await pairAlpha(world, machine, "beta");
+  const beta = await pairAlpha(world, machine, "beta");
   await using running = await connectorOfAlpha(world, machine);
-  const identity = { agentDid: did, ownerDid: owner.did, issuer: REGISTRY_URL, aitJti, name };
-  const frame = { fromAgentDid: did, requestId: "request-1", toAgentDid: did, identity, ...proven(), payload: "{}" };
-  running.connector.store.received.take([frame], world.clock.now());
+  store(running.connector.store.received, "request-1", { from: beta.agent.did }, world.clock.now());
   return machine;
 }
 

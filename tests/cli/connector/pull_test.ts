@@ -1,5 +1,5 @@
 /** A connector on the platform inbox (D-116), next to both services: messages are unread until the agent takes them. */
-import { proven } from "./store/disk.ts";
+import { received } from "./store/disk.ts";
 import { assert, assertEquals } from "@std/assert";
 import { NOT_READ } from "../../../cli/connector/store/received_messages.ts";
 import { CLEANUP_EVERY_MS } from "../../../cli/connector/connector.ts";
@@ -94,19 +94,8 @@ Deno.test("a peer with 1,000 unread messages is refused, and another one is not"
   const { a, b, bench } = await story(world, { platform: "inbox" });
   const c = await world.agent();
   await world.pair(c, b);
-  const { did: fromAgentDid, ownerDid } = a.agent;
-  const identity = { agentDid: fromAgentDid, ownerDid, issuer: "x", aitJti: world.newId(), name: "a" };
-  bench.connector.store.received.take(
-    Array.from({ length: SENDER_MESSAGES }, (_, n) => ({
-      fromAgentDid,
-      toAgentDid: b.agent.did,
-      requestId: `request-${n}`,
-      identity,
-      ...proven(),
-      payload: "{}",
-    })),
-    world.clock.now(),
-  );
+  const all = Array.from({ length: SENDER_MESSAGES }, (_, n) => received(`request-${n}`, { from: a.agent.did }));
+  bench.connector.store.received.take(all, world.clock.now());
   const results = [];
   for (const sender of [a, c]) {
     const { delivered, reason } = await (await world.message(sender, b)).json();
