@@ -5,12 +5,10 @@ import { pairedFields } from "../../../../cli/connector/events.ts";
 import { CalmTexts } from "../../../../cli/connector/talk/event_texts.ts";
 import { painted } from "../../../../cli/terminal/escapes.ts";
 import { textColumns } from "../../../../cli/terminal/text_width.ts";
-import { NOT_KEPT } from "../../../support/not_kept.ts";
-import { formatTicket } from "../../../../shared/protocol/ticket.ts";
 import { codePointsUpTo } from "../../../shared/protocol/arbitraries.ts";
 import { flushTasks } from "../../../support/manual_clock.ts";
 import fc from "fast-check";
-import { DID, ENTER, listedPeer, OTHER, Screen, SERVER } from "./screen.ts";
+import { DID, ENTER, listedPeer, OTHER, Screen, TICKET } from "./screen.ts";
 
 const MOCKUPS: Record<number, string[]> = {
   80: [
@@ -55,14 +53,11 @@ for (const columns of [80, 40]) {
       const text = texts.of(name, fields, screen.clock.now());
       if (text !== null) screen.print(sentenceLines(screen.clock.now(), text, columns));
     };
-    screen.add();
     event("connected", {});
-    await screen.paste(formatTicket(SERVER, new Uint8Array(16)));
+    await screen.paste(TICKET);
     await screen.press("y");
     await screen.clock.advance(60_000);
-    await screen.press("s");
-    await screen.type("Which port does the staging server use?");
-    await screen.press(ENTER);
+    await screen.press("s", ..."Which port does the staging server use?", ENTER);
     const text = "8443. It moves to 9443 on Friday; the firewall rule for it is already open.";
     await screen.arrive({ id: 12, text, isReply: true, inReplyTo: "request-9" });
     screen.unread = 1;
@@ -117,11 +112,8 @@ Deno.test("a new peer is named by its alias where that is not the name that it g
 
 Deno.test("the state of a sent message is a line unless it is the good one, and what was read is told once", async () => {
   await using screen = new Screen();
-  screen.add();
   screen.sentState = "queued";
-  await screen.press("s");
-  await screen.type("x");
-  await screen.press(ENTER);
+  await screen.press("s", "x", ENTER);
   assertEquals(screen.lines.at(-1)?.slice(7), "9 to beta waits at the server: beta is offline.");
   Object.assign(screen.sent[0] ?? {}, { state: "delivered" });
   await screen.clock.advance(2_000);
@@ -136,9 +128,7 @@ Deno.test("the state of a sent message is a line unless it is the good one, and 
     ]]
   ) {
     screen.listed = [{ ...listedPeer("beta", DID), online: false, lastSeenAt }];
-    await screen.press("s");
-    await screen.type("y");
-    await screen.press(ENTER);
+    await screen.press("s", "y", ENTER);
     await flushTasks();
     assertStringIncludes(
       screen.lines.slice(-2).join(" "),
@@ -153,7 +143,6 @@ Deno.test("the state of a sent message is a line unless it is the good one, and 
 
 Deno.test("a message that the server does not take now says why in words, and when it is tried again", async () => {
   await using screen = new Screen();
-  screen.add();
   screen.sentState = "kept";
   screen.problem = "PROXY_RATE_LIMIT_EXCEEDED";
   await screen.press("s", "x", ENTER);
@@ -172,19 +161,12 @@ Deno.test("a message that the server does not take now says why in words, and wh
 
 Deno.test("a flood of one peer is counted in place, and another peer is still seen", async () => {
   await using screen = new Screen();
-  screen.add();
   const before = screen.lines.length;
   for (let id = 1; id <= 200; id++) await screen.arrive({ id, text: "x" });
   assertEquals(screen.lines.length - before, 10);
   assertStringIncludes(screen.live(), "beta: 195 more messages; u shows them");
-  const from = {
-    agentDid: OTHER,
-    ownerDid: "did:svc:registry.example:human:x",
-    name: "gamma",
-    alias: "gamma",
-    humanName: "Eve",
-  };
-  await screen.arrive({ id: 1_001, text: "hello", from });
+  const { from } = screen.message({});
+  await screen.arrive({ id: 1_001, text: "hello", from: { ...from as object, agentDid: OTHER, alias: "gamma" } });
   assertStringIncludes(screen.lines.at(-1) ?? "", "hello");
   await screen.clock.advance(10_000);
   const print = screen.print.bind(screen);
@@ -199,7 +181,6 @@ Deno.test("a flood of one peer is counted in place, and another peer is still se
 
 Deno.test("after the clock was set back messages are shown again", async () => {
   await using screen = new Screen();
-  screen.add();
   for (let id = 1; id <= 6; id++) await screen.arrive({ id, text: "x" });
   screen.clock.step(-3_600_000);
   await screen.arrive({ id: 7, text: "later" });
@@ -207,7 +188,7 @@ Deno.test("after the clock was set back messages are shown again", async () => {
 });
 
 Deno.test("u shows unread messages, the newest first, then older ones, also those that a program holds", async () => {
-  await using screen = new Screen();
+  await using screen = new Screen(80, []);
   const wave = (from: number, to: number) =>
     Array.from({ length: to - from + 1 }, (_, i) => screen.message({ id: from + i, text: `no ${from + i}.` }));
   screen.inbox = wave(1, 12);
@@ -237,33 +218,9 @@ Deno.test("u shows unread messages, the newest first, then older ones, also thos
 
 Deno.test("h shows what was written with a peer, oldest first, behind the gutter, and reads nothing", async () => {
   await using screen = new Screen(60);
-  screen.add();
-  const at = new Date(screen.clock.now()).toISOString();
-  const from = {
-    agentDid: DID,
-    ownerDid: "did:svc:registry.example:human:x",
-    name: "b",
-    alias: "beta",
-    humanName: "Bob",
-  };
-  const both = { conversationId: null, inReplyTo: null, auto: false };
   screen.written = [
-    {
-      ...{ kind: "received", id: 12, requestId: "request-b", from, verified: "end-to-end", isReply: true, ...both },
-      ...{ receivedAt: at, readAt: null, mayBeRepeat: false, text: "8443\n\x1b[2J", error: null, payload: null },
-    },
-    {
-      ...{
-        kind: "sent",
-        text: "Which port?",
-        seq: 9,
-        requestId: "request-9",
-        to: { agentDid: DID, alias: "beta" },
-        ...both,
-      },
-      ...{ origin: "person", bytes: 1, sentAt: at, state: "processed", stateAt: at, problem: null, expiresAt: null },
-      ...{ ...NOT_KEPT, payload: null },
-    },
+    { kind: "received", ...screen.message({ id: 12, isReply: true, text: "8443\n\x1b[2J" }) },
+    { kind: "sent", ...screen.row({ seq: 9, requestId: "request-9", text: "Which port?", state: "processed" }) },
   ];
   screen.lines.length = 0;
   await screen.press("h");

@@ -5,10 +5,12 @@ import type { Status } from "../../../../cli/connector/status.ts";
 import { Talk } from "../../../../cli/connector/talk/talk.ts";
 import type { TalkAgent } from "../../../../cli/connector/talk/talk_agent.ts";
 import { type Line, painted } from "../../../../cli/terminal/escapes.ts";
+import { formatTicket } from "../../../../shared/protocol/ticket.ts";
 import { NOT_KEPT } from "../../../support/not_kept.ts";
 import { flushTasks, ManualClock } from "../../../support/manual_clock.ts";
 
-export const SERVER = "https://svc.example.com";
+const SERVER = "https://svc.example.com";
+export const TICKET = formatTicket(SERVER, new Uint8Array(16));
 export const DID = "did:svc:registry.example:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
 export const OTHER = "did:svc:registry.example:agent:01KHYQ5H00BBBBBBBBBBBBBBBB";
 export const BETA: Peers = { beta: { did: DID, agentName: "beta", humanName: "Bob" } };
@@ -51,8 +53,9 @@ export class Screen {
   readonly talk: Talk;
   #seq = 8;
 
-  constructor(readonly columns = 80, at = new Date(2026, 1, 21, 7, 57).getTime(), agents = 1) {
-    this.clock = new ManualClock(at);
+  /** @param names agents that are there from the start; the test adds others */
+  constructor(readonly columns = 80, names: readonly string[] = ["alpha"]) {
+    this.clock = new ManualClock(new Date(2026, 1, 21, 7, 57).getTime());
     const view: ConsoleView = {
       event: () => {},
       show: (lines) => this.print(lines),
@@ -69,10 +72,11 @@ export class Screen {
       clock: this.clock,
       view,
       newId: () => `request-${++this.#seq}`,
-      agents,
+      agents: Math.max(1, names.length),
       arrived: () => {},
       stop: () => void this.stops++,
     });
+    for (const name of names) this.add(name);
   }
 
   print(lines: readonly Line[]): void {
@@ -139,29 +143,35 @@ export class Screen {
       };
     }
     if (target.startsWith("/v1/outbound")) {
-      const sentAt = new Date(this.clock.now()).toISOString();
-      const row = {
-        requestId: body.requestId,
-        to: { agentDid: DID, alias: "beta" },
-        state: this.sentState,
-        problem: this.problem,
-        ...NOT_KEPT,
-        nextTryAt: this.sentState === "kept" ? new Date(this.clock.now() + 12_000).toISOString() : null,
-      };
-      const rest = {
-        text: null,
-        conversationId: null,
-        inReplyTo: null,
-        auto: false,
-        origin: "person",
-        bytes: 1,
-        expiresAt: null,
-        replies: [],
-      };
-      this.sent.unshift({ ...row, ...rest, seq: this.#seq, sentAt, stateAt: sentAt });
-      return { ...row, to: DID, expiresAt: null, stateAt: sentAt, replies: [], reply: null };
+      const nextTryAt = this.sentState === "kept" ? new Date(this.clock.now() + 12_000).toISOString() : null;
+      const { sentState: state, problem } = this;
+      const row = this.row({ requestId: body.requestId, state, problem, nextTryAt, seq: this.#seq });
+      this.sent.unshift(row);
+      return { ...row, to: DID, reply: null };
     }
     throw new Error(target);
+  }
+
+  /** A message to beta. */
+  row(fields: Record<string, unknown>): Record<string, unknown> {
+    const sentAt = new Date(this.clock.now()).toISOString();
+    return {
+      to: { agentDid: DID, alias: "beta" },
+      ...NOT_KEPT,
+      text: null,
+      conversationId: null,
+      inReplyTo: null,
+      auto: false,
+      origin: "person",
+      bytes: 1,
+      expiresAt: null,
+      problem: null,
+      payload: null,
+      replies: [],
+      sentAt,
+      stateAt: sentAt,
+      ...fields,
+    };
   }
 
   /** A message of a peer arrives. */
@@ -208,10 +218,6 @@ export class Screen {
       if (key === ESCAPE) await this.clock.advance(50);
       await flushTasks();
     }
-  }
-
-  async type(text: string): Promise<void> {
-    await this.press(...text);
   }
 
   async paste(text: string, waitMs = 500): Promise<void> {
