@@ -12,7 +12,7 @@ import { type AitGrant, parseAit, readAitClaims, signAit } from "../../../shared
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
-import { PROXY_URL, REGISTRY_URL, type RequestParts, World } from "../../support/world.ts";
+import { PROXY_URL, REGISTRY_URL, type RequestParts, type TestAgent, World } from "../../support/world.ts";
 import { resigned } from "./resigned.ts";
 import { Bench, passing, story, trustOf, trustSource } from "./bench.ts";
 
@@ -42,8 +42,39 @@ async function attacked(world: World, more: Parameters<typeof story>[1] = {}) {
     tamper = (frame) => frame;
     return delivered ? "taken" : reason;
   };
-  return { ...all, frames, answer };
+  const last = () => {
+    const frame = frames.at(-1);
+    assert(frame);
+    return frame;
+  };
+  /** A frame that the connector has taken. */
+  const taken = async (parts: RequestParts = {}) => {
+    assertEquals(await answer((frame) => frame, parts), "taken");
+    return last();
+  };
+  /** A frame that the connector never got. */
+  const lost = async () => {
+    await answer((frame) => ({ ...frame, toAgentDid: frame.fromAgentDid }));
+    return last();
+  };
+  return { ...all, answer, taken, lost };
 }
+
+const TAKEN = { accepted: true };
+const refused = (reason: string) => ({ accepted: false, reason });
+
+/** What the registry says in a token of an agent. */
+const grantOf = (world: World, { agent, keys }: TestAgent): AitGrant => ({
+  issuer: REGISTRY_URL,
+  agentDid: agent.did,
+  ownerDid: agent.ownerDid,
+  name: agent.name,
+  framework: "generic",
+  publicKey: keys.publicKey,
+  jti: world.newId(),
+  issuedAtSeconds: unixSeconds(world.clock.now()),
+  ttlDays: 1,
+});
 
 const withProof = (change: Partial<MessageProof>): (frame: DeliverFrame) => DeliverFrame => (frame) => ({
   ...frame,
@@ -102,9 +133,8 @@ Deno.test("a sender is not called a stranger while the peers cannot be read, bec
 
 Deno.test("after the clock was set back by an hour, a stranger's message is answered within seconds, and its refusal is told", async () => {
   await using world = await World.open();
-  const { bench, frames, answer } = await attacked(world);
-  await answer((frame) => frame);
-  const unknown = { ...frames[0] as DeliverFrame, fromAgentDid: STRANGER };
+  const { bench, taken } = await attacked(world);
+  const unknown = { ...await taken(), fromAgentDid: STRANGER };
   assertEquals((await bench.redeliver(unknown)).reason, "not_a_peer");
   assertEquals(bench.eventsOf("proof_refused").length, 1);
   world.clock.step(-3_600_000);
@@ -179,18 +209,12 @@ Deno.test("a message counts by the time at which it was signed", async (t) => {
   for (const [name, moves, expected] of rows) {
     await t.step(name, async () => {
       await using world = await World.open();
-      const { frames, bench, answer } = await attacked(world);
-      // A sender whose connector never got it.
-      await answer((frame) => ({ ...frame, toAgentDid: frame.fromAgentDid }));
-      const [frame] = frames;
-      assert(frame);
+      const { bench, lost } = await attacked(world);
+      const frame = await lost();
       bench.session.accessExpiresAt = bench.session.identityExpiresAt = Number.MAX_SAFE_INTEGER;
       const signedAt = toIso(Number((frame.proof as MessageProof).timestamp) * 1000);
       world.clock.step(moves * 1000);
-      assertEquals(
-        await bench.redeliver(frame),
-        expected === "taken" ? { accepted: true } : { accepted: false, reason: expected },
-      );
+      assertEquals(await bench.redeliver(frame), expected === "taken" ? TAKEN : refused(expected));
       if (expected !== "taken") return;
       await until(() => bench.handedOver.length === 1);
       assertEquals(bench.calls.find(({ body }) => body !== "")?.headers.get("x-svc-signed-at"), signedAt);
@@ -200,11 +224,11 @@ Deno.test("a message counts by the time at which it was signed", async (t) => {
 
 Deno.test("messages that a relay reorders are all handed over, each once", async () => {
   await using world = await World.open();
-  const { frames, bench, answer } = await attacked(world);
-  for (let n = 0; n < 3; n++) await answer((frame) => ({ ...frame, toAgentDid: frame.fromAgentDid }));
-  for (const frame of [...frames].reverse()) assertEquals(await bench.redeliver(frame), { accepted: true });
+  const { bench, lost } = await attacked(world);
+  const frames = [await lost(), await lost(), await lost()];
+  for (const frame of frames.toReversed()) assertEquals(await bench.redeliver(frame), TAKEN);
   await until(() => bench.handedOver.length === 3);
-  for (const frame of frames) assertEquals(await bench.redeliver(frame), { accepted: true });
+  for (const frame of frames) assertEquals(await bench.redeliver(frame), TAKEN);
   await flushTasks();
   assertEquals(bench.handedOver.length, 3);
 });
@@ -219,82 +243,51 @@ Deno.test("a token is genuine with a key that its registry publishes, also a ret
   const published = (status: "active" | "retired") => new Map([["key-1", { publicKey, status }]]);
   let keys: ReturnType<typeof published> = published("active");
   const trust = trustOf(world, { keys: () => Promise.resolve({ issuer: REGISTRY_URL, keys }) });
-  const { a, b, frames, bench, answer } = await attacked(world, { trust });
-  await answer((frame) => ({ ...frame, toAgentDid: frame.fromAgentDid }));
-  const [frame] = frames;
-  assert(frame);
+  const { a, b, bench, lost } = await attacked(world, { trust });
+  const frame = await lost();
   const now = unixSeconds(world.clock.now());
-  const grant: AitGrant = {
-    issuer: REGISTRY_URL,
-    agentDid: a.agent.did,
-    ownerDid: a.agent.ownerDid,
-    name: a.agent.name,
-    framework: "generic",
-    publicKey: a.keys.publicKey,
-    jti: world.newId(),
-    issuedAtSeconds: now,
-    ttlDays: 1,
-  };
+  const grant = grantOf(world, a);
   const signed = async (change: Partial<AitGrant>, signer: { kid?: string; by?: KeyPair } = {}) => {
-    const { kid = "key-1", by = key } = signer;
+    const { kid = "key-1", by = key } = signer, requestId = world.newId();
     const ait = await signAit({ ...grant, jti: world.newId(), ...change }, { kid, privateKey: by.privateKey });
-    const identity = { ...a.identity, ait };
-    const { headers } = await world.signed({ identity }, { recipient: b.agent.did, body: "{}" });
-    const header = (name: string) => headers.get(name) ?? "";
-    const proof: MessageProof = {
-      ...{ ait, timestamp: header("X-Svc-Timestamp"), nonce: header("X-Svc-Nonce"), signature: header("X-Svc-Proof") },
-      ...{ origin: PROXY_URL, target: "/hooks/agent", context: {} },
-    };
-    return await bench.redeliver({ ...frame, requestId: world.newId(), payload: "{}", proof });
+    const sender = { ...a, identity: { ...a.identity, ait } };
+    return await bench.redeliver(await resigned(world, sender, { ...frame, requestId }));
   };
-  const taken = { accepted: true }, refused = { accepted: false, reason: "proof_invalid" };
+  const invalid = refused("proof_invalid");
   const rows: [name: string, change: Partial<AitGrant>, signer: { kid?: string; by?: KeyPair }, expected: object][] = [
-    ["a genuine one", {}, {}, taken],
-    ["of another registry", { issuer: "https://evil.example" }, {}, refused],
-    ["that had ended before the message was signed", { issuedAtSeconds: now - DAY - 1 }, {}, refused],
-    ["that begins after the message was signed", { issuedAtSeconds: now + 3_600 }, {}, refused],
-    ["with an unknown key ID", {}, { kid: "key-2" }, refused],
-    ["with another key under the ID", {}, { by: other }, refused],
-    ["of another agent", { agentDid: b.agent.did }, {}, refused],
-    ["of the agent with another key of its own", { publicKey: other.publicKey }, {}, {
-      accepted: false,
-      reason: "key_mismatch",
-    }],
+    ["a genuine one", {}, {}, TAKEN],
+    ["of another registry", { issuer: "https://evil.example" }, {}, invalid],
+    ["that had ended before the message was signed", { issuedAtSeconds: now - DAY - 1 }, {}, invalid],
+    ["that begins after the message was signed", { issuedAtSeconds: now + 3_600 }, {}, invalid],
+    ["with an unknown key ID", {}, { kid: "key-2" }, invalid],
+    ["with another key under the ID", {}, { by: other }, invalid],
+    ["of another agent", { agentDid: b.agent.did }, {}, invalid],
+    ["of the agent with another key of its own", { publicKey: other.publicKey }, {}, refused("key_mismatch")],
   ];
   for (const [name, change, signer, expected] of rows) {
     await t.step(name, async () => assertEquals(await signed(change, signer), expected));
   }
   keys = published("retired");
   world.clock.step(301_000);
-  await t.step("with a retired key", async () => assertEquals(await signed({}), taken));
+  await t.step("with a retired key", async () => assertEquals(await signed({}), TAKEN));
   keys = new Map();
   world.clock.step(301_000);
-  await t.step("with a key that is published no longer", async () => assertEquals(await signed({}), refused));
+  await t.step("with a key that is published no longer", async () => assertEquals(await signed({}), invalid));
 });
 
 Deno.test("a deleted peer of a ticket cannot vouch for itself in the name of another registry of its authority", async () => {
   await using world = await World.open();
-  const { a, frames, bench, answer } = await attacked(world);
-  await answer((frame) => ({ ...frame, toAgentDid: frame.fromAgentDid }));
-  const [frame] = frames;
-  assert(frame);
+  const { a, bench, lost } = await attacked(world);
+  const frame = await lost();
   // Plain messages of before the ticket are taken, so that nothing but the token can refuse this one.
   const pin = { key: a.keys.publicKey, how: "ticket" as const, since: toIso(world.clock.now() + DAY * 1000) };
   await bench.connector.peers.change((peers) =>
     Object.fromEntries(Object.entries(peers).map(([alias, peer]) => [alias, { ...peer, ...pin }]))
   );
-  assertEquals(await bench.redeliver(await resigned(world, a, frame)), { accepted: true });
+  assertEquals(await bench.redeliver(await resigned(world, a, frame)), TAKEN);
   await world.client.deleteAgent(a.owner.apiKey, a.agent.id);
   world.clock.step(301_000);
-  const grant = {
-    agentDid: a.agent.did,
-    ownerDid: a.agent.ownerDid,
-    name: "admin",
-    framework: "generic",
-    publicKey: a.keys.publicKey,
-    issuedAtSeconds: unixSeconds(world.clock.now()),
-    ttlDays: 1,
-  };
+  const grant = { ...grantOf(world, a), name: "admin" };
   for (const issuer of [`${REGISTRY_URL}:8443`, REGISTRY_URL.replace("https:", "http:")]) {
     const ait = await signAit({ ...grant, issuer, jti: world.newId() }, {
       kid: "own",
@@ -302,39 +295,35 @@ Deno.test("a deleted peer of a ticket cannot vouch for itself in the name of ano
     });
     const requestId = world.newId();
     const forged = await resigned(world, { ...a, identity: { ...a.identity, ait } }, { ...frame, requestId });
-    assertEquals(await bench.redeliver(forged), { accepted: false, reason: "proof_invalid" }, issuer);
+    assertEquals(await bench.redeliver(forged), refused("proof_invalid"), issuer);
   }
 });
 
 Deno.test("a proof hands over one message, at any later time, after a restart, and under no other ID", async () => {
   await using world = await World.open();
-  const { b, frames, bench, answer } = await attacked(world);
-  assertEquals(await answer((frame) => frame, { headers: { "x-request-id": "request-1" } }), "taken");
+  const { b, bench, taken } = await attacked(world);
+  const frame = await taken({ headers: { "x-request-id": "request-1" } });
   await until(() => bench.eventsOf("receipt_sent").length === 1);
-  const [frame] = frames;
-  assert(frame);
-  assertEquals(await bench.redeliver(frame), { accepted: true });
-  assertEquals(await bench.redeliver({ ...frame, requestId: "request-2" }), { accepted: false, reason: "replayed" });
+  assertEquals(await bench.redeliver(frame), TAKEN);
+  assertEquals(await bench.redeliver({ ...frame, requestId: "request-2" }), refused("replayed"));
   world.clock.step(25 * 3_600_000);
   bench.connector.store.deleteExpired(world.clock.now());
-  assertEquals(await bench.redeliver(frame), { accepted: true });
+  assertEquals(await bench.redeliver(frame), TAKEN);
   await bench.stop();
   await using again = await Bench.open(world, b, { folder: bench.folder, peers: bench.peers });
-  assertEquals(await again.redeliver(frame), { accepted: true });
+  assertEquals(await again.redeliver(frame), TAKEN);
   await flushTasks();
   assertEquals([bench.handedOver.length, again.handedOver], [1, []]);
 });
 
 Deno.test("a new store beside known keys refuses what may have been handed over before", async () => {
   await using world = await World.open();
-  const { b, frames, bench, answer } = await attacked(world);
-  await answer((frame) => frame);
-  const [frame] = frames;
-  assert(frame);
+  const { b, bench, taken } = await attacked(world);
+  const frame = await taken();
   await bench.stop();
   world.clock.step(600_000);
   await using again = await Bench.open(world, b, { peers: bench.peers });
-  assertEquals(await again.redeliver(frame), { accepted: false, reason: "proof_too_old" });
+  assertEquals(await again.redeliver(frame), refused("proof_too_old"));
   assertEquals([again.eventsOf("memory_lost").length, bench.eventsOf("memory_lost").length], [1, 0]);
 });
 
@@ -384,45 +373,28 @@ Deno.test("the first message of a contact pins its key, and a second key of the 
 
 Deno.test("a revocation ends a sender whom the relay still delivers, and a reissue only what was signed later", async () => {
   await using world = await World.open();
-  const { a, frames, bench, answer } = await attacked(world);
-  await answer((frame) => frame);
+  const { a, bench, taken } = await attacked(world);
+  const frame = await taken();
+  const signed = (requestId: string) => resigned(world, a, { ...frame, requestId });
   await world.client.reissueAgent(a.owner.apiKey, a.agent.id);
   world.clock.step(300_000);
-  const late = await world.signed(a, { recipient: bench.agent.agent.did, body: "{}" });
-  const signed = (request: Request, frame: DeliverFrame): DeliverFrame => ({
-    ...frame,
-    payload: "{}",
-    proof: {
-      ...frame.proof,
-      ...{ timestamp: request.headers.get("X-Svc-Timestamp"), nonce: request.headers.get("X-Svc-Nonce") },
-      ...{ signature: request.headers.get("X-Svc-Proof"), target: "/hooks/agent", context: {}, edit: undefined },
-    },
-  });
-  const [frame] = frames;
-  assert(frame);
-  assertEquals(await bench.redeliver({ ...signed(late, frame), requestId: "request-9" }), { accepted: true });
+  const [before, other] = [await signed("request-9"), await signed("request-11")];
+  assertEquals(await bench.redeliver(before), TAKEN);
   world.clock.step(300_000);
-  const later = await world.signed(a, { recipient: bench.agent.agent.did, body: "{}" });
-  assertEquals(await bench.redeliver({ ...signed(later, frame), requestId: "request-10" }), {
-    accepted: false,
-    reason: "sender_revoked",
-  });
+  assertEquals(await bench.redeliver(await signed("request-10")), refused("sender_revoked"));
   await world.client.deleteAgent(a.owner.apiKey, a.agent.id);
   world.clock.step(301_000);
-  assertEquals(await bench.redeliver({ ...signed(late, frame), requestId: "request-11" }), {
-    accepted: false,
-    reason: "sender_revoked",
-  });
+  assertEquals(await bench.redeliver(other), refused("sender_revoked"));
 });
 
 Deno.test("without a registry for a day the link is closed, and messages wait until it answers", async () => {
   await using world = await World.open({ proxy: { mailboxTtlSeconds: 3 * DAY } });
   let isDown = false;
-  const { a, b, bench, answer } = await attacked(world, { trust: trustOf(world, {}, () => isDown) });
-  assertEquals(await answer((frame) => frame), "taken");
+  const { a, b, bench, taken } = await attacked(world, { trust: trustOf(world, {}, () => isDown) });
+  await taken();
   isDown = true;
   world.clock.step(600_000);
-  assertEquals(await answer((frame) => frame), "taken");
+  await taken();
   bench.endLink(1006);
   assertEquals((await (await world.message(a, b, { headers: { Prefer: "respond-async" } })).json()).queued, true);
   world.clock.step(DAY * 1000);
