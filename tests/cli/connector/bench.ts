@@ -205,6 +205,12 @@ export class Bench implements AsyncDisposable {
     return this.events.filter((event) => event.name === name).map(({ fields }) => fields);
   }
 
+  /** What the sender of a message learns from its receipts. */
+  async receiptsOf(from: TestAgent, requestId: string): Promise<string[]> {
+    const { receipts } = await from.client.receipts(requestId, this.agent.agent.did);
+    return receipts.map(({ status }) => status);
+  }
+
   /** Bodies of the hand-overs, without probes. */
   get handedOver(): string[] {
     return this.calls.map(({ body }) => body).filter((body) => body !== "");

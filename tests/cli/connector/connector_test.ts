@@ -17,15 +17,6 @@ import { asker, post } from "./local_api/local_caller.ts";
 const MANY = { proxy: { agentRequests: 100_000 } };
 const body = (text: string) => JSON.stringify({ message: text });
 
-async function statuses(
-  bench: Bench,
-  from: { client: { receipts(id: string, did: string): Promise<{ receipts: { status: string }[] }> } },
-  id: string,
-) {
-  const { receipts } = await from.client.receipts(id, bench.agent.agent.did);
-  return receipts.map(({ status }) => status);
-}
-
 Deno.test("a message is stored, acknowledged and handed over with its headers, and ends in a receipt", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { target: { hookToken: "hook-token" } });
@@ -59,7 +50,7 @@ Deno.test("a message is stored, acknowledged and handed over with its headers, a
   };
   assertEquals(Object.fromEntries(call.headers), expected);
   assert(call.body.startsWith('{"message":"[Svc Identity]\\n') && call.body.endsWith('"n":12345678901234567890}'));
-  assertEquals(await statuses(bench, a, "request-1"), ["processed_by_svc"]);
+  assertEquals(await bench.receiptsOf(a, "request-1"), ["processed_by_svc"]);
   assertEquals(JSON.stringify(bench.events).includes("hook-token"), false);
 });
 
@@ -85,7 +76,7 @@ Deno.test("the frame is acknowledged before the runtime answers, and repeated 50
   assertEquals(bench.handedOver.length, 4);
   assertEquals(new Set(bench.calls.map(({ headers }) => headers.get("idempotency-key"))).size, 1);
   assertEquals(bench.eventsOf("handed_over").map(({ attempts }) => attempts), [4]);
-  assertEquals(await statuses(bench, a, "request-1"), ["processed_by_svc"]);
+  assertEquals(await bench.receiptsOf(a, "request-1"), ["processed_by_svc"]);
 });
 
 Deno.test("messages wait in order while the runtime is down and are handed over when it is back", async () => {
@@ -111,7 +102,7 @@ Deno.test("a redirect is not followed and counts as a refusal of the message", a
   await passing(world, 200, () => bench.eventsOf("receipt_sent").length === 1);
   assertEquals(bench.calls.map(({ url }) => url), Array(5).fill(`${RUNTIME_URL}/hooks/agent`));
   await until(() => bench.eventsOf("receipt_sent").length === 1);
-  assertEquals(await statuses(bench, a, "request-1"), ["dead_lettered"]);
+  assertEquals(await bench.receiptsOf(a, "request-1"), ["dead_lettered"]);
 });
 
 Deno.test("a hand-over that hangs is given up after 10 s and delays no other conversation", async () => {
@@ -138,13 +129,13 @@ Deno.test("a poison message lets ten others pass within 30 s and becomes a dead 
   assertEquals(bench.eventsOf("handed_over").length, 10);
   assert(world.clock.now() - began <= 30_000);
   await passing(world, 400, () => bench.eventsOf("receipt_sent").length === 11);
-  assertEquals(await statuses(bench, a, "request-p"), ["dead_lettered"]);
+  assertEquals(await bench.receiptsOf(a, "request-p"), ["dead_lettered"]);
   assertEquals(bench.eventsOf("dead_letter").map(({ attempts }) => attempts), [10]);
 
   bench.behaviour = accepts;
   assertEquals(bench.connector.store.received.replay(null, world.clock.now()), 1);
   await until(() => bench.eventsOf("receipt_sent").length === 12);
-  assertEquals(await statuses(bench, a, "request-p"), ["dead_lettered", "processed_by_svc"]);
+  assertEquals(await bench.receiptsOf(a, "request-p"), ["dead_lettered", "processed_by_svc"]);
 });
 
 Deno.test("messages and receipts that a kill left are handed over and sent after the next start", async () => {
@@ -167,7 +158,7 @@ Deno.test("messages and receipts that a kill left are handed over and sent after
   await using third = await Bench.open(world, b, { folder: bench.folder, fetch });
   await until(() => third.eventsOf("receipt_sent").length === 1);
   assertEquals([third.handedOver.length, third.connector.status().receiptsWaiting], [0, 0]);
-  assertEquals(await statuses(third, a, "request-1"), ["processed_by_svc"]);
+  assertEquals(await third.receiptsOf(a, "request-1"), ["processed_by_svc"]);
 });
 
 Deno.test("a peer with many messages does not hold up the message of another one", async () => {
@@ -210,13 +201,10 @@ Deno.test("a message is not acknowledged when the store cannot be written", asyn
 
 Deno.test("the connector reconnects after each end with growing waits, and 30 s later when replaced", async (t) => {
   for (
-    const [code, least, most] of [[CLOSE.shuttingDown, 0, 5_000], [1006, 0, 5_000], [
-      CLOSE.replaced,
-      30_000,
-      35_000,
-    ]] as const
+    const [code, least] of [[CLOSE.shuttingDown, 0], [1006, 0], [CLOSE.replaced, 30_000]] as const
   ) {
     await t.step(String(code), async () => {
+      const most = least + 5_000;
       await using world = await World.open();
       const { bench } = await story(world);
       await world.clock.advance(31_000);
@@ -249,50 +237,23 @@ Deno.test("the connector tries at most 40 times in a ten-minute outage and is ba
 
 Deno.test("a refused upgrade is reported with its code and its fix", async (t) => {
   const refused = (status: number, code: string) => () => new RefusedError(status, code, "No", "request-1");
-  const cases: [string, () => unknown, boolean, { renewed: string[]; links: number; state: string }][] = [
-    ["an old access token is renewed at once", refused(401, "PROXY_AGENT_ACCESS_INVALID"), true, {
-      renewed: ["access"],
-      links: 2,
-      state: "connected",
-    }],
-    ["a revoked identity is read again", refused(401, "PROXY_AUTH_REVOKED"), true, {
-      renewed: ["identity"],
-      links: 2,
-      state: "connected",
-    }],
-    ["a revoked identity that has not changed stops", refused(401, "PROXY_AUTH_REVOKED"), false, {
-      renewed: ["identity"],
-      links: 1,
-      state: "stopped",
-    }],
-    ["an unknown token is waited for", refused(401, "PROXY_AUTH_INVALID_AIT"), false, {
-      renewed: ["identity"],
-      links: 1,
-      state: "waiting",
-    }],
-    ["an unavailable service is waited for", refused(503, "PROXY_RELAY_UNAVAILABLE"), false, {
-      renewed: [],
-      links: 1,
-      state: "waiting",
-    }],
-    ["a limit is waited for", refused(429, "PROXY_RATE_LIMIT_EXCEEDED"), false, {
-      renewed: [],
-      links: 1,
-      state: "waiting",
-    }],
-    ["another server at the address is waited for", () => new RefusedError(404, null, "No", null), false, {
-      renewed: [],
-      links: 1,
-      state: "waiting",
-    }],
+  const cases: [what: string, error: () => unknown, renewed: string[], state: "connected" | "stopped" | "waiting"][] = [
+    ["an old access token is renewed at once", refused(401, "PROXY_AGENT_ACCESS_INVALID"), ["access"], "connected"],
+    ["a revoked identity is read again", refused(401, "PROXY_AUTH_REVOKED"), ["identity"], "connected"],
+    ["a revoked identity that has not changed stops", refused(401, "PROXY_AUTH_REVOKED"), ["identity"], "stopped"],
+    ["an unknown token is waited for", refused(401, "PROXY_AUTH_INVALID_AIT"), ["identity"], "waiting"],
+    ["an unavailable service is waited for", refused(503, "PROXY_RELAY_UNAVAILABLE"), [], "waiting"],
+    ["a limit is waited for", refused(429, "PROXY_RATE_LIMIT_EXCEEDED"), [], "waiting"],
+    ["another server at the address is waited for", () => new RefusedError(404, null, "No", null), [], "waiting"],
   ];
-  for (const [what, error, renews, expected] of cases) {
+  for (const [what, error, renewed, state] of cases) {
     await t.step(what, async () => {
       await using world = await World.open();
       const { bench } = await story(world);
       await world.clock.advance(31_000);
       bench.links = 0;
       bench.refuse = error;
+      const renews = state === "connected";
       bench.session.onRenew = () => {
         if (renews) bench.refuse = null;
         return renews;
@@ -300,10 +261,10 @@ Deno.test("a refused upgrade is reported with its code and its fix", async (t) =
       bench.endLink(1001);
       await until(() => bench.connector.status().connection.state === "waiting");
       await world.clock.advance(Number(bench.eventsOf("waiting")[0]?.ms));
-      await until(() => bench.connector.status().connection.state === expected.state);
-      assertEquals([bench.session.renewed, bench.links], [expected.renewed, expected.links]);
+      await until(() => bench.connector.status().connection.state === state);
+      assertEquals([bench.session.renewed, bench.links], [renewed, renews ? 2 : 1]);
       assertEquals(bench.eventsOf("refused").length, 1);
-      if (expected.state === "stopped") {
+      if (state === "stopped") {
         await world.clock.advance(5_000);
         assert(await bench.ended instanceof ApiError);
       }

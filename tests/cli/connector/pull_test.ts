@@ -5,17 +5,12 @@ import { NOT_READ } from "../../../cli/connector/store/received_messages.ts";
 import { CLEANUP_EVERY_MS } from "../../../cli/connector/connector.ts";
 import { isConnectorHealthy, statusFields } from "../../../cli/connector/status.ts";
 import { until } from "../../support/until.ts";
-import { type TestAgent, World } from "../../support/world.ts";
+import { World } from "../../support/world.ts";
 import { Bench, story } from "./bench.ts";
 import { SENDER_MESSAGES } from "../../../cli/connector/store/received_bounds.ts";
 
 const DAY = 24 * 3_600_000;
 const HEADERS = (id: string) => ({ "x-request-id": id });
-
-async function receiptsOf(from: TestAgent, to: TestAgent, id: string): Promise<string[]> {
-  const { receipts } = await from.client.receipts(id, to.agent.did);
-  return receipts.map(({ status }) => status);
-}
 
 Deno.test("a message is delivered without a receipt until the agent reads it", async () => {
   await using world = await World.open();
@@ -24,12 +19,12 @@ Deno.test("a message is delivered without a receipt until the agent reads it", a
     headers: { ...HEADERS("request-1"), "X-Svc-In-Reply-To": "question-1", "X-Svc-Auto": "1" },
   });
   assertEquals((await response.json()).delivered, true);
-  assertEquals([await receiptsOf(a, b, "request-1"), bench.calls], [[], []]);
+  assertEquals([await bench.receiptsOf(a, "request-1"), bench.calls], [[], []]);
   const [message] = bench.connector.store.received.list({ unread: true, limit: 10 }).messages;
   assertEquals([message?.inReplyTo, message?.auto, message?.isReply], ["question-1", true, false]);
   assertEquals(bench.connector.store.received.markRead([1], world.clock.now()), [1]);
   await until(() => bench.eventsOf("receipt_sent").length === 1);
-  assertEquals(await receiptsOf(a, b, "request-1"), ["processed_by_svc"]);
+  assertEquals(await bench.receiptsOf(a, "request-1"), ["processed_by_svc"]);
 });
 
 Deno.test("the status names no runtime, and the connector is healthy", async () => {
