@@ -29,6 +29,10 @@ export function gate(world: World): {
 export const down = () => {
   throw new TypeError("client error (Connect): tcp connect error: Connection refused");
 };
+/** The answer is lost: the request may have left. */
+export const lost = () => {
+  throw new TypeError("connection reset");
+};
 /** An error of the proxy. */
 export const refusal = (status: number, code: string, headers = {}) => () =>
   Response.json({ error: { code, message: "No" } }, { status, headers });

@@ -4,7 +4,7 @@ import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import { Bench, type BenchOptions, passing, story } from "./bench.ts";
-import { down, gate, refusal } from "./gate.ts";
+import { down, gate, lost, refusal } from "./gate.ts";
 import { FailingDisk } from "./failing_disk.ts";
 import { asker, post } from "./local_api/local_caller.ts";
 
@@ -70,9 +70,6 @@ Deno.test("five kept messages cost at most 40 requests in half an hour, and leav
 });
 
 Deno.test("a message is kept after 429, 503, 507 and a lost answer, and refused after a final answer", async (t) => {
-  const lost = () => {
-    throw new TypeError("connection reset");
-  };
   const limited = (policy: string) =>
     refusal(429, "PROXY_RATE_LIMIT_EXCEEDED", { "Retry-After": "7", "RateLimit-Policy": policy });
   const cases: [string, () => Response, string, number | null, string?][] = [

@@ -4,6 +4,7 @@ import { localApi } from "../../../../cli/connector/local_api/local_api.ts";
 import { type A2aPeer, peerTokenHash } from "../../../../cli/connector/local_api/a2a_peers.ts";
 import { World } from "../../../support/world.ts";
 import { Bench, type BenchOptions } from "../bench.ts";
+import { gate } from "../gate.ts";
 import { PORT, TOKEN } from "./local_caller.ts";
 
 const MANY = { proxy: { agentRequests: 100_000 } };
@@ -16,7 +17,8 @@ export async function place(options: Partial<BenchOptions> = {}, isPaired = true
   const [alpha, beta, gamma] = [await world.agent(), await world.agent(), await world.agent()];
   if (isPaired) await world.pair(beta, alpha);
   await world.pair(gamma, alpha);
-  const bench = await Bench.open(world, alpha, { platform: "inbox", ...options });
+  const proxy = gate(world);
+  const bench = await Bench.open(world, alpha, { platform: "inbox", fetch: proxy.fetch, ...options });
   const addedAt = "2026-01-01T00:00:00.000Z";
   const peers: A2aPeer[] = [
     { alias: "beta", did: beta.agent.did, tokenHash: peerTokenHash(BETA_TOKEN), addedAt },
@@ -45,6 +47,7 @@ export async function place(options: Partial<BenchOptions> = {}, isPaired = true
   return {
     world,
     bench,
+    proxy,
     alpha,
     beta,
     gamma,
@@ -52,6 +55,12 @@ export async function place(options: Partial<BenchOptions> = {}, isPaired = true
     rpc,
     post,
     fetchLocal,
+    /** Beta comes online. */
+    async online() {
+      const socket = world.connect(beta);
+      await world.connected();
+      return socket;
+    },
     /** A message, with the last line of the payload's text as its ID. */
     send: (text: string, more: object = {}, configuration: object = { returnImmediately: true }) =>
       rpc("SendMessage", { message: messageOf(text, more), configuration }),

@@ -9,24 +9,12 @@ import { LOCAL_ERRORS } from "../../../../cli/local_errors.ts";
 import { flushTasks } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
 import type { TestAgent, World } from "../../../support/world.ts";
-import { accepts, type Behaviour, passing } from "../bench.ts";
+import { passing } from "../bench.ts";
 import { FailingDisk } from "../failing_disk.ts";
+import { lost, refusal } from "../gate.ts";
 import { BETA_TOKEN, client, GAMMA_TOKEN, messageOf, ORIGIN, place, textPart } from "./a2a_place.ts";
 import { PORT, TOKEN } from "./local_caller.ts";
 import { A2A_TASK_MS } from "../../../../cli/connector/local_api/a2a/endpoint.ts";
-
-/** Requests for messages get another answer while it is closed. */
-function gateBefore(answer: () => Response) {
-  const gate = {
-    world: null as World | null,
-    isClosed: true,
-    fetch: (async (input: string, init?: RequestInit) => {
-      if (gate.isClosed && String(input).includes("/hooks/agent")) return answer();
-      return await gate.world?.fetch(input, init);
-    }) as typeof fetch,
-  };
-  return gate;
-}
 
 /** The reply of an agent to a task. */
 const reply = (world: World, from: TestAgent, to: TestAgent, taskId: string, payload: object = { message: "42" }) =>
@@ -34,8 +22,7 @@ const reply = (world: World, from: TestAgent, to: TestAgent, taskId: string, pay
 
 Deno.test("the client of the SDK gets the reply of the peer as the result of its task", async () => {
   await using at = await place();
-  const socket = at.world.connect(at.beta);
-  await at.world.connected();
+  const socket = await at.online();
   const a2a = await client(at.fetchLocal);
   const asked = a2a.sendMessage({
     tenant: "",
@@ -72,8 +59,7 @@ Deno.test("a task of an offline peer is submitted, and completed when the peer h
   const { body: { result: { task } } } = await at.send("hi");
   assertEquals([task.status.state, task.artifacts, task.history], ["TASK_STATE_SUBMITTED", [], []]);
   assert(/^a-[A-Za-z0-9_-]{43}$/.test(task.id) && task.contextId.length === 26);
-  const socket = at.world.connect(at.beta);
-  await at.world.connected();
+  const socket = await at.online();
   await until(() => socket.delivered.length === 1);
   await reply(at.world, at.beta, at.alpha, task.id, { message: "42", n: 12345678901234 });
   const { text, body: { result } } = await at.rpc("GetTask", { id: task.id });
@@ -91,8 +77,7 @@ Deno.test("the states of a message are states of its task", async (t) => {
   });
   await t.step("failed with the error of the reply", async () => {
     await using at = await place();
-    at.world.connect(at.beta);
-    await at.world.connected();
+    await at.online();
     const { body: { result: { task } } } = await at.send("hi");
     assertEquals(task.status.state, "TASK_STATE_WORKING");
     await reply(at.world, at.beta, at.alpha, task.id, {
@@ -112,14 +97,11 @@ Deno.test("the states of a message are states of its task", async (t) => {
     assertEquals(body.result.status.state, "TASK_STATE_FAILED");
   });
   await t.step("failed when the proxy does not answer, and sent again with the same ID", async () => {
-    const gate = gateBefore(() => {
-      throw new TypeError("down");
-    });
-    await using at = await place({ fetch: gate.fetch });
-    gate.world = at.world;
+    await using at = await place();
+    at.proxy.answer = lost;
     const first = await at.send("hi");
     assertEquals(first.body.result.task.status.state, "TASK_STATE_FAILED");
-    gate.isClosed = false;
+    at.proxy.answer = null;
     const second = await at.send("hi");
     assertEquals(second.body.result.task.status.state, "TASK_STATE_SUBMITTED");
     assertEquals(second.body.result.task.id, first.body.result.task.id);
@@ -185,8 +167,7 @@ Deno.test("the card of an added peer needs no token and has no DID; web pages an
 
 Deno.test("one messageId is one message, also for 20 calls at once, and another content makes another one", async () => {
   await using at = await place();
-  const socket = at.world.connect(at.beta);
-  await at.world.connected();
+  const socket = await at.online();
   const answers = await Promise.all(Array.from({ length: 20 }, () => at.send("hi", { contextId: "talk" })));
   assertEquals(new Set(answers.map(({ body }) => body.result.task.id)).size, 1);
   await flushTasks();
@@ -259,8 +240,7 @@ Deno.test("the card has an ETag, and a client that has the card gets 304", async
 
 Deno.test("ListTasks shows the tasks of the peer, newest state first, in pages and by their properties", async () => {
   await using at = await place();
-  at.world.connect(at.beta);
-  await at.world.connected();
+  await at.online();
   const ids: string[] = [];
   for (let n = 0; n < 3; n++) {
     const { body } = await at.send(`m${n}`, { contextId: n === 2 ? "other" : "talk" });
@@ -307,8 +287,7 @@ Deno.test("ListTasks shows the tasks of the peer, newest state first, in pages a
 
 Deno.test("a page of tasks ends before it is too long", async () => {
   await using at = await place();
-  at.world.connect(at.beta);
-  await at.world.connected();
+  await at.online();
   const ids: string[] = [];
   for (let n = 0; n < 24; n++) {
     const { body } = await at.send(`m${n}`);
@@ -342,8 +321,7 @@ Deno.test("a body over 264 KiB is 413, and one that is not UTF-8 or not JSON is 
 Deno.test("after a restart of the connector the reply to an open task goes to the client that asks within 30 s", async () => {
   const folder = await Deno.makeTempDir({ prefix: "svc_a2a_" });
   await using at = await place({ platform: "generic", folder });
-  at.world.connect(at.beta);
-  await at.world.connected();
+  await at.online();
   const { body: { result: { task } } } = await at.send("hi");
   await at.rpc("GetTask", { id: task.id });
   at.bench.kill();
@@ -358,8 +336,7 @@ Deno.test("after a restart of the connector the reply to an open task goes to th
 Deno.test("a full disk is an error of the call that waits for a reply, which stays for the next call", async () => {
   const disk = new FailingDisk();
   await using at = await place({ database: disk.open });
-  const socket = at.world.connect(at.beta);
-  await at.world.connected();
+  const socket = await at.online();
   const asked = at.send("What is it?", {}, {});
   await until(() => socket.delivered.length === 1);
   const id = socket.delivered[0]?.requestId ?? "";
@@ -378,8 +355,7 @@ Deno.test("a full disk is an error of the call that waits for a reply, which sta
 
 Deno.test("a client sends as many messages at once as it wants, also in one context", async () => {
   await using at = await place();
-  at.world.connect(at.beta);
-  await at.world.connected();
+  await at.online();
   // Until the proxy knows that beta's mailbox is empty, it would queue messages behind what may be there.
   await flushTasks();
   const calls = Array.from({ length: 64 }, (_, n) => at.send(`m${n}`, n < 32 ? { contextId: "talk" } : {}));
@@ -390,22 +366,17 @@ Deno.test("a client sends as many messages at once as it wants, also in one cont
 });
 
 Deno.test("the limit of the proxy is an error with the wait", async () => {
-  const gate = gateBefore(() => {
-    const error = { code: "PROXY_RATE_LIMIT_EXCEEDED", message: "No" };
-    return Response.json({ error }, { status: 429, headers: { "Retry-After": "7" } });
-  });
-  await using at = await place({ fetch: gate.fetch });
-  gate.world = at.world;
+  await using at = await place();
+  at.proxy.answer = refusal(429, "PROXY_RATE_LIMIT_EXCEEDED", { "Retry-After": "7" });
   const { code, message } = (await at.send("hi")).body.error;
   assertEquals([code, message.endsWith("Try again in 7 s")], [-32603, true]);
-  gate.isClosed = false;
+  at.proxy.answer = null;
   assertEquals((await at.send("hi")).body.result.task.status.state, "TASK_STATE_SUBMITTED");
 });
 
 Deno.test("32 calls wait for the end of their tasks, and the next ones return at once", async () => {
   await using at = await place();
-  at.world.connect(at.beta);
-  await at.world.connected();
+  await at.online();
   const waiting = Array.from({ length: LIMIT.a2aBlockingCalls }, () => at.send("hi", {}, {}));
   await until(() => at.sent()[0]?.state === "delivered");
   const { body } = await at.send("hi", {}, {});
@@ -426,44 +397,40 @@ Deno.test("a call that waits returns the state of its task after 120 s", async (
 });
 
 Deno.test("on a push platform a reply goes to the client that asks, and to the runtime only when none does", async (t) => {
-  const behaviour: Behaviour = accepts;
+  /** A task of beta, who is online, for a client of an agent with a runtime. */
+  const asked = async () => {
+    const at = await place({ platform: "generic" });
+    await at.online();
+    const { body: { result: { task: { id } } } } = await at.send("hi");
+    const replied = (payload?: object) => reply(at.world, at.beta, at.alpha, id, payload);
+    const state = async () => (await at.rpc("GetTask", { id })).body.result;
+    return { ...at, replied, state };
+  };
   await t.step("asked before", async () => {
-    await using at = await place({ platform: "generic", behaviour });
-    at.world.connect(at.beta);
-    await at.world.connected();
-    const { body: { result: { task } } } = await at.send("hi");
-    await at.rpc("GetTask", { id: task.id });
-    await reply(at.world, at.beta, at.alpha, task.id);
+    await using at = await asked();
+    await at.state();
+    await at.replied();
     await passing(at.world, 40, () => at.bench.eventsOf("receipt_sent").length === 1);
     assertEquals(at.bench.handedOver, []);
-    const { body } = await at.rpc("GetTask", { id: task.id });
-    assertEquals(body.result.artifacts[0].parts, [{ text: "42" }]);
-    await reply(at.world, at.beta, at.alpha, task.id, { message: "another one" });
+    assertEquals((await at.state()).artifacts[0].parts, [{ text: "42" }]);
+    await at.replied({ message: "another one" });
     await passing(at.world, 40, () => at.bench.handedOver.length === 1);
   });
   await t.step("asked within 30 s", async () => {
-    await using at = await place({ platform: "generic", behaviour });
-    at.world.connect(at.beta);
-    await at.world.connected();
-    const { body: { result: { task } } } = await at.send("hi");
-    await reply(at.world, at.beta, at.alpha, task.id);
+    await using at = await asked();
+    await at.replied();
     await at.world.clock.advance(20_000);
-    assertEquals((await at.rpc("GetTask", { id: task.id })).body.result.status.state, "TASK_STATE_COMPLETED");
+    assertEquals((await at.state()).status.state, "TASK_STATE_COMPLETED");
     await at.world.clock.advance(60_000);
     await flushTasks();
     assertEquals(at.bench.handedOver, []);
   });
   await t.step("not asked", async () => {
-    await using at = await place({ platform: "generic", behaviour });
-    at.world.connect(at.beta);
-    await at.world.connected();
-    const { body: { result: { task } } } = await at.send("hi");
-    await reply(at.world, at.beta, at.alpha, task.id);
+    await using at = await asked();
+    await at.replied();
     await passing(at.world, 40, () => at.bench.handedOver.length === 1);
     await until(() => at.bench.eventsOf("receipt_sent").length === 1);
-    const { body } = await at.rpc("GetTask", { id: task.id });
-    assertEquals([body.result.status.state, body.result.artifacts[0].parts], ["TASK_STATE_COMPLETED", [{
-      text: "42",
-    }]]);
+    const { status, artifacts } = await at.state();
+    assertEquals([status.state, artifacts[0].parts], ["TASK_STATE_COMPLETED", [{ text: "42" }]]);
   });
 });

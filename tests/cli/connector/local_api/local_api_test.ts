@@ -29,7 +29,6 @@ Deno.test("only a caller with the token, a loopback host name and no Origin is a
     [{ "sec-fetch-site": "" }, "CONNECTOR_ORIGIN_FORBIDDEN"],
     [{ authorization: "" }, "CONNECTOR_UNAUTHORIZED"],
     [{ authorization: `Basic ${TOKEN}` }, "CONNECTOR_UNAUTHORIZED"],
-    [{ authorization: `Bearer ${TOKEN}x` }, "CONNECTOR_UNAUTHORIZED"],
     [{ authorization: `Bearer ${TOKEN}, Bearer ${TOKEN}` }, "CONNECTOR_UNAUTHORIZED"],
   ];
   for (const [headers, code] of refused) {
@@ -53,7 +52,6 @@ Deno.test("unknown routes, wrong methods and bad bodies are refused in one form"
     ["/v1/nothing", {}, 404, "NOT_FOUND"],
     ["/__proto__", {}, 404, "NOT_FOUND"],
     ["/v1/outbound", {}, 405, "METHOD_NOT_ALLOWED"],
-    ["/v1/outbound", { method: "__proto__" }, 405, "METHOD_NOT_ALLOWED"],
     ["/v1/outbound", post("{"), 400, "CONNECTOR_INVALID_BODY"],
     ["/v1/outbound", post([]), 400, "CONNECTOR_INVALID_BODY"],
     ["/v1/outbound", post({ to }), 400, "CONNECTOR_INVALID_BODY"],
@@ -79,7 +77,6 @@ Deno.test("unknown routes, wrong methods and bad bodies are refused in one form"
   ];
   for (const [path, asked, status, code] of cases) {
     await t.step(`${asked.method ?? "GET"} ${path} ${code}`, async () => {
-      if (asked.method === "__proto__") return;
       const answer = await ask(path, asked);
       assertEquals([answer.status, answer.body.error.code], [status, code]);
       assertEquals(Object.keys(answer.body), ["error"]);
@@ -99,7 +96,7 @@ Deno.test("svc explain has an entry for every code that only a connector uses", 
 
 Deno.test("a message is sent unchanged to a DID or an alias, and the answer is the proxy's", async () => {
   await using world = await World.open();
-  const { a, b, bench } = await story(world);
+  const { a, bench } = await story(world);
   await using other = await Bench.open(world, a);
   const ask = asker(bench);
   const name = a.agent.name;
@@ -125,7 +122,6 @@ Deno.test("a message is sent unchanged to a DID or an alias, and the answer is t
     1,
     1,
   ]);
-  void b;
 });
 
 Deno.test("a message whose headers change between connector and proxy is refused", async () => {
@@ -222,21 +218,11 @@ Deno.test("an expired access token is refreshed, and the call succeeds", async (
   assertEquals([status, bench.session.renewed], [200, ["access"]]);
 });
 
-Deno.test("a wrong token is refused with the name of the agent whose connector answers", async () => {
-  await using world = await World.open();
-  const { bench } = await story(world);
-  const { status, body } = await asker(bench)("/v1/status", { headers: { authorization: "Bearer wrong" } });
-  const { name } = bench.connector.options.agent;
-  assertEquals([status, body.error.message], [
-    401,
-    `This is the connector of ${name}; its token is in connector.json of that agent`,
-  ]);
-});
-
-Deno.test("only the whole token opens the local API", async () => {
+Deno.test("only the whole token opens the local API, and another one is answered with the name of the agent", async () => {
   await using world = await World.open();
   const { bench } = await story(world);
   const ask = asker(bench);
+  const why = `This is the connector of ${bench.agent.agent.name}; its token is in connector.json of that agent`;
   const cut = Array.from({ length: TOKEN.length }, (_, length) => TOKEN.slice(0, length));
   const wrong = [
     ...cut,
@@ -247,8 +233,8 @@ Deno.test("only the whole token opens the local API", async () => {
     `${TOKEN}, ${TOKEN}`,
   ];
   for (const token of wrong) {
-    const { status } = await ask("/v1/status", { headers: { authorization: `Bearer ${token}` } });
-    assertEquals([token, status], [token, 401]);
+    const { status, body } = await ask("/v1/status", { headers: { authorization: `Bearer ${token}` } });
+    assertEquals([status, body.error.message], [401, why], token);
   }
   assertEquals((await ask("/v1/status", { headers: { authorization: `Bearer ${TOKEN}` } })).status, 200);
 });
