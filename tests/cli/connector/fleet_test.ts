@@ -9,20 +9,22 @@ import { ManualClock } from "../../support/manual_clock.ts";
 const REVOKED = new ApiError(401, "PROXY_AUTH_REVOKED", "revoked", null);
 
 /** A fleet whose connectors do nothing. */
-class TestFleet {
+class TestFleet implements AsyncDisposable {
   readonly clock = new ManualClock();
   names: string[];
   files = "1";
   /** Called at each start; throws when the connector does not start. */
-  onStart: (name: string) => Promise<void> | void = () => {};
+  onStart: (name: string) => Promise<void> | void;
   readonly starts: string[] = [];
   readonly events: (string | number | null)[][] = [];
   readonly running = new Map<string, (why: unknown) => void>();
   readonly fleet: Fleet;
+  readonly ended: Promise<unknown>;
   readonly #began = this.clock.now();
 
-  constructor(names: string[], endsWithAgents = false) {
+  private constructor(names: string[], onStart: (name: string) => Promise<void> | void, endsWithAgents: boolean) {
     this.names = names;
+    this.onStart = onStart;
     this.fleet = new Fleet({
       clock: this.clock,
       names: () => Promise.resolve(this.names),
@@ -32,6 +34,24 @@ class TestFleet {
         void this.events.push([name, event, Number(fields.nextInMs ?? 0) / 1000]),
       endsWithAgents,
     });
+    this.ended = this.fleet.run();
+  }
+
+  /** A fleet that runs, and whose first agents have started. */
+  static async run(names: string[], onStart: TestFleet["onStart"] = () => {}, endsWithAgents = false) {
+    const world = new TestFleet(names, onStart, endsWithAgents);
+    await world.clock.advance(0);
+    return world;
+  }
+
+  /** Stops it. Returns why it has ended. */
+  async stop(): Promise<unknown> {
+    this.fleet.stop();
+    return await this.ended;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
   }
 
   async #start(name: string): Promise<FleetMember> {
@@ -43,13 +63,6 @@ class TestFleet {
     return { ended, stop: async () => void await ended.then(resolve(null) as never) };
   }
 
-  /** Runs the fleet until its first agents have started. */
-  async run(): Promise<{ ended: Promise<unknown> }> {
-    const ended = this.fleet.run();
-    await this.clock.advance(0);
-    return { ended };
-  }
-
   async fail(name: string, why: unknown): Promise<void> {
     this.running.get(name)?.(why);
     await this.clock.advance(0);
@@ -57,39 +70,31 @@ class TestFleet {
 }
 
 Deno.test("a failed connector is started again after 5 s doubling to 5 min, and the others go on", async () => {
-  const world = new TestFleet(["a", "b"]);
-  world.onStart = (name) => {
+  await using world = await TestFleet.run(["a", "b"], (name) => {
     if (name === "a") throw new Error("garbage");
-  };
-  const { ended } = await world.run();
+  });
   await world.clock.advance(20 * 60_000);
   const starts = world.starts.filter((start) => start.startsWith("a")).map((start) => Number(start.slice(2)));
   assertEquals(starts, [0, 5, 15, 35, 75, 155, 315, 615, 915]);
   assertEquals(world.events.slice(0, 2), [["a", "agent_stopped", 5], ["a", "agent_stopped", 10]]);
   assertEquals([...world.running.keys()], ["b"]);
-  world.fleet.stop();
-  assertEquals([await ended, world.running.size, world.clock.waiting], [null, 0, 0]);
+  assertEquals([await world.stop(), world.running.size, world.clock.waiting], [null, 0, 0]);
 });
 
 Deno.test("the wait after a failure is short again when the connector ran for five minutes before it", async () => {
-  const world = new TestFleet(["a"]);
-  const { ended } = await world.run();
+  await using world = await TestFleet.run(["a"]);
   for (const seconds of [1, 1, 300]) {
     await world.clock.advance(seconds * 1000);
     await world.fail("a", new Error("lost"));
     await world.clock.advance(40_000);
   }
   assertEquals(world.events.map(([, , seconds]) => seconds), [5, 10, 5]);
-  world.fleet.stop();
-  await ended;
 });
 
 Deno.test("a permanent failure is tried again when the files change, and every ten minutes", async () => {
-  const world = new TestFleet(["a"]);
-  world.onStart = () => {
+  await using world = await TestFleet.run(["a"], () => {
     throw REVOKED;
-  };
-  const { ended } = await world.run();
+  });
   await world.clock.advance(605_000);
   assertEquals(world.starts, ["a 0", "a 600"]);
   world.files = "2";
@@ -99,28 +104,23 @@ Deno.test("a permanent failure is tried again when the files change, and every t
   world.files = "3";
   await world.clock.advance(10_000);
   assertEquals([...world.running.keys()], ["a"]);
-  world.fleet.stop();
-  await ended;
 });
 
 Deno.test("an agent that another process runs is busy and is tried again after 30 s", async () => {
-  const world = new TestFleet(["a"], true);
-  world.onStart = () => {
+  const busy = () => {
     throw new ConnectorLockedError("a", "1");
   };
-  const { ended } = await world.run();
+  await using world = await TestFleet.run(["a"], busy, true);
   await world.clock.advance(61_000);
   assertEquals([world.starts, world.events], [["a 0", "a 30", "a 60"], [["a", "busy", 0]]]);
   world.onStart = () => {};
   await world.clock.advance(30_000);
   assertEquals(world.running.size, 1);
-  world.fleet.stop();
-  assertEquals(await ended, null);
+  assertEquals(await world.stop(), null);
 });
 
 Deno.test("new and removed agents take effect at the next look, also when there was none", async () => {
-  const world = new TestFleet([]);
-  const { ended } = await world.run();
+  await using world = await TestFleet.run([]);
   await world.clock.advance(10_000);
   world.names = ["a", "b"];
   await world.clock.advance(10_000);
@@ -131,13 +131,10 @@ Deno.test("new and removed agents take effect at the next look, also when there 
   world.names = ["a", "b"];
   await world.clock.advance(10_000);
   assertEquals([...world.running.keys()], ["b", "a"]);
-  world.fleet.stop();
-  await ended;
 });
 
 Deno.test("a list of agents that cannot be read is a defect, and the connectors go on", async () => {
-  const world = new TestFleet(["a"]);
-  const { ended } = await world.run();
+  await using world = await TestFleet.run(["a"]);
   const names = world.names;
   Object.defineProperty(world, "names", {
     get: () => {
@@ -149,13 +146,10 @@ Deno.test("a list of agents that cannot be read is a defect, and the connectors 
   Object.defineProperty(world, "names", { value: names });
   await world.clock.advance(10_000);
   assertEquals([world.events, [...world.running.keys()]], [[[null, "defect", 0]], ["a"]]);
-  world.fleet.stop();
-  await ended;
 });
 
 Deno.test("named agents end the fleet with the first failure once all of them have failed", async () => {
-  const world = new TestFleet(["a", "b"], true);
-  const { ended } = await world.run();
+  await using world = await TestFleet.run(["a", "b"], undefined, true);
   const first = new Error("first");
   await world.fail("a", first);
   // Started again before the other fails.
@@ -163,15 +157,14 @@ Deno.test("named agents end the fleet with the first failure once all of them ha
   assertEquals(world.running.size, 2);
   await world.fail("b", new Error("second"));
   await world.fail("a", new Error("third"));
-  assertEquals(await ended, first);
+  assertEquals(await world.ended, first);
   assertEquals(world.clock.waiting, 0);
 });
 
 Deno.test("ten connectors start at the same time, the next when one of them has started", async () => {
-  const world = new TestFleet(Array.from({ length: 25 }, (_, i) => `a${i}`));
   const gates: (() => void)[] = [];
-  world.onStart = () => new Promise((resolve) => gates.push(resolve));
-  const { ended } = await world.run();
+  const names = Array.from({ length: 25 }, (_, i) => `a${i}`);
+  await using world = await TestFleet.run(names, () => new Promise((resolve) => gates.push(resolve)));
   assertEquals(world.starts.length, 10);
   gates.shift()?.();
   await world.clock.advance(0);
@@ -179,5 +172,5 @@ Deno.test("ten connectors start at the same time, the next when one of them has 
   // A stop starts no other connector, and waits for those that are being started.
   world.fleet.stop();
   for (const open of gates) open();
-  assertEquals([await ended, world.starts.length, world.running.size], [null, 11, 0]);
+  assertEquals([await world.ended, world.starts.length, world.running.size], [null, 11, 0]);
 });
