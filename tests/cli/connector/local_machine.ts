@@ -7,7 +7,7 @@ import { store } from "./store/disk.ts";
 import type { ReceivedMessages } from "../../../cli/connector/store/received_messages.ts";
 import { knowPeer } from "../../support/known_peer.ts";
 import { type RunningConnector, startAgentConnector } from "../../../cli/connector/agent_connector.ts";
-import { AgentStore } from "../../../cli/agents/agent_store.ts";
+import { type AgentFolder, AgentStore } from "../../../cli/agents/agent_store.ts";
 import type { StartOptions } from "../../../cli/connector/start_options.ts";
 import { PROXY_URL, type TestAgent, type World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
@@ -24,9 +24,14 @@ export async function machineWithAlpha(given?: World): Promise<Machine> {
   return machine;
 }
 
+/** The folder of an agent of the machine. */
+export async function folderOf(machine: Machine, name: string): Promise<AgentFolder> {
+  return await new AgentStore(contextOf(machine.world, machine)).open(name);
+}
+
 /** The client of an agent of the machine, for requests that `svc` does not make. */
 export async function clientOf(world: World, machine: Machine, name: string): Promise<TestAgent["client"]> {
-  const folder = await new AgentStore(contextOf(world, machine)).open(name);
+  const folder = await folderOf(machine, name);
   const { privateKey } = await folder.keys();
   const { did } = folder.identity();
   return world.clientOf({ did, ait: folder.ait(), privateKey, accessToken: folder.auth().accessToken });

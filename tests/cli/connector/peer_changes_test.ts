@@ -18,14 +18,12 @@ import {
   replacePeer,
   writePeers,
 } from "../../../cli/connector/peers/peers.ts";
-import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import type { Machine } from "../cli_world.ts";
 import { until } from "../../support/until.ts";
-import { contextOf } from "./context.ts";
 import { passing, story } from "./bench.ts";
-import { clientOf, connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
+import { clientOf, connectorOfAlpha, folderOf, machineWithAlpha, pairAlpha } from "./local_machine.ts";
 import { asker, post } from "./local_api/local_caller.ts";
 
 const didOf = (n: number) => `did:svc:localhost:agent:01KHYQ5H00${String(n).padStart(16, "0")}`;
@@ -40,10 +38,18 @@ const ofTickets = (...names: string[]) =>
     (peers, agentName, n) => pinTicket(peers, { did: didOf(n), agentName, humanName: "h" }, KEY, AT),
     {},
   );
-const contacts = (...names: string[]) =>
-  mergePeers({}, {
-    peers: names.map((agentName, n) => ({ agentDid: didOf(n), profile: { agentName, humanName: "h" }, pairedAt: AT })),
-  });
+const listed = (n: number, agentName: string) => ({
+  agentDid: didOf(n),
+  profile: { agentName, humanName: "h" },
+  pairedAt: AT,
+});
+const contacts = (...names: string[]) => mergePeers({}, { peers: names.map((name, n) => listed(n, name)) });
+/** Peers after their pairs have ended, and then as many other ones. */
+function afterEnds(peers: Peers, count: number): Peers {
+  const gone = mergePeers(peers, { peers: [] });
+  const crowd = Array.from({ length: count }, (_, n) => listed(n + 1, `n${n}`));
+  return mergePeers(mergePeers(gone, { peers: crowd }), { peers: [] });
+}
 
 Deno.test("a new alias leads to the peer, and so do all that it had", () => {
   const peers = renamePeer(renamePeer(ofTickets("beta", "gamma"), didOf(0), "bob"), didOf(0), "robert");
@@ -61,22 +67,8 @@ Deno.test("a new alias leads to the peer, and so do all that it had", () => {
 
 Deno.test("an alias that could be taken for another peer, a person or a program is refused", () => {
   const peers = renamePeer(ofTickets("beta", "gamma", "paul"), didOf(1), "greta");
-  const refused = [
-    "gamma",
-    "Gamma",
-    "greta",
-    "GRETA",
-    "pau1",
-    "PauI",
-    "svc",
-    "Admin",
-    "contact-x",
-    "",
-    "-x",
-    "a b",
-    "ü",
-  ];
-  for (const alias of [...refused, "x".repeat(33)]) {
+  const ofOthers = ["gamma", "Gamma", "greta", "GRETA", "pau1", "PauI"];
+  for (const alias of [...ofOthers, "svc", "Admin", "contact-x", "", "-x", "a b", "ü", "x".repeat(33)]) {
     assertThrows(() => renamePeer(peers, didOf(0), alias), AliasError, undefined, alias);
   }
   assertEquals(findPeer(renamePeer(peers, didOf(0), "Beta"), "beta"), didOf(0));
@@ -87,14 +79,8 @@ Deno.test("no other peer gets an alias that a peer had", () => {
   const pinned = pinTicket(renamed, { did: didOf(1), agentName: "beta", humanName: "h" }, KEY, AT);
   assertEquals([findPeer(pinned, "beta"), findPeer(pinned, "beta-2")], [didOf(0), didOf(1)]);
   const contact = renamePeer(contacts("beta"), didOf(0), "bob");
-  const listed = mergePeers(contact, {
-    peers: [0, 1].map((n) => ({
-      agentDid: didOf(n),
-      profile: { agentName: "beta", humanName: "h" },
-      pairedAt: AT,
-    })),
-  });
-  assertEquals(Object.keys(listed), ["contact-beta-2", "contact-bob"]);
+  const merged = mergePeers(contact, { peers: [0, 1].map((n) => listed(n, "beta")) });
+  assertEquals(Object.keys(merged), ["contact-beta-2", "contact-bob"]);
 });
 
 Deno.test("a contact keeps its prefix until a ticket pins it, and then keeps the name that the person gave", () => {
@@ -137,14 +123,8 @@ Deno.test("a peer has at most eight other names, which stay its own", () => {
 });
 
 Deno.test("the names of a contact end when 5,000 pairs have ended after its own, and those of a ticket never", () => {
-  const crowd = Array.from({ length: 5_001 }, (_, n) => ({
-    agentDid: didOf(n + 1),
-    profile: { agentName: `n${n}`, humanName: "" },
-    pairedAt: AT,
-  }));
   const of = (peers: Peers) => {
-    const named = renamePeer(peers, didOf(0), "bob"), gone = mergePeers(named, { peers: [] });
-    const later = mergePeers(mergePeers(gone, { peers: crowd }), { peers: [] });
+    const later = afterEnds(renamePeer(peers, didOf(0), "bob"), 5_001);
     return ["beta", "bob", "contact-beta", "contact-bob"].map((alias) => findPeerEver(later, alias));
   };
   assertEquals(of(ofTickets("beta")), [didOf(0), didOf(0), null, null]);
@@ -157,13 +137,7 @@ Deno.test("a block stays through lists, tickets and more ended pairs than are ke
     beta: { blocked: true, did: didOf(0), agentName: "b", humanName: "", key: KEY, how: "ticket", since: AT },
   });
   const contact = blockPeer(contacts("beta"), didOf(0), true);
-  const gone = mergePeers(contact, { peers: [] });
-  const crowd = Array.from({ length: 6_000 }, (_, n) => ({
-    agentDid: didOf(n + 1),
-    profile: { agentName: `n${n}`, humanName: "" },
-    pairedAt: AT,
-  }));
-  const later = mergePeers(mergePeers(gone, { peers: crowd }), { peers: [] });
+  const later = afterEnds(contact, 6_000);
   assertEquals(peerIn(later, didOf(0))?.blocked, true);
   assertEquals(peerIn(blockPeer(later, didOf(0), false), didOf(0))?.blocked, false);
 });
@@ -295,7 +269,7 @@ Deno.test("without a connector a peer that only the proxy knows gets its name an
   const { ticket } = await gamma.client.pairStart({ agentName: "gamma", humanName: "Gus" });
   await (await clientOf(machine.world, machine, "alpha")).pairConfirm(ticket, { agentName: "alpha", humanName: "Ada" });
   assertEquals((await machine.json("peers", "rename", "contact-gamma", "gus")).peer.alias, "contact-gus");
-  const folder = await new AgentStore(contextOf(machine.world, machine)).open("alpha");
+  const folder = await folderOf(machine, "alpha");
   assertEquals(findPeer(readPeers(folder), "contact-gamma"), gamma.agent.did);
   await using connector = await connectorOfAlpha(machine.world, machine);
   await until(() => connector.connector.peers.of(gamma.agent.did) !== null);
@@ -310,7 +284,7 @@ Deno.test("without a connector the end of a pair names a server that refuses to 
       new URL(input).host === "b.example"
         ? Promise.resolve(new Response(null, { status }))
         : fetch(input, init)) as typeof globalThis.fetch;
-    const folder = await new AgentStore(contextOf(machine.world, machine)).open("alpha");
+    const folder = await folderOf(machine, "alpha");
     const beta = { did: didOf(0).replace("localhost", "b.example"), agentName: "beta", humanName: "Bob" };
     await writePeers(folder, pinTicket({}, { ...beta, proxy: "https://b.example" }, VALID_KEY, AT));
     const { code, stderr } = await machine.svc("peers", "remove", "beta@b.example", "--yes");
