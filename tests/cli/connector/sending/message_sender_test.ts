@@ -263,16 +263,6 @@ Deno.test("an automatic reply to an automatic message is refused, also at the fi
   assertEquals([requests.length, guard.refusals], [3, 1]);
 });
 
-Deno.test("each question gets its automatic reply, also a hundred in one conversation", async () => {
-  await using disk = await Disk.make();
-  const { send, inbox, guard } = senderOn(disk);
-  for (let n = 0; n < 200; n++) {
-    store(inbox, `question-${n}`, n % 2 === 0 ? {} : { conversationId: "talk" });
-    await send({ inReplyTo: `question-${n}`, auto: true });
-  }
-  assertEquals(guard.refusals, 0);
-});
-
 Deno.test("the 33rd automatic reply of a thread becomes one that says how long to wait, also with a new conversation in each turn", async () => {
   await using disk = await Disk.make();
   const { send, inbox, sent, clock } = senderOn(disk);
