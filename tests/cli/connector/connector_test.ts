@@ -13,6 +13,7 @@ import { PROXY_URL } from "../../support/world.ts";
 import { until } from "../../support/until.ts";
 import { HANDOVERS_AT_ONCE } from "../../../cli/connector/runtime/runtime_room.ts";
 import { asker, post } from "./local_api/local_caller.ts";
+import { held } from "./two_connectors.ts";
 
 const MANY = { proxy: { agentRequests: 100_000 } };
 const body = (text: string) => JSON.stringify({ message: text });
@@ -376,21 +377,13 @@ Deno.test("a connector ends also when its events cannot be written any longer", 
 
 Deno.test("a request that ends after its connector changes no peers, because the folder is another connector's by then", async () => {
   await using world = await World.open();
-  const asked = Promise.withResolvers<void>(), gate = Promise.withResolvers<void>();
-  const { a, bench } = await story(world, {
-    fetch: async (input, init) => {
-      const response = await world.fetch(input, init);
-      if (new URL(String(input)).pathname !== "/pair/remove") return response;
-      asked.resolve();
-      await gate.promise;
-      return response;
-    },
-  });
+  const removal = held(world, "/pair/remove");
+  const { a, bench } = await story(world, { fetch: removal.fetch });
   const removed = asker(bench)("/v1/pair/remove", post({ to: a.agent.did }));
-  await asked.promise;
+  await removal.asked;
   await bench.stop();
   const ofAnother = bench.peers = {};
-  gate.resolve();
+  removal.release();
   await removed;
   assertEquals(bench.peers === ofAnother, true);
 });
@@ -407,17 +400,8 @@ Deno.test("a connector that failed before it ran ends with the error, because it
 
 Deno.test("a message that a program sends before the connector runs is sent once", async () => {
   await using world = await World.open();
-  const asked = Promise.withResolvers<void>(), gate = Promise.withResolvers<void>();
-  let requests = 0;
-  const { a, bench } = await story(world, {
-    fetch: async (input, init) => {
-      if (new URL(String(input)).pathname !== "/hooks/agent") return await world.fetch(input, init);
-      requests++;
-      asked.resolve();
-      await gate.promise;
-      return await world.fetch(input, init);
-    },
-  });
+  const request = held(world, "/hooks/agent");
+  const { a, bench } = await story(world, { fetch: request.fetch });
   await bench.connector.stop();
   const second = new Connector(bench.connector.deps, bench.connector.options);
   const message = {
@@ -427,11 +411,11 @@ Deno.test("a message that a program sends before the connector runs is sent once
     origin: "program",
   } as const;
   const sending = second.sending.send({ ...message, mayWait: true, keep: true });
-  await asked.promise;
+  await request.asked;
   void second.run();
   await flushTasks();
-  assertEquals([second.store.sent.find("request-1")?.state, requests], ["sending", 1]);
-  gate.resolve();
+  assertEquals([second.store.sent.find("request-1")?.state, request.requests], ["sending", 1]);
+  request.release();
   assertEquals((await sending).sent.state, "queued");
   await second.stop();
 });

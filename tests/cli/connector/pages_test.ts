@@ -7,6 +7,7 @@ import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
 import { Bench } from "./bench.ts";
 import { asker, post } from "./local_api/local_caller.ts";
+import { two } from "./two_connectors.ts";
 
 const HOST = "127.0.0.1:4321", ORIGIN = `http://${HOST}`;
 
@@ -47,9 +48,8 @@ async function bench(world: World, name: string, owner?: Parameters<World["agent
 
 Deno.test("a ticket is read from the mail around it, also broken into lines", async () => {
   await using world = await World.open();
-  const [one, other] = [await bench(world, "alpha"), await bench(world, "beta")];
-  const { ticket } = (await asker(one.bench)("/v1/pair/start", post({}))).body;
-  const page = await browser(other.bench);
+  const { other, ticketOf } = await two(world);
+  const ticket = await ticketOf(), page = await browser(other);
   const whole = `name="ticket" value="${ticket}"`;
   const pastes = [
     ticket,
@@ -106,10 +106,9 @@ Deno.test("the page says of a ticket's agent when it did not prove the ticket", 
 
 Deno.test("a text that is changed after its answer was lost is another message, and the same text is the same one", async () => {
   await using world = await World.open();
-  const [one, other] = [await bench(world, "alpha"), await bench(world, "beta")];
-  const { ticket } = (await asker(one.bench)("/v1/pair/start", post({}))).body;
-  await asker(other.bench)("/v1/pair/confirm", post({ ticket }));
-  await until(() => "beta" in one.bench.connector.peers.all);
+  const { one, ticketOf, confirm, pinned } = await two(world);
+  await confirm(await ticketOf());
+  await pinned();
   const ids: string[] = [];
   const lost = (calls: LocalCalls): LocalCalls => ({
     ...calls,
@@ -118,7 +117,7 @@ Deno.test("a text that is changed after its answer was lost is another message, 
       return Promise.reject(new Error("the answer was lost"));
     },
   });
-  const page = await browser(one.bench, lost);
+  const page = await browser(one, lost);
   for (const [path, to] of [["inbox/beta", {}], ["send", { to: "beta" }]] as const) {
     let html = await page.get("send");
     for (const text of ["first", "first", "changed", "changed"]) {

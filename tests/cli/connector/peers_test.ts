@@ -1,6 +1,5 @@
 /** The agent's peers: a large number, in pages, and a file that can always be read again. */
 import { assertEquals, assertRejects } from "@std/assert";
-import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import {
   findPeer,
   findPeerEver,
@@ -20,9 +19,9 @@ import { toIso } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
-import { Machine } from "../cli_world.ts";
 import { story } from "./bench.ts";
-import { contextOf } from "./context.ts";
+import { folderOf, machineWithAlpha } from "./local_machine.ts";
+import { held } from "./two_connectors.ts";
 
 /** A public key. */
 const KEY = "_3hFEQL6ZT81S56lHq00M5bXvbFwlLMZ7l2Jb94CuyA";
@@ -38,19 +37,15 @@ const many = (count: number, name?: string) => ({ peers: Array.from({ length: co
 
 /** Peers whose tickets proved their keys, one for each name. */
 const ofTickets = (names: readonly string[]) =>
-  names.reduce<Peers>((peers, agentName, n) => {
-    return pinTicket(
-      peers,
-      { did: peer(n).agentDid, agentName, humanName: "" },
-      KEY,
-      "2026-02-21T00:00:00.000Z",
-    );
-  }, {});
+  names.reduce<Peers>((peers, agentName, n) => ofTicket(peers, n, agentName), {});
+
+/** Peers with one more, whose ticket proved its key. */
+const ofTicket = (peers: Peers, n: number, agentName: string) =>
+  pinTicket(peers, { did: peer(n).agentDid, agentName, humanName: "" }, KEY, "2026-02-21T00:00:00.000Z");
 
 Deno.test("10,000 peers are written and read again with unique aliases, also when all have one name", async () => {
-  await using machine = await Machine.ofPerson();
-  await machine.json("agent", "create", "alpha");
-  const folder = await new AgentStore(contextOf(machine.world, machine)).open("alpha");
+  await using machine = await machineWithAlpha();
+  const folder = await folderOf(machine, "alpha");
   const merged = mergePeers({}, many(10_000, "same"));
   assertEquals([Object.keys(merged).length, merged["contact-same-10000"]?.did], [10_000, peer(9_999).agentDid]);
   await writePeers(folder, merged);
@@ -131,9 +126,8 @@ Deno.test("the alias of an ended pair leads to no agent, and stays for its messa
 });
 
 Deno.test("the aliases of more ended pairs than are kept fit into the file with 10,000 peers", async () => {
-  await using machine = await Machine.ofPerson();
-  await machine.json("agent", "create", "alpha");
-  const folder = await new AgentStore(contextOf(machine.world, machine)).open("alpha");
+  await using machine = await machineWithAlpha();
+  const folder = await folderOf(machine, "alpha");
   const long = (n: number) => ({
     ...peer(n),
     profile: { agentName: `${n} ${"😀".repeat(50)}`, humanName: "😀".repeat(64) },
@@ -150,34 +144,16 @@ Deno.test("the pairs that ended last keep their aliases when more have ended tha
   const all = mergePeers({}, { peers: range(0, 5_004) });
   const oldest = mergePeers(all, { peers: range(1, 5_004) });
   const first = mergePeers(oldest, { peers: range(5, 5_004) });
-  assertEquals(Object.keys(first).filter((alias) => first[alias]?.gone), [
-    "contact-z-0",
-    "contact-z-1",
-    "contact-z-2",
-    "contact-z-3",
-    "contact-z-4",
-  ]);
+  assertEquals(Object.keys(first).filter((alias) => first[alias]?.gone), [0, 1, 2, 3, 4].map((n) => `contact-z-${n}`));
   const second = mergePeers(first, { peers: range(5, 8) });
   assertEquals(Object.keys(second).length, 5_003);
-  const isKept = (alias: string) => findPeerEver(second, alias) !== null;
-  assertEquals(["contact-z-0", "contact-z-1", "contact-z-4", "contact-z-8", "contact-a-5003"].map(isKept), [
-    false,
-    true,
-    true,
-    true,
-    true,
-  ]);
+  const kept = ["z-0", "z-1", "z-4", "z-8", "a-5003"].map((name) => findPeerEver(second, `contact-${name}`) !== null);
+  assertEquals(kept, [false, true, true, true, true]);
   const third = mergePeers(second, { peers: [] });
-  assertEquals(
-    ["contact-z-1", "contact-z-5", "contact-z-7", "contact-a-5003"].map((alias) => findPeer(third, alias)),
-    Array(4).fill(null),
-  );
-  assertEquals(
-    ["contact-z-2", "contact-z-3", "contact-z-4", "contact-z-5", "contact-z-7"].filter((alias) => alias in third).slice(
-      -2,
-    ),
-    ["contact-z-5", "contact-z-7"],
-  );
+  const leadsTo = ["z-1", "z-5", "z-7", "a-5003"].map((name) => findPeer(third, `contact-${name}`));
+  assertEquals(leadsTo, Array(4).fill(null));
+  const left = ["z-2", "z-3", "z-4", "z-5", "z-7"].filter((name) => `contact-${name}` in third);
+  assertEquals(left.slice(-2), ["z-5", "z-7"]);
   assertEquals(Object.keys(third).length, 5_000);
   // A pair that begins again has its alias, and no mark of its end.
   assertEquals(mergePeers(third, { peers: [named(5)] })["contact-z-5"], {
@@ -212,25 +188,14 @@ Deno.test("a connector that stops waits at most 500 ms for the peers that it wri
 
 Deno.test("a connector that has ended does not write the peers that it was reading", async () => {
   await using world = await World.open();
-  const asked = Promise.withResolvers<void>(), released = Promise.withResolvers<void>();
-  let isHeld = false;
-  const { bench } = await story(world, {
-    fetch: (async (...request: Parameters<typeof fetch>) => {
-      if (isHeld) {
-        asked.resolve();
-        await released.promise;
-      }
-      return await world.fetch(...request);
-    }) as typeof fetch,
-  });
-  await flushTasks();
-  isHeld = true;
+  const list = held(world, "/pair/peers");
+  const { bench } = await story(world, { fetch: list.fetch });
   const update = bench.connector.updatePeers();
-  await asked.promise;
+  await list.asked;
   let writes = 0;
   bench.connector.deps.peers.write = () => Promise.resolve(void writes++);
   await bench.connector.stop();
-  released.resolve();
+  list.release();
   await update;
   assertEquals([writes, bench.eventsOf("peers_failed")], [0, []]);
 });
@@ -253,9 +218,8 @@ Deno.test("a connector that has ended pins no key of a message that it still had
 });
 
 Deno.test("a relay that lists more than 10,000 peers leaves a file that can be written, and takes the room of no ticket", async () => {
-  await using machine = await Machine.ofPerson();
-  await machine.json("agent", "create", "alpha");
-  const folder = await new AgentStore(contextOf(machine.world, machine)).open("alpha");
+  await using machine = await machineWithAlpha();
+  const folder = await folderOf(machine, "alpha");
   const long = ({ agentDid, pairedAt, ...rest }: PeerList["peers"][number], of: string) => ({
     ...rest,
     pairedAt,
@@ -271,12 +235,7 @@ Deno.test("a relay that lists more than 10,000 peers leaves a file that can be w
     assertEquals([readPeers(folder).beta?.how, Object.keys(presentPeers(peers)).length], ["ticket", LISTED_PAIRS]);
   }
   // The peer of a ticket is known before the list is read.
-  const later = pinTicket(
-    second,
-    { did: peer(20_001).agentDid, agentName: "gamma", humanName: "" },
-    KEY,
-    "2026-02-21T00:00:00.000Z",
-  );
+  const later = ofTicket(second, 20_001, "gamma");
   const all = listed(host("b")).peers;
   assertEquals(
     findPeer(mergePeers(later, { peers: [...all, peer(20_001, "gamma")] }), "gamma"),

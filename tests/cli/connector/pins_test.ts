@@ -7,6 +7,7 @@ import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import { Bench } from "./bench.ts";
 import { asker, post } from "./local_api/local_caller.ts";
+import { held, two } from "./two_connectors.ts";
 
 type Json = Record<string, unknown>;
 
@@ -22,22 +23,13 @@ function relay(world: World, path: string, change: (body: Json) => Json): typeof
 const pinsOf = ({ connector }: Bench) =>
   Object.entries(connector.peers.all).map(([alias, { key, how, removed }]) => [alias, key, removed ? "removed" : how]);
 
-async function two(world: World, fetchOf: { a?: typeof fetch; b?: typeof fetch } = {}) {
-  const [a, b] = [await world.agent(undefined, "alpha"), await world.agent(undefined, "beta")];
-  const one = await Bench.open(world, a, { platform: "inbox", ...fetchOf.a && { fetch: fetchOf.a } });
-  const other = await Bench.open(world, b, { platform: "inbox", ...fetchOf.b && { fetch: fetchOf.b } });
-  const ticketOf = async (body: object = {}) => (await asker(one)("/v1/pair/start", post(body))).body.ticket as string;
-  const confirm = (ticket: string) => asker(other)("/v1/pair/confirm", post({ ticket }));
-  return { a, b, one, other, ticketOf, confirm };
-}
-
 Deno.test("a ticket pins both keys, and a message of such a peer is proven from end to end", async () => {
   await using world = await World.open();
-  const { a, b, one, other, ticketOf, confirm } = await two(world);
+  const { a, b, one, other, ticketOf, confirm, pinned } = await two(world);
   const ticket = await ticketOf();
   assert(parseTicket(ticket)?.pairSecret);
   assertEquals((await confirm(ticket)).status, 201);
-  await until(() => one.connector.peers.of(b.agent.did)?.how === "ticket");
+  await pinned();
   assertEquals([pinsOf(one), pinsOf(other)], [[["beta", b.keys.publicKey, "ticket"]], [[
     "alpha",
     a.keys.publicKey,
@@ -52,27 +44,22 @@ Deno.test("a ticket pins both keys, and a message of such a peer is proven from 
 
 Deno.test("the first message to the peer of a ticket is sealed, also when the list with its key is still on the way", async () => {
   await using world = await World.open();
-  const listed = Promise.withResolvers<void>();
-  const late = (async (input: string, init?: RequestInit) => {
-    const response = await world.fetch(input, init);
-    if (new URL(input).pathname === "/pair/peers") await listed.promise;
-    return response;
-  }) as typeof fetch;
-  const { b, one, other, ticketOf, confirm } = await two(world, { a: late });
+  const late = held(world, "/pair/peers");
+  const { b, one, other, ticketOf, confirm } = await two(world, { fetch: late.fetch });
   assertEquals((await confirm(await ticketOf())).status, 201);
   const sent = asker(one)("/v1/outbound", post({ to: b.agent.did, text: "hi" }));
   await world.clock.advance(10);
   assertEquals(other.connector.store.received.list({ unread: true, limit: 1 }).messages, []);
-  listed.resolve();
+  late.release();
   assertEquals((await sent).body.delivered, true);
   assertEquals(other.connector.store.received.list({ unread: true, limit: 1 }).messages[0]?.verified, "end-to-end");
 });
 
 Deno.test("a person whose machine is gone pairs a new agent, which takes the place of the old one", async () => {
   await using world = await World.open();
-  const { b, one, ticketOf, confirm } = await two(world);
+  const { b, one, ticketOf, confirm, pinned } = await two(world);
   await confirm(await ticketOf());
-  await until(() => one.connector.peers.of(b.agent.did)?.how === "ticket");
+  await pinned();
   const again = await world.agent(b.owner, "beta");
   const third = await Bench.open(world, again, { platform: "inbox" });
   const ticket = await ticketOf();
@@ -98,7 +85,7 @@ Deno.test("no request of a pairing holds the pair secret", async () => {
     sent.push(input, String(init?.body ?? ""));
     return await world.fetch(input, init);
   }) as typeof fetch;
-  const { one, other, ticketOf, confirm } = await two(world, { a: noting, b: noting });
+  const { one, other, ticketOf, confirm } = await two(world, { fetch: noting }, { fetch: noting });
   const ticket = await ticketOf();
   await confirm(ticket);
   await asker(one)("/v1/pair/status", post({ ticket }));
@@ -126,8 +113,8 @@ Deno.test("a relay that answers a confirmation with anything else makes no pin a
     await t.step(name, async () => {
       await using world = await World.open();
       const mallory = await world.agent(undefined, "mallory");
-      const { other, ticketOf, confirm } = await two(world, {
-        b: relay(world, "/pair/confirm", (body) => change(body, mallory)),
+      const { other, ticketOf, confirm } = await two(world, {}, {
+        fetch: relay(world, "/pair/confirm", (body) => change(body, mallory)),
       });
       const { status, body } = await confirm(await ticketOf());
       assertEquals([status, body.error?.code], [409, "CONNECTOR_PEER_KEY_MISMATCH"]);
@@ -178,7 +165,7 @@ Deno.test("a relay that lists anything else leaves a contact, and the ticket sta
         const peers = await Promise.all((body.peers as Json[]).map((row) => change(row, mallory, "A".repeat(22))));
         return Response.json({ ...body, peers }, { headers: response.headers });
       }) as typeof fetch;
-      const { one, ticketOf, confirm } = await two(world, { a: changed });
+      const { one, ticketOf, confirm } = await two(world, { fetch: changed });
       assertEquals((await confirm(await ticketOf())).status, 201);
       await until(() => one.eventsOf("contact_listed").length === 1);
       const [[alias, key, how] = []] = pinsOf(one);
@@ -192,26 +179,26 @@ Deno.test("a relay that lists anything else leaves a contact, and the ticket sta
 
 Deno.test("an agent that the relay lists under an expected name gets neither the name nor its message", async () => {
   await using world = await World.open();
-  const { a, b, one, ticketOf, confirm } = await two(world);
+  const { a, b, one, ticketOf, confirm, pinned } = await two(world);
   const mallory = await world.agent(undefined, "beta");
   await world.pair(a, mallory);
   await until(() => one.eventsOf("contact_listed").length === 1);
   await confirm(await ticketOf());
-  await until(() => one.connector.peers.of(b.agent.did)?.how === "ticket");
+  await pinned();
   assertEquals(await one.connector.findPeer("beta"), b.agent.did);
   assertEquals(await one.connector.findPeer("contact-beta"), mallory.agent.did);
 });
 
 Deno.test("a plain ticket makes a contact, and a ticket with a secret makes the contact a peer", async () => {
   await using world = await World.open();
-  const { b, one, other, ticketOf, confirm } = await two(world);
+  const { b, one, other, ticketOf, confirm, pinned } = await two(world);
   const plain = await ticketOf({ plain: true });
   assertEquals(parseTicket(plain)?.pairSecret, null);
   await confirm(plain);
   await until(() => one.connector.peers.of(b.agent.did) !== null);
   assertEquals(pinsOf(one).map(([alias]) => alias), ["contact-beta"]);
   await confirm(await ticketOf());
-  await until(() => one.connector.peers.of(b.agent.did)?.how === "ticket");
+  await pinned();
   assertEquals([pinsOf(one), pinsOf(other).map(([alias]) => alias)], [[["beta", b.keys.publicKey, "ticket"]], [
     "alpha",
   ]]);
@@ -219,9 +206,9 @@ Deno.test("a plain ticket makes a contact, and a ticket with a secret makes the 
 
 Deno.test("a removed peer stays removed with any list of the relay, until another ticket", async () => {
   await using world = await World.open();
-  const { a, b, one, other, ticketOf, confirm } = await two(world);
+  const { a, b, one, other, ticketOf, confirm, pinned } = await two(world);
   await confirm(await ticketOf());
-  await until(() => one.connector.peers.of(b.agent.did)?.how === "ticket");
+  await pinned();
   assertEquals((await asker(one)("/v1/pair/remove", post({ to: "beta" }))).status, 204);
   await world.pair(a, b);
   await until(() => one.eventsOf("paired").length === 2);

@@ -11,6 +11,7 @@ import { until } from "../../support/until.ts";
 import { type TestAgent, World, type WorldOptions } from "../../support/world.ts";
 import { Bench, type BenchOptions } from "./bench.ts";
 import { asker, post } from "./local_api/local_caller.ts";
+import { held, two } from "./two_connectors.ts";
 
 const SECRET = "the-port-is-8443";
 const DAY_MS = 86_400_000;
@@ -21,7 +22,6 @@ async function pair(world: World, { of = {}, byPlainTicket = false }: {
   of?: BenchOptions;
   byPlainTicket?: boolean;
 } = {}) {
-  const [a, b] = [await world.agent(undefined, "alpha"), await world.agent(undefined, "beta")];
   const passed: string[] = [], frames: DeliverFrame[] = [];
   /** Loses this many answers to messages. */
   const lose = { answers: 0 };
@@ -37,13 +37,15 @@ async function pair(world: World, { of = {}, byPlainTicket = false }: {
     frames.push(frame);
     return frame;
   };
-  const alpha = await Bench.open(world, a, { platform: "inbox", fetch });
-  const beta = await Bench.open(world, b, { platform: "inbox", fetch, tamper, ...of });
+  const { a, b, one: alpha, other: beta, ticketOf, confirm, pinned } = await two(world, { fetch }, {
+    fetch,
+    tamper,
+    ...of,
+  });
   const plain = byPlainTicket;
-  const { ticket } = (await asker(alpha)("/v1/pair/start", post({ plain }))).body;
-  await asker(beta)("/v1/pair/confirm", post({ ticket }));
+  await confirm(await ticketOf({ plain }));
   await until(() => alpha.connector.peers.of(b.agent.did) !== null);
-  if (!plain) await until(() => alpha.connector.peers.of(b.agent.did)?.how === "ticket");
+  if (!plain) await pinned();
   const send = (body: object, query = "") =>
     asker(alpha)(`/v1/outbound${query}`, post({ to: plain ? "contact-beta" : "beta", ...body }));
   return { a, b, alpha, beta, passed, frames, lose, send };
@@ -300,23 +302,15 @@ Deno.test("a runtime gets the same bytes of a sealed message as of a plain one",
 
 Deno.test("a message that comes before the answer to a confirmation is read from the peer of the ticket", async () => {
   await using world = await World.open();
-  const [a, b] = [await world.agent(undefined, "alpha"), await world.agent(undefined, "beta")];
-  const alpha = await Bench.open(world, a, { platform: "inbox" });
-  const held = Promise.withResolvers<void>();
-  const fetch = (async (input: string, init?: RequestInit) => {
-    const response = await world.fetch(input, init);
-    if (input.includes("/pair/confirm")) await held.promise;
-    return response;
-  }) as typeof globalThis.fetch;
+  const answer = held(world, "/pair/confirm");
   let arrived = 0;
   const tamper = (frame: DeliverFrame) => (arrived++, frame);
-  const beta = await Bench.open(world, b, { platform: "inbox", fetch, tamper });
-  const { ticket } = (await asker(alpha)("/v1/pair/start", post({}))).body;
-  const confirming = asker(beta)("/v1/pair/confirm", post({ ticket }));
-  await until(() => alpha.connector.peers.of(b.agent.did)?.how === "ticket");
+  const { one: alpha, other: beta, ticketOf, confirm, pinned } = await two(world, {}, { fetch: answer.fetch, tamper });
+  const confirming = confirm(await ticketOf());
+  await pinned();
   const sending = asker(alpha)("/v1/outbound", post({ to: "beta", text: SECRET }));
   await until(() => arrived === 1);
-  held.resolve();
+  answer.release();
   assertEquals((await confirming).status, 201);
   assertEquals((await sending).body.delivered, true);
   assertEquals(unread(beta).map(({ verified }) => verified), ["end-to-end"]);

@@ -8,11 +8,12 @@ import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import { Bench } from "./bench.ts";
 import { asker, post } from "./local_api/local_caller.ts";
+import { two } from "./two_connectors.ts";
 
 type Row = Record<string, unknown>;
 
 /** Two connectors whose agents a ticket paired, and a relay that changes the receipts on their way to the first one. */
-async function two(world: World, { plain = false } = {}) {
+async function paired(world: World, { plain = false } = {}) {
   const relay = { change: (rows: Row[]): Row[] => rows };
   const through = (async (input: string, init?: RequestInit) => {
     const response = await world.fetch(input, init);
@@ -20,14 +21,11 @@ async function two(world: World, { plain = false } = {}) {
     const { receipts } = await response.json();
     return Response.json({ receipts: relay.change(receipts) }, { headers: response.headers });
   }) as typeof fetch;
-  const [a, b] = [await world.agent(undefined, "alpha"), await world.agent(undefined, "beta")];
-  const sender = await Bench.open(world, a, { platform: "inbox", fetch: through });
-  const recipient = await Bench.open(world, b, { platform: "inbox" });
-  const { ticket } = (await asker(sender)("/v1/pair/start", post({ plain }))).body;
-  assertEquals((await asker(recipient)("/v1/pair/confirm", post({ ticket }))).status, 201);
-  const isReady = () => plain ? sender.connector.peers.of(b.agent.did) !== null : isPinned(sender, b);
+  const { a, b, one: sender, other: recipient, ticketOf, confirm, pinned } = await two(world, { fetch: through });
+  assertEquals((await confirm(await ticketOf({ plain }))).status, 201);
   await sender.connector.updatePeers();
-  await until(isReady);
+  if (plain) await until(() => sender.connector.peers.of(b.agent.did) !== null);
+  else await pinned();
   const send = async (requestId: string) => {
     const body = { to: b.agent.did, text: "Hello", requestId, conversationId: "c-1" };
     assertEquals((await asker(sender)("/v1/outbound", post(body))).body.delivered, true);
@@ -46,23 +44,20 @@ async function two(world: World, { plain = false } = {}) {
   return { a, b, sender, recipient, relay, send, take, receipts, stateOf };
 }
 
-const isPinned = ({ connector }: Bench, { agent }: TestAgent) => connector.peers.of(agent.did)?.how === "ticket";
-
 Deno.test("a ticket peer's receipt is signed, and its message processed", async () => {
   await using world = await World.open();
-  const { a, b, sender, send, take, receipts, stateOf } = await two(world);
+  const { b, sender, send, take, receipts, stateOf } = await paired(world);
   await take(await send("request-1"));
   await until(() => stateOf("request-1") === "processed");
   const [receipt, ...others] = await receipts("request-1");
   assertEquals([receipt?.verified, receipt?.problem, others], ["signed", undefined, []]);
   assertEquals([typeof receipt?.signed, receipt?.ait], ["string", b.identity.ait]);
   assertEquals(sender.eventsOf("receipt_invalid"), []);
-  assert(a.agent.did !== b.agent.did);
 });
 
 Deno.test("the word of a relay that a ticket peer has processed a message changes nothing", async () => {
   await using world = await World.open();
-  const { b, sender, relay, send, take, receipts, stateOf } = await two(world);
+  const { b, sender, relay, send, take, receipts, stateOf } = await paired(world);
   const lie = (requestId: string) =>
     sender.connector.sending.told({
       requestId,
@@ -88,7 +83,7 @@ Deno.test("the word of a relay that a ticket peer has processed a message change
 
 Deno.test("a receipt that a relay forged, changed, swapped or replayed is shown as the proxy's word, with what is wrong", async (t) => {
   await using world = await World.open();
-  const { a, b, sender, relay, send, take, receipts, stateOf } = await two(world);
+  const { a, b, sender, relay, send, take, receipts, stateOf } = await paired(world);
   const stranger = await world.agent(undefined, "gamma");
   await take(await send("request-1"));
   const [good] = await receipts("request-1");
@@ -157,7 +152,7 @@ Deno.test("a receipt that a relay forged, changed, swapped or replayed is shown 
 
 Deno.test("of a contact whose key is not known, the proxy's word is all there is", async () => {
   await using world = await World.open();
-  const { send, take, receipts, stateOf } = await two(world, { plain: true });
+  const { send, take, receipts, stateOf } = await paired(world, { plain: true });
   await take(await send("request-1"));
   await until(() => stateOf("request-1") === "processed");
   const [receipt] = await receipts("request-1");
