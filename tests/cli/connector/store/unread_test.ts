@@ -1,6 +1,7 @@
 /** Messages of a pull platform (D-116) and replies (D-112): lists, reading, expiry, bounds, and messages for a caller. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import type { ReceivedMessages } from "../../../../cli/connector/store/received_messages.ts";
+import type { InboxMessage } from "../../../../cli/connector/store/received_rows.ts";
 import type { ReceiptRows } from "../../../../cli/connector/store/receipt_rows.ts";
 import { BETA, Disk, GAMMA, HISTORY_MS, outgoing, PAYLOAD, received, store } from "./disk.ts";
 import { INBOX_BYTES, SENDER_BYTES, SENDER_MESSAGES } from "../../../../cli/connector/store/received_bounds.ts";
@@ -57,29 +58,25 @@ Deno.test("messages for a runtime do not expire unread", async () => {
   assertEquals([inbox.expireUnread(30 * DAY), inbox.waiting().length], [[], 1]);
 });
 
-Deno.test("a sender has at most 1,000 unread messages and 64 MiB, and another sender is not affected", async () => {
-  await using disk = await Disk.make();
-  const { inbox, db } = disk.open("pull");
-  const all = Array.from({ length: SENDER_MESSAGES }, (_, n) => received(`request-${n}`));
-  assert(inbox.take(all, 0).every((taken) => taken === "stored"));
-  assertEquals([store(inbox, "request-x"), store(inbox, "request-x", { from: GAMMA })], ["full", "stored"]);
-  inbox.markRead([1], 0);
-  assertEquals([store(inbox, "request-x"), store(inbox, "request-y")], ["stored", "full"]);
-  db.run("DELETE FROM messages WHERE seq > 2");
-  db.run("UPDATE messages SET bytes = ? WHERE seq = 2", SENDER_BYTES - 29);
-  assertEquals([store(inbox, "request-x"), store(inbox, "request-y")], ["stored", "full"]);
-});
-
-Deno.test("a sender has the same bounds while its messages wait for a runtime", async () => {
-  await using disk = await Disk.make();
-  const { inbox } = disk.open("push");
-  const all = Array.from({ length: SENDER_MESSAGES }, (_, n) => received(`request-${n}`));
-  assert(inbox.take(all, 0).every((taken) => taken === "stored"));
-  assertEquals([store(inbox, "request-x"), store(inbox, "request-x", { from: GAMMA })], ["full", "stored"]);
-  const first = inbox.read(1);
-  assert(first);
-  inbox.finish(first, 0);
-  assertEquals([store(inbox, "request-x"), store(inbox, "request-y")], ["stored", "full"]);
+Deno.test("a sender has at most 1,000 messages and 64 MiB, and another sender is not affected", async (t) => {
+  const ends = {
+    pull: (inbox: ReceivedMessages, seq: number) => void inbox.markRead([seq], 0),
+    push: (inbox: ReceivedMessages, seq: number) => inbox.finish(inbox.read(seq) as InboxMessage, 0),
+  };
+  for (const delivery of ["pull", "push"] as const) {
+    await t.step(delivery === "pull" ? "unread" : "waiting for a runtime", async () => {
+      await using disk = await Disk.make();
+      const { inbox, db } = disk.open(delivery);
+      const all = Array.from({ length: SENDER_MESSAGES }, (_, n) => received(`request-${n}`));
+      assert(inbox.take(all, 0).every((taken) => taken === "stored"));
+      assertEquals([store(inbox, "request-x"), store(inbox, "request-x", { from: GAMMA })], ["full", "stored"]);
+      ends[delivery](inbox, 1);
+      assertEquals([store(inbox, "request-x"), store(inbox, "request-y")], ["stored", "full"]);
+      db.run("DELETE FROM messages WHERE seq > 2");
+      db.run("UPDATE messages SET bytes = ? WHERE seq = 2", SENDER_BYTES - 29);
+      assertEquals([store(inbox, "request-x"), store(inbox, "request-y")], ["stored", "full"]);
+    });
+  }
 });
 
 Deno.test("read content makes room before dead letters do, the oldest first", async () => {
