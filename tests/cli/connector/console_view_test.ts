@@ -16,16 +16,20 @@ import { until } from "../../support/until.ts";
 
 const live = (line: string) => ({ lines: [line], cursor: null });
 
-function terminal(isTerminal: boolean) {
-  const screen = { text: "" };
+/** A view of a terminal or a pipe, with what it has printed. */
+function shownOn(
+  isTerminal: boolean,
+  liveOf: Parameters<typeof viewOf>[0]["live"],
+  columns: () => number | null = () => null,
+) {
+  const screen = { text: "" }, clock = new ManualClock();
   const stdout = (text: string) => (screen.text += text, true);
-  return { screen, terminal: { stdout, stderr: stdout, stdoutIsTerminal: isTerminal, stderrIsTerminal: isTerminal } };
+  const terminal = { stdout, stderr: stdout, stdoutIsTerminal: isTerminal, stderrIsTerminal: isTerminal, columns };
+  return { screen, clock, view: viewOf({ clock, terminal, json: false, colour: false, live: liveOf }) };
 }
 
 Deno.test("a pipe gets one JSON line per event and no other output", () => {
-  const clock = new ManualClock();
-  const { screen, terminal: pipe } = terminal(false);
-  const view = viewOf({ clock, terminal: pipe, json: false, colour: false, live: () => live("state") });
+  const { screen, view } = shownOn(false, () => live("state"));
   view.event("connected");
   view.show(["for people"]);
   view.event("received", { from: "a\nb", requestId: "request-1" });
@@ -36,10 +40,8 @@ Deno.test("a pipe gets one JSON line per event and no other output", () => {
 });
 
 Deno.test("a terminal gets sentences above one live line, without foreign control characters", async () => {
-  const clock = new ManualClock();
-  const { screen, terminal: tty } = terminal(true);
   let line = "alpha: connected 1 s";
-  const view = viewOf({ clock, terminal: tty, json: false, colour: false, live: () => live(line) });
+  const { screen, clock, view } = shownOn(true, () => live(line));
   view.event("refused", { why: "\u001b]0;title\u0007" });
   const drawn = () => `\x1b[?7l${line}\x1b[?7h`;
   assert(screen.text.includes("The proxy refused the connection") && screen.text.endsWith(drawn()));
@@ -57,8 +59,7 @@ Deno.test("a calm log tells what needs attention; all events and JSON tell the r
   const did = "did:svc:registry.example:agent:01KHYQ5H00AAAAAAAABCDEFGHJ";
   const known = withAlias({ from: did, requestId: "r", why: "w" }, new Map([[did, "beta"]]));
   const shown = (isTerminal: boolean, isVerbose: boolean) => {
-    const { screen, terminal: to } = terminal(isTerminal);
-    const view = viewOf({ clock: new ManualClock(), terminal: to, json: false, colour: false, live: () => null });
+    const { screen, view } = shownOn(isTerminal, () => null);
     view.isVerbose = isVerbose;
     view.event("received", known);
     view.event("dead_letter", known);
@@ -261,16 +262,9 @@ Deno.test("each peer gets an alias of its own and keeps it", () => {
 });
 
 Deno.test("the live lines get the current width at each redraw, and are drawn again in their place", async () => {
-  const clock = new ManualClock();
-  const { screen, terminal: tty } = terminal(true);
   let columns = 12;
-  const view = viewOf({
-    clock,
-    terminal: { ...tty, columns: () => columns },
-    json: false,
-    colour: false,
-    live: (width) => ({ lines: [`count ${width}`, "to beta› x"], cursor: 9 }),
-  });
+  const lines = (width: number) => ({ lines: [`count ${width}`, "to beta› x"], cursor: 9 });
+  const { screen, clock, view } = shownOn(true, lines, () => columns);
   await clock.advance(1_000);
   assert(screen.text.endsWith("\r\x1b[J\x1b[?7lcount 11\nto beta› x\x1b[?7h\r\x1b[9C"), JSON.stringify(screen.text));
   columns = 40;
