@@ -1,6 +1,6 @@
 /** Access to a connector (D-119): a command attaches to the one that runs, or runs one; the lock decides, not the port. */
 import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
-import { type AgentFolder, AgentStore } from "../../../cli/agents/agent_store.ts";
+import type { AgentFolder } from "../../../cli/agents/agent_store.ts";
 import { type Access, access, keptAccess } from "../../../cli/connector/attach.ts";
 import { isConnectorLocked, lockConnector } from "../../../cli/connector/connector_lock.ts";
 import { readConnectorFile } from "../../../cli/connector/local_api/discovery_file.ts";
@@ -11,8 +11,9 @@ import { call } from "../../../shared/client/local_client.ts";
 import * as z from "zod";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
-import { Machine } from "../cli_world.ts";
+import type { Machine } from "../cli_world.ts";
 import { contextOf } from "./context.ts";
+import { folderOf, machineWithAlpha } from "./local_machine.ts";
 
 const PURGE = { method: "POST", target: "/v1/dead-letter/purge", body: '{"all":true}' } as const;
 
@@ -24,11 +25,10 @@ class Agents implements AsyncDisposable {
 
   static async open(): Promise<Agents> {
     const world = await World.open();
-    const machine = await Machine.ofPerson(world);
-    await machine.json("agent", "create", "alpha");
+    const machine = await machineWithAlpha(world);
     // Nothing listens there: the link is not part of these tests.
     await machine.json("config", "set", "proxyUrl", "http://127.0.0.1:9");
-    const agents = new Agents(world, machine, await new AgentStore(contextOf(world, machine)).open("alpha"));
+    const agents = new Agents(world, machine, await folderOf(machine, "alpha"));
     machine.fetch = (input, init) => {
       const url = String(input);
       if (!url.startsWith("http://127.0.0.1:")) return world.fetch(input, init);

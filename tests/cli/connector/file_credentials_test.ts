@@ -5,24 +5,26 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { CliError } from "../../../cli/errors.ts";
 import { openFileCredentials } from "../../../cli/connector/file_credentials.ts";
-import { World } from "../../support/world.ts";
-import { Machine } from "../cli_world.ts";
+import type { Machine } from "../cli_world.ts";
 import { contextOf } from "./context.ts";
+import { machineWithAlpha } from "./local_machine.ts";
 import { until, untilLater } from "../../support/until.ts";
 
-async function opened(world: World, machine: Machine) {
-  const ctx = contextOf(world, machine);
+async function opened(machine: Machine) {
+  const ctx = contextOf(machine.world, machine);
   const events: string[] = [];
-  const { session, clock } = await openFileCredentials(ctx, "alpha", (event) => void events.push(event));
-  return { session, events, clock };
+  const { session } = await openFileCredentials(ctx, "alpha", (event) => void events.push(event));
+  const ends: unknown[] = [];
+  session.onEnd = (error) => void ends.push(error);
+  const endOf = () => ends.map((error) => (error as { code?: string }).code);
+  return { session, events, endOf };
 }
 
 const token = (machine: Machine) => JSON.parse(machine.read("agents/alpha/registry-auth.json")).accessToken;
 
 Deno.test("the access token is refreshed at least 60 s before it expires, each time", async () => {
-  await using machine = await Machine.ofPerson();
-  await machine.json("agent", "create", "alpha");
-  const { session, events } = await opened(machine.world, machine);
+  await using machine = await machineWithAlpha();
+  const { session, events } = await opened(machine);
   session.watch();
   for (let n = 1; n <= 3; n++) {
     const [before, end] = [token(machine), session.accessExpiresAt];
@@ -35,9 +37,8 @@ Deno.test("the access token is refreshed at least 60 s before it expires, each t
 });
 
 Deno.test("tokens that another process refreshed are used and not refreshed again", async () => {
-  await using machine = await Machine.ofPerson();
-  await machine.json("agent", "create", "alpha");
-  const { session, events } = await opened(machine.world, machine);
+  await using machine = await machineWithAlpha();
+  const { session, events } = await opened(machine);
   const old = await session.current();
   await machine.json("agent", "auth", "refresh", "alpha");
   assertEquals((await session.current()).accessToken, old.accessToken);
@@ -46,9 +47,8 @@ Deno.test("tokens that another process refreshed are used and not refreshed agai
 });
 
 Deno.test("a refused token is refreshed when its files are unchanged; a refused AIT is not", async () => {
-  await using machine = await Machine.ofPerson();
-  await machine.json("agent", "create", "alpha");
-  const { session, events } = await opened(machine.world, machine);
+  await using machine = await machineWithAlpha();
+  const { session, events } = await opened(machine);
   assertEquals([await session.renew("identity"), await session.renew("access"), events], [false, true, ["refreshed"]]);
   await machine.json("agent", "reissue", "alpha");
   assertEquals(await session.renew("identity"), true);
@@ -56,35 +56,29 @@ Deno.test("a refused token is refreshed when its files are unchanged; a refused 
 });
 
 Deno.test("an unreachable registry is asked again; a revoked session is final", async () => {
-  await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
-  await machine.json("agent", "create", "alpha");
-  const { session, events } = await opened(world, machine);
-  let ended: unknown = null;
-  session.onEnd = (error) => ended = error;
+  await using machine = await machineWithAlpha();
+  const { world } = machine;
+  const { session, events, endOf } = await opened(machine);
   session.watch();
   machine.fetch = () => Promise.reject(new TypeError("no listener"));
   await world.clock.advance(session.accessExpiresAt - world.clock.now() - 71_000);
   await untilLater(world.clock, () => events.includes("refresh_failed"));
-  assertEquals(ended, null);
+  assertEquals(endOf(), []);
   machine.fetch = world.fetch;
   await machine.json("agent", "auth", "revoke", "alpha");
-  await untilLater(world.clock, () => ended !== null);
-  assertEquals((ended as { code?: string }).code, "AGENT_AUTH_REFRESH_REVOKED");
+  await untilLater(world.clock, () => endOf().length > 0);
+  assertEquals(endOf(), ["AGENT_AUTH_REFRESH_REVOKED"]);
 });
 
 Deno.test("the files of an agent that was deleted, or made again under its name, end the session", async () => {
-  await using machine = await Machine.ofPerson();
-  await machine.json("agent", "create", "alpha");
+  await using machine = await machineWithAlpha();
   for (const again of [true, false]) {
-    const { session } = await opened(machine.world, machine);
-    let ended: unknown = null;
-    session.onEnd = (error) => ended = error;
+    const { session, endOf } = await opened(machine);
     const { did } = await session.current();
     await machine.json("agent", "delete", "alpha");
     if (again) await machine.json("agent", "create", "alpha");
     await assertRejects(() => session.renew("access"), CliError, again ? "made again" : "There is no agent alpha");
-    assertEquals((ended as { code?: string } | null)?.code, "CLI_AGENT_UNKNOWN");
+    assertEquals(endOf(), ["CLI_AGENT_UNKNOWN"]);
     assertEquals((await session.current()).did, did, "it never signs as the other agent");
     session.stop();
   }

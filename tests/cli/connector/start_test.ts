@@ -7,15 +7,13 @@ import { get } from "../../../shared/client/local_client.ts";
 import { Output } from "../../../cli/terminal/output.ts";
 import { freePort } from "../../support/process.ts";
 import { World } from "../../support/world.ts";
-import { Machine } from "../cli_world.ts";
 import { until } from "../../support/until.ts";
 import { contextOf } from "./context.ts";
 import { connectorOfAlpha, machineWithAlpha } from "./local_machine.ts";
 
 Deno.test("a connector signs its refresh with the registry's time when the registry refuses its own", async () => {
   await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
-  await machine.json("agent", "create", "alpha");
+  await using machine = await machineWithAlpha(world);
   await world.clock.advance(16 * 60_000);
   const aheadMs = 10 * 60_000;
   const signedAt: number[] = [];
@@ -38,8 +36,7 @@ Deno.test("a connector signs its refresh with the registry's time when the regis
 
 Deno.test("keys are read only in the foreground, or with --keys where the system does not say", async (t) => {
   await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
-  await machine.json("agent", "create", "alpha");
+  await using machine = await machineWithAlpha(world);
   const cases: [foreground: boolean | null, keys: boolean, isRead: boolean][] = [
     [true, false, true],
     [false, false, false],
@@ -78,8 +75,7 @@ Deno.test("keys are read only in the foreground, or with --keys where the system
 
 Deno.test("--keys without a terminal, or with --json, is a usage error", async () => {
   await using world = await World.open();
-  await using machine = await Machine.ofPerson(world);
-  await machine.json("agent", "create", "alpha");
+  await using machine = await machineWithAlpha(world);
   const keyboard = { isInForeground: () => Promise.resolve(true), open: () => () => {} };
   const options = { keys: true };
   const ctx = contextOf(world, machine);
