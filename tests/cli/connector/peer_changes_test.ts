@@ -205,9 +205,10 @@ Deno.test("a blocked peer gets no message, no kept message and no receipt", asyn
   assertEquals((await ask("/v1/outbound?wait=0", post(kept))).body.state, "kept");
   await ask("/v1/peers/block", post({ peer: a.agent.did }));
   await ask("/v1/inbox/read", post({ ids: [message.id] }));
-  const refused = await ask("/v1/outbound", post({ to: a.agent.did, text: "now" }));
-  assertEquals([refused.status, refused.body.error.code], [409, "CONNECTOR_PEER_BLOCKED"]);
   requests.length = 0;
+  const refused = await ask("/v1/outbound?wait=0", post({ ...kept, text: "now", requestId: "request-2" }));
+  assertEquals([refused.status, refused.body.error.code], [409, "CONNECTOR_PEER_BLOCKED"]);
+  assertEquals(bench.connector.store.sent.find("request-2"), null);
   isDown = false;
   const ended = () => bench.connector.store.sent.find("request-1")?.state !== "kept";
   await passing(world, 120, () => ended() && bench.connector.store.receipts.size === 0);
