@@ -29,7 +29,7 @@ export interface AgentCall {
   message(text: string): void;
 }
 
-const textPart = (value: string) => ({
+export const textPart = (value: string) => ({
   content: { $case: "text" as const, value },
   metadata: undefined,
   filename: "",

@@ -12,10 +12,8 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
 import { A2A_CARD, A2aAgent, type AgentCall, TaskState } from "./a2a_agent.ts";
-import { type Behaviour, Bench, type BenchOptions, passing, story } from "./bench.ts";
+import { type Behaviour, Bench, type BenchOptions, MANY, passing, story } from "./bench.ts";
 import { TASK_REQUESTS } from "../../../cli/connector/runtime/task_follower.ts";
-
-const MANY = { proxy: { agentRequests: 100_000 } };
 
 /** Options of a bench whose runtime is an A2A agent. */
 function withAgent(agent: A2aAgent, more: Partial<BenchOptions["target"]> = {}): BenchOptions {

@@ -29,6 +29,10 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 
+/** A world whose limits of requests no test reaches. */
+export const MANY = { proxy: { agentRequests: 100_000 } };
+/** An agent that reads its messages. */
+export const INBOX = { platform: "inbox" } as const;
 export const RUNTIME_URL = "http://127.0.0.1:18789";
 
 /**

@@ -7,7 +7,7 @@ import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
 import { RefusedError } from "../../../cli/link/link.ts";
 import { World } from "../../support/world.ts";
-import { accepts, Bench, hangs, isDown, passing, RUNTIME_URL, story } from "./bench.ts";
+import { accepts, Bench, hangs, isDown, MANY, passing, RUNTIME_URL, story } from "./bench.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { PROXY_URL } from "../../support/world.ts";
 import { until } from "../../support/until.ts";
@@ -15,7 +15,6 @@ import { HANDOVERS_AT_ONCE } from "../../../cli/connector/runtime/runtime_room.t
 import { asker, post } from "./local_api/local_caller.ts";
 import { held } from "./two_connectors.ts";
 
-const MANY = { proxy: { agentRequests: 100_000 } };
 const body = (text: string) => JSON.stringify({ message: text });
 
 Deno.test("a message is stored, acknowledged and handed over with its headers, and ends in a receipt", async () => {

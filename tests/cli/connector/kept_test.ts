@@ -3,12 +3,10 @@ import { assert, assertEquals } from "@std/assert";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
-import { Bench, type BenchOptions, passing, story } from "./bench.ts";
+import { Bench, type BenchOptions, INBOX, passing, story } from "./bench.ts";
 import { down, gate, lost, refusal } from "./gate.ts";
 import { FailingDisk } from "./failing_disk.ts";
 import { asker, post } from "./local_api/local_caller.ts";
-
-const INBOX = { platform: "inbox" } as const;
 
 /** Agent b, whose messages to a the proxy does not take while the gate has an answer. */
 async function keeper(world: World, options: BenchOptions = {}) {

@@ -2,10 +2,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { LOOP_MESSAGES } from "../../../cli/link/loop_guard.ts";
 import { type TestAgent, World } from "../../support/world.ts";
-import { Bench } from "./bench.ts";
+import { Bench, MANY } from "./bench.ts";
 import { asker, post } from "./local_api/local_caller.ts";
-
-const MANY = { proxy: { agentRequests: 100_000 } };
 
 /** How a program passes a message on, beside its recipient. */
 type PassOn = (message: { requestId: string; conversationId: string | null }, n: number) => Record<string, unknown>;

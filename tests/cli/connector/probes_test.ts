@@ -4,10 +4,8 @@ import fc from "fast-check";
 import { isProbe, MinuteCounts, PROBES_A_MINUTE } from "../../../cli/connector/receiving.ts";
 import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
-import { Bench, story } from "./bench.ts";
+import { Bench, INBOX, story } from "./bench.ts";
 import { asker, post } from "./local_api/local_caller.ts";
-
-const INBOX = { platform: "inbox" } as const;
 
 Deno.test("a peer's connector answers a probe with a receipt and stores no message, at most ten in a minute", async () => {
   await using world = await World.open();

@@ -13,12 +13,11 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import { down, gate, refusal } from "./gate.ts";
-import { type Behaviour, Bench, type BenchOptions, passing, story } from "./bench.ts";
+import { type Behaviour, Bench, type BenchOptions, MANY, passing, story } from "./bench.ts";
 import { ANSWER_BYTES } from "../../../cli/connector/runtime/runtime_room.ts";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 
 const FAILS = { status: 500 };
-const MANY = { proxy: { agentRequests: 100_000 } };
 const ON: BenchOptions = { target: { replies: true } };
 const says = (reply: unknown): Behaviour => () => Response.json({ reply });
 

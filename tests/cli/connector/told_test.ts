@@ -3,10 +3,9 @@ import { assertEquals } from "@std/assert";
 import { REFRESH_MS } from "../../../cli/connector/sending/sending.ts";
 import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
-import { Bench, story } from "./bench.ts";
+import { Bench, INBOX, story } from "./bench.ts";
 import { asker, post } from "./local_api/local_caller.ts";
 
-const INBOX = { platform: "inbox" } as const;
 const ID = "request-0001";
 
 Deno.test("the state of a queued message follows its recipient: waits, arrived, read", async () => {

@@ -3,13 +3,11 @@ import { ClientFactory, ClientFactoryOptions, JsonRpcTransportFactory } from "@a
 import { localApi } from "../../../../cli/connector/local_api/local_api.ts";
 import { type A2aPeer, peerTokenHash } from "../../../../cli/connector/local_api/a2a_peers.ts";
 import { World } from "../../../support/world.ts";
-import { Bench, type BenchOptions } from "../bench.ts";
+import { Bench, type BenchOptions, MANY } from "../bench.ts";
 import { gate } from "../gate.ts";
-import { PORT, TOKEN } from "./local_caller.ts";
+import { localRequest, ORIGIN, PORT, TOKEN } from "./local_caller.ts";
 
-const MANY = { proxy: { agentRequests: 100_000 } };
 export const BETA_TOKEN = "svc_a2a_beta", GAMMA_TOKEN = "svc_a2a_gamma";
-export const ORIGIN = `http://127.0.0.1:${PORT}`;
 
 /** Alpha with its connector, and its peers beta and gamma. */
 export async function place(options: Partial<BenchOptions> = {}, isPaired = true) {
@@ -27,12 +25,9 @@ export async function place(options: Partial<BenchOptions> = {}, isPaired = true
   const apiOf = ({ connector }: Bench) => localApi({ connector, token: TOKEN, port: PORT, a2aPeers: () => peers });
   let answer = apiOf(bench);
   const fetchLocal = (async (input: string | URL, init: RequestInit = {}) => {
-    const request = new Request(input, init);
     const headers = new Headers(init.headers);
     headers.set("host", `127.0.0.1:${PORT}`);
-    // `Request` itself does not keep the Host header.
-    Object.defineProperty(request, "headers", { value: headers });
-    return await answer(request);
+    return await answer(localRequest(input, { ...init, headers }));
   }) as typeof fetch;
   const rpc = async (method: string, params: unknown, more: Record<string, string> = {}, path = "/a2a/beta") => {
     const body = JSON.stringify({ jsonrpc: "2.0", id: 7, method, params });
@@ -93,10 +88,3 @@ export async function client(fetchImpl: typeof fetch) {
   }));
   return await factory.createFromUrl(`${ORIGIN}/a2a/beta`);
 }
-
-export const textPart = (value: string) => ({
-  content: { $case: "text" as const, value },
-  metadata: undefined,
-  filename: "",
-  mediaType: "",
-});

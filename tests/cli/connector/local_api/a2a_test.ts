@@ -9,11 +9,12 @@ import { LOCAL_ERRORS } from "../../../../cli/local_errors.ts";
 import { flushTasks } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
 import type { TestAgent, World } from "../../../support/world.ts";
+import { textPart } from "../a2a_agent.ts";
 import { passing } from "../bench.ts";
 import { FailingDisk } from "../failing_disk.ts";
 import { lost, refusal } from "../gate.ts";
-import { BETA_TOKEN, client, GAMMA_TOKEN, messageOf, ORIGIN, place, textPart } from "./a2a_place.ts";
-import { PORT, TOKEN } from "./local_caller.ts";
+import { BETA_TOKEN, client, GAMMA_TOKEN, messageOf, place } from "./a2a_place.ts";
+import { ORIGIN, PORT, TOKEN } from "./local_caller.ts";
 import { A2A_TASK_MS } from "../../../../cli/connector/local_api/a2a/endpoint.ts";
 
 /** The reply of an agent to a task. */

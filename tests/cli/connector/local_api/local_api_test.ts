@@ -54,7 +54,6 @@ Deno.test("unknown routes, wrong methods and bad bodies are refused in one form"
     ["/v1/outbound", {}, 405, "METHOD_NOT_ALLOWED"],
     ["/v1/outbound", post("{"), 400, "CONNECTOR_INVALID_BODY"],
     ["/v1/outbound", post([]), 400, "CONNECTOR_INVALID_BODY"],
-    ["/v1/outbound", post({ to }), 400, "CONNECTOR_INVALID_BODY"],
     ["/v1/outbound", post({ payload: {} }), 400, "CONNECTOR_INVALID_BODY"],
     ["/v1/outbound", post({ to, payload: {}, url: "http://evil.example" }), 400, "CONNECTOR_INVALID_BODY"],
     ["/v1/outbound", post({ to, payload: {}, requestId: "x\r\ny" }), 400, "CONNECTOR_INVALID_BODY"],

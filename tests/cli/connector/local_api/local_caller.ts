@@ -5,6 +5,14 @@ import type { Bench } from "../bench.ts";
 
 export const TOKEN = "token-of-the-local-api";
 export const PORT = 19_400;
+export const ORIGIN = `http://127.0.0.1:${PORT}`;
+
+/** A request with all its headers: `Request` itself does not keep the Host header. */
+export function localRequest(url: string | URL, init: RequestInit): Request {
+  const request = new Request(url, init);
+  Object.defineProperty(request, "headers", { value: new Headers(init.headers) });
+  return request;
+}
 
 export interface Asked {
   method?: string;
@@ -23,13 +31,8 @@ export function asker(bench: Bench, tickets: string[] = [], a2aPeers: readonly A
   });
   return async (path: string, { method = "GET", body, headers = {} }: Asked = {}) => {
     const all = { host: `127.0.0.1:${PORT}`, authorization: `Bearer ${TOKEN}`, ...headers };
-    const request = new Request(`http://127.0.0.1:${PORT}${path}`, {
-      method,
-      body: body === undefined ? null : typeof body === "string" ? body : JSON.stringify(body),
-    });
-    // `Request` itself does not keep the Host header.
-    Object.defineProperty(request, "headers", { value: new Headers(all) });
-    const response = await answer(request);
+    const sent = body === undefined ? null : typeof body === "string" ? body : JSON.stringify(body);
+    const response = await answer(localRequest(ORIGIN + path, { method, body: sent, headers: all }));
     const text = await response.text();
     return { status: response.status, body: text === "" ? null : JSON.parse(text), text, headers: response.headers };
   };
