@@ -1,5 +1,6 @@
 /** The connector as a whole, next to both services in one process (D-88). Decisions: D-68. */
 import { Connector } from "../../../cli/connector/connector.ts";
+import { isConnectorHealthy, Status } from "../../../cli/connector/status.ts";
 import { assert, assertEquals } from "@std/assert";
 import { RECONNECT_FIRST_MAX_MS } from "../../../cli/link/reconnect.ts";
 import { CLOSE } from "../../../shared/protocol/frames.ts";
@@ -79,19 +80,21 @@ Deno.test("the frame is acknowledged before the runtime answers, and repeated 50
   assertEquals(await bench.receiptsOf(a, "request-1"), ["processed_by_svc"]);
 });
 
-Deno.test("messages wait in order while the runtime is down and are handed over when it is back", async () => {
+Deno.test("messages wait in order while the runtime is down, which is unhealthy, and are handed over when it is back", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: isDown });
   for (let n = 1; n <= 5; n++) await world.message(a, b, { body: body(`m${n}`) });
   await world.clock.advance(60_000);
-  const { inbox, runtime, deadLetters } = bench.connector.status();
-  assertEquals([inbox.waiting, runtime.reachable, deadLetters], [5, false, 0]);
+  const ill = bench.connector.status();
+  assertEquals([ill.inbox.waiting, ill.runtime.reachable, ill.deadLetters], [5, false, 0]);
+  assertEquals(isConnectorHealthy(ill), false);
   bench.behaviour = accepts;
   bench.calls.length = 0;
   await passing(world, 200, () => bench.eventsOf("receipt_sent").length === 5);
   assertEquals(bench.handedOver.map((text) => /m\d/.exec(text)?.[0]), ["m1", "m2", "m3", "m4", "m5"]);
   assertEquals(bench.eventsOf("receipt_sent").length, 5);
-  assertEquals(bench.connector.status().runtime.reachable, true);
+  const well = Status.parse(bench.connector.status());
+  assertEquals([well.runtime.reachable, isConnectorHealthy(well)], [true, true]);
 });
 
 Deno.test("a redirect is not followed and counts as a refusal of the message", async () => {

@@ -5,6 +5,7 @@ import type { Context } from "../../../cli/context.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
 import type { LocalCalls, LocalRequest } from "../../../shared/client/local_client.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
+import { WELL } from "./well.ts";
 
 const DID = "did:svc:registry.example:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
 const SECRET = "a text of a peer; $(rm -rf /)";
@@ -51,7 +52,7 @@ class Place {
       const isInbox = target.startsWith("/v1/inbox");
       if (isInbox && this.newest <= after) await new Promise<void>((resolve) => this.#woken = resolve);
       const messages = this.newest > after ? [message(this.newest)] : [];
-      const body = isInbox ? { messages, more: false } : STATUS;
+      const body = isInbox ? { messages, more: false } : { ...WELL, inbox: { ...WELL.inbox, waiting: 3 } };
       return { status: 200, headers: new Headers(), text: JSON.stringify(body) };
     },
   };
@@ -62,22 +63,6 @@ class Place {
     await flushTasks();
   }
 }
-
-const STATUS = {
-  ...{ agent: { name: "alpha", did: DID }, version: "0.1.0", pid: 1, startedAt: "", now: "" },
-  proxy: { url: "", origin: "" },
-  connection: { state: "connected", since: "", nextTryAt: null, problem: null, heartbeatMs: null, heartbeatAt: null },
-  inbox: { waiting: 3, oldestAt: null, bytes: 0 },
-  ...{ deadLetters: 0, receiptsWaiting: 0, loopGuards: 0, refused: 0 },
-  runtime: {
-    ...{ platform: "inbox", url: null, source: null, replies: false, reachable: null, checkedAt: null, problem: null },
-  },
-  session: { accessExpiresAt: "", identityExpiresAt: "" },
-  clockOffsetMs: 0,
-  servers: [],
-  otherKeys: [],
-  api: null,
-};
 
 Deno.test("a program runs once at a time, for the newest message, without any text of a peer", async () => {
   const place = new Place();
