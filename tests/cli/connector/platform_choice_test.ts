@@ -3,7 +3,6 @@ import { store } from "./store/disk.ts";
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { CliError } from "../../../cli/errors.ts";
 import type { StartOptions } from "../../../cli/connector/start_options.ts";
-import { World } from "../../support/world.ts";
 import type { Machine } from "../cli_world.ts";
 import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
 
@@ -11,32 +10,31 @@ const OWN = "agents/alpha/runtime.json";
 const CHANGE = "1 unread message of alpha goes to a generic webhook now";
 
 /** Runs the connector of alpha for a moment. Returns its platform. */
-async function platformOf(world: World, machine: Machine, options: Partial<StartOptions> = {}): Promise<string> {
-  await using running = await connectorOfAlpha(world, machine, options);
+async function platformOf(machine: Machine, options: Partial<StartOptions> = {}): Promise<string> {
+  await using running = await connectorOfAlpha(machine.world, machine, options);
   return running.connector.status().runtime.platform;
 }
 
 /** A machine whose agent was started, and has an unread message. `chosen`: the command that chose its platform before. */
-async function withUnread(world: World, ...chosen: string[]): Promise<Machine> {
-  const machine = await machineWithAlpha(world);
+async function withUnread(...chosen: string[]): Promise<Machine> {
+  const machine = await machineWithAlpha();
   if (chosen.length > 0) await machine.json(...chosen);
-  const beta = await pairAlpha(world, machine, "beta");
-  await using running = await connectorOfAlpha(world, machine);
-  store(running.connector.store.received, "request-1", { from: beta.agent.did }, world.clock.now());
+  const beta = await pairAlpha(machine.world, machine, "beta");
+  await using running = await connectorOfAlpha(machine.world, machine);
+  store(running.connector.store.received, "request-1", { from: beta.agent.did }, machine.world.clock.now());
   return machine;
 }
 
 Deno.test("an agent for which nothing was chosen reads its messages, and a later choice for every agent counts", async () => {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
-  assertEquals(await platformOf(world, machine), "inbox");
+  await using machine = await machineWithAlpha();
+  assertEquals(await platformOf(machine), "inbox");
   assertEquals(JSON.parse(machine.read(OWN)).chosen, "default");
   await machine.json("install", "--for", "generic");
-  assertEquals(await platformOf(world, machine), "generic");
-  assertEquals(await platformOf(world, machine, { inbox: true }), "inbox");
-  assertEquals(await platformOf(world, machine), "inbox", "--inbox is saved at once");
-  assertEquals(await platformOf(world, machine, { "hook-path": "/in" }), "openclaw");
-  assertEquals(await platformOf(world, machine), "inbox", "an address is for one start");
+  assertEquals(await platformOf(machine), "generic");
+  assertEquals(await platformOf(machine, { inbox: true }), "inbox");
+  assertEquals(await platformOf(machine), "inbox", "--inbox is saved at once");
+  assertEquals(await platformOf(machine, { "hook-path": "/in" }), "openclaw");
+  assertEquals(await platformOf(machine), "inbox", "an address is for one start");
 });
 
 Deno.test("runtime settings are kept with --save only, and the status names their source", async () => {
@@ -64,8 +62,7 @@ Deno.test("runtime settings are kept with --save only, and the status names thei
 });
 
 Deno.test("each command that would hand unread messages to a runtime asks first", async () => {
-  await using world = await World.open();
-  await using machine = await withUnread(world);
+  await using machine = await withUnread();
   for (const command of [["install", "--for", "generic"], ["provider", "setup", "--for", "generic"]]) {
     const { exit, code, message } = await machine.failure(...command);
     assertEquals([exit, code], [2, "CLI_PLATFORM_CHANGE"]);
@@ -76,18 +73,17 @@ Deno.test("each command that would hand unread messages to a runtime asks first"
   }
   assert(!("runtime.json" in machine.tree()), "a refused choice is not saved");
   const address = { "runtime-base-url": "http://127.0.0.1:9" };
-  await assertRejects(() => platformOf(world, machine, address), CliError, CHANGE);
-  assertEquals(await platformOf(world, machine, { ...address, yes: true }), "generic");
-  assertEquals(await platformOf(world, machine), "inbox");
+  await assertRejects(() => platformOf(machine, address), CliError, CHANGE);
+  assertEquals(await platformOf(machine, { ...address, yes: true }), "generic");
+  assertEquals(await platformOf(machine), "inbox");
   machine.answers = true;
   assertEquals((await machine.svc("install", "--for", "generic")).code, 0);
   // A service restarts without a person, so the answer was for every later start.
-  assertEquals(await platformOf(world, machine), "generic");
+  assertEquals(await platformOf(machine), "generic");
 });
 
 Deno.test("what a runtime writes into its settings while a person is asked stays", async () => {
-  await using world = await World.open();
-  await using machine = await withUnread(world);
+  await using machine = await withUnread();
   machine.env.HOME = machine.path("home");
   const path = machine.path("home/.openclaw/openclaw.json");
   await Deno.mkdir(machine.path("home/.openclaw"), { recursive: true });
@@ -106,17 +102,16 @@ Deno.test("what a runtime writes into its settings while a person is asked stays
 });
 
 Deno.test("also an inbox that was chosen for every agent is left only after a question", async () => {
-  await using world = await World.open();
-  await using machine = await withUnread(world, "install", "--for", "inbox");
+  await using machine = await withUnread("install", "--for", "inbox");
   assert(!(OWN in machine.tree()), "the choice is that of every agent");
   const { agents: [alpha] } = await machine.json("status") as { agents: { unread: number | null }[] };
   assertEquals(alpha?.unread, 1);
   const address = { "runtime-base-url": "http://127.0.0.1:9" };
-  await assertRejects(() => platformOf(world, machine, address), CliError, CHANGE);
+  await assertRejects(() => platformOf(machine, address), CliError, CHANGE);
   assertStringIncludes((await machine.failure("install", "--for", "generic")).message, CHANGE);
-  assertEquals(await platformOf(world, machine), "inbox", "a refused choice is not saved");
+  assertEquals(await platformOf(machine), "inbox", "a refused choice is not saved");
   await machine.json("install", "--for", "generic", "--yes");
-  assertEquals(await platformOf(world, machine), "generic");
+  assertEquals(await platformOf(machine), "generic");
 });
 
 Deno.test("without a name the only agent starts, and of several all if the person says so", async () => {
