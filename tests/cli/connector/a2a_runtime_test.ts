@@ -169,11 +169,8 @@ Deno.test("a task that works is asked for after 50 ms, 250 ms and 1 s, then at d
 
 Deno.test("a connector that is killed while a task works sends one reply after its next start", async () => {
   const { agent, open, end } = working();
-  const world = await World.open(MANY);
-  await using _world = world;
-  const folder = await Deno.makeTempDir({ prefix: "svc_a2a_" });
-  const options = { ...withAgent(agent), folder };
-  const { a, b, bench } = await story(world, options);
+  await using world = await World.open(MANY);
+  const { a, b, bench } = await story(world, withAgent(agent));
   const socket = world.connect(a);
   await world.connected();
   await world.message(a, b, { headers: { "x-request-id": "request-1", "X-Svc-Conversation-Id": "talk" } });
@@ -181,7 +178,7 @@ Deno.test("a connector that is killed while a task works sends one reply after i
   bench.kill();
   open[0]?.say(TaskState.TASK_STATE_COMPLETED, "done");
   end();
-  await using next = await Bench.open(world, b, options);
+  await using next = await Bench.open(world, b, { ...withAgent(agent), folder: bench.folder });
   await passing(world, 20, () => socket.delivered.length === 1);
   await world.clock.advance(60_000);
   await flushTasks();
@@ -234,8 +231,7 @@ Deno.test("a task that ended while this machine slept for two hours has its resu
 Deno.test("each task that worked when the connector was off for two days has a reply", async () => {
   await using world = await World.open(MANY);
   const { agent, end } = working();
-  const options = { ...withAgent(agent), folder: await Deno.makeTempDir({ prefix: "svc_a2a_" }) };
-  const { a, b, bench } = await story(world, options);
+  const { a, b, bench } = await story(world, withAgent(agent));
   const startedAt = world.clock.now();
   for (let i = 1; i <= 6; i++) {
     const task = { fromDid: a.agent.did, requestId: `request-${i}`, taskId: `task-${i}`, contextId: "c" };
@@ -243,7 +239,7 @@ Deno.test("each task that worked when the connector was off for two days has a r
   }
   bench.kill();
   world.clock.step(48 * 3_600_000);
-  await using next = await Bench.open(world, b, options);
+  await using next = await Bench.open(world, b, { ...withAgent(agent), folder: bench.folder });
   await passing(world, 60, () => next.eventsOf("task_ended").length === 6);
   assertEquals(new Set(next.eventsOf("task_ended").map(({ state }) => state)), new Set(["TASK_LOST"]));
   assertEquals(next.connector.store.sent.list({ limit: 10 }).messages.length, 6);

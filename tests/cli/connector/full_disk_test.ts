@@ -5,23 +5,21 @@ import { isDown, passing, story } from "./bench.ts";
 import { FailingDisk } from "./failing_disk.ts";
 import { peerTokenHash } from "../../../cli/connector/local_api/a2a_peers.ts";
 import { asker, post, TOKEN } from "./local_api/local_caller.ts";
+import { tempFolder } from "../../support/process.ts";
 import { until } from "../../support/until.ts";
 
 const reasons = (events: { why?: unknown }[]) => events.map(({ why }) => String(why));
 
 Deno.test("a transaction on a full disk reports the full disk, not the failed rollback", async () => {
-  const folder = await Deno.makeTempDir({ prefix: "svc_full_" });
+  await using folder = await tempFolder();
   const disk = new FailingDisk();
-  {
-    using database = disk.open(`${folder}/connector.db`);
-    disk.isFull = true;
-    for (const write of [database.transaction, database.transactionWithoutSync]) {
-      assertThrows(() => write.call(database, () => 1), Error, "The disk is full");
-    }
-    disk.isFull = false;
-    assertEquals(database.transaction(() => 1), 1);
+  using database = disk.open(`${folder.path}/connector.db`);
+  disk.isFull = true;
+  for (const write of [database.transaction, database.transactionWithoutSync]) {
+    assertThrows(() => write.call(database, () => 1), Error, "The disk is full");
   }
-  await Deno.remove(folder, { recursive: true });
+  disk.isFull = false;
+  assertEquals(database.transaction(() => 1), 1);
 });
 
 for (

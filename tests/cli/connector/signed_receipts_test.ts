@@ -4,6 +4,7 @@ import { signReceipt } from "../../../shared/protocol/receipt_token.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
+import { tempFolder } from "../../support/process.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import { Bench } from "./bench.ts";
@@ -169,9 +170,9 @@ Deno.test("a receipt is the same text at each attempt, also after a restart", as
     sent.push(JSON.parse(String(init?.body)).signed);
     return new Response(null, { status: 503 });
   }) as typeof fetch;
-  const folder = await Deno.makeTempDir({ prefix: "svc_receipts_" });
+  await using folder = await tempFolder();
   for (let run = 0; run < 2; run++) {
-    const bench = await Bench.open(world, b, { platform: "inbox", fetch: down, folder });
+    const bench = await Bench.open(world, b, { platform: "inbox", fetch: down, folder: folder.path });
     if (run === 0) {
       await world.message(a, b);
       const [message] = bench.connector.store.received.list({ unread: true, limit: 1 }).messages;
@@ -180,7 +181,6 @@ Deno.test("a receipt is the same text at each attempt, also after a restart", as
     await until(() => bench.eventsOf("receipt_failed").length > 0);
     await bench.stop();
   }
-  await Deno.remove(folder, { recursive: true });
   assert(sent.length >= 2);
   assertEquals(new Set(sent).size, 1);
 });

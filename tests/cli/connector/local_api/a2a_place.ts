@@ -61,8 +61,8 @@ export async function place(options: Partial<BenchOptions> = {}, isPaired = true
       rpc("SendMessage", { message: messageOf(text, more), configuration }),
     sent: () => bench.connector.store.sent.list({ limit: 200 }).messages,
     /** The next connector of alpha; the calls go to it. */
-    async restart(folder: string) {
-      const next = await Bench.open(world, alpha, { platform: "generic", folder });
+    async restart() {
+      const next = await Bench.open(world, alpha, { platform: "generic", folder: bench.folder });
       answer = apiOf(next);
       return next;
     },

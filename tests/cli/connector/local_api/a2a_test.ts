@@ -320,13 +320,12 @@ Deno.test("a body over 264 KiB is 413, and one that is not UTF-8 or not JSON is 
 });
 
 Deno.test("after a restart of the connector the reply to an open task goes to the client that asks within 30 s", async () => {
-  const folder = await Deno.makeTempDir({ prefix: "svc_a2a_" });
-  await using at = await place({ platform: "generic", folder });
+  await using at = await place({ platform: "generic" });
   await at.online();
   const { body: { result: { task } } } = await at.send("hi");
   await at.rpc("GetTask", { id: task.id });
   at.bench.kill();
-  await using next = await at.restart(folder);
+  await using next = await at.restart();
   await reply(at.world, at.beta, at.alpha, task.id);
   assertEquals((await at.rpc("GetTask", { id: task.id })).body.result.status.state, "TASK_STATE_COMPLETED");
   await at.world.clock.advance(60_000);
