@@ -134,9 +134,12 @@ Deno.test("a poison message lets ten others pass within 30 s and becomes a dead 
   await passing(world, 400, () => bench.eventsOf("receipt_sent").length === 11);
   assertEquals(await bench.receiptsOf(a, "request-p"), ["dead_lettered"]);
   assertEquals(bench.eventsOf("dead_letter").map(({ attempts }) => attempts), [10]);
+  const ask = asker(bench);
+  const { body: { deadLetters: [dead, ...others] } } = await ask("/v1/dead-letter");
+  assertEquals([dead.requestId, dead.problem, others], ["request-p", "status 500", []]);
 
   bench.behaviour = accepts;
-  assertEquals(bench.connector.store.received.replay(null, world.clock.now()), 1);
+  assertEquals((await ask("/v1/dead-letter/replay", post({ ids: [dead.id] }))).body, { replayed: 1 });
   await until(() => bench.eventsOf("receipt_sent").length === 12);
   assertEquals(await bench.receiptsOf(a, "request-p"), ["dead_lettered", "processed_by_svc"]);
 });

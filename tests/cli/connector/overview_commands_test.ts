@@ -283,6 +283,7 @@ Deno.test("svc dead-letters lists, replays and purges what the connector gave up
   const half = await machine.svc("dead-letters", "purge", `${second}`, "999");
   assertEquals([half.code, half.stdout], [4, "1 message is deleted. 1 of the IDs is not a dead letter.\n"]);
   assertEquals((await machine.json("dead-letters", "purge", "--all")).purged, 1);
+  assertEquals(await listed(), []);
   for (const argv of [[], ["1", "--all"], ["0"], ["x"], ["1.5"], ["99999999999999999999"]]) {
     assertEquals((await machine.failure("dead-letters", "purge", ...argv)).exit, 2, argv.join(" "));
   }

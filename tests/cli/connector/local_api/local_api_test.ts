@@ -5,7 +5,7 @@ import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../../../cli/l
 import { HEADERS } from "../../../../shared/protocol/proof.ts";
 import { Machine } from "../../cli_world.ts";
 import { World } from "../../../support/world.ts";
-import { accepts, Bench, passing, story } from "../bench.ts";
+import { Bench, story } from "../bench.ts";
 import { until } from "../../../support/until.ts";
 import { type Asked, asker, PORT, post, TOKEN } from "./local_caller.ts";
 
@@ -180,28 +180,6 @@ Deno.test("two people pair through the API, and the ticket is in its answer but 
   assertEquals((await askOne(`/v1/sent?to=${b.agent.name}`)).body, { messages: [], more: false });
   assertEquals((await askOne(`/v1/receipts?to=${b.agent.name}&requestId=request-1`)).body, { receipts: [] });
   assertEquals((await askOne("/v1/pair/remove", post({ to: b.agent.name }))).status, 204);
-});
-
-Deno.test("dead letters are listed, replayed and purged", async () => {
-  await using world = await World.open();
-  const { a, b, bench } = await story(world, { behaviour: () => new Response(null, { status: 400 }) });
-  const ask = asker(bench);
-  for (const id of ["request-1", "request-2"]) await world.message(a, b, { headers: { "x-request-id": id } });
-  await passing(world, 200, () => bench.eventsOf("dead_letter").length === 2);
-  const { body: { deadLetters } } = await ask("/v1/dead-letter");
-  assertEquals(
-    deadLetters.map(({ requestId, problem }: { requestId: string; problem: string }) => [requestId, problem]),
-    [
-      ["request-2", "status 400"],
-      ["request-1", "status 400"],
-    ],
-  );
-  assertEquals((await ask("/v1/status")).body.deadLetters, 2);
-  bench.behaviour = accepts;
-  assertEquals((await ask("/v1/dead-letter/replay", post({ ids: [deadLetters[1].id] }))).body, { replayed: 1 });
-  await until(() => bench.eventsOf("handed_over").length === 1);
-  assertEquals((await ask("/v1/dead-letter/purge", post({ all: true }))).body, { purged: 1 });
-  assertEquals((await ask("/v1/dead-letter")).body, { deadLetters: [] });
 });
 
 Deno.test("an expired access token is refreshed, and the call succeeds", async () => {
