@@ -99,6 +99,18 @@ class TwoServers implements AsyncDisposable {
   }
 }
 
+/** Loses the answers of a server for one path: `instead` comes in their place. Returns what ends it. */
+function losing({ proxy }: World, path: string, instead: () => Promise<never>): () => void {
+  const reach = proxy.fetch;
+  proxy.fetch = async (request, peer) => {
+    const answer = await reach(request, peer);
+    if (!request.url.endsWith(path)) return answer;
+    await answer.body?.cancel();
+    return await instead();
+  };
+  return () => void (proxy.fetch = reach);
+}
+
 const request = (bench: Bench, path: string, body: unknown) => asker(bench)(path, post(body));
 
 /** A call of the local API, answered. */
@@ -344,18 +356,11 @@ Deno.test("a confirmation goes on after a lost answer of either server", async (
     await using two = await TwoServers.open();
     const { a, b } = two;
     const ticket = await two.ticket();
-    const world = lost === "/pair/confirm" ? a.world : b.world;
-    const reach = world.proxy.fetch;
-    let isLost = true;
-    world.proxy.fetch = async (req, peer) => {
-      const answer = await reach(req, peer);
-      if (!isLost || !req.url.endsWith(lost)) return answer;
-      await answer.body?.cancel();
-      throw new TypeError("connection reset");
-    };
+    const { world } = lost === "/pair/confirm" ? a : b;
+    const back = losing(world, lost, () => Promise.reject(new TypeError("connection reset")));
     assert((await request(b.bench, "/v1/pair/confirm", { ticket })).status >= 500, lost);
     assertEquals(b.bench.connector.store.pairConfirmations.all().length, 1, lost);
-    isLost = false;
+    back();
     b.bench.endLink(1006);
     await two.clock.advance(60_000);
     await until(() => b.bench.connector.store.pairConfirmations.all().length === 0);
@@ -400,20 +405,17 @@ Deno.test("a connector that is killed between the halves of a pair goes on with 
   for (const cut of ["/pair/confirm", "/pair/accept"]) {
     await using two = await TwoServers.open();
     const { a, b } = two;
-    const ticket = await two.ticket(), world = cut === "/pair/confirm" ? a.world : b.world, reach = world.proxy.fetch;
+    const ticket = await two.ticket(), { world } = cut === "/pair/confirm" ? a : b;
     const answered = Promise.withResolvers<void>();
-    world.proxy.fetch = async (req, peer) => {
-      const answer = await reach(req, peer);
-      if (!req.url.endsWith(cut)) return answer;
-      await answer.body?.cancel();
+    const back = losing(world, cut, () => {
       answered.resolve();
-      return await new Promise<never>(() => {});
-    };
+      return new Promise(() => {});
+    });
     void request(b.bench, "/v1/pair/confirm", { ticket }).catch(() => {});
     await answered.promise;
     const { folder, peers, session } = b.bench;
     b.bench.kill();
-    world.proxy.fetch = reach;
+    back();
     const again = b.bench = await Bench.open(b.world, b.agent, {
       platform: "inbox",
       folder,
