@@ -15,10 +15,6 @@ const repeats = (inbox: ReceivedMessages) =>
   inbox.list({ unread: true, limit: 200 }).messages.filter(({ mayBeRepeat }) => mayBeRepeat).map(({ seq }) => seq);
 
 /** Three unread messages. */
-function three(disk: Disk): ReceivedMessages {
-  return opened(disk).inbox;
-}
-
 function opened(disk: Disk) {
   const { inbox, changes } = disk.open("pull");
   for (const n of [1, 2, 3]) store(inbox, `request-${n}`);
@@ -44,7 +40,7 @@ Deno.test("a lease that ends by itself leaves a possible repeat, one that is giv
 
 Deno.test("the holder may mark a message after its lease, unless another holds it by then", async () => {
   await using disk = await Disk.make();
-  const inbox = three(disk);
+  const { inbox } = opened(disk);
   inbox.lease([1, 2], lease("a", 500), 0);
   assertEquals(inbox.lease([2], lease("b", 1_500), 1_000), [2]);
   assertEquals(inbox.markRead([1, 2], 1_000, "lease-a"), [1]);
@@ -53,7 +49,7 @@ Deno.test("the holder may mark a message after its lease, unless another holds i
 
 Deno.test("a lease survives a restart of the connector, and holds no longer than a lease may", async () => {
   await using disk = await Disk.make();
-  three(disk).lease([1], lease("a", MOST), 0);
+  opened(disk).inbox.lease([1], lease("a", MOST), 0);
   const { inbox } = disk.open("pull");
   assertEquals([inbox.endLeases(0), listed(inbox, 0), inbox.lease([1], lease("b", 9), 0)], [MOST, [2, 3], []]);
   // The clock was set back by an hour.
