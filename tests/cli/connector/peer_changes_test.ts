@@ -25,19 +25,8 @@ import { until } from "../../support/until.ts";
 import { passing, story } from "./bench.ts";
 import { clientOf, connectorOfAlpha, folderOf, machineWithAlpha, pairAlpha } from "./local_machine.ts";
 import { asker, post } from "./local_api/local_caller.ts";
+import { AT, didOf, KEY, ofTicket, ofTickets } from "./some_peers.ts";
 
-const didOf = (n: number) => `did:svc:localhost:agent:01KHYQ5H00${String(n).padStart(16, "0")}`;
-const KEY = "A".repeat(43);
-/** A point of the curve, as `peers.json` needs it. */
-const VALID_KEY = "_3hFEQL6ZT81S56lHq00M5bXvbFwlLMZ7l2Jb94CuyA";
-const AT = "2026-02-21T00:00:00.000Z";
-
-/** Peers whose tickets proved their keys, one for each name. */
-const ofTickets = (...names: string[]) =>
-  names.reduce<Peers>(
-    (peers, agentName, n) => pinTicket(peers, { did: didOf(n), agentName, humanName: "h" }, KEY, AT),
-    {},
-  );
 const listed = (n: number, agentName: string) => ({
   agentDid: didOf(n),
   profile: { agentName, humanName: "h" },
@@ -76,7 +65,7 @@ Deno.test("an alias that could be taken for another peer, a person or a program 
 
 Deno.test("no other peer gets an alias that a peer had", () => {
   const renamed = renamePeer(ofTickets("beta"), didOf(0), "bob");
-  const pinned = pinTicket(renamed, { did: didOf(1), agentName: "beta", humanName: "h" }, KEY, AT);
+  const pinned = ofTicket(renamed, 1, "beta");
   assertEquals([findPeer(pinned, "beta"), findPeer(pinned, "beta-2")], [didOf(0), didOf(1)]);
   const contact = renamePeer(contacts("beta"), didOf(0), "bob");
   const merged = mergePeers(contact, { peers: [0, 1].map((n) => listed(n, "beta")) });
@@ -86,17 +75,17 @@ Deno.test("no other peer gets an alias that a peer had", () => {
 Deno.test("a contact keeps its prefix until a ticket pins it, and then keeps the name that the person gave", () => {
   const contact = renamePeer(contacts("beta"), didOf(0), "bob");
   assertEquals(Object.keys(contact), ["contact-bob"]);
-  const pinned = pinTicket(contact, { did: didOf(0), agentName: "beta", humanName: "h" }, KEY, AT);
+  const pinned = ofTicket(contact, 0, "beta");
   assertEquals([Object.keys(pinned), pinned.bob?.former], [["bob"], ["contact-beta", "contact-bob"]]);
   assertEquals(["contact-beta", "contact-bob"].map((alias) => findPeer(pinned, alias)), [didOf(0), didOf(0)]);
 });
 
 Deno.test("the new agent of a person takes all names of the old one, which is removed and can still be read", () => {
   const old = renamePeer(ofTickets("beta", "gamma"), didOf(0), "bob");
-  const paired = pinTicket(old, { did: didOf(2), agentName: "beta", humanName: "h" }, KEY, AT);
+  const paired = ofTicket(old, 2, "beta");
   assertEquals([Object.keys(paired), perhapsReplaced(paired, didOf(2))], [["beta-2", "bob", "gamma"], "bob"]);
   assertEquals(["gamma", "bob"].map((alias) => perhapsReplaced(paired, paired[alias]?.did ?? "")), [null, null]);
-  const ofAnother = pinTicket(old, { did: didOf(2), agentName: "beta", humanName: "Eve" }, KEY, AT);
+  const ofAnother = ofTicket(old, 2, "beta", "Eve");
   assertEquals(perhapsReplaced(ofAnother, didOf(2)), null);
   const replaced = replacePeer(paired, didOf(2), "beta");
   assertEquals(Object.keys(replaced), ["bob", "bob-old", "gamma"]);
@@ -287,7 +276,7 @@ Deno.test("without a connector the end of a pair names a server that refuses to 
         : fetch(input, init)) as typeof globalThis.fetch;
     const folder = await folderOf(machine, "alpha");
     const beta = { did: didOf(0).replace("localhost", "b.example"), agentName: "beta", humanName: "Bob" };
-    await writePeers(folder, pinTicket({}, { ...beta, proxy: "https://b.example" }, VALID_KEY, AT));
+    await writePeers(folder, pinTicket({}, { ...beta, proxy: "https://b.example" }, KEY, AT));
     const { code, stderr } = await machine.svc("peers", "remove", "beta@b.example", "--yes");
     assertEquals([code, stderr.includes("https://b.example still has its half")], [0, isLeft], `${status} ${stderr}`);
   }

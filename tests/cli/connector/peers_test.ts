@@ -5,8 +5,6 @@ import {
   findPeerEver,
   LISTED_PAIRS,
   mergePeers,
-  type Peers,
-  pinTicket,
   presentPeers,
   readPeers,
   writePeers,
@@ -21,27 +19,17 @@ import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
 import { story } from "./bench.ts";
 import { folderOf, machineWithAlpha } from "./local_machine.ts";
+import { didOf, ofTicket, ofTickets } from "./some_peers.ts";
 import { held } from "./two_connectors.ts";
 
-/** A public key. */
-const KEY = "_3hFEQL6ZT81S56lHq00M5bXvbFwlLMZ7l2Jb94CuyA";
-
 const peer = (n: number, agentName = `agent ${n}`): PeerList["peers"][number] => ({
-  agentDid: `did:svc:localhost:agent:01KHYQ5H00${String(n).padStart(16, "0")}`,
+  agentDid: didOf(n),
   profile: { agentName, humanName: "h".repeat(64) },
   pairedAt: toIso(Date.UTC(2026, 0) + n * 1_000),
   online: false,
   lastSeenAt: null,
 });
 const many = (count: number, name?: string) => ({ peers: Array.from({ length: count }, (_, n) => peer(n, name)) });
-
-/** Peers whose tickets proved their keys, one for each name. */
-const ofTickets = (names: readonly string[]) =>
-  names.reduce<Peers>((peers, agentName, n) => ofTicket(peers, n, agentName), {});
-
-/** Peers with one more, whose ticket proved its key. */
-const ofTicket = (peers: Peers, n: number, agentName: string) =>
-  pinTicket(peers, { did: peer(n).agentDid, agentName, humanName: "" }, KEY, "2026-02-21T00:00:00.000Z");
 
 Deno.test("10,000 peers are written and read again with unique aliases, also when all have one name", async () => {
   await using machine = await machineWithAlpha();
@@ -62,13 +50,13 @@ Deno.test("10,000 peers are written and read again with unique aliases, also whe
 
 Deno.test("a name that a reader could take for a person or a program becomes an alias with a prefix", () => {
   const names = ["user", "system", "assistant", "human", "admin", "svc", "System", "  svc! ", "systems"];
-  const merged = ofTickets(names);
+  const merged = ofTickets(...names);
   const prefixed = ["user", "system", "assistant", "human", "admin", "svc", "System-2"].map((name) => `peer-${name}`);
   assertEquals(Object.keys(merged).sort(), [...prefixed, "peer-svc-2", "systems"].sort());
 });
 
 Deno.test("a list of the proxy does not change the names that a ticket proved", () => {
-  const known = ofTickets(["beta"]), merged = mergePeers(known, { peers: [peer(0, "admin"), peer(1)] });
+  const known = ofTickets("beta"), merged = mergePeers(known, { peers: [peer(0, "admin"), peer(1)] });
   assertEquals(merged.beta, known.beta);
   const [contact = ""] = Object.keys(merged).filter((alias) => alias.startsWith("contact-"));
   assertEquals(mergePeers(merged, { peers: [peer(0), peer(1, "new")] })[contact]?.agentName, "new");
@@ -76,7 +64,7 @@ Deno.test("a list of the proxy does not change the names that a ticket proved", 
 
 Deno.test("names that look alike get aliases that do not", () => {
   const names = ["beta", "Beta", "BETA", "paul", "pauI", "pau1", "PAUL", "bob", "b0b", "admin", "adm1n", "beta-2"];
-  const merged = ofTickets(names);
+  const merged = ofTickets(...names);
   const aliasOf = new Map(Object.entries(merged).map(([alias, { did }]) => [did, alias]));
   const aliases = names.map((_, n) => aliasOf.get(peer(n).agentDid) ?? "");
   assertEquals(aliases, [
@@ -86,7 +74,7 @@ Deno.test("names that look alike get aliases that do not", () => {
 });
 
 Deno.test("an alias that a peer has stays, also beside one that looks like it", () => {
-  const known = ofTickets(["", "beta"]);
+  const known = ofTickets("", "beta");
   const merged = mergePeers({ ...known, Beta: { did: peer(2).agentDid, agentName: "Beta", humanName: "" } }, {
     peers: [peer(1, "beta"), peer(2, "Beta"), peer(3, "BETA")],
   });
@@ -228,7 +216,7 @@ Deno.test("a relay that lists more than 10,000 peers leaves a file that can be w
   });
   const listed = (of: string) => ({ peers: many(LISTED_PAIRS + 100).peers.map((one) => long(one, of)) });
   const host = (letter: string) => `${`${letter.repeat(55)}.`.repeat(2)}example`;
-  const known = ofTickets(["beta"]);
+  const known = ofTickets("beta");
   const first = mergePeers(known, listed(host("a"))), second = mergePeers(first, listed(host("b")));
   for (const peers of [first, second]) {
     await writePeers(folder, peers);
