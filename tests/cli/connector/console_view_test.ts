@@ -95,11 +95,8 @@ Deno.test("a runtime that answers but refuses messages is reported as such until
   // Its health answer stays good: that does not prove that the token is valid.
   await world.clock.advance(120_000);
   const { runtime } = bench.connector.status();
-  assertEquals([runtime.reachable, runtime.problem, isConnectorHealthy(bench.connector.status())], [
-    true,
-    "status 401",
-    false,
-  ]);
+  assertEquals([runtime.reachable, runtime.problem], [true, "status 401"]);
+  assertEquals(isConnectorHealthy(bench.connector.status()), false);
   assert(
     statusFields(bench.connector.status()).some(([, value]) => String(value).includes("does NOT accept messages")),
   );
@@ -122,32 +119,22 @@ Deno.test("each field of the status is right while connecting, connected, refuse
   bench.endLink(1006);
   await until(() => status().connection.state === "waiting");
   const lost = status().connection;
-  assertEquals([lost.since, lost.problem, lost.heartbeatMs, lost.heartbeatAt], [
-    now(),
-    "the connection was lost (1006)",
-    null,
-    null,
-  ]);
+  assertEquals([lost.since, lost.problem], [now(), "the connection was lost (1006)"]);
+  assertEquals([lost.heartbeatMs, lost.heartbeatAt], [null, null]);
   const wait = Date.parse(lost.nextTryAt ?? "") - world.clock.now();
   assertEquals([wait, since < lost.since], [Number(bench.eventsOf("waiting")[0]?.ms), true]);
   await world.clock.advance(wait);
   await until(() => bench.eventsOf("refused").length === 1);
   await until(() => bench.eventsOf("waiting").length === 2);
   const refused = status();
-  assertEquals([refused.connection.state, refused.connection.problem, isConnectorHealthy(refused)], [
-    "waiting",
-    "PROXY_RELAY_UNAVAILABLE: Not now",
-    false,
-  ]);
+  assertEquals([refused.connection.state, isConnectorHealthy(refused)], ["waiting", false]);
+  assertEquals(refused.connection.problem, "PROXY_RELAY_UNAVAILABLE: Not now");
   const opening = Promise.withResolvers<unknown>();
   bench.refuse = () => opening.promise;
   await world.clock.advance(Date.parse(refused.connection.nextTryAt ?? "") - world.clock.now());
   await until(() => status().connection.state === "connecting");
-  assertEquals([status().connection.nextTryAt, status().connection.since, isConnectorHealthy(status())], [
-    null,
-    now(),
-    false,
-  ]);
+  assertEquals([status().connection.nextTryAt, status().connection.since], [null, now()]);
+  assertEquals(isConnectorHealthy(status()), false);
   opening.resolve(null);
   await until(() => status().connection.state === "connected");
   assertEquals([status().connection.problem, isConnectorHealthy(status())], [null, true]);

@@ -175,11 +175,9 @@ Deno.test("20 messages that waited for seven days in the mailbox all open", asyn
   world.clock.step(7 * DAY_MS - 60_000);
   await using again = await Bench.open(world, b, { platform: "inbox", folder: beta.folder, peers: beta.peers });
   await until(() => unread(again).length === 20);
-  const texts = unread(again).map(({ payload }) => payload.includes(SECRET));
-  assertEquals([texts.every(Boolean), new Set(unread(again).map(({ verified }) => verified))], [
-    true,
-    new Set(["end-to-end"]),
-  ]);
+  for (const { payload, verified } of unread(again)) {
+    assertEquals([payload.includes(SECRET), verified], [true, "end-to-end"]);
+  }
 });
 
 Deno.test("of a peer of a ticket only what is sealed to this message is taken", async (t) => {

@@ -61,10 +61,7 @@ Deno.test("an agent learns once that a peer has ended the pair: of the next list
     for (let n = 0; n < 2; n++) await way(bench, a.agent.did);
     await until(() => bench.eventsOf("pair_ended").length > 0);
     await asker(bench)("/v1/pair/remove", post({ peerAgentDid: other.agent.did }));
-    const { name: agentName } = a.agent;
-    assertEquals(bench.eventsOf("pair_ended").map(({ from, agentName }) => [from, agentName]), [[
-      a.agent.did,
-      agentName,
-    ]]);
+    const told = bench.eventsOf("pair_ended").map(({ from, agentName }) => [from, agentName]);
+    assertEquals(told, [[a.agent.did, a.agent.name]]);
   }
 });

@@ -123,11 +123,8 @@ Deno.test("a token is good for the address of its peer only, and the token of th
   for (const [what, path, token] of cases) {
     await t.step(what, async () => {
       const { status, headers, body } = await at.post(JSON.stringify(call), bearer(token), path);
-      assertEquals([status, headers.get("www-authenticate"), body.error.code], [
-        401,
-        "Bearer",
-        "CONNECTOR_UNAUTHORIZED",
-      ]);
+      assertEquals([status, body.error.code], [401, "CONNECTOR_UNAUTHORIZED"]);
+      assertEquals(headers.get("www-authenticate"), "Bearer");
     });
   }
   await t.step("beta's at the API", async () => {

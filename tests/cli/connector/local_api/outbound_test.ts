@@ -35,13 +35,8 @@ Deno.test("a call that waits returns the reply, which the runtime gets when no c
     await until(() => bench.eventsOf("sent").length === 1);
     assertEquals((await reply(world, a, b)).status, 202);
     const { status, body } = await waiting;
-    assertEquals([status, body.state, body.to, body.reply.text, body.reply.isReply], [
-      200,
-      "processed",
-      to,
-      "42",
-      true,
-    ]);
+    assertEquals([status, body.state, body.to], [200, "processed", to]);
+    assertEquals([body.reply.text, body.reply.isReply], ["42", true]);
     assertEquals((await ask("/v1/inbox/read", post({ ids: [body.reply.id] }))).body, { read: [body.reply.id] });
     assertEquals((await ask("/v1/inbox/read", post({ ids: [body.reply.id] }))).body, { read: [] });
     await passing(world, 40, () => bench.eventsOf("receipt_sent").length === 1);
@@ -276,11 +271,8 @@ Deno.test("what a caller sends twice, wrongly or for another agent is refused", 
     assertEquals((await ask("/v1/outbound", post({ replyTo: id, text: "x" }))).status, 202);
     const { messages } = (await ask(`/v1/sent?to=${a.agent.name}`)).body;
     const [{ to: sentTo, inReplyTo, conversationId }] = messages;
-    assertEquals([sentTo, inReplyTo, conversationId], [
-      { agentDid: to, alias: a.agent.name },
-      "request-of-a",
-      "talk",
-    ]);
+    assertEquals(sentTo, { agentDid: to, alias: a.agent.name });
+    assertEquals([inReplyTo, conversationId], ["request-of-a", "talk"]);
   });
   for (const target of ["/v1/outbound/x", "/v1/outbound/%ff", `/v1/outbound/${"x".repeat(129)}`, "/v1/inbox/0x1"]) {
     await t.step(target, async () => assertEquals((await ask(target)).status, 404));

@@ -93,11 +93,8 @@ Deno.test("parts become a payload: texts and data as lines, one object of data u
 Deno.test("blank optional members count as absent", () => {
   const call = parseCall(send({ contextId: "", taskId: "" }, {}), null);
   assert(call.method === "SendMessage");
-  assertEquals([call.message.contextId, call.message.taskId, call.message.returnImmediately], [
-    undefined,
-    undefined,
-    false,
-  ]);
+  const { contextId, taskId, returnImmediately } = call.message;
+  assertEquals([contextId, taskId, returnImmediately], [undefined, undefined, false]);
 });
 
 Deno.test("a list of tasks has its defaults, and a page token is a place in the order", () => {
