@@ -36,7 +36,7 @@ Deno.test("each attack within the process is a test that exists", () => {
   for (const [file, titles] of Object.entries(WITHIN_THE_PROCESS)) {
     const text = Deno.readTextFileSync(`${ROOT}/${file}`);
     for (const [name, title] of Object.entries(titles)) {
-      assert(text.includes(`Deno.test("${title}"`), `${name}: ${file} has no test "${title}"`);
+      assert(text.includes(`test("${title}"`), `${name}: ${file} has no test "${title}"`);
     }
   }
 });
