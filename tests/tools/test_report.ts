@@ -32,24 +32,22 @@ interface Case {
 }
 
 /**
- * The tests of a report. Deno reports the step `b` of the test `a` as one more test case, named `a > b`. Its file is the one
- * that calls `t.step`, which may be a helper, so only names are compared: steps of a helper would else count as tests.
+ * The tests of a report. Deno reports the step `b` of the test `a` as one more test case, named `a > b`, of the file that
+ * calls `t.step`. For a step of a helper the test is looked for in all files, because it would else count as a test.
  */
 function casesOf(xml: string): Case[] {
-  return [...xml.matchAll(/<testsuite\b([\s\S]*?)<\/testsuite>/g)].flatMap(([, suite = ""]) => {
-    const all = [...suite.matchAll(/<testcase\b([^>]*?)(?:\/>|>([\s\S]*?)<\/testcase>)/g)];
-    const cases = all.map(([, attributes = "", inner = ""]): Case => {
-      const valueOf = (name: string) => new RegExp(`\\b${name}="([^"]*)"`).exec(attributes)?.[1] ?? "";
-      const result = /<(?:failure|error)\b/.test(inner) ? "failed" : /<skipped\b/.test(inner) ? "skipped" : "passed";
-      return { name: valueOf("name"), file: valueOf("classname"), seconds: Number(valueOf("time")), result };
-    });
-    const names = new Set(cases.map(({ name }) => name));
-    const isStep = ({ name }: Case) => {
-      const parts = name.split(" &gt; ");
-      return parts.some((_, i) => i > 0 && names.has(parts.slice(0, i).join(" &gt; ")));
-    };
-    return cases.filter((one) => !isStep(one)).map((one) => ({ ...one, name: unescaped(one.name) }));
+  const all = [...xml.matchAll(/<testcase\b([^>]*?)(?:\/>|>([\s\S]*?)<\/testcase>)/g)];
+  const cases = all.map(([, attributes = "", inner = ""]): Case => {
+    const valueOf = (name: string) => new RegExp(`\\b${name}="([^"]*)"`).exec(attributes)?.[1] ?? "";
+    const result = /<(?:failure|error)\b/.test(inner) ? "failed" : /<skipped\b/.test(inner) ? "skipped" : "passed";
+    return { name: valueOf("name"), file: valueOf("classname"), seconds: Number(valueOf("time")), result };
   });
+  const names = new Set(cases.flatMap(({ name, file }) => [name, `${file} ${name}`]));
+  const isStep = ({ name, file }: Case) => {
+    const parts = name.split(" &gt; "), where = file.endsWith("_test.ts") ? `${file} ` : "";
+    return parts.some((_, i) => i > 0 && names.has(where + parts.slice(0, i).join(" &gt; ")));
+  };
+  return cases.filter((one) => !isStep(one)).map((one) => ({ ...one, name: unescaped(one.name) }));
 }
 
 /** Returns the number of tests in a JUnit report of `deno test`. */
