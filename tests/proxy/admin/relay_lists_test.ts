@@ -9,7 +9,7 @@ import { refused, writeRecords } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
-import { sharedStore, two } from "../relay/instances_suite.ts";
+import { sharedStore, two } from "../relay/two_instances.ts";
 import { look, seen, tokenOf } from "./admin_world.ts";
 
 const connectionsOf = async (w: World, query = "") => await seen<ConnectionList>(w, `connections${query}`);

@@ -19,7 +19,7 @@ import type { TestAgent, World } from "../../support/world.ts";
 import { storyOf } from "../admin/admin_world.ts";
 import { type Cast, openCast } from "../cast.ts";
 import { openProxy, post, receiptOf, restart } from "../proxy_world.ts";
-import { connected, sharedStore, two } from "../relay/instances_suite.ts";
+import { connected, sharedStore, two } from "../relay/two_instances.ts";
 
 const ID = "request-1";
 const DAY_MS = 86_400_000;

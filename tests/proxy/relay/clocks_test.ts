@@ -5,7 +5,7 @@ import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { openTestKv } from "../../support/test_store.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
-import { connected } from "./instances_suite.ts";
+import { connected } from "./two_instances.ts";
 
 type Run = (w1: World, w2: World, a: TestAgent, b: TestAgent) => Promise<void>;
 

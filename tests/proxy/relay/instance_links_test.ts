@@ -8,7 +8,8 @@ import { LinkNetwork } from "../../support/link_network.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, type World } from "../../support/world.ts";
-import { connected, instancesBehaveAsOne, sharedStore, two } from "./instances_suite.ts";
+import { instancesBehaveAsOne } from "./instances_suite.ts";
+import { connected, sharedStore, two } from "./two_instances.ts";
 
 /** Two instances with a link. */
 async function linked(

@@ -7,7 +7,7 @@ import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { codeOf, PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 import { until } from "../../support/until.ts";
-import { connected, type SharedStore, two } from "./instances_suite.ts";
+import { connected, type SharedStore, two } from "./two_instances.ts";
 
 /** A store whose connection can be cut: calls fail, and watches end in an error. */
 class CutStore implements SharedStore {

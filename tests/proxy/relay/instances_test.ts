@@ -5,7 +5,8 @@
 import { assert } from "@std/assert";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
-import { instancesBehaveAsOne, type SharedStore, sharedStore } from "./instances_suite.ts";
+import { instancesBehaveAsOne } from "./instances_suite.ts";
+import { type SharedStore, sharedStore } from "./two_instances.ts";
 import { IS_REMOTE } from "../../support/test_store.ts";
 import { IS_LONG } from "../../support/trials.ts";
 

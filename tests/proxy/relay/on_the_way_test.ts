@@ -7,7 +7,7 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, type World } from "../../support/world.ts";
 import { openProxy } from "../proxy_world.ts";
-import { kill, sharedStore, two } from "./instances_suite.ts";
+import { kill, sharedStore, two } from "./two_instances.ts";
 import { inWorld, openPaired, type PairTest } from "../cast.ts";
 
 async function endPair(w: World, a: TestAgent, b: TestAgent): Promise<void> {

@@ -9,7 +9,7 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { IS_REMOTE } from "../../support/test_store.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, type World } from "../../support/world.ts";
-import { connected, kill, sharedStore, two } from "./instances_suite.ts";
+import { connected, kill, sharedStore, two } from "./two_instances.ts";
 
 const twoOf = (run: (w1: World, w2: World, a: TestAgent, b: TestAgent) => Promise<void>) =>
   two(sharedStore, async (w1, w2, a, b) => {
