@@ -64,9 +64,10 @@ export async function manyAgents(t: Deno.TestContext, count: number, goalMb: num
     assertEquals(runtime.handed.length, count);
     if (goalMb === null) console.log(`${count} agents: p99 ${idle.toFixed(0)} ms`);
     else if (HAS_PROC) {
-      const mb = fleet.residentMb;
-      console.log(`${count} agents: ${mb.toFixed(0)} MB resident, p99 ${idle.toFixed(0)} ms`);
-      assert(mb <= goalMb, `${mb} MB`);
+      // A busy machine collects the garbage of these messages later.
+      const within = () => fleet.residentMb <= goalMb || undefined;
+      await eventually(30_000, `${count} agents take at most ${goalMb} MB`, within);
+      console.log(`${count} agents: ${fleet.residentMb.toFixed(0)} MB resident, p99 ${idle.toFixed(0)} ms`);
     } else console.log("The memory of the process is NOT checked here: there is no /proc");
     assertEquals((await fleet.end("SIGTERM")).code, 0);
     for (const name of names) assert(!await isThere(`${folder.path}/agents/${name}/connector.json`), name);
