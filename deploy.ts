@@ -1,6 +1,6 @@
 /**
- * The composition root: environment → configuration → store, clock, entropy → apps → one server. It builds, starts,
- * drains and stops both services, and holds none of their rules.
+ * The composition root: it reads the configuration, opens the store, builds one service or both on it, and starts,
+ * drains and stops them. It holds none of their rules.
  */
 import { lookup } from "node:dns/promises";
 import config from "./deno.json" with { type: "json" };
@@ -49,7 +49,10 @@ import { serveMetrics } from "./shared/server/http/probes.ts";
 import { type Answer, json } from "./shared/server/http/route.ts";
 import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
 
-/** With less, connections would be cut before their last answer; with more, the notes of others have less time. */
+/**
+ * Time that a stop leaves for closing the sockets. With less, connections are cut before their last answer is sent;
+ * with more, the proxy has less time for its own last work.
+ */
 const CLOSE_MS = 700;
 
 /** The services that the OpenAPI document describes, for each value of `SVC_SERVICE`. */
@@ -64,27 +67,33 @@ export interface RunningServer {
   address: string;
   metricsAddress: string | null;
   bootstrapOpen(): Promise<boolean>;
-  /** Drains and stops within 5 s. */
+  /** Drains the requests under way and stops, within 5 s in total. */
   stop(): Promise<void>;
 }
 
-/** What a process has that only serves. */
+/**
+ * What a process has if it does nothing but serve. A demo or a test runs the server in its own process, without this.
+ */
 interface OwnProcess {
-  /** Lines of the log that are not written yet. */
+  /** Lines of the log that are not yet written to standard error. */
   lines: LogQueue;
-  /** The store is no longer the file at its path. What is written from now on is lost, so the process must end. */
+  /**
+   * Called when the store is no longer the file at its path. The process must end then, because all that it writes from
+   * now on is lost.
+   */
   onStoreReplaced(): void;
 }
 
 export { processEnviron, StartRefused } from "./shared/server/config_reader.ts";
 export { silentLog } from "./shared/server/log.ts";
 
-/** Registry address that the command `svc` uses by default. */
+/** Registry address that the command `svc` uses by default, so the printed command needs no option for it. */
 const DEFAULT_REGISTRY_URL = "http://127.0.0.1:8787";
 
 /**
- * Deno Deploy sets this variable so that `Deno.openKv` does not open a store in memory for a missing database. With
- * `error` Deno rejects every store that is not remote. With `warn` it opens one in memory, also for a file path.
+ * Deno Deploy sets this variable so that `Deno.openKv` does not open a store in memory when a database is missing. With
+ * `error`, Deno rejects every store that is not remote. With `warn`, it opens a store in memory instead, even for the
+ * path of a file.
  */
 const REMOTE_ONLY = "DENO_KV_REQUIRES_DISTRIBUTED_DATABASE";
 
@@ -113,7 +122,10 @@ function readConfiguration(environ: Environ) {
   return reader.finish({ server, registry, proxy });
 }
 
-/** Builds the services on a store. `port` is part of the default addresses and of the accepted origins. */
+/**
+ * Builds the services on a store. The default addresses and the accepted origins contain `port`, so the server listens
+ * before this is called.
+ */
 async function compose(
   { server, registry: registryConfig, proxy: proxyConfig }: ReturnType<typeof readConfiguration>,
   store: Store,
@@ -149,13 +161,13 @@ async function compose(
   proxy = service === "registry" ? null : createProxy({
     ...deps,
     origins: acceptedOrigins(environment, place.proxyUrl, port),
-    // In one process, calls to the registry need no socket and no credential.
+    // Both services run in one process here, so calls to the registry need no socket and no credential.
     ...registry
       ? { send: (request) => registry.fetch(request, { from: "process" }), judgeAccess: registry.judgeAccess }
       : { send: (request) => fetch(request) },
     upgrade: (request) => Deno.upgradeWebSocket(request, { idleTimeout: 45 }),
     dial: { fetch: (url, init) => fetch(url, { ...init, redirect: "error" }), open: (url) => new WebSocket(url) },
-    // `RegistryClient` follows no redirect, because that would lead past the check of the address.
+    // `RegistryClient` follows no redirect, because a redirect would lead past the check of the address.
     abroad: { send: (request) => fetch(request), lookup: (host) => lookup(host, { all: true }) },
     storeBytes: store.bytes,
     residentBytes: heldBytes,
@@ -173,15 +185,18 @@ async function compose(
   return { registry, proxy, guard };
 }
 
-/** Share of the memory above which each socket is asked for a heartbeat. With more, it is full before the answers. */
+/**
+ * Share of the machine's memory above which the proxy asks each socket for a heartbeat. With more, the memory is full
+ * before the answers arrive.
+ */
 const GUARDED_SHARE = 0.7;
 
 /**
  * Starts the services that the environment selects.
  *
- * @param own what a process has that only serves
- * @throws {StartRefused} with every problem of the configuration; when the address cannot be used, another process uses
- * the store, or the store has another format
+ * @param own for a process that only serves; `null` in a demo or a test
+ * @throws {StartRefused} with every problem of the configuration; also when the address cannot be used, when another
+ * process uses the store, or when the store has another format
  */
 export async function startServer(environ: Environ, log: Log, own: OwnProcess | null = null): Promise<RunningServer> {
   const configuration = readConfiguration(environ);
@@ -238,10 +253,13 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
   }
 }
 
-/** With more, a process whose file was replaced accepts messages longer; with less, the disk is asked more often. */
+/**
+ * Time between two looks at the file of the store. With more, a process whose file was replaced loses messages for
+ * longer; with less, it asks the disk more often.
+ */
 const STORE_LOOK_MS = 2_000;
 
-/** Looks every 2 s whether the store is still the file at its path. Calls `onReplaced` once if it is not. */
+/** Waits until the store is no longer the file at its path, then calls `onReplaced` once. */
 async function watchStore(store: Store, onReplaced: () => void, stopped: AbortSignal): Promise<void> {
   do {
     await sleep(systemClock, STORE_LOOK_MS, stopped);
@@ -251,7 +269,9 @@ async function watchStore(store: Store, onReplaced: () => void, stopped: AbortSi
 }
 
 /**
- * @throws {StartRefused} when this process may not call the registry, because it would start, and refuse every agent
+ * Refuses to start a proxy that may not call its registry, because it would start and then refuse every agent.
+ *
+ * @throws {StartRefused}
  */
 function requireRegistry(registryUrl: string): void {
   const { hostname, port, protocol } = new URL(registryUrl);
@@ -262,7 +282,10 @@ function requireRegistry(registryUrl: string): void {
   );
 }
 
-/** Clock for the deadlines of requests. A shutdown, which has a time of its own, uses the system clock. */
+/**
+ * Clock for the deadlines of requests. A shutdown uses the system clock instead, because the timers of this one may
+ * fire up to 250 ms late.
+ */
 const clock = new TimerWheel(systemClock, systemUptime);
 
 const newId = ulidSource(systemClock.now, systemRandom.bytes);
@@ -302,7 +325,7 @@ function listen({ host, port }: ListenAddress, entry: Entry, { log, store }: { l
 }
 
 interface InstanceListener extends Listener {
-  /** Passes requests to the links of a proxy from now on. */
+  /** Passes requests of other instances to this proxy from now on; before, each gets a 503. */
   open(proxy: Proxy | null): void;
 }
 
@@ -314,9 +337,9 @@ function listenForInstances(at: ListenAddress): InstanceListener {
 }
 
 /**
- * Refuses new requests, waits up to 3.5 s for acks in flight, closes sockets with 1001 and ends within 5 s. With other
- * instances it closes its sockets in parts, after it has served requests for a second while it is not ready, because
- * load balancers learn that late.
+ * Refuses new requests, waits up to 3.5 s for those under way, closes the sockets with 1001 and ends within 5 s. If
+ * there may be other instances, it first says that it is not ready and goes on serving for a second, because load
+ * balancers learn late that an instance ends.
  */
 async function stop(
   entry: Entry,
@@ -342,8 +365,8 @@ async function stop(
 }
 
 /**
- * Starts the server as the work of this process: it survives what no code handles, starts no program, and logs to
- * standard error.
+ * Starts the server as the only work of this process: it survives errors that no code handles, gives up the right to
+ * start programs, and logs to standard error.
  *
  * @throws {StartRefused} as `startServer`
  */
@@ -352,17 +375,19 @@ export async function runServer(environ: Environ): Promise<RunningServer> {
     (bytes) => Deno.stderr.write(bytes),
     (dropped) => log("warn", "log_lines_dropped", { lines: dropped }),
   );
-  // Deno's console waits for the reader of standard error. OpenTelemetry and Deno Deploy get the log from there, and
-  // Deploy always reads it.
+  // Deno's console waits for the reader of standard error, so a reader that is stuck would stop the server. It is used
+  // only for OpenTelemetry and Deno Deploy, which take the log from it.
   const toConsole = environ("OTEL_DENO") === "true" || environ("DENO_DEPLOYMENT_ID") !== undefined;
   const all = jsonLog(systemClock, "svc", toConsole ? console.error : (line) => lines.add(line));
   const limited = new LimitedLog(all, systemClock), { log } = limited;
-  // Without a listener, a rejection that no code handles ends the process and the requests of other callers.
+  // Without a listener, a rejection that no code handles would end the process, and with it the requests of other
+  // callers.
   globalThis.addEventListener("unhandledrejection", (event) => {
     event.preventDefault();
     log("error", "unhandled_rejection", { cause: event.reason });
   });
-  // Without a listener, SIGXFSZ (file size limit) ends the process. It is ignored: the store reports the same failure.
+  // Without a listener, SIGXFSZ (file size limit) ends the process. Ignoring it is safe, because the store reports the
+  // same failure as an error.
   if (Deno.build.os !== "windows") Deno.addSignalListener("SIGXFSZ", () => {});
   await startNoPrograms();
   const written = async () => {
@@ -386,22 +411,25 @@ export async function runServer(environ: Environ): Promise<RunningServer> {
   }
 }
 
-/** With more, a log that is not read delays the end of the process; with less, a slow reader misses the last lines. */
+/**
+ * How long the end of the process waits for its log. With more, a log that is not read delays the end; with less, a
+ * slow reader misses the last lines.
+ */
 const LOG_END_MS = 250;
 
 /**
- * Gives up the right to start programs and to know the user, because neither is needed to serve, and hostile input
- * could use them.
+ * Gives up the rights to start programs and to know the user, because the server needs neither, and hostile input that
+ * takes control of it could use them.
  */
 export async function startNoPrograms(): Promise<void> {
   await Deno.permissions.revoke({ name: "run" });
   await Deno.permissions.revoke({ name: "sys", kind: "uid" });
 }
 
-/** Runs until a signal. With `--dev` it makes a bootstrap secret if none is set, and prints the next step. */
+/** Runs until a signal arrives. With `--dev` it makes a bootstrap secret if none is set, and prints the next step. */
 async function main(args: readonly string[]): Promise<void> {
   const isDev = args.includes("--dev");
-  // A leading dash would make it an option of the command that is printed.
+  // The secret must not begin with a dash, because the printed command would take it for an option.
   const devSecret = toBase64Url(systemRandom.bytes(24)).replace(/^-/, "0");
   const environ: Environ = (name) =>
     processEnviron(name) ?? (isDev ? { BOOTSTRAP_SECRET: devSecret, CONSOLE: "on" }[name] : undefined);
@@ -427,12 +455,12 @@ async function main(args: readonly string[]): Promise<void> {
   if (isDev) await sayWhatIsNext(server, environ("BOOTSTRAP_SECRET") === devSecret ? devSecret : null);
 }
 
-// In lines that fit 80 columns, because the server has no function that wraps them, and a terminal breaks words.
+// Broken by hand into lines of at most 80 columns, because a terminal would break longer ones inside words.
 const NOT_EMPTY = "This server has an administrator. To try with an empty one:\n" +
   `  KV_URL=.data/other.kv npx -y deno@${Deno.version.deno} task dev`;
 const README = "`svc` is as in the README, which says how to define it\nin this folder without installing anything.";
 
-/** @param made the bootstrap secret that this start has made; `null` for a configured one, which is not printed */
+/** @param made the bootstrap secret that this start has made; `null` for a configured one, which is never printed */
 async function sayWhatIsNext({ address, bootstrapOpen }: RunningServer, made: string | null): Promise<void> {
   console.log(`registry and proxy, pid ${Deno.pid}; stop with Ctrl-C`);
   if (!(await bootstrapOpen())) return console.log(NOT_EMPTY);
@@ -441,7 +469,7 @@ async function sayWhatIsNext({ address, bootstrapOpen }: RunningServer, made: st
   const url = ["0.0.0.0", "[::]"].includes(hostname) ? `http://127.0.0.1:${port}` : origin;
   const insecure = isLoopbackHost(new URL(url).hostname) ? "" : " --allow-insecure";
   const registry = url === DEFAULT_REGISTRY_URL ? "" : ` --registry-url ${url}${insecure}`;
-  // A configured secret is not printed, because the command reads it from the terminal.
+  // A configured secret is not printed, because its owner knows it and can type it into the command.
   const how = made === null ? " (type your BOOTSTRAP_SECRET, Enter, Ctrl-D)" : "";
   console.log(`\nNext, in another terminal, make yourself the admin${how}:\n`);
   const secret = made ?? "-";

@@ -1,6 +1,6 @@
 /**
- * `deno task store` and `svc store`: maintenance of the store on the host while no server uses it. It holds no rule of
- * either service.
+ * `deno task store` and `svc store`: maintenance of the store on its host, while no server uses it. The rules of both
+ * services are elsewhere.
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { STORED as PROXY_STORED } from "./proxy/schema/retention.ts";
@@ -27,12 +27,12 @@ deno task store import < file        read an export into an empty store
 
 Options: --store <path> (default KV_URL, else .data/svc.kv); --json, but for export. Stop the server first.`;
 
-/** The work could not be done. The message is for the operator. */
+/** The command could not do its work. The message is for the operator. */
 export class WorkFailed extends Error {
   override name = "WorkFailed";
 }
 
-/** Refuses a path without a store, because opening it would create an empty one. @throws {StoreRefused} */
+/** Refuses a path without a store, because opening it would create an empty store there. @throws {StoreRefused} */
 async function refuseMissing(kvUrl: string): Promise<void> {
   if (/^(https?:|:memory:$)/.test(kvUrl)) return;
   try {
@@ -46,7 +46,7 @@ async function refuseMissing(kvUrl: string): Promise<void> {
 }
 
 /**
- * Works on the store, and closes it.
+ * Opens the store, does the work, and closes it.
  *
  * @throws {StoreRefused} when another process uses the store, or the store has another format
  */
@@ -120,8 +120,8 @@ async function inspect(store: Store, { json }: Options): Promise<void> {
 }
 
 /**
- * Returns the size of each kind, which are the records with the same first two key parts, largest first. The bytes are
- * those of stored keys and values, without indexes and free pages of the store. Reads every record once.
+ * Returns the number and size of the records of each kind, largest first; a kind is the first two parts of a key. It
+ * reads every record. The bytes are those of keys and values, without the indexes and free pages of the store.
  */
 async function sizesOf(kv: Kv) {
   const sizes = new Map<string, { kind: string; records: number; bytes: number }>();
@@ -196,7 +196,8 @@ const COMMANDS: Readonly<Record<string, (store: Store, options: Options) => Prom
 export { StartRefused } from "./shared/server/config_reader.ts";
 
 /**
- * Runs a command line, without the name of the program. Returns the exit code: 2 for a wrong command line.
+ * Runs a command line that begins after the name of the program. Returns the exit code, which is 2 for a wrong command
+ * line.
  *
  * @throws {WorkFailed} when the command cannot do its work
  * @throws {StartRefused} when the configuration or the store cannot be used

@@ -1,6 +1,7 @@
 /**
- * The program `svc`: the command, and the server and the work on its store, which are loaded only when they are asked
- * for, because every command would otherwise parse the server. `cli/` itself imports nothing of the server.
+ * The program `svc`: the command, the server, and the work on its store. The last two are loaded only when a command
+ * asks for them, because every command would otherwise take the time to parse the server. For the same reason `cli/`
+ * imports nothing of the server.
  */
 import { CliError } from "./cli/errors.ts";
 import { main } from "./cli/main.ts";
@@ -31,17 +32,17 @@ export const programs: Programs = {
   },
 };
 
-/** The error of the command for a start that the server refuses, with options in place of the variables that they set. */
+/** Turns a refused start into an error of the command, which names options instead of the variables that they set. */
 function refused(
   { headline, problems }: { headline: string; problems: readonly string[] },
   optionOf: ServeOptions["optionOf"] = {},
 ): CliError {
-  // Whole words only, because a path can hold the name of a variable, as /srv/EXPORT does.
+  // Whole words only, because a path such as /srv/EXPORT can contain the name of a variable.
   const options = new Map(Object.entries(optionOf));
   const named = (text: string) =>
     text.replaceAll(/(?<![\w/.-])[A-Z_]+(?![\w/-])/g, (word) => options.get(word) ?? word);
   const details = [...new Set(problems.map(named))];
-  // A headline without problems says what to do, so no other fix is added.
+  // A headline without problems already says what to do, so no other fix is added.
   return new CliError("CLI_SERVER_REFUSED", named(headline), details.length === 0 ? { fix: "" } : { details });
 }
 

@@ -1,4 +1,4 @@
-/** Builds the registry from its dependencies: an app that answers requests. */
+/** Builds the registry from its dependencies, as an app that answers requests. */
 import type { CheckAccessToken } from "../shared/server/store/preconditions.ts";
 import { type App, createApp, routedPath } from "../shared/server/http/app.ts";
 import type { Route } from "../shared/server/http/route.ts";
@@ -12,12 +12,12 @@ import { accessTokenPreconditions } from "./sessions/access_token.ts";
 export interface Registry extends App {
   deps: RegistryDeps;
   judgeAccess: CheckAccessToken;
-  /** Ends the work in the background; the next start resumes it. */
+  /** Ends the work in the background, which the next start resumes. */
   stop(): void;
 }
 
 /**
- * Opens the registry on its store. Suspensions that a stopped registry left are resumed in the background.
+ * Opens the registry on its store, and resumes suspensions that were not finished when it last stopped.
  *
  * @throws as `buildRegistry`
  */

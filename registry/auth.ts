@@ -1,6 +1,6 @@
 /**
- * The authenticators that the registry's route table names. Each one verifies one kind of caller and lists its error
- * codes.
+ * The authenticators that the route table of the registry names. Each one verifies one kind of caller and lists the
+ * error codes with which it refuses.
  */
 import { findHuman } from "./accounts/store.ts";
 import { touch } from "./api_keys/store.ts";
@@ -90,7 +90,7 @@ export const AUTHENTICATORS: Authenticators<AuthDeps, RegistryCallers> = {
   },
 };
 
-/** Requires an API key. With `adminCode`, the key must be an admin's; any other key is refused with that code. */
+/** Requires an API key. With `adminCode` the key must be an admin's; any other key is refused with that code. */
 function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTERNAL_SERVICE_FORBIDDEN"): Authenticator<
   AuthDeps,
   ApiKeyCaller
@@ -122,7 +122,7 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
 
 /**
  * Admits any caller. A service that proves the scope is exempt from the limit per IP, because a proxy asks once for
- * each message and could otherwise serve only two a second.
+ * each message, and under the limit it could serve only two messages a second.
  */
 function optionalService(scope: ServiceScope): Authenticator<AuthDeps, ServiceCaller | null> {
   return {
@@ -136,9 +136,9 @@ function optionalService(scope: ServiceScope): Authenticator<AuthDeps, ServiceCa
 }
 
 /**
- * Returns the calling service, or `null` when the request names none. Calls within the process need no credential.
- * The headers are not `Authorization`, so that the key of a person and the secret of a service cannot be taken for
- * each other.
+ * Returns the calling service, or `null` when the request names none. Calls within the process need no credential. A
+ * service uses headers of its own instead of `Authorization`, because the key of a person and the secret of a service
+ * could otherwise be taken for each other.
  *
  * @throws {ServiceError} `INTERNAL_SERVICE_UNAUTHORIZED`, `INTERNAL_SERVICE_FORBIDDEN`
  */
@@ -158,8 +158,8 @@ async function findServiceCaller(
 }
 
 /**
- * Verifies AIT, proof and nonce of a refresh and commits the nonce. The handler checks the agent's record, so the
- * revocation list is not read.
+ * Verifies the AIT, proof and nonce of an agent's request, and commits the nonce. It does not read the revocation list,
+ * because the handler checks the record of the agent itself.
  *
  * @throws {ServiceError} `AGENT_AUTH_REFRESH_UNAUTHORIZED`
  */

@@ -1,10 +1,10 @@
-/** The callers that the authenticators of the registry return, and what the handlers of people's routes get. */
+/** The callers that the authenticators of the registry return, and the inputs that handlers get with them. */
 import type { ApiKeyRecord, HumanRecord } from "./schema/records.ts";
 import type { IdPath } from "../shared/protocol/api/fields.ts";
 import type { ServiceScope } from "../shared/protocol/api/services.ts";
 import type { Input } from "../shared/server/http/route.ts";
 
-/** A person who asks for a change, and the request in which they do. */
+/** A person who asks for a change, and the request with which they ask. */
 export interface Asker<H = HumanRecord> {
   human: H;
   requestId: string;

@@ -6,9 +6,9 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { type ConfigReader, oneOf, type Parse, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";
 
-/** More than a registry can hold for one human, so a larger value would be no limit. */
+/** The largest value of a count. No human can reach a larger one, so it would not be a limit. */
 const COUNT_MAX = 1_000_000;
-/** A shorter secret can be guessed, and the one who guesses it becomes the first admin. */
+/** A shorter secret could be guessed, and anyone who guesses it becomes the first admin. */
 const BOOTSTRAP_SECRET_LENGTH_MIN = 24;
 
 export interface ConfiguredKey {
@@ -25,15 +25,15 @@ export type RegistryConfig = ReturnType<typeof readRegistryConfig>;
 /** Quotas of one human. */
 export type Quotas = RegistryConfig["quotas"];
 
-/** Reads the registry's variables. Problems are collected in `reader`. */
+/** Reads the registry's variables and collects their problems in `reader`. */
 export function readRegistryConfig(reader: ConfigReader, place: ServiceAddresses) {
   const seconds = wholeNumber(1, YEAR_SECONDS);
   const count = wholeNumber(1, COUNT_MAX);
   return {
     ...place,
-    /** `null`: bootstrap is disabled. */
+    /** With `null`, bootstrap is disabled. */
     bootstrapSecret: reader.read<string | null>("BOOTSTRAP_SECRET", bootstrapSecret(place.environment), null),
-    /** `null`: the first start makes a key and keeps it in the store. */
+    /** With `null`, the first start makes a key and keeps it in the store. */
     signingKeys: reader.read<readonly ConfiguredKey[] | null>("REGISTRY_SIGNING_KEYS", signingKeys, null),
     accessTokenTtlSeconds: reader.read("ACCESS_TOKEN_TTL_SECONDS", seconds, LIMITS.accessTokenTtlSeconds),
     refreshTokenTtlSeconds: reader.read("REFRESH_TOKEN_TTL_SECONDS", seconds, LIMITS.refreshTokenTtlSeconds),
@@ -46,15 +46,17 @@ export function readRegistryConfig(reader: ConfigReader, place: ServiceAddresses
       registrationsPerDay: reader.read("QUOTA_REGISTRATIONS_PER_DAY", count, LIMITS.quotaRegistrationsPerDay),
       agentReissuesPerDay: reader.read("QUOTA_AGENT_REISSUES_PER_DAY", count, LIMITS.quotaAgentReissuesPerDay),
       reissuesPerDay: reader.read("QUOTA_REISSUES_PER_DAY", count, LIMITS.quotaReissuesPerDay),
-      /** Challenges that are neither answered nor expired. */
+      /** Challenges that are still open: neither answered nor expired. */
       challenges: reader.read("QUOTA_CHALLENGES", count, LIMITS.quotaChallenges),
-      /** Live entries of the revocation list. */
+      /** Entries that the revocation list still holds. */
       revocations: reader.read("QUOTA_REVOCATIONS", count, LIMITS.quotaRevocations),
     },
   };
 }
 
-/** In production a minimum length keeps the secret from being guessed within the failure limit. */
+/**
+ * In production the secret needs a minimum length, because a short one could be guessed within the limit of failures.
+ */
 function bootstrapSecret(environment: ServiceAddresses["environment"]): Parse<string> {
   return (text) => {
     if (environment === "production" && text.length < BOOTSTRAP_SECRET_LENGTH_MIN) {

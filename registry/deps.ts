@@ -1,6 +1,7 @@
 /**
- * Builds all dependencies of the registry. Only `app.ts` and `routes.ts` import this file, because it imports most of the
- * others, which would then be one cycle of imports; they name `RegistryStore` of store_deps.ts and what else they use.
+ * Builds all dependencies of the registry, for which it imports almost every other file. Only `app.ts` and `routes.ts`
+ * import it, because another import of it would be a cycle; the other files take `RegistryStore` of store_deps.ts and
+ * name what else they need.
  */
 import type { Kv } from "../shared/server/kv.ts";
 import { authorityOf } from "../shared/protocol/did.ts";
@@ -25,15 +26,15 @@ import type { SigningKeySet } from "./schema/records.ts";
 
 export interface RegistryExternals extends ServiceDeps {
   crlBytes?: number | undefined;
-  /** Sends a request of the console to the proxy: `fetch`, or the `fetch` of the proxy in this process. */
+  /** Sends a request of the console to the proxy: over the network, or to the proxy in this process. */
   callProxy(request: Request): Promise<Response>;
 }
 
 export type RegistryDeps = Awaited<ReturnType<typeof buildRegistry>>;
 
 /**
- * Opens the store of the registry. The first start stores the issuer and makes the signing key; each later start is one
- * read.
+ * Opens the store of the registry. The first start stores the issuer and makes the signing key; each later start needs
+ * only one read.
  *
  * @throws {ConfigError} when the store belongs to another issuer
  * @throws {StoreRefused} when the store has another format
@@ -77,7 +78,11 @@ export async function buildRegistry(externals: RegistryExternals, config: Regist
   };
 }
 
-/** @throws {ConfigError} when the store belongs to another issuer */
+/**
+ * Stores the issuer on the first start, and compares it on every later one, because existing DIDs and tokens name it.
+ *
+ * @throws {ConfigError} when the store belongs to another issuer
+ */
 async function fixIssuer(kv: Kv, stored: string | null, issuer: string): Promise<void> {
   let value = stored;
   if (value === null) {

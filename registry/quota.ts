@@ -1,6 +1,6 @@
 /**
- * Quotas of one human: the rules of the counts. The quota record is part of the commit that it counts, so a quota holds
- * under races, and its cost does not depend on the number of agents.
+ * The quotas of one human. The counts are part of every commit that changes what they count, so a quota also holds when
+ * requests race, and checking it costs the same for one agent as for thousands.
  */
 import type { Kv, KvEntry } from "../shared/server/kv.ts";
 import type { Quotas } from "./config.ts";
@@ -13,13 +13,19 @@ import { decide, type WindowRecord } from "../shared/server/rate_limit.ts";
 import type { RegistryStore } from "./store_deps.ts";
 import type { Draft } from "../shared/server/store/changes.ts";
 
-/** With more, too little room is left for the revocations of humans that have few entries. */
+/**
+ * How full the revocation list is when accounts with many entries are refused. With more, too little room is left for
+ * the revocations of the others.
+ */
 const CRL_REFUSE_PERCENT = 80;
-/** With less, ordinary humans are refused when the list is full because of a few. */
+/**
+ * Entries above which an account counts as one with many. With less, ordinary humans are refused when a few accounts
+ * have filled the list.
+ */
 const CRL_REFUSE_ENTRIES = 100;
 
 const HOUR_MS = 3_600_000;
-/** The end of an invite without an expiry. */
+/** Stands for the end of an invite that does not expire. */
 const NEVER = Number.MAX_SAFE_INTEGER;
 
 export function newQuota(counts: Partial<QuotaRecord> = {}): QuotaRecord {
@@ -27,7 +33,7 @@ export function newQuota(counts: Partial<QuotaRecord> = {}): QuotaRecord {
   return { agents: 0, apiKeys: 0, ...none, ...counts };
 }
 
-/** Reads the counts of a human, which are written with the human. */
+/** Reads the counts of a human. They exist for every human, because they are written with it. */
 export async function quotaOf(draft: Draft, humanId: string): Promise<KvEntry<QuotaRecord>> {
   const entry = await draft.get<QuotaRecord>(KEYS.quota(humanId));
   if (entry.value === null) throw new Error(`The store has no counts of the human ${humanId}`);
@@ -51,7 +57,7 @@ function withOne(list: Expiring, { until, grainMs, now }: { until: number; grain
   return [...others, [end, same + 1] as const].sort(([a], [b]) => a - b);
 }
 
-/** Returns the list with one entry fewer: the first that ends at `until` or later. */
+/** Returns the list with one entry fewer: one of those that end first at `until` or later. */
 function withoutOne(list: Expiring, until: number): Expiring {
   const at = list.findIndex(([end]) => end >= until);
   return list.flatMap(([end, count], i) => i !== at ? [[end, count] as const] : count > 1 ? [[end, count - 1]] : []);
@@ -127,6 +133,7 @@ export function countDeletion(quota: QuotaRecord): QuotaRecord {
 
 /**
  * Never refuses, because the deletion of a stolen agent also adds an entry.
+ *
  * @param keptUntilMs when the entry leaves the list, milliseconds since the Unix epoch
  */
 export function countRevocation(quota: QuotaRecord, keptUntilMs: number, now: number): QuotaRecord {
@@ -136,7 +143,7 @@ export function countRevocation(quota: QuotaRecord, keptUntilMs: number, now: nu
 /** @throws {ServiceError} `QUOTA_EXCEEDED` */
 export function countChallenge(quota: QuotaRecord, expiresAt: number, quotas: Quotas, now: number): QuotaRecord {
   refuseOver(liveCount(quota.challenges, now), quotas.challenges, "open challenges");
-  // Ends are rounded to at most 60 distinct ones, because each one takes space in the record.
+  // Times are rounded so that at most 60 different ones remain, because each takes space in the record.
   const grainMs = Math.max(1000, Math.ceil((expiresAt - now) / 60));
   return { ...quota, challenges: withOne(quota.challenges, { until: expiresAt, grainMs, now }) };
 }
@@ -144,7 +151,8 @@ export function countChallenge(quota: QuotaRecord, expiresAt: number, quotas: Qu
 /** @throws {ServiceError} `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED` */
 export function countApiKey(quota: QuotaRecord, quotas: Quotas, now: number): QuotaRecord {
   refuseOver(quota.apiKeys, quotas.apiKeys, "active API keys");
-  // A revoked key keeps its records for 90 days, so creations are limited as well.
+  // New keys per day are limited as well, because a revoked key keeps its records for 90 days and they would fill the
+  // store.
   const keyCreations = counted(quota.keyCreations, LIMITS.keyCreationsPerDay, now, "new API keys");
   return { ...quota, apiKeys: quota.apiKeys + 1, keyCreations };
 }
@@ -160,7 +168,7 @@ export function countInvite(quota: QuotaRecord, expiresAt: number | null, now: n
   return { ...quota, invites: withOne(quota.invites, { until: expiresAt ?? NEVER, grainMs: HOUR_MS, now }) };
 }
 
-/** Counts an invite that was redeemed or deleted. Never refuses, because the invite only frees its place. */
+/** Counts an invite that was redeemed or deleted. It never refuses, because this only frees a place. */
 export function countInviteClosed(quota: QuotaRecord, expiresAt: number | null): QuotaRecord {
   return { ...quota, invites: withoutOne(quota.invites, expiresAt ?? NEVER) };
 }

@@ -1,7 +1,7 @@
 /**
- * The registry's signing keys, in the store or in the configuration. A stolen or old key is replaced without a
- * restart; each use reads the store, so that a rotation by another instance takes effect at once. No caller
- * gets a seed, because its holder could sign as the registry.
+ * The registry's signing keys, in the store or in the configuration. Keys in the store are read at each use, because a
+ * key that another instance has replaced must not sign any longer. No caller gets a seed, because its holder could sign
+ * as the registry.
  */
 import { calculateJwkThumbprint } from "jose";
 import type { ConfiguredKey } from "./config.ts";
@@ -20,12 +20,17 @@ import { toIso } from "../shared/protocol/time.ts";
 import { ConfigError } from "../shared/server/config_reader.ts";
 import type { Draft } from "../shared/server/store/changes.ts";
 
-/** With less, a proxy sees tokens of a key that it may not look up yet, and refuses them. */
+/**
+ * How long a new key is published before it signs. With less, proxies see tokens of a key that they may not look up
+ * yet, and refuse them.
+ */
 const KEY_LEAD_SECONDS = 60;
 
 type SigningDeps = Pick<RegistryStore, "kv" | "reads" | "clock" | "random">;
 
-/** How long a retired key is published: the longest lifetime of an AIT. With less, valid AITs would no longer verify. */
+/**
+ * How long a retired key is published: the longest lifetime of an AIT. With less, valid AITs would no longer verify.
+ */
 const RETIRED_KEPT_MS = LIMITS.aitTtlDaysMax * DAY_MS;
 
 export class Signing {
@@ -33,8 +38,8 @@ export class Signing {
   #versionstamp: string | null = null;
   #verifying: { document: string; keys: VerificationKeys } | null = null;
   /**
-   * Called when the stored keys have changed, before the first signature of a new key is sent. A process that also
-   * runs the proxy sets it; a new key then signs at once. Without it a new key is published 60 s before it signs,
+   * Called when the stored keys have changed, before the first signature of a new key is sent. A process that also runs
+   * the proxy sets it, and a new key then signs at once. Without it, a new key is published 60 s before it signs,
    * because proxies that do not know it yet would refuse its tokens.
    */
   onChanged: (() => void) | null = null;
@@ -42,7 +47,7 @@ export class Signing {
   private constructor(private readonly deps: SigningDeps, private readonly configured: SigningKeySet | null) {}
 
   /**
-   * Opens the keys that the start has read. Makes and stores the first key when there is none.
+   * Opens the keys that the start has read. If there are none, makes and stores the first one.
    *
    * @throws {ConfigError} when a configured public key does not belong to its private member
    */
@@ -61,7 +66,7 @@ export class Signing {
     };
     const signing = new Signing(deps, given);
     if (!given && !stored) {
-      // When several instances start at once, one of them stores the key.
+      // If several instances start at once, only one of them stores its key, and all use that one.
       const set: SigningKeySet = { keys: [await signing.#newKey()] };
       await deps.kv.atomic().check({ key: KEYS.signingKeys(), versionstamp: null }).set(KEYS.signingKeys(), set)
         .commit();
@@ -86,7 +91,7 @@ export class Signing {
     return { keys: keys.map(({ kid, publicKey, status }) => ({ kid, ...form, x: publicKey, status })) };
   }
 
-  /** Returns the published keys, imported once for each document. */
+  /** Returns the published keys. They are imported again only when the key document changes. */
   async verificationKeys(): Promise<VerificationKeys> {
     const document = await this.document();
     const text = JSON.stringify(document);
@@ -98,7 +103,7 @@ export class Signing {
   }
 
   /**
-   * Adds a rotation to a change: a new key, and the retirement of the old key when the new one signs.
+   * Adds a rotation to a change: a new key, and the retirement of the old one when the new one signs.
    *
    * @throws {ServiceError} `SIGNING_KEYS_CONFIGURED`, `SIGNING_KEYS_TOO_MANY`
    */
@@ -153,8 +158,8 @@ export class Signing {
 }
 
 /**
- * Returns the set at time `now`: the newest key that may sign is first, older keys are retired, and keys whose last AIT
- * has expired are removed. Pure.
+ * Returns the set as it is at time `now`: first the newest key that may sign, then keys that will sign later, then
+ * retired ones. Keys whose last AIT has expired are left out.
  */
 function settledSet({ keys }: SigningKeySet, now: number): SigningKeySet {
   const active = keys.filter(({ status }) => status === "active");

@@ -1,4 +1,4 @@
-/** What the files of the registry that read and write its records share. A file that needs more names the rest itself. */
+/** What all files of the registry that read or write records need. A file that needs more names the rest itself. */
 import type { RegistryConfig } from "./config.ts";
 import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { Changes } from "../shared/server/store/changes.ts";
@@ -9,6 +9,6 @@ export interface RegistryStore extends StoreDeps {
   /** Authority of the DIDs that this registry issues. */
   authority: string;
   reads: BatchedReads;
-  /** The queue of changes that share a record, such as a quota. */
+  /** Runs changes that share a record, such as a quota, one after the other. */
   changes: Changes;
 }

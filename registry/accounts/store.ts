@@ -22,7 +22,7 @@ export function newHuman(deps: RegistryStore, displayName: string, role: Human["
   return { id, did, displayName, role, status: "active", createdAt: toIso(deps.clock.now()) };
 }
 
-/** Adds a new human, its first API key and its counts to a commit. Adds two checks. */
+/** Adds a new human, its counts and its first API key to a commit, with one check for the human and one for the key. */
 export function putHuman(operation: AtomicOperation, human: HumanRecord, key: IssuedApiKey): AtomicOperation {
   return putApiKey(
     operation.check({ key: KEYS.human(human.id), versionstamp: null })
@@ -41,8 +41,8 @@ export async function bootstrapOpen(kv: Kv): Promise<boolean> {
 }
 
 /**
- * Creates the first admin, its API key and the proxy's service credential in one commit. Of concurrent calls one
- * succeeds.
+ * Creates the first admin, its API key and the proxy's service credential in one commit. Of several calls at once, only
+ * one succeeds.
  *
  * @throws {ServiceError} `ADMIN_BOOTSTRAP_ALREADY_COMPLETED`
  */
@@ -67,9 +67,9 @@ export async function bootstrapAdmin(
 }
 
 /**
- * Creates another API key for the first admin and restores its role and status. Returns `null` when there was no
- * bootstrap. Only `deno task store recover` on the registry's host calls it: with a route, a stolen admin key could
- * make another admin.
+ * Creates another API key for the first admin and restores its role and status. Returns `null` if there was no
+ * bootstrap. It has no route, because with one a stolen admin key could make another admin; only the command
+ * `store recover` on the registry's host calls it.
  */
 export async function recoverAdmin(
   deps: StoreDeps & { maxChecks: number },
@@ -87,7 +87,7 @@ export async function recoverAdmin(
     const human: HumanRecord = { ...rest, role: "admin", status: "active" };
     const key = issueApiKey(deps, human.id, "recovered");
     draft.set(entry.key, human);
-    // A quota does not refuse recovery, because an admin without a key could not make room.
+    // No quota can refuse recovery, because an admin without a key has no way to make room.
     draft.set(quota.key, { ...quota.value, apiKeys: quota.value.apiKeys + 1 });
     draft.also((operation) => putApiKey(operation, key), { checks: 1 });
     if (suspendedAt !== undefined) {

@@ -1,6 +1,6 @@
 /**
- * HTTP handler of admin tokens: the registry signs, a proxy verifies. An API key never reaches a proxy, whose
- * operator could otherwise administer the registry.
+ * HTTP handler of admin tokens, which the registry signs and a proxy verifies. The API key itself never reaches a
+ * proxy, because the operator of the proxy could use it to administer the registry.
  */
 import type { AdminTokenAnswer } from "../../shared/protocol/api/relay_admin.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -45,20 +45,24 @@ export async function newAdminToken(
 }
 
 const RECORDED_EVERY_MS = 3_600_000;
-/** A key that is forgotten is recorded once more than needed. */
+/** Most keys whose last recording is remembered. A key that falls out is only recorded once more than needed. */
 const REMEMBERED_MAX = 10_000;
 
 /**
- * Which API keys got an admin token lately. A look at the relay is recorded once an hour for each key, because an
- * overview that is repeated every 5 s would otherwise fill the audit log with 17,280 events a day that change nothing.
+ * Remembers which API keys got an admin token lately, so that the audit log gets one entry an hour for each key.
+ * Without this, an overview that is repeated every 5 s would fill the log with 17,280 events a day that change nothing.
  */
 export class Looks {
-  /** When each key was recorded, milliseconds since the Unix epoch. */
+  /** When each key was last recorded, milliseconds since the Unix epoch. */
   readonly #recorded = new BoundedMap<string, number>(REMEMBERED_MAX);
 
   constructor(private readonly clock: Clock) {}
 
-  /** Calls `write` unless the key was recorded less than an hour ago. @throws the error of `write`, and forgets the key */
+  /**
+   * Calls `write` unless the key was recorded less than an hour ago. If `write` fails, the key counts as not recorded.
+   *
+   * @throws the error of `write`
+   */
   async record(keyId: string, write: () => Promise<void>): Promise<void> {
     const now = this.clock.now();
     const last = this.#recorded.get(keyId);

@@ -1,6 +1,6 @@
 /**
- * HTTP handlers of agents. A foreign and an unknown agent give the same answer, because the difference would tell a
- * stranger which IDs exist.
+ * HTTP handlers of agents. An agent of another owner gets the same answer as one that does not exist, because a
+ * difference would tell a stranger which IDs exist.
  */
 import {
   Agent,
@@ -65,7 +65,7 @@ export async function revokeAgentAuth(deps: AgentDeps, { params, caller }: WithI
   return noContent();
 }
 
-/** The caller is anonymous, so the message names no owner. */
+/** The usual message adds that the caller may not own the agent, but this caller is anonymous. */
 export async function resolveAgent(deps: AgentDeps, { params }: Pick<WithId, "params">): Promise<Answer> {
   const agent = await store.findAgent(deps, params.id);
   if (!agent) throw new ServiceError("AGENT_NOT_FOUND", { message: "no such agent" });

@@ -1,6 +1,6 @@
 /**
- * Agents in the store: registration, reissue, deletion. Each is one commit of agent, session, revocation and counts. A
- * request that loses a race gets an error.
+ * Agents in the store: registration, reissue and deletion. Each is one commit of agent, session, revocation and counts,
+ * because a part that was written alone would leave, for example, a deleted agent with a valid token.
  */
 import { audit } from "../audit/record.ts";
 import type { Asker } from "../callers.ts";
@@ -39,7 +39,8 @@ export async function findAgent({ kv }: Pick<RegistryStore, "kv">, id: string): 
 }
 
 /**
- * Makes the owner's status a condition of a change that may give an agent a session.
+ * Refuses a change that could give an agent of a suspended owner a session. It also makes the owner's status a
+ * condition of the commit, so a suspension that comes in between is noticed.
  *
  * @throws {ServiceError} `ACCOUNT_SUSPENDED`
  */
@@ -80,7 +81,7 @@ export async function createChallenge(
 }
 
 /**
- * Registers an agent. One commit marks the challenge as used, stores agent and session, and raises the counts.
+ * Registers an agent. One commit marks the challenge as used, stores agent and session, and raises the owner's counts.
  *
  * @throws {ServiceError} `AGENT_REGISTRATION_CHALLENGE_NOT_FOUND`, those of `checkRegistration`, `QUOTA_EXCEEDED`,
  * `RATE_LIMIT_EXCEEDED`, `ACCOUNT_SUSPENDED`
@@ -137,11 +138,11 @@ export async function registerAgent(
 }
 
 /**
- * Issues a new AIT and revokes the previous one. An agent without a live session also gets a new session, because it
- * could never work again without one.
+ * Issues a new AIT and revokes the previous one. An agent without a live session also gets a new session, because
+ * otherwise it could never work again.
  *
- * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REISSUE_INVALID_STATE` when the agent is revoked or another change came first,
- * `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED`, `ACCOUNT_SUSPENDED`
+ * @throws {ServiceError} `AGENT_NOT_FOUND`, `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED`, `ACCOUNT_SUSPENDED`;
+ * `AGENT_REISSUE_INVALID_STATE` when the agent is revoked or another change came first
  */
 export async function reissueAgent(deps: AgentDeps, by: Asker, id: string) {
   const owner = by.human;
@@ -175,8 +176,8 @@ export async function reissueAgent(deps: AgentDeps, by: Asker, id: string) {
 }
 
 /**
- * Revokes an agent permanently: adds its AIT to the revocation list and ends its session. It also succeeds when a
- * reissue or refresh commits first. No quota refuses it, because a stolen agent must always be stoppable.
+ * Revokes an agent permanently: puts its AIT on the revocation list and ends its session. It succeeds even if a reissue
+ * or refresh commits first, and no quota refuses it, because a stolen agent must always be stoppable.
  *
  * @param by the owner, or an admin
  * @throws {ServiceError} `AGENT_NOT_FOUND`, `AGENT_REVOKE_INVALID_STATE`
@@ -209,8 +210,8 @@ export async function deleteAgent(
 }
 
 /**
- * Returns one page of the agents of an owner, or of all, that fit, newest first. A page with a filter reads at most 1,000
- * agents, so it may hold fewer than its limit, or none, and still return a cursor.
+ * Returns one page of the agents that fit, newest first, of one owner or of all. It reads at most 1,000 agents for a
+ * page, so a page may hold fewer agents than its limit, or none, and still have a cursor.
  */
 export async function pageOfAgents(
   deps: RegistryStore,
@@ -228,7 +229,7 @@ export async function pageOfAgents(
   });
 }
 
-/** Returns a test for the status and the framework of a query; one that is absent fits all agents. */
+/** Returns a test for status and framework. A filter that is absent fits every agent. */
 export function fitsQuery(
   { status, framework }: { status?: AgentRecord["status"] | undefined; framework?: string | undefined },
 ): (agent: AgentRecord) => boolean {
@@ -254,8 +255,8 @@ async function withNewAit(
 }
 
 /**
- * Checks a registration, in this order: replayed, expired, other key, wrong proof. The client has to do something else in
- * each case.
+ * Checks a registration. Each failure has an error of its own, because the client has to do something else in each
+ * case: request a new challenge, use the right key, or sign correctly.
  *
  * @throws {ServiceError} `AGENT_REGISTRATION_CHALLENGE_REPLAYED`, `…_CHALLENGE_EXPIRED`, `…_PROOF_MISMATCH`,
  * `…_PROOF_INVALID`

@@ -1,6 +1,6 @@
 /**
- * API keys (PATs) in the store, found by digest and by owner. The store holds only a digest of each key, because the
- * holder of a backup could otherwise use every key in it.
+ * API keys in the store, found by digest and by owner. Only a digest of each key is stored, because the holder of a
+ * backup could otherwise use every key in it.
  */
 import type { AtomicOperation, KvEntry } from "../../shared/server/kv.ts";
 import { audit } from "../audit/record.ts";
@@ -18,7 +18,7 @@ import { digest } from "../../shared/server/crypto.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 
-/** A new key that is not stored yet, with the token that is shown once. */
+/** A new API key that is not stored yet, with its token. The token is shown once, because only its digest is stored. */
 export interface IssuedApiKey {
   record: ApiKeyRecord;
   token: string;
@@ -42,7 +42,7 @@ export function issueApiKey(
   return { record, token };
 }
 
-/** Adds a new key to a commit. Adds one check. */
+/** Adds a new key to a commit, with one check that no key has its digest. */
 export function putApiKey(operation: AtomicOperation, { record }: IssuedApiKey): AtomicOperation {
   return operation
     .check({ key: KEYS.apiKey(record.digest), versionstamp: null })
@@ -69,7 +69,7 @@ export async function listApiKeys(deps: RegistryStore, humanId: string, query: P
   return { items: keys.map(({ value }) => value).filter((value) => value !== null), nextCursor: page.nextCursor };
 }
 
-/** Revokes one key of a human. Idempotent. @throws {ServiceError} `API_KEY_NOT_FOUND` */
+/** Revokes one key of a human; a second call changes nothing. @throws {ServiceError} `API_KEY_NOT_FOUND` */
 export async function revokeApiKey(deps: RegistryStore, by: Asker, id: string): Promise<void> {
   const owner = by.human;
   const digest = (await deps.kv.get<string>(KEYS.apiKeyOf(owner.id, id))).value;
@@ -91,8 +91,8 @@ export async function revokeApiKey(deps: RegistryStore, by: Asker, id: string): 
 }
 
 /**
- * Records the use of a key or a service, at most once a minute, because each request would otherwise cost a write. A lost
- * race needs no retry, because the other change counts.
+ * Records when an API key or a service was last used, at most once a minute, because each request would otherwise cost
+ * a write. If another write comes first, this one is dropped, because the other has recorded a use as well.
  */
 export async function touch<T extends { lastUsedAt: string | null }>(
   deps: Pick<StoreDeps, "kv" | "clock">,

@@ -38,7 +38,7 @@ export async function readAudit(
   );
 }
 
-/** Returns the keys that can hold what the query asks for: its times bound the IDs. */
+/** Returns the range of keys to read: the times of the query bound the IDs. */
 function selectorOf({ order, cursor, since, until }: AuditQuery): KvListSelector {
   const prefix = KEYS.auditLog();
   const begin = since === undefined ? [] : [firstUlidOf(timeOf(since))];

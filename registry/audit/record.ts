@@ -1,6 +1,7 @@
 /**
- * The audit log: event, actor, subject, time and request. An entry is part of the commit that it records, so that no
- * change can be missing, and never changes. It holds no secret and no digest of one, because each admin reads it.
+ * The audit log: event, actor, subject, time and request. An entry belongs to the commit that it records, because a
+ * change could otherwise be missing from the log, and it never changes afterwards. It holds no secret and no digest of
+ * one, because every admin can read it.
  */
 import type { AtomicOperation } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -14,7 +15,7 @@ import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 
 type AuditDeps = Pick<StoreDeps, "clock" | "newId">;
 
-/** @param detail the reason that the person gave */
+/** @param detail the reason that the admin gave, if any */
 export function audit(
   draft: Draft,
   deps: AuditDeps,
@@ -32,7 +33,8 @@ export function audited(
   deps: AuditDeps,
   facts: Omit<AuditRecord, "id" | "at">,
 ): AtomicOperation {
-  // The time is taken first: an entry with an ID older than its time would be missing on pages since that time.
+  // The time is taken before the ID, because an entry whose ID is older than its time would be missing from pages since
+  // that time.
   const at = toIso(deps.clock.now());
   const record: AuditRecord = { id: deps.newId(), at, ...facts };
   return operation.set(KEYS.audit(record.id), record, { expireIn: auditKeptMs(facts.event) });

@@ -1,4 +1,7 @@
-/** The agents of all people: a list with filters, one agent, revoke, end its session. */
+/**
+ * The agents of all people: the list with its filters, the page of one agent, and the buttons that revoke it or end its
+ * session.
+ */
 import {
   agentLink,
   awayNote,
@@ -120,7 +123,12 @@ async function agentsPage(pages: ConsolePages, input: Input): Promise<PageResult
   return framed(pages, input, { title: "Agents", current: "agents", main, hasField: true });
 }
 
-/** With a filter by connection the proxy names the agents; else the registry does. @throws {RelayAway} */
+/**
+ * Asks the proxy for the agents when the filter is by connection, because only the proxy knows who is connected;
+ * otherwise reads the registry's records.
+ *
+ * @throws {RelayAway}
+ */
 async function pageOf(
   { deps, relay }: ConsolePages,
   { session }: Input,
@@ -154,7 +162,7 @@ async function nothingFound({ deps }: ConsolePages, base: string, q: string): Pr
   );
 }
 
-/** @param state `null`: the proxy has not answered */
+/** @param state connections and waiting messages; `null` if the proxy has not answered */
 export function agentTable(
   base: string,
   agents: readonly AgentWithSession[],
@@ -241,7 +249,7 @@ const SESSION_TAGS = {
   expired: ui.tag("bad", "expired"),
 } as const;
 
-/** What the admin is asked before `work` is done to an agent. */
+/** Returns the page that asks the admin before `work` is done to an agent. */
 function askBefore(
   work: (deps: RegistryStore, by: Asker, agent: AgentRecord) => Promise<void>,
   questionOf: (name: Html) => ui.Question,

@@ -1,4 +1,4 @@
-/** The audit log in words, with names in place of DIDs, and as a file. */
+/** The audit log in words, with names in place of DIDs, and the same log as a file. */
 import {
   agentLink,
   agentsByDid,
@@ -32,10 +32,13 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { pick } from "../../shared/server/http/route.ts";
 
-/** With more, one download takes the time of other requests. */
+/** Most rows of a download. With more, one download takes the time of other requests. */
 const FILE_ROWS = 10_000;
 const FILE_STEP = 100;
-/** Events that change nothing or occur all the time. They are hidden at first, because few changes would be visible. */
+/**
+ * Events that change nothing or occur all the time. They are hidden until a filter asks for them, because the few
+ * changes would be lost among them.
+ */
 const LOOKS: ReadonlySet<string> = new Set(["admin.token_issued", "console.opened", "session.refreshed"]);
 
 export const auditRows: readonly ConsoleRow[] = [
@@ -43,7 +46,7 @@ export const auditRows: readonly ConsoleRow[] = [
   { method: "GET", path: "audit.jsonl", render: auditFile },
 ];
 
-/** Returns the filter as typed and as a query of the store, and what is wrong with it. */
+/** Reads the filter of a request: as it was typed, as a query of the store, and what is wrong with it. */
 async function wantedOf({ deps }: ConsolePages, { query }: Input) {
   const text = (key: string) => (query.get(key) ?? "").trim().slice(0, LIMITS.auditFilter);
   const given = { event: text("event"), by: text("by"), about: text("about"), since: text("since") };
@@ -62,7 +65,7 @@ async function wantedOf({ deps }: ConsolePages, { query }: Input) {
   return { given, store, wrong, isWrong, hidden: given.event === "" ? LOOKS : new Set<string>() };
 }
 
-/** Returns the subject that a text names: a DID, an ID, or the only person or agent of that name. */
+/** Returns the subject that a text means: a DID, an ID, or the only person or agent with that name. */
 async function recordNamed(deps: ConsolePages["deps"], text: string): Promise<{ subject?: string; wrong?: string }> {
   if (text === "") return {};
   if (text.startsWith("did:") || isUlid(text) || text === "store recover") return { subject: text };
@@ -145,7 +148,7 @@ function who(subject: string, { agents, people, base }: Names): Value {
   return markup`<span class="id">${ui.name(shortId(subject))}</span>`;
 }
 
-/** The log as JSON lines; the last line says when there is more. */
+/** The log as JSON lines. If there are more rows than a file may have, the last line says so. */
 async function auditFile(pages: ConsolePages, input: Input): Promise<PageResult> {
   const { store, isWrong, hidden } = await wantedOf(pages, input);
   if (isWrong) return await auditPage(pages, input);

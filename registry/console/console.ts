@@ -1,6 +1,6 @@
 /**
- * The operator's console: pages for a person who is an admin, beside the route table. Its pages call the functions of
- * the admin's routes, so that there is no second set of rules.
+ * The operator's console: web pages for an admin. They call the same functions as the admin's routes, because a second
+ * set of rules would sooner or later differ from the first.
  */
 import { agentRows } from "./agent_pages.ts";
 import { auditRows } from "./audit_page.ts";
@@ -28,11 +28,11 @@ import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 const ROOT = "/console", OPEN = "/console/open";
 const COMMAND = "svc admin open";
 /**
- * Most requests of one person. With more, a program with a person's session could keep the store busy; with less,
- * clicks and the refreshes of open pages would be refused.
+ * Most requests of one person in a minute. With more, a program with a person's session could keep the store busy; with
+ * less, clicks and the refreshes of open pages would be refused.
  */
 const REQUESTS = { name: "console", requests: 600, windowMs: LIMITS.limitWindowMs };
-/** A live page is rendered again after this time, also when its version is the same. */
+/** Live pages get a new version after this time, because the console is not told when its data changes. */
 const LOOK_MS = 10_000;
 const ROWS: readonly ConsoleRow[] = [
   ...overviewRows,
@@ -45,7 +45,7 @@ const ROWS: readonly ConsoleRow[] = [
   ...auditRows,
 ].map(orNotThere);
 
-/** Why a browser must not use the console of this server; `null` when it may. */
+/** Returns why a browser must not use the console of this server, or `null` when it may. */
 export function consoleRefusal({ registryUrl, environment }: Pick<RegistryConfig, "registryUrl" | "environment">) {
   const { protocol, hostname } = new URL(registryUrl);
   if (protocol === "https:" || environment === "local" && isLoopbackHost(hostname)) return null;
@@ -95,7 +95,7 @@ export class Console {
     if (why !== null) return sorry(why, 403);
     const url = new URL(request.url);
     const headers = new Headers(request.headers);
-    // A request over HTTP/2 has no Host header, so the name is taken from its URL.
+    // A request over HTTP/2 has no Host header, so its URL gives the name.
     if (!headers.has("host")) headers.set("host", url.host);
     const page: PageRequest = {
       method: request.method,
@@ -145,7 +145,7 @@ function sorry(why: string, status: number): PageAnswer {
   return plainPage("console", "The console", markup`<p class="soft">${why}</p>`, status);
 }
 
-/** Returns the body; `null` when it has more than `maxBytes`, does not arrive, or is not UTF-8. */
+/** Returns the text of a body, or `null` when it is over `maxBytes`, does not arrive in time, or is not UTF-8. */
 async function textOf(request: Request, maxBytes: number, { clock }: ConsoleDeps): Promise<string | null> {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(await readBody(request, maxBytes, clock));

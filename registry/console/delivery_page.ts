@@ -1,4 +1,4 @@
-/** The course of one message. No page has contents, tickets or who is paired with whom. */
+/** The course of one message. No page of the console shows contents or tickets, or who is paired with whom. */
 import {
   agentLink,
   agentsByDid,
@@ -24,7 +24,10 @@ import {
 } from "../../shared/protocol/api/relay_admin.ts";
 import { isRequestId, REQUEST_ID_FORM } from "../../shared/protocol/ids.ts";
 
-/** Largest request ID. With less, messages with a long one are not found; with more, the page repeats any text. */
+/**
+ * Longest request ID that is looked up. With less, messages with a long ID are not found; with more, the page repeats
+ * any text.
+ */
 const ID_LENGTH = 128;
 const UNTIL = "until ";
 
@@ -32,7 +35,10 @@ export const deliveryRows: readonly ConsoleRow[] = [
   { method: "GET", path: "deliveries", render: deliveriesPage },
 ];
 
-/** Each event in words, before the name of the agent that it is about, and as a state. */
+/**
+ * Each event in words: a text before the name of the agent that it is about, and the state in which it leaves the
+ * message.
+ */
 const EVENTS: Readonly<Record<DeliveryEvent, { mood: "ok" | "bad" | ""; text: string; state: string }>> = {
   began: { mood: "", text: "Accepted from", state: "On its way" },
   queued: { mood: "", text: "Queued while offline:", state: "Waits at the proxy" },
@@ -70,7 +76,7 @@ async function deliveriesPage(pages: ConsolePages, input: Input): Promise<PageRe
   return framed(pages, input, { title: "Deliveries", current: "deliveries", main, hasField: true });
 }
 
-/** What the proxy has of a request ID. @throws {RelayAway} */
+/** Returns what the proxy knows of a request ID: its deliveries and its refusals. @throws {RelayAway} */
 async function foundOf(pages: ConsolePages, { session, base }: Input, requestId: string): Promise<Html[]> {
   const { relay, deps } = pages;
   const [{ deliveries }, { refusals, since }] = await Promise.all([

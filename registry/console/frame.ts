@@ -1,5 +1,5 @@
 /**
- * What the pages of the console share: frame and menu, the names behind DIDs, what the proxy says of agents, and the
+ * What the pages of the console share: frame and menu, the names behind DIDs, what the proxy knows of agents, and the
  * question before a change.
  */
 import type { AgentDeps } from "../agents/store.ts";
@@ -40,13 +40,18 @@ export interface ConsolePages {
 export type Input = PageInput<ConsoleSession>;
 export type ConsoleRow = PageRow<ConsolePages, ConsoleSession>;
 
-/** How often the script of a page asks again. With more, a page is out of date for longer; with less, each open page costs more. */
+/**
+ * How often the script of an open page asks for news. With more, the page is out of date for longer; with less, each
+ * open page costs the server more.
+ */
 export const EVERY_SECONDS = 10;
-/** An identity that ends sooner is marked. */
+/** An identity that ends sooner than this is marked, so that its owner can renew it in time. */
 const ENDING_MS = 7 * DAY_MS;
 const NAV = ["Overview", "People", "Agents", "Deliveries", "Queues", "Invites", "Audit", "Limits"];
 
-/** A page with the navigation. `current` is the path of its entry; `main` are the parts of the page. */
+/**
+ * Returns a page with the navigation. `current` is the path of its entry in the menu; `main` are the parts of the page.
+ */
 export function framed(
   { deps }: ConsolePages,
   { base, csrf, session }: Input,
@@ -80,7 +85,10 @@ export interface NamedAgent {
   ownerName: string;
 }
 
-/** The names of agents by DID. An agent that is no longer kept, or of another registry, has none. */
+/**
+ * Returns the names of agents by DID. There is no name for an agent of another registry or one whose record was
+ * deleted.
+ */
 export async function agentsByDid({ deps }: ConsolePages, dids: Iterable<string>): Promise<Map<string, NamedAgent>> {
   const own = [...new Set(dids)].flatMap((did) => {
     const parsed = parseDid(did);
@@ -118,28 +126,25 @@ export function personLink(base: string, { id, displayName }: Pick<HumanRecord, 
   return markup`<a class="name" href="${`${base}/people/${id}`}">${ui.name(displayName)}</a>`;
 }
 
-/** An ID in few characters; the whole one is on the page of its record. */
+/** Shortens an ID for a table; the page of the record shows all of it. */
 export function shortId(text: string): string {
   const id = parseDid(text)?.id ?? text;
   return id.length <= 14 ? id : `${id.slice(0, 6)}…${id.slice(-4)}`;
 }
 
-/** Returns where the previous page of a list ended, from the query. */
+/** Returns the ID at which the previous page of a list ended, if the query holds a valid one. */
 export function cursorOf({ query }: Input): string | undefined {
   const cursor = query.get("cursor");
   return isUlid(cursor) ? cursor : undefined;
 }
 
-/**
- * The ID that a person gave in place of a name, also within a DID; `null` for a name. The text is not cut as names are,
- * because a DID may be longer.
- */
+/** Returns the ID that a person typed in place of a name, alone or as part of a DID; `null` for a name. */
 export function idIn({ query }: Input, kind: "agent" | "human"): string | null {
   const text = (query.get("q") ?? "").trim(), did = parseDid(text);
   return isUlid(text) ? text : did?.kind === kind ? did.id : null;
 }
 
-/** Returns when an identity ends, as a tag when the end is near or past. */
+/** Returns when an identity ends. If the end is near or past, the text is a tag in a colour. */
 export function identityEnd({ status, expiresAt }: Pick<AgentRecord, "status" | "expiresAt">, now: number): Value {
   if (status === "revoked") return "–";
   const left = msOf(expiresAt) - now;
@@ -154,7 +159,7 @@ export interface RelayState {
   waiting: Map<string, Queue>;
 }
 
-/** Whether an agent is connected. `state` is `null` while the proxy does not answer. */
+/** Returns a tag that says whether an agent is connected. `state` is `null` while the proxy does not answer. */
 export function connectionTag(state: Pick<RelayState, "connections"> | null, did: string, now: number): Html {
   if (state === null) return ui.tag("", "not known");
   const connection = state.connections.get(did);
@@ -182,7 +187,7 @@ export async function relayStateOf(
   };
 }
 
-/** Returns what the proxy answers, or the error that says why it does not. */
+/** Returns the result of `work`. If the proxy does not answer, returns the error that says why. */
 export async function orAway<T>(work: Promise<T>): Promise<T | RelayAway> {
   try {
     return await work;
@@ -206,7 +211,7 @@ export function failed(title: string, error: unknown): Html {
   return ui.problem(title, `${sentence(error.message)} ${ERRORS[error.code].fix}`, error.code);
 }
 
-/** The page in place of a record that is not there, by the code of the error; `list` is the page of all of them. */
+/** By error code, the page for a record that does not exist; `list` is the path of the page that lists such records. */
 const NOT_THERE: { [C in ErrorCode]?: { title: string; text: string; list: string } } = {
   AGENT_NOT_FOUND: {
     title: "No such agent",
@@ -216,7 +221,7 @@ const NOT_THERE: { [C in ErrorCode]?: { title: string; text: string; list: strin
   PERSON_NOT_FOUND: { title: "No such person", text: "Its ID is wrong.", list: "people" },
 };
 
-/** Returns the row with an answer for a record that is not there. */
+/** Returns the row, which now answers with a page of its own when a record does not exist. */
 export function orNotThere(row: ConsoleRow): ConsoleRow {
   return {
     ...row,
@@ -236,14 +241,16 @@ export function orNotThere(row: ConsoleRow): ConsoleRow {
 
 interface Asked {
   question: ui.Question;
-  /** Title of the page, and the path of the record, to which both buttons lead. */
+  /** Title of the page, and the path of the record, to which both buttons return. */
   title: string;
   record: string;
   current: string;
   act(): Promise<void>;
 }
 
-/** Returns the two rows of an action that asks first: the page that asks, and what its button does. */
+/**
+ * Returns the two rows of an action that asks first: one shows the question, the other acts when its button is pressed.
+ */
 export function confirmed(
   path: string,
   not: string,
@@ -272,7 +279,7 @@ export function confirmed(
   }));
 }
 
-/** The text with a capital and a full stop. */
+/** Returns the text with a capital letter and a full stop. */
 export function sentence(text: string): string {
   const end = /[.!?]$/.test(text) ? "" : ".";
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}${end}`;

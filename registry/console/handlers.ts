@@ -1,4 +1,4 @@
-/** HTTP handler of the codes that open the console, so an API key is never typed into a browser. */
+/** HTTP handler of the codes that open the console. They exist so that an API key is never typed into a browser. */
 import { consoleRefusal } from "./console.ts";
 import { createConsoleCode } from "./sessions.ts";
 import type { WithBody } from "../callers.ts";

@@ -1,4 +1,4 @@
-/** Invites: open and used ones, a new one whose link is shown once, take one back. */
+/** Invites: the list of open and used ones, the form for a new one, and the button that takes one back. */
 import {
   confirmed,
   type ConsolePages,
@@ -68,7 +68,7 @@ async function invitesPage(pages: ConsolePages, input: Input, error?: Html): Pro
   return framed(pages, input, { title: "Invites", current: "invites", main, hasField: true });
 }
 
-/** Creates an invite. Only this answer shows its link, because the store has just the digest of the code. */
+/** Creates an invite. Only this answer shows its link, because the store has just the digest of its code. */
 async function create(pages: ConsolePages, input: Input): Promise<PageResult> {
   const { deps } = pages;
   const [days] = DAYS.find(([value]) => value === input.form.get("days")) ?? ["7"];

@@ -1,4 +1,7 @@
-/** The overview: what passed, who is refused, what waits. What only the proxy knows is missing while it is away. */
+/**
+ * The overview: what was delivered, which requests were refused, and what waits. While the proxy is away, the parts
+ * that only it knows are missing.
+ */
 import {
   agentsByDid,
   awayNote,
@@ -59,7 +62,7 @@ async function overviewPage(pages: ConsolePages, input: Input): Promise<PageResu
   const states = markup`<div id="states" data-live><div class="row" id="states-both">${
     isReady ? ui.tag("ok", "Registry ready") : ui.tag("bad", "Registry not ready")
   }${isAway ? ui.tag("bad", "Proxy does not answer") : ui.tag("ok", "Proxy ready")}</div></div>`;
-  // `moment` leaves out the day when it is that of the second time, so it gets the day before.
+  // `moment` leaves out the day when both times are on the same one, so it gets a time of the day before to show it.
   const line = markup`<span id="now" data-live><span id="now-line">${
     moment(now, now - DAY_MS)
   } · version ${pages.deps.config.version}${
@@ -175,7 +178,7 @@ function tilesOf({ counts, relay: { overview, series, refusals: { groups } }, sp
   ];
 }
 
-/** The four plots. Steps in which the instance did not run are empty. */
+/** Returns the four charts. A step in which the instance did not run has no value. */
 function plotsOf({ points, stepSeconds }: RelaySeriesAnswer, now: number): Plot[] {
   const stepMs = stepSeconds * 1000, count = stepSeconds === 60 ? 60 : 96;
   const known = new Map(points.map((point) => [msOf(point.at), point]));

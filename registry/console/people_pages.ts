@@ -1,4 +1,7 @@
-/** The people: a list with filters, one person with its keys and agents, suspend, restore. */
+/**
+ * The people: the list with its filters, the page of one person with keys and agents, and the buttons that suspend or
+ * restore.
+ */
 import { agentTable } from "./agent_pages.ts";
 import {
   confirmed,
@@ -172,7 +175,11 @@ async function restore(pages: ConsolePages, input: Input): Promise<PageResult> {
   return { to: `people/${input.params.id}` };
 }
 
-/** @throws {ServiceError} `ADMIN_INVALID_BODY` when `given` is not a valid reason for the audit log */
+/**
+ * Suspends or restores the person.
+ *
+ * @throws {ServiceError} `ADMIN_INVALID_BODY` when `given` is not a valid reason for the audit log
+ */
 async function change(
   { deps }: ConsolePages,
   { session, params }: Input,

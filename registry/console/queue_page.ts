@@ -1,4 +1,4 @@
-/** The queues: what waits for whom. */
+/** The queues: how many messages wait for each agent. */
 import {
   agentCell,
   agentsByDid,
@@ -38,7 +38,7 @@ async function queuesPage(pages: ConsolePages, input: Input): Promise<PageResult
   return framed(pages, input, { title: "Queues", current: "queues", main, isLive: true, kind });
 }
 
-/** @throws {RelayAway} */
+/** Returns one page of the queues, or `null` if nothing waits. @throws {RelayAway} */
 async function queuesOf(pages: ConsolePages, input: Input): Promise<Html[] | null> {
   const { session, base, query } = input;
   const cursor = query.get("cursor") ?? "";

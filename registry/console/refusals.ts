@@ -1,4 +1,4 @@
-/** Refused requests: why in words and what to do, in the tables and cards of the pages. */
+/** Refused requests in the tables and cards of the pages: in words, why, and what to do about them. */
 import { agentCell, type NamedAgent, sentence } from "./frame.ts";
 import { type Html, markup, type Value } from "../../shared/page/html.ts";
 import * as ui from "../../shared/page/parts.ts";
@@ -6,17 +6,19 @@ import { exactly, when } from "../../shared/page/times.ts";
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import type { Refusal, RefusalGroup } from "../../shared/protocol/api/relay_admin.ts";
 
-/** Checks of a request, as the proxy counts them. */
+/** How many checks of a request the proxy counts. */
 const CHECKS = 9;
 const TOO_MANY = { mood: "warn", text: "Too many requests", todo: () => "Ask its owner, or end its session." } as const;
-/** Codes that an operator meets often, in words, with what to do. Others have the words of the error table. */
+/**
+ * The codes that an operator meets often, in words and with what to do. All others get the words of the error table.
+ */
 const REASONS: { readonly [C in ErrorCode]?: { mood: ui.Mood; text: string; todo(agent: string): Value } } = {
   RATE_LIMIT_EXCEEDED: TOO_MANY,
   PROXY_RATE_LIMIT_EXCEEDED: TOO_MANY,
   PROXY_AUTH_INVALID_AIT: {
     mood: "bad",
     text: "Identity not valid",
-    // A command without the name could not be pasted.
+    // Without the agent's name, the command could not be pasted.
     todo: (agent) =>
       agent === ""
         ? ERRORS.PROXY_AUTH_INVALID_AIT.fix

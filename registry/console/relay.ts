@@ -1,6 +1,6 @@
 /**
- * What the console reads of the proxy, over the same routes as `svc admin`: with a token of the registry, a deadline, a
- * bound and a check of the answer's shape, because the proxy can be another process that is away or lies.
+ * How the console reads the proxy: over the same routes as `svc admin`, with a token of the registry. Each answer has a
+ * deadline and a bound and its shape is checked, because the proxy can be another process that is away or lies.
  */
 import type * as z from "zod";
 import type { ConsoleSession } from "./sessions.ts";
@@ -11,15 +11,15 @@ import type { RegistryStore } from "../store_deps.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import { parseJson, readBody } from "../../shared/server/http/body.ts";
 
-/** With more, a page of the console waits too long for a proxy that is away. */
+/** Time for one call. With more, a page of the console waits too long for a proxy that is away. */
 const CALL_MS = 2_000;
 const ANSWER_BYTES_MAX = 1_048_576;
-/** A token that ends while its request is on the way would be refused. */
+/** A token with less time left is replaced, because one that ends while its request is on the way would be refused. */
 const TOKEN_LEFT_MS = 60_000;
-/** With less, each page of an admin among many asks for a token of its own. */
+/** Most tokens that are kept. With less, admins displace each other's tokens, and each page asks for a new one. */
 const TOKENS_MAX = 1_000;
 
-/** The proxy gave no usable answer. Its text is for people. */
+/** The proxy gave no usable answer. The message is for people. */
 export class RelayAway extends Error {
   override name = "RelayAway";
 }
@@ -30,7 +30,7 @@ interface RelayDeps extends RegistryStore {
 }
 
 export class RelayView {
-  /** By session. */
+  /** By digest of the session. */
   readonly #tokens = new BoundedMap<string, { token: string; until: number }>(TOKENS_MAX);
 
   constructor(private readonly deps: RelayDeps) {}
@@ -56,8 +56,8 @@ export class RelayView {
     });
     try {
       const response = await Promise.race([callProxy(request), late.promise]);
-      // A token whose key was rotated, or that is dated ahead of a clock which stepped back, would be refused until it
-      // ends.
+      // A token is refused when its key was rotated, or when it is dated ahead of a clock that was set back. Without
+      // this, its session would be refused until the token ends.
       if (response.status === 401) this.#tokens.delete(session.digest);
       return await Promise.race([this.#read(response, schema), late.promise]);
     } catch (cause) {

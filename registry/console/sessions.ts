@@ -1,6 +1,6 @@
 /**
- * The codes and sessions of the console in the store, by digest: a session lives on when the registry restarts, and
- * neither part of it can be read back. Each request reads the API key and the person, so that a revoked key, a
+ * The codes and sessions of the console in the store. They are stored by digest, so a session outlives a restart of the
+ * registry and yet cannot be read back. Each request reads the API key and the person again, so that a revoked key, a
  * suspended person or a lost role ends the session at once.
  */
 import type { KvEntry } from "../../shared/server/kv.ts";
@@ -13,22 +13,22 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 
-/** With more, another reader of the browser's history has longer to use a code. */
+/** How long a code works. With more, another reader of the browser's history has longer to use it. */
 const CODE_MS = LIMITS.pageCodeMs;
 const SESSION_MS = 8 * 3_600_000;
 const IDLE_MS = 1_800_000;
-/** With less, each click would be a write. */
+/** How often a session's last use is written. With less, each click would be a write. */
 const SEEN_EVERY_MS = 60_000;
 /** Most codes, and sessions, of each person. With more, a program that makes codes and opens none fills the store. */
 const CODES_MAX = 10, SESSIONS_MAX = 10;
-/** With less, records of a person among many admins are not counted. */
+/** Most records that are read for a count. With less, a person's records are missed when many admins have some. */
 const READ_MAX = 1_000;
 
 export interface ConsoleSession {
   human: HumanRecord;
-  /** Digest by which the session is found. */
+  /** The digest under which the session is stored. */
   digest: string;
-  /** Of the present request, for the audit log. */
+  /** ID of the present request, for the audit log. */
   requestId: string;
 }
 
@@ -49,7 +49,7 @@ export async function createConsoleCode(
   return { code, expiresAt: now + CODE_MS };
 }
 
-/** Uses a code up and begins the session in one commit, so that of two callers with the code only one gets in. */
+/** Uses up a code and begins the session in one commit, so that of two callers with the same code only one gets in. */
 export async function takeConsoleCode(
   deps: StoreDeps,
   codeDigest: string,
@@ -83,7 +83,8 @@ export async function findConsoleSession(
   if (human === null) return null;
   if (isUse && Math.abs(now - entry.value.seenAt) >= SEEN_EVERY_MS) {
     const expireIn = Math.max(1, entry.value.createdAt + SESSION_MS - now);
-    // A lost race needs no retry, because another request has just stored its time, or the session has ended.
+    // If another write comes first, this one is dropped, because the other has just stored its time or ended the
+    // session.
     await deps.kv.atomic().check(entry).set(entry.key, { ...entry.value, seenAt: now }, { expireIn }).commit();
   }
   return { human, digest, requestId };
@@ -95,14 +96,15 @@ export async function endConsoleSession({ kv }: Pick<StoreDeps, "kv">, digest: s
 
 function isLive({ kind, createdAt, seenAt }: ConsoleRecord, wanted: ConsoleRecord["kind"], now: number): boolean {
   if (kind !== wanted) return false;
-  // A later time comes from a clock that was set back, and what began then would last longer.
+  // A time in the future comes from a clock that was set back. It counts as far away, because a session that began then
+  // would last longer than allowed.
   const isWithin = (since: number, ms: number) => Math.abs(now - since) < ms;
   return kind === "code" ? isWithin(createdAt, CODE_MS) : isWithin(createdAt, SESSION_MS) && isWithin(seenAt, IDLE_MS);
 }
 
 /**
- * Returns the person of a console record; `null` unless the account is active and an admin and the API key that opened
- * the console is active, because a revoked key would otherwise keep its console.
+ * Returns the person of a console record. It is `null` unless the account is an active admin and the API key that
+ * opened the console is active, because a revoked key would otherwise keep its console.
  */
 async function adminOf({ kv }: Pick<StoreDeps, "kv">, { humanId, keyId }: ConsoleRecord): Promise<HumanRecord | null> {
   const [human, keyDigest] = await kv.getMany<[HumanRecord, string]>([

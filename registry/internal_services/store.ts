@@ -1,6 +1,6 @@
 /**
- * Internal services in the store, with their scopes, which are narrow because the secret of a proxy must not open
- * what the proxy does not need. Secrets are stored as digests. A rotated secret works for one more hour.
+ * Internal services in the store, with their scopes. The scopes are narrow, because the stolen secret of a proxy must
+ * not open what the proxy does not need. Secrets are stored as digests, and a rotated secret works for one more hour.
  */
 import type { KvEntry } from "../../shared/server/kv.ts";
 import { audit } from "../audit/record.ts";
@@ -21,7 +21,7 @@ import type { Draft } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 
-/** A new or rotated service, with the secret that is shown once. */
+/** A new or rotated service, with its secret. The secret is shown once, because only its digest is stored. */
 export interface IssuedService {
   record: ServiceRecord;
   secret: string;
@@ -75,7 +75,8 @@ export async function listServices(deps: RegistryStore, query: PageQuery): Promi
 }
 
 /**
- * Creates a new secret for a service. The old secret works for one more hour.
+ * Creates a new secret for a service. The old one works for another hour, so that a running proxy is not locked out
+ * before it has the new one.
  *
  * @throws {ServiceError} `INTERNAL_SERVICE_NOT_FOUND`
  */

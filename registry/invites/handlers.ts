@@ -1,6 +1,6 @@
 /**
- * HTTP handlers of invites. Admins list and delete them, because a code that leaked must be revocable; a `role` in
- * the body of a redemption is ignored, so that no caller chooses it.
+ * HTTP handlers of invites. Admins can delete them, because a code that leaked must be revocable. The `role` in the
+ * body of a redemption is ignored, because a caller could otherwise make itself an admin.
  */
 import { Human } from "../../shared/protocol/api/accounts.ts";
 import {

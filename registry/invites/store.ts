@@ -1,4 +1,7 @@
-/** Invites in the store. A code works once, because one commit changes invite, human and API key. */
+/**
+ * Invites in the store. A code works only once, because one commit changes the invite and creates the human and its API
+ * key.
+ */
 import { newHuman, putHuman } from "../accounts/store.ts";
 import { issueApiKey, type IssuedApiKey } from "../api_keys/store.ts";
 import { audit } from "../audit/record.ts";
@@ -16,13 +19,17 @@ import { invalidInput } from "../../shared/server/http/app.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
 import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 
-/** `redeemed` takes precedence over `expired`. */
+/** An invite that was redeemed and has then expired is `redeemed`. */
 export function inviteStatus(invite: InviteRecord, now: number): "unused" | "redeemed" | "expired" {
   if (invite.redeemedAt !== null) return "redeemed";
   return invite.expiresAt !== null && now >= (parseIso(invite.expiresAt) ?? 0) ? "expired" : "unused";
 }
 
-/** The expiry that an admin asked for, in the stored form. @throws {ServiceError} `INVITE_CREATE_INVALID` for the past */
+/**
+ * Returns the expiry that an admin asked for, as it is stored.
+ *
+ * @throws {ServiceError} `INVITE_CREATE_INVALID` for the past
+ */
 function checkedExpiry(wanted: string | null, now: number): string | null {
   if (wanted === null) return null;
   const expiresMs = parseIso(wanted) ?? 0;
@@ -63,7 +70,7 @@ export async function createInvite(
 }
 
 /**
- * Redeems a code for a new human with an API key. Of concurrent calls one succeeds.
+ * Redeems a code: creates a human with an API key. Of several calls at once with the same code, only one succeeds.
  *
  * @throws {ServiceError} `INVITE_REDEEM_CODE_INVALID`, `INVITE_REDEEM_ALREADY_USED`, `INVITE_REDEEM_EXPIRED`
  */
@@ -98,7 +105,7 @@ export async function listInvites(deps: RegistryStore, query: PageQuery): Promis
   return await readPage(deps.kv, KEYS.invites(), query);
 }
 
-/** Deletes an invite. Its code is unknown afterwards. @throws {ServiceError} `INVITE_NOT_FOUND` */
+/** Deletes an invite, whose code is then unknown. @throws {ServiceError} `INVITE_NOT_FOUND` */
 export async function deleteInvite(deps: RegistryStore, by: Asker, id: string): Promise<void> {
   await deps.changes.run(async (draft) => {
     const entry = await draft.get<InviteRecord>(KEYS.invite(id));

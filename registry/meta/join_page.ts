@@ -1,6 +1,7 @@
 /**
- * The page behind a join link. It is the same for every link, because the invite code is in the fragment, which no
- * browser sends; the script writes it into the command in place of ADDRESS, and sends no request.
+ * The page behind a join link, the same for every link. The invite code is in the fragment of the link, which no
+ * browser sends, so no server log can hold it. The script of the page puts the code into the command that it shows, and
+ * sends no request.
  */
 import { openPage } from "../../shared/page/document.ts";
 import { markup } from "../../shared/page/html.ts";

@@ -1,6 +1,6 @@
 /**
  * What an admin reads about people and all agents. Every read has a bound, because an operator with many people would
- * otherwise stop the server by looking. Writes nothing.
+ * otherwise stop the server just by looking.
  */
 import { fitsQuery, pageOfAgents } from "../agents/store.ts";
 import { listApiKeys } from "../api_keys/store.ts";
@@ -18,9 +18,9 @@ import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { belowCursor, type Page, readFilteredPage } from "../../shared/server/store/pages.ts";
 import { visitAll } from "../../shared/server/store/shared_count.ts";
 
-/** With more, an answer about a person would grow with all the API keys that have ended. */
+/** Most API keys in an answer about a person. With more, the answer would grow with all the keys that have ended. */
 const API_KEYS_SHOWN_MAX = 100;
-/** With more, a list of people reads many ended keys of each. */
+/** Keys of each person that are read for the last use. With more, a list of people reads many ended keys of each. */
 const KEYS_LOOKED_AT = 20;
 
 export async function listPeople(deps: RegistryStore, query: PeopleQuery): Promise<Page<HumanRecord>> {
@@ -36,7 +36,7 @@ export async function listPeople(deps: RegistryStore, query: PeopleQuery): Promi
   );
 }
 
-/** Returns the name that is most like `name` among the newest 1,000 people; `null` when none is like it. */
+/** Returns the name most like `name` among the newest 1,000 people, or `null` when none is like it. */
 export async function nearestPerson({ kv }: RegistryStore, name: string): Promise<string | null> {
   return nearest(name, (await newest<HumanRecord>(kv, KEYS.humans())).map(({ displayName }) => displayName));
 }
@@ -59,7 +59,7 @@ export async function readPerson(deps: RegistryStore, id: string) {
     listApiKeys(deps, id, { limit: LIMITS.filteredPageReads }),
     countAgents(deps, id),
   ]);
-  // Active keys first, so many revoked ones do not hide an active one.
+  // Active keys come first, because a person with many revoked ones would otherwise seem to have none that works.
   const shown = [...apiKeys.filter(isActive), ...apiKeys.filter((key) => !isActive(key))].slice(0, API_KEYS_SHOWN_MAX);
   return { human, apiKeys: shown, agents, lastUsedAt: lastUse(apiKeys) };
 }
@@ -75,7 +75,7 @@ async function countAgents({ kv, reads }: RegistryStore, humanId: string) {
   return { active, revoked: known.length - active };
 }
 
-/** Returns when one of a person's newest keys was last used; `null` before the first use. */
+/** Returns when a person last used one of their newest keys, or `null` before the first use. */
 export async function lastUseOf(deps: RegistryStore, id: string): Promise<string | null> {
   return lastUse((await listApiKeys(deps, id, { limit: KEYS_LOOKED_AT })).items);
 }
@@ -107,7 +107,7 @@ export async function withOwner({ reads }: RegistryStore, agent: AgentRecord): P
   return { agent, ownerName: owner.value?.displayName ?? "", session: session.value };
 }
 
-/** Returns true for an active agent whose identity token has not ended and ends within some days. */
+/** Tells whether an agent is active and its identity token ends within the given days. */
 function isExpiring({ status, expiresAt }: AgentRecord, now: number, days: number): boolean {
   const left = (parseIso(expiresAt) ?? 0) - now;
   return status === "active" && left > 0 && left <= days * DAY_MS;
@@ -120,7 +120,7 @@ export async function readAgent(deps: RegistryStore, id: string): Promise<AgentW
   return await withOwner(deps, value);
 }
 
-/** Returns a test for names that begin with a text in any case, because an admin need not know how a name is written. */
+/** Returns a test for the beginning of a name, in any case, because an admin may not know how a name is written. */
 export function beginsWith(text: string | undefined): (name: string) => boolean {
   const wanted = (text ?? "").toLowerCase();
   return (name) => name.toLowerCase().startsWith(wanted);

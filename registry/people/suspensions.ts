@@ -1,7 +1,7 @@
 /**
- * Suspends and restores people. One commit changes the human; then the sessions of the person's agents follow,
- * four per commit, each with the place reached, so that a restarted registry resumes the work. Several instances may work
- * on one person: each commit checks the place.
+ * Suspends and restores people. One commit changes the human; the sessions of the person's agents follow in steps, four
+ * per commit. Each commit stores how far it got, so that a restarted registry resumes there, and checks that place
+ * first, because several instances may work on the same person.
  */
 import type { KvKey } from "../../shared/server/kv.ts";
 import { audit } from "../audit/record.ts";
@@ -20,11 +20,17 @@ import type { Log } from "../../shared/server/log.ts";
 import { afterCursor } from "../../shared/server/store/pages.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
 
-/** With more, the admin's client gives up; the sessions that are left end in the background. */
+/**
+ * How long the admin's request waits for the sessions; those that are left end in the background. With more, the client
+ * gives up first.
+ */
 const SESSIONS_WAIT_MS = 5_000;
-/** With less, a store that is away gets more calls; with more, sessions live on after it is back. */
+/**
+ * Pause after a failure of the store. With less, a store that is away gets more calls; with more, sessions of a
+ * suspended person live on longer after it is back.
+ */
 const RETRY_MS = 1_000;
-/** With more, one suspension takes the time of other requests. */
+/** Sessions that are read at once. With more, one suspension takes the time of other requests. */
 const SESSIONS_READ = 100;
 /** With more, a commit over KV Connect would need more than its ten checks. */
 const SESSIONS_PER_COMMIT = 4;
@@ -37,14 +43,14 @@ interface SuspensionRequest {
 
 export class Suspensions {
   readonly #stopped = new AbortController();
-  /** The last work on each person that is under way. */
+  /** By person, the last of the works that wait for each other. */
   readonly #underWay = new Map<string, Promise<boolean>>();
 
   constructor(private readonly deps: RegistryStore & { log: Log }) {}
 
   /**
-   * Suspends or restores a person, and waits up to 5 s for the sessions. `complete` is false when they are not all changed
-   * by then; the work goes on. A person who is in the wanted state stays as it is.
+   * Suspends or restores a person, and waits up to 5 s for the sessions of their agents. If some are left then,
+   * `complete` is false and the work goes on. A person who is already in the wanted state stays unchanged.
    *
    * @throws {ServiceError} `PERSON_NOT_FOUND`, `ADMIN_SUSPEND_FORBIDDEN`
    */
@@ -57,7 +63,7 @@ export class Suspensions {
     return { human, complete };
   }
 
-  /** Finishes what a stopped registry has left. Never rejects. */
+  /** Finishes suspensions that were not finished when the registry last stopped. Never rejects. */
   async resume(): Promise<void> {
     const { kv, clock, log } = this.deps;
     while (!this.#stopped.signal.aborted) {
@@ -72,7 +78,7 @@ export class Suspensions {
     }
   }
 
-  /** Ends the work. It is resumed by the next start. */
+  /** Ends the work; the next start resumes it. */
   stop(): void {
     this.#stopped.abort();
   }
@@ -104,7 +110,7 @@ export class Suspensions {
     return decided;
   }
 
-  /** Works on one person after the work that is under way. Resolves to false when the registry stops first. */
+  /** Works on one person, after any work on them that is under way. Resolves to false when the registry stops first. */
   #work(id: string): Promise<boolean> {
     const work = (this.#underWay.get(id) ?? Promise.resolve()).then(() => this.#finish(id));
     this.#underWay.set(id, work);
@@ -132,7 +138,7 @@ export class Suspensions {
     return false;
   }
 
-  /** Changes the next sessions, at most 100. */
+  /** Changes the sessions of the next agents of the person, at most 100. */
   async #step(id: string): Promise<"done" | "moved" | "conflict"> {
     const { kv, clock, authority } = this.deps;
     const [human, job] = await kv.getMany<[HumanRecord, SuspensionRecord]>([KEYS.human(id), KEYS.suspension(id)]);

@@ -1,7 +1,7 @@
 /**
- * Publishes the revocation list. The list is built and signed once per change and served from memory. If it
- * cannot be built, the request fails, because an older list would undo revocations. Long lists are
- * built in chunks that yield to other requests.
+ * Publishes the revocation list, which is built and signed once per change and served from memory. If it cannot be
+ * built, the request fails, because an older list would undo revocations. A long list is built in chunks, because other
+ * requests would otherwise wait for it.
  */
 import { type Bytes, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { isRevocation, type Revocation, signCrl } from "../../shared/protocol/signed/crl.ts";
@@ -17,13 +17,19 @@ import type { CrlHead, RevocationRecord } from "../schema/records.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import { seqOf } from "./store.ts";
 
-/** With less, a flood of revocations signs a long list at each of them. */
+/** Shortest time between two builds of a long list. With less, a flood of revocations would sign it at each of them. */
 export const REBUILD_MS = 1_000;
-/** With more, building at each change costs more than the request; with less, short lists come late without need. */
+/**
+ * Lists up to this length are built at each change. With more, a build costs more than the request that changed the
+ * list; with less, short lists come late without need.
+ */
 export const REBUILD_FREE_ENTRIES = 500;
-/** With more, the operator has too little time before registrations are refused. */
+/**
+ * How full the list is when the log warns. With more, the operator has too little time before registrations are
+ * refused.
+ */
 const WARN_PERCENT = 50;
-/** With less, each build of a nearly full list writes the same warning. */
+/** Time between two warnings. With less, each build of a nearly full list writes the same warning. */
 const WARN_MS = 3_600_000;
 
 export interface PublishedCrl {
@@ -36,10 +42,13 @@ export interface PublishedCrl {
   issuedAt: number;
 }
 
-/** With more, a build holds back other requests; with less, it takes longer. */
+/** Entries of a chunk. With more, a build holds back other requests for longer; with less, the build takes longer. */
 const BATCH = 500;
 
-/** A build of the list. One that has not begun will include every change so far; one that has, those up to `seq`. */
+/**
+ * A build of the list. Until it begins, it will include every change so far; afterwards it is sure to include only
+ * those up to `seq`.
+ */
 interface Building {
   seq: number;
   kid: string;
@@ -59,13 +68,15 @@ export class CrlPublisher {
   #entries = 0;
   #warnedAt = -Infinity;
 
-  /** @param bytesMax size of a list that verifiers read; a test gives a smaller one, because it takes 10 s to fill */
+  /**
+   * @param bytesMax size of a list that verifiers read; tests give a smaller one, because this size takes 10 s to fill
+   */
   constructor(private readonly deps: CrlDeps, private readonly bytesMax: number = LIMITS.crlBytes) {}
 
   /**
    * Returns the current list, or `null` when nothing was ever revoked. A long list is built at most once a second,
-   * because signing it takes long. A request that finds it changed within that second waits for the next build, because the
-   * verifier would use an older list until its next refresh.
+   * because signing it takes long. A request that finds it changed within that second waits for the next build, because
+   * a verifier that got the older list would use it until its next refresh.
    *
    * @throws {ServiceError} `CRL_BUILD_FAILED`
    */
@@ -86,7 +97,7 @@ export class CrlPublisher {
     }
   }
 
-  /** Returns the size of the last list as a share of what verifiers read: 0 to 1. */
+  /** Returns the size of the last list as a share, 0 to 1, of the size that verifiers read. */
   async fill(): Promise<number> {
     const list = this.#published ?? await this.current().catch(() => null);
     return list === null ? 0 : Math.min(1, list.body.length / this.bytesMax);
@@ -122,7 +133,8 @@ export class CrlPublisher {
 
   async #build(): Promise<PublishedCrl> {
     const issuedAt = unixSeconds(this.deps.clock.now());
-    // A revocation that commits during the read may be in the list or not. Both are correct for the number read first.
+    // The sequence number is read first. A revocation that commits while the entries are read has a higher one, so the
+    // list is correct with it and without it.
     const seq = seqOf((await this.deps.kv.get<CrlHead>(KEYS.crlHead())).value);
     const revocations: Revocation[] = [];
     let read = 0;
@@ -141,14 +153,14 @@ export class CrlPublisher {
     const jti = this.deps.newId(), issuer = this.deps.config.registryUrl;
     const crl = await signCrl({ issuer, jti, issuedAtSeconds: issuedAt, seq, revocations }, key);
     await yieldIfLong();
-    // A JWS contains no character that JSON escapes, so the text is built without an escape.
+    // No character of a JWS needs an escape in JSON, so the text is put together without one.
     const body = utf8Bytes(`{"crl":"${crl}"}`);
     this.#entries = revocations.length;
     await this.#warn(body.length);
     return { body, etag: `"${jti}"`, seq, kid: key.kid, issuedAt };
   }
 
-  /** Logs the humans with the most entries when the list is half full, at most once an hour. */
+  /** When the list is half full, logs the humans with the most entries, at most once an hour. */
   async #warn(bytes: number): Promise<void> {
     const now = this.deps.clock.now();
     const isDue = now >= this.#warnedAt + WARN_MS || now < this.#warnedAt;

@@ -1,6 +1,6 @@
 /**
- * Revocations in the store: one key for each revoked AIT. The commit that revokes an AIT writes the key and raises
- * the list's sequence number by one.
+ * Revocations in the store: one key for each revoked AIT. The commit that revokes an AIT writes the key and raises the
+ * list's sequence number by one, which tells the publisher that its list is old.
  */
 import type { KvKey } from "../../shared/server/kv.ts";
 import { countRevocation } from "../quota.ts";
@@ -13,7 +13,7 @@ import type { Draft } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 
 /**
- * Returns the sequence number of a stored head: 0 when nothing was ever revoked.
+ * Returns the sequence number in a stored head, which is 0 when nothing was ever revoked.
  *
  * @throws {TypeError} when the head does not parse, because treating it as 0 would undo revocations
  */
@@ -28,7 +28,7 @@ export function seqOf(head: unknown): number {
  * Adds the revocation of an agent's present AIT to a change: the entry, the next sequence number of the list, and the
  * owner's count.
  *
- * @param quota the owner's counts after the other parts of the change
+ * @param quota the owner's counts as the other parts of the change leave them
  */
 export async function addRevocation(
   deps: Pick<StoreDeps, "clock">,

@@ -1,5 +1,5 @@
 /**
- * All keys of the registry in the store. No other file builds one, because exports would miss its records.
+ * All keys of the registry in the store. No other file builds a key, because an export would miss the records under it.
  *
  * | key | value | written by | expiry |
  * |---|---|---|---|

@@ -22,10 +22,10 @@ export interface HumanRecord extends Human {
   suspendedAt?: string;
 }
 
-/** A suspension or restore whose sessions are not all changed yet. */
+/** The state of a suspension or restore whose sessions are not all changed yet. */
 export interface SuspensionRecord {
   wanted: Human["status"];
-  /** ID of the last agent whose session is done; `null` at the beginning. */
+  /** ID of the last agent whose session was handled; `null` at the beginning. */
   cursor: string | null;
 }
 
@@ -57,7 +57,7 @@ export interface InviteRecord {
   createdAt: string;
   redeemedAt: string | null;
   redeemedBy: string | null;
-  /** ID of the admin whose quota it counts in. */
+  /** ID of the admin whose quota counts it. */
   createdBy: string;
 }
 
@@ -74,7 +74,7 @@ export interface ChallengeRecord {
 
 export interface AgentRecord extends Agent {
   ownerId: string;
-  /** Its reissues of the last 24 h. */
+  /** When the agent was reissued in the last 24 h, for the limit. */
   reissues?: WindowRecord;
 }
 
@@ -94,22 +94,27 @@ export interface SessionRecord {
   accessExpiresAt: number;
   refreshDigest: string;
   refreshExpiresAt: number;
-  /** Digest of the refresh token before the current one. */
+  /** Digest of the refresh token before the current one. It still works for a recovery after a lost answer. */
   previousDigest: string | null;
   previousExpiresAt: number;
   /** `X-Svc-Timestamp` of the last refresh, Unix seconds. */
   refreshedAtSeconds: number;
-  /** When this session began. Spent refresh tokens name it. */
+  /**
+   * When this session began. Spent refresh tokens name it, so that they end only the session to which they belonged.
+   */
   createdAt: number;
   revokedAt?: number;
   /** Present when a suspension of the owner revoked it; a restore makes it active again. */
   suspended?: true;
 }
 
-/** A refresh token older than the previous one. A request that presents it has a copy. */
+/**
+ * A refresh token older than the previous one. A request that presents it comes from a copy, because its owner has
+ * newer ones.
+ */
 export interface SpentRefresh {
   agentId: string;
-  /** `createdAt` of its session, so a token of an older session does not end a newer one. */
+  /** `createdAt` of the token's session, because a token of an older session must not end a newer one. */
   sessionCreatedAt: number;
   expiresAt: number;
 }
@@ -119,14 +124,17 @@ export interface RevocationRecord extends Revocation {
   keptUntil: number;
 }
 
-/** Sequence number of the revocation list. The record is absent before the first revocation. */
+/** Sequence number of the revocation list. There is no record before the first revocation. */
 export interface CrlHead {
   seq: number;
 }
 
 export interface ServiceRecord extends InternalService {
   digest: string;
-  /** The secret before the last rotation, until `previousUntil` (milliseconds since the Unix epoch). */
+  /**
+   * Digest of the secret before the last rotation, which works until `previousUntil` (milliseconds since the Unix
+   * epoch).
+   */
   previousDigest: string | null;
   previousUntil: number;
   /** ISO-8601; absent while active. */
@@ -137,7 +145,7 @@ export interface AuditRecord {
   id: string;
   at: string;
   event: AuditEvent;
-  /** DID of the caller, or `store recover`. */
+  /** DID of the caller, or `store recover` for the command on the registry's host. */
   actor: string;
   /** DID or ID of the changed record. */
   subject: string;
@@ -150,11 +158,11 @@ export interface StoredKey {
   publicKey: string;
   seed: string | null;
   status: "active" | "retired";
-  /** Milliseconds since the Unix epoch; `null` while active, or when the configuration retired it. */
+  /** Milliseconds since the Unix epoch; `null` while active, or when the configuration says that it is retired. */
   retiredAt: number | null;
-  /** When a key that was published in advance begins to sign, milliseconds since the Unix epoch. */
+  /** When a key that is published in advance begins to sign, milliseconds since the Unix epoch. */
   signsFrom?: number;
 }
 
-/** Number of records that end at each time (milliseconds since the Unix epoch), earliest first. */
+/** How many records end at each time (milliseconds since the Unix epoch), earliest time first. */
 export type Expiring = readonly (readonly [until: number, count: number])[];

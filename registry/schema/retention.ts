@@ -1,4 +1,4 @@
-/** How long the registry's records are kept, and which ones an export has. */
+/** How long the registry's records are kept, and which of them an export contains. */
 import type {
   AgentRecord,
   ApiKeyRecord,
@@ -18,17 +18,20 @@ import type { StoredKinds } from "../../shared/server/store/transfer.ts";
 
 export const ENDED_KEPT_MS = LIMITS.endedKeptSeconds * 1000;
 
-/** Returns how long an audit event is kept. Refresh events are frequent and are kept for a shorter time. */
+/**
+ * Returns how long an audit event is kept. A refresh is kept for a shorter time, because refreshes are frequent and
+ * would fill the store.
+ */
 export const auditKeptMs = (event: AuditEvent): number =>
   (event === "session.refreshed" ? LIMITS.refreshAuditKeptSeconds : LIMITS.auditKeptSeconds) * 1000;
 
-/** Returns when a record that ended at this ISO time is deleted, or `null` while it has not ended. */
+/** Returns when a record is deleted that ended at this ISO time, or `null` while it has not ended. */
 const endedAt = (time: string | null | undefined): number | null =>
   time === null || time === undefined ? null : (parseIso(time) ?? NaN) + ENDED_KEPT_MS;
 
 /**
- * Returns when the session ends or ended, milliseconds since the Unix epoch. A suspended one may become active again until
- * its refresh token expires.
+ * Returns when the session ends or ended, milliseconds since the Unix epoch. A suspended session ends no earlier than
+ * its refresh token, because until then it may become active again.
  */
 export function sessionEnd({ revokedAt, refreshExpiresAt, suspended }: SessionRecord): number {
   return suspended ? Math.max(revokedAt ?? 0, refreshExpiresAt) : revokedAt ?? refreshExpiresAt;

@@ -1,6 +1,6 @@
 /**
- * Checks of an access token: over HTTP, and for a proxy in the same process as preconditions of its claim.
- * Writes nothing.
+ * Checks an access token in two ways: for a request over HTTP, and for a proxy in the same process, whose commits then
+ * depend on the records that were read.
  */
 import { parseDid } from "../../shared/protocol/did.ts";
 import { isSecret } from "../../shared/protocol/secrets.ts";
@@ -17,7 +17,10 @@ import { KEYS } from "../schema/kv_keys.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import { evaluateAccessToken } from "./session_rules.ts";
 
-/** Checks an access token against the stored records. Returns `expired` only for the right token. */
+/**
+ * Checks an access token against the stored records. A wrong token gets `wrong` even when the session has expired, so
+ * it tells its holder nothing about the session.
+ */
 export async function checkAccessToken(
   deps: RegistryStore,
   claim: AccessTokenCheck,
@@ -32,7 +35,7 @@ export async function checkAccessToken(
   return evaluateAccessToken(session.value, comparisonOf(claim.accessToken), deps.clock.now());
 }
 
-/** `CheckAccessToken` on the registry's records. Returns `null` for a token that is not good. */
+/** As `CheckAccessToken` asks, on the registry's records. Returns `null` for a token that is not valid. */
 export async function accessTokenPreconditions<R>(
   deps: RegistryStore,
   claim: AccessTokenCheck,
@@ -59,8 +62,8 @@ function isIdentity(agent: AgentRecord | null, { agentDid, aitJti }: AccessToken
 }
 
 /**
- * Returns the comparison of an access token with sessions. A request compares its token with one record before its commit
- * and at it; the digests are compared once.
+ * Returns a function that tells whether an access token is the one of a session. A request compares its token with the
+ * same record before its commit and during it, so the last result is kept.
  */
 function comparisonOf(accessToken: string): (session: SessionRecord) => boolean {
   const sha256 = digest(accessToken);

@@ -29,8 +29,8 @@ export async function refresh(
 }
 
 /**
- * Signs a visit token for an agent with an active session. The access token is a secret of this registry, so no other
- * server may see it.
+ * Signs a visit token for an agent with an active session. A visit token goes to other servers, because the access
+ * token is a secret of this registry that no other server may see.
  */
 export async function visit(
   deps: RegistryStore & { limiter: RateLimiter; signing: Signing },
@@ -56,7 +56,7 @@ export async function visit(
   }, 201);
 }
 
-/** A proxy in another process calls this to check the access token of a request. */
+/** Checks the access token of a request for a proxy in another process. */
 export async function validate(
   deps: RegistryStore,
   { body, exchange }: WithBody<ValidateBody, ServiceCaller | null>,

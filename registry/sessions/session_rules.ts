@@ -1,15 +1,19 @@
 /**
- * The rules of an agent's session: the result of a refresh and of an access-token check. Pure;
- * `store.ts` applies the results.
+ * The rules of an agent's session: what follows from a refresh and from the check of an access token. The functions
+ * only decide; `store.ts` applies the results.
  */
 import type { ProvenAgent } from "../callers.ts";
 import type { AgentRecord, SessionRecord, SpentRefresh } from "../schema/records.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { equalDigests } from "../../shared/server/crypto.ts";
 
-/** The error for each refusal of a refresh. `suspended` is not here, because its message names the owner, whom store.ts reads. */
+/**
+ * The error for each refusal of a refresh. `suspended` is missing here, because its message names the owner, whom
+ * `store.ts` reads.
+ */
 export const REFRESH_REFUSALS = {
-  // With the code of a wrong proof the owner would search for a fault of the machine instead of registering again.
+  // This is not the code of a wrong proof, because the owner would then search for a fault of the machine instead of
+  // registering the agent again.
   no_agent: () =>
     new ServiceError("AGENT_NOT_FOUND", {
       message: "The registry has no such agent. It may have been restored from an older backup",
@@ -41,7 +45,7 @@ export function sessionState(session: SessionRecord, now: number): "active" | "r
   return isLive(session, now) ? "active" : "expired";
 }
 
-/** Returns the session as a suspension or restore of its owner leaves it, or `null` when that does not change it. */
+/** Returns the session as a suspension or restore of its owner leaves it, or `null` when nothing changes. */
 export function sessionFor(
   wanted: "suspended" | "active",
   session: SessionRecord | null,
@@ -58,8 +62,8 @@ export function sessionFor(
 }
 
 /**
- * Evaluates a refresh. `rotate` accepts the current token. `recover` accepts the previous token after a lost response, while its
- * successor is unused. An older token is a copy and ends the session.
+ * Decides a refresh. The current token is accepted (`rotate`). The previous one is accepted after a lost answer
+ * (`recover`), as long as its successor is unused. Any older token comes from a copy, so it ends the session.
  *
  * @param spent the record of an older token with this digest
  */
@@ -73,7 +77,8 @@ export function evaluateRefresh(
 ): RefreshDecision {
   if (agent === null) return { refused: "no_agent" };
   if (agent.did !== agentDid) return { refused: "other_agent" };
-  // The connector of a suspended person waits for the restore, because a reissue would be refused too.
+  // This must come before `revoked`, whose advice is a reissue: for a suspended person that would be refused too, so
+  // the connector waits for the restore instead.
   if (agent.status === "active" && session?.suspended) return { refused: "suspended" };
   if (agent.status === "revoked" || session === null || session.status === "revoked") return { refused: "revoked" };
   if (agent.currentJti !== aitJti) return { refused: "superseded" };
@@ -90,7 +95,7 @@ export function evaluateRefresh(
 }
 
 /**
- * Evaluates an access token. Returns `expired` only for the right token.
+ * Decides whether an access token is valid. A wrong token gets `wrong` even when the session has expired.
  *
  * @param isTokenOf compares the token with a session
  */

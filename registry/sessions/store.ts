@@ -1,6 +1,6 @@
 /**
- * Agent sessions in the store. Every change is one commit that checks agent and session, so that no race of refreshes and
- * revocations restores a token that has ended.
+ * Agent sessions in the store. Every change is one commit that checks agent and session, because a race of a refresh
+ * and a revocation could otherwise restore a token that has ended.
  */
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
@@ -16,7 +16,10 @@ import { ENDED_KEPT_MS, sessionEnd } from "../schema/retention.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import { evaluateRefresh, REFRESH_REFUSALS } from "./session_rules.ts";
 
-/** Creates a session that is not stored yet, and its tokens, which are shown once. `before` is the session that they continue. */
+/**
+ * Creates a session that is not stored yet, with its tokens, which are shown once. `before` is the session that they
+ * continue.
+ */
 export function issueSession(
   deps: RegistryStore,
   before: Partial<SessionRecord> = {},
@@ -47,21 +50,21 @@ export function issueSession(
 }
 
 /**
- * Returns the session, revoked now. A restore of its owner does not bring it back, because it was ended for a reason of
- * its own.
+ * Returns the session, revoked now. It loses its mark of a suspension, because a restore of its owner would otherwise
+ * bring back a session that was ended for another reason.
  */
 export function revoked({ clock }: Pick<StoreDeps, "clock">, session: SessionRecord): SessionRecord {
   const { suspended: _, ...rest } = session;
   return { ...rest, status: "revoked", revokedAt: clock.now() };
 }
 
-/** Returns the options of a write: the record is deleted 90 days after the end of the session. */
+/** Returns the options of a write, with which the record is deleted 90 days after the end of the session. */
 export function keptFor({ clock }: Pick<StoreDeps, "clock">, session: SessionRecord): { expireIn: number } {
   return { expireIn: Math.max(1, sessionEnd(session) + ENDED_KEPT_MS - clock.now()) };
 }
 
 /**
- * Refreshes a session. A reused token revokes the session, because there is a copy of it.
+ * Refreshes a session. A token that was used before revokes the session, because two parties then have it.
  *
  * @throws {ServiceError} `AGENT_AUTH_REFRESH_UNAUTHORIZED`, `…_REVOKED`, `…_INVALID` (401), `…_EXPIRED`, `…_CONFLICT`,
  * `ACCOUNT_SUSPENDED`, `AGENT_NOT_FOUND`
@@ -119,7 +122,7 @@ async function suspended({ kv }: Pick<StoreDeps, "kv">, agent: AgentRecord | nul
   return new ServiceError("ACCOUNT_SUSPENDED", { message });
 }
 
-/** Revokes the active or suspended session of an agent, if there is one. Idempotent. */
+/** Revokes the active or suspended session of an agent, if there is one. A second call changes nothing. */
 export async function revokeSession(
   deps: RegistryStore,
   by: Asker<{ did: string }>,
