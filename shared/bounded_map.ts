@@ -8,7 +8,7 @@ export class BoundedMap<K, V> extends Map<K, V> {
     super();
   }
 
-  /** Sets a key and moves it to the end: the key that was set least recently is the first to be removed. */
+  /** Sets a key and moves it to the end, so that the key that was set least recently is the first to be removed. */
   override set(key: K, value: V): this {
     if (!this.delete(key) && this.size >= this.max) {
       const oldest = this.keys().next();

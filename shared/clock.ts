@@ -1,8 +1,8 @@
-/** The system clock and the only timers. Other code takes a `Clock` as a parameter, so that tests can move time. */
+/** The system clock and all timers. Other code takes a `Clock` as a parameter, so that tests can move time. */
 
 export const DAY_MS = 86_400_000;
 
-/** Stops a timer; does nothing once it has fired. */
+/** Stops a timer. It does nothing once the timer has fired. */
 export type Cancel = () => void;
 
 export interface Clock {
@@ -12,7 +12,7 @@ export interface Clock {
   after(ms: number, fn: () => void): Cancel;
 }
 
-/** Longest wait of the platform's timers; one that is longer would fire at once. */
+/** Longest wait that the platform's timers accept; a longer one would fire at once. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
 /** The machine's clock. A pending timer keeps the process alive until it fires or is cancelled. */
@@ -26,7 +26,7 @@ export const systemClock: Clock = {
   },
 };
 
-/** Milliseconds since the process began. Unlike `Clock.now`, they never step. */
+/** Milliseconds since the process began. They never jump, unlike `Clock.now`, when someone sets the clock. */
 export function systemUptime(): number {
   return performance.now();
 }
@@ -45,7 +45,10 @@ export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<v
   });
 }
 
-/** Does `work`, which never rejects, `waitMs()` milliseconds from now and after each end, until the result is called. */
+/**
+ * Does `work`, which must never reject, again and again: `waitMs()` milliseconds from now and after each end, until the
+ * returned function is called.
+ */
 export function repeat(clock: Pick<Clock, "after">, waitMs: () => number, work: () => Promise<void>): Cancel {
   let isOver = false, cancel: Cancel = () => {};
   const next = () => {
@@ -58,12 +61,12 @@ export function repeat(clock: Pick<Clock, "after">, waitMs: () => number, work: 
   };
 }
 
-/** Yields to other work, for use in loops that would block the event loop. */
+/** Lets other work run. A long loop calls it, because it would otherwise block every request. */
 export function yieldToEventLoop(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 0));
 }
 
-/** Resolves when a promise is settled, or after `ms`. The promise goes on. */
+/** Resolves when a promise is settled, or after `ms`. The promise itself goes on. */
 export function settledWithin(clock: Pick<Clock, "after">, promise: Promise<unknown>, ms: number): Promise<void> {
   return new Promise((resolve) => {
     const cancel = clock.after(ms, resolve);
@@ -75,7 +78,10 @@ export function settledWithin(clock: Pick<Clock, "after">, promise: Promise<unkn
   });
 }
 
-/** Returns how much of `ms` is left. A clock that is set back by hours does not make a wait hours longer. */
+/**
+ * Returns a function that tells how much of `ms` is left. A clock that is set back by hours does not make a wait hours
+ * longer.
+ */
 export function timeLeft(clock: Pick<Clock, "now">, ms: number): () => number {
   let left = ms, seen = clock.now();
   return () => {

@@ -1,4 +1,4 @@
-/** Returns the nearest known word, or `null` when more than about a third of the letters differ. */
+/** Returns the known word that is most similar, or `null` when more than about a third of the letters differ. */
 export function nearest(word: string, known: Iterable<string>): string | null {
   let best: string | null = null;
   let bestDistance = Math.max(1, Math.floor(word.length / 3)) + 1;
@@ -9,7 +9,7 @@ export function nearest(word: string, known: Iterable<string>): string | null {
   return best;
 }
 
-/** Returns ` Did you mean x?`, or the empty string. */
+/** Returns ` Did you mean x?`, or an empty text when no word is similar. */
 export function didYouMean(word: string, known: Iterable<string>, prefix = ""): string {
   const best = nearest(word, known);
   return best === null ? "" : ` Did you mean ${prefix}${best}?`;

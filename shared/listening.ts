@@ -1,20 +1,23 @@
-/** Listens for HTTP, and does not stop because the process had no file left for a connection. */
+/** Listens for HTTP, and listens again after the process had no file descriptor left for a connection. */
 import { sleep, systemClock } from "./clock.ts";
 
-/** With less, a process without a free file spends its time on listening; with more, it is away longer than it must be. */
+/**
+ * Pause before it listens again. With less, a process without a free file descriptor spends its time on listening; with
+ * more, it is away longer than it must be.
+ */
 const AGAIN_MS = 500;
 
 export interface Listening {
   readonly addr: Deno.NetAddr;
-  /** Takes no more connections. Resolves when the requests under way have been answered. */
+  /** Accepts no more connections. Resolves when the requests under way have been answered. */
   shutdown(): Promise<void>;
 }
 
 /**
- * Listens at an address. When the listener fails, it listens there again: a listener of Deno ends when the system has no
- * file for a connection, so anyone who opens enough of them would otherwise end the service permanently.
+ * Listens at an address, and again whenever the listener fails. A listener of Deno ends when the system has no file
+ * descriptor for a connection, so anyone who opens enough connections could otherwise end the service permanently.
  *
- * @param options.signal ends it together with its connections
+ * @param options.signal ends the listener together with its connections
  * @param options.onFailed gets the reason of each failure
  * @throws {Error} of Deno when the address cannot be used
  */
@@ -31,7 +34,8 @@ export function listenOn(
     hostname,
     ...signal && { signal },
     onListen: () => {},
-    // A handler that reads the URL of a request whose Host is no name fails, and Deno would print a stack trace for each.
+    // A handler that reads the URL of a request fails if the Host header is not a valid name. Without this, Deno would
+    // print a stack trace for each such request.
     onError: () => new Response(null, { status: 400 }),
   };
   let isEnded = false, server = open(port);
@@ -52,7 +56,8 @@ export function listenOn(
         server = open(addr.port);
         return;
       } catch (cause) {
-        // Another program may have the port for a moment, or keep it, and the service would be away unseen.
+        // Another program may have the port for a moment, or keep it. Without this report, the service would be away
+        // and the operator would not know.
         onFailed(cause);
       }
     }

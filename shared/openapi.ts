@@ -1,6 +1,6 @@
 /**
- * OpenAPI 3.1 from rows of routes: one operation per row, with every code that it can send. Contains only what
- * the rows and the form contain. Used by the services and by the connector's local API.
+ * Makes an OpenAPI 3.1 document from rows of routes: one operation per row, with every error code that it can send. The
+ * services and the connector's local API use it.
  */
 import * as z from "zod";
 
@@ -20,7 +20,7 @@ export interface RouteAnswer {
   headers?: readonly string[];
   /** True when a service that is not ready sends the same body with 503. */
   mayBeUnready?: true;
-  /** True when a current `If-None-Match` gets 304. */
+  /** True when the answer is 304 for a request whose `If-None-Match` is current. */
   isCacheable?: true;
 }
 
@@ -31,7 +31,7 @@ export interface Operation<Code extends string, Credential extends string> {
   path: string;
   summary: string;
   credential: Credential;
-  /** Texts of every limit and bound. */
+  /** The texts of all its limits and bounds. */
   limits: readonly string[];
   headers: readonly RouteHeader[];
   params: z.ZodType | undefined;
@@ -39,7 +39,7 @@ export interface Operation<Code extends string, Credential extends string> {
   body: z.ZodType | undefined;
   emptyBody: boolean;
   response: RouteAnswer;
-  /** Further success responses, with other statuses. */
+  /** Other success responses, with other statuses. */
   otherResponses?: readonly RouteAnswer[];
   errors: readonly Code[];
   /** True when errors of the proxy are passed on unchanged. Their codes are not listed. */
@@ -57,14 +57,14 @@ type Json = Record<string, unknown>;
 /** What all operations of a document share. */
 export interface DocumentForm<Code extends string, Credential extends string> {
   errors: Readonly<Record<Code, { status: number | readonly number[]; when: string }>>;
-  /** Codes of every operation, which the document has once. */
+  /** Codes that every operation can send. The document has them once, in a shared response. */
   commonErrors: readonly Code[];
   securitySchemes: Readonly<Record<string, Json>>;
-  /** For each credential: its security requirements, and the headers beside those of the schemes. */
+  /** For each credential: its security requirements, and the headers in addition to those of the schemes. */
   credentials: Readonly<Record<Credential, { security: readonly Json[]; headers: readonly RouteHeader[] }>>;
   requestHeaders: readonly RouteHeader[];
   responseHeaders: readonly string[];
-  /** Further schemas, which no operation names. */
+  /** More schemas, which no operation names. */
   schemas: Readonly<Record<string, Json>>;
   /** Response headers of errors, by status. */
   errorHeaders: Readonly<Record<number, readonly string[]>>;
@@ -110,7 +110,8 @@ function describe<Code extends string, Credential extends string>(
       ...parametersOf(params, "path"),
       ...parametersOf(query, "query"),
       ...form.credentials[credential].headers.map(headerParameter),
-      // The content of the body says `Content-Type`. As a parameter, a generated client would ask its caller for it.
+      // `Content-Type` follows from the content of the body. If it were a parameter, a generated client would ask its
+      // caller for it.
       ...headers.filter(({ name }) => name !== "Content-Type").map(headerParameter),
       ...operation.response.isCacheable
         ? [{ name: "If-None-Match", in: "header", required: false, schema: { type: "string" } }]
@@ -195,7 +196,7 @@ function headersOf(names: readonly string[]): Json {
   return Object.fromEntries(names.map((name) => [name, { schema: { type: "string" } }]));
 }
 
-/** @param codes `null`: any code */
+/** @param codes the codes that can occur; `null` for any code */
 function envelopeOf(codes: readonly string[] | null): Json {
   const error = {
     type: "object",
@@ -220,13 +221,16 @@ function commonResponses<Code extends string, Credential extends string>(
   }));
 }
 
-/** A body, with an example if the schema accepts it, because a reader understands it sooner than the schema. */
+/**
+ * Returns a body, with an example if the schema accepts it, because a reader understands an example sooner than a
+ * schema.
+ */
 function jsonContent(body: z.ZodType, io: "input" | "output"): Json {
   const schema = schemaOf(body, io), example = exampleOf(schema);
   return { "application/json": { schema, ...body.safeParse(example).success ? { example } : {} } };
 }
 
-/** A value that a schema takes: its own example, else a plain value of its type. */
+/** Returns a value that fits a schema: its own example, or a plain value of its type. */
 export function exampleOf(schema: Json): unknown {
   const { type, examples, properties = {}, items, minItems, minimum, format } = schema;
   const others = (schema.anyOf ?? schema.oneOf) as Json[] | undefined;

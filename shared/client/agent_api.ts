@@ -1,25 +1,27 @@
-/** The values that a program exchanges with `LocalAgent`. No code. */
+/** The values that a program exchanges with `LocalAgent`. This file has only types. */
 
-/** A message's content: a text, which becomes the member `message`, or an object, which is sent as it is. */
+/** A message's content: a text, which is sent as the member `message`, or an object, which is sent unchanged. */
 export type Content = string | object;
 
 /** Where a sent message is. */
 export type MessageState =
   /** The request is on its way. */
   | "sending"
-  /** The connector keeps it while the proxy does not take it, for 24 h at most, and sends it again. */
+  /** The proxy has not taken it. The connector keeps it for 24 h at most and tries again. */
   | "kept"
   /** The proxy keeps it until the recipient connects. */
   | "queued"
-  /** The recipient has it. */
+  /** The recipient's connector has it. */
   | "delivered"
-  /** The recipient has processed it. */
+  /** The recipient's agent has taken it. */
   | "processed"
   /** The recipient gave up on it. */
   | "dead_lettered"
-  /** The recipient did not accept it. */
+  /** The recipient or a server did not accept it. */
   | "refused"
-  /** The request was interrupted. Sending it again with the same request ID is safe. */
+  /**
+   * The request was interrupted, so the message may have arrived. Sending it again with the same request ID is safe.
+   */
   | "unknown";
 
 export interface SendOptions {
@@ -27,7 +29,10 @@ export interface SendOptions {
   conversationId?: string | undefined;
   /** 8 to 128 of `A-Z a-z 0-9 . _ : -` (default: a ULID). A repeated message with the same ID is delivered once. */
   requestId?: string | undefined;
-  /** Send it only if the recipient is connected now (default false: connector or proxy keep it until then). */
+  /**
+   * With true, the message is sent only if the recipient is connected now. By default, connector or proxy keep it until
+   * then.
+   */
   onlyOnline?: boolean | undefined;
 }
 
@@ -51,18 +56,21 @@ export interface Sender {
   agentDid: string;
   ownerDid: string;
   name: string;
-  /** The agent's own name for the sender; `null` when it has none. */
+  /** The agent's own name for the sender; `null` if it has none. */
   alias: string | null;
   humanName: string | null;
 }
 
 /** A message of a peer. */
 export interface IncomingMessage {
-  /** Number in the connector's inbox. */
+  /** Number of the message in the connector's inbox. */
   id: number;
   requestId: string;
   from: Sender;
-  /** `end-to-end`: sealed, and signed with a key that no server chose. `by-registry`: with a key that servers named. */
+  /**
+   * `end-to-end`: it was sealed, and signed with a key that no server chose. `by-registry`: it was signed with a key
+   * that servers named.
+   */
   verified: "end-to-end" | "by-registry";
   conversationId: string | null;
   /** Request ID of the message that this one answers. */
@@ -75,7 +83,7 @@ export interface IncomingMessage {
   receivedAt: string;
   /** The member `message` without the identity block; `null` when there is none. */
   text: string | null;
-  /** Why a reply has no answer; `null` for an answer, and for a message that is not a reply. */
+  /** Why a reply has no answer. It is `null` for an answer, and for a message that is not a reply. */
   error: { code: string; message: string } | null;
   /** The whole content. */
   payload: unknown;
@@ -88,14 +96,16 @@ export interface Receipt {
   status: "processed_by_svc" | "dead_lettered";
   /** ISO 8601. */
   receivedAt: string;
-  /** Whether the recipient signed it for this message, or only the proxy says it. */
+  /** `signed`: the recipient signed it for this message. `by-proxy`: only the proxy says it. */
   verified: "signed" | "by-proxy";
-  /** What is wrong with it: a server between the two agents lies, or its recipient does. */
+  /**
+   * What is wrong with the receipt. If there is a problem, a server between the two agents lies, or the recipient does.
+   */
   problem?: string | undefined;
   /** The signed receipt and the identity token of its recipient, which `svc receipt verify` checks. */
   signed?: string | undefined;
   ait?: string | undefined;
-  /** Of a sealed message: with it the payload can be compared. */
+  /** Present for a sealed message, because the payload can be compared with the receipt only with it. */
   salt?: string | undefined;
 }
 
@@ -128,7 +138,9 @@ export interface AgentEvent {
   code: string | null;
 }
 
-/** Handles a message. What it returns is sent as the reply; an error means that the message was not processed. */
+/**
+ * Handles a message. The value that it returns is sent as the reply. If it throws, the message counts as not processed.
+ */
 export type MessageHandler = (message: IncomingMessage) => Promise<Content | void> | Content | void;
 
 export interface LocalAgentOptions {

@@ -1,7 +1,4 @@
-/**
- * Files of an agent's folder that the commands of `svc` and the client library both read: names and shapes.
- * Reads nothing.
- */
+/** Names and shapes of the files in an agent's folder that both the commands of `svc` and the client library read. */
 import * as z from "zod";
 import { isAgentDid, isHumanDid } from "../protocol/did.ts";
 import { parseIso } from "../protocol/time.ts";
@@ -18,7 +15,7 @@ export const AGENT_FILES = {
 /** The discovery file of a running connector. */
 export const CONNECTOR_FILE = "connector.json";
 
-/** The file that sends a browser to the connector's page, as long as its code works. */
+/** The file that sends a browser to the connector's page. It works only as long as the code in it does. */
 export const PAGE_FILE = "open.html";
 
 export const PEERS_FILE = "peers.json";

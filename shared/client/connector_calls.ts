@@ -1,6 +1,6 @@
 /**
- * What `LocalAgent` does with its connector. Not in that class, because the declarations of the package would then name
- * modules that it does not contain.
+ * What `LocalAgent` does with its connector. It is not in that class, because the type declarations of the published
+ * package would then name modules that the package does not contain.
  */
 import type { Clock } from "../clock.ts";
 import type { IncomingMessage } from "./agent_api.ts";
@@ -12,7 +12,7 @@ import type { OutboundResult } from "./local_shapes.ts";
 import { asSvcError, SvcError } from "./svc_error.ts";
 import { type ClientSystem, leavesMachine } from "./system.ts";
 
-/** Rejects with a `SvcError`, as every method of `LocalAgent` does. */
+/** Turns an error of the local API into a `SvcError`, the only error with which the methods of `LocalAgent` reject. */
 export async function orSvcError<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
@@ -21,7 +21,7 @@ export async function orSvcError<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-/** The client of the connector whose discovery file is in the folder of the agent. */
+/** Returns the client of the connector whose discovery file is in the agent's folder. */
 export function localClient(system: ClientSystem, directory: AgentDirectory): LocalClient {
   const { fetch, clock } = system;
   const find = async () => {
@@ -56,7 +56,7 @@ export async function askThrough(
   if (reply === null) {
     throw noReply(result, isOver(result) ? problem ?? "the recipient gave up on it" : "none came in time");
   }
-  // Only the reader that marked the reply may return it, because another program would otherwise act on it too.
+  // Only the program that marked the reply as read may return it, because another one would otherwise act on it too.
   if ((await orSvcError(readMessages(local, { ids: [reply.id] }))).length > 0) return messageOfLocal(reply);
   throw noReply(result, "another program took the reply");
 }

@@ -1,6 +1,6 @@
 /**
- * The folder of an agent, `agents/<name>/`, for the client library: read with the functions that Deno and Node share.
- * Rejects links, because a link would let another user choose which program gets this agent's messages.
+ * The folder of an agent, `agents/<name>/`, as the client library reads it in Deno and in Node. It rejects links,
+ * because another user who can place one could choose which program gets this agent's messages.
  */
 import { constants, type FileHandle, lstat, open, readdir } from "node:fs/promises";
 import { basename, join } from "node:path";
@@ -10,7 +10,7 @@ import { CONNECTOR_FILE, ConnectorFile, PEERS_FILE, PEERS_FILE_BYTES } from "./a
 import { SvcError } from "./svc_error.ts";
 import type { ClientSystem } from "./system.ts";
 
-/** Maximum size of the discovery file in bytes, because a damaged one could otherwise fill the memory. */
+/** Maximum size of the discovery file in bytes. Without a bound, a damaged file could fill the memory. */
 const MAX_BYTES = 64 * 1024;
 const OTHERS_MAY_WRITE = 0o022;
 
@@ -34,7 +34,7 @@ export class AgentDirectory {
     return new AgentDirectory(path, basename(path));
   }
 
-  /** The discovery file of the agent's connector; `null` without a valid one. */
+  /** Returns the discovery file of the agent's connector, or `null` without a valid one. */
   async connectorFile(): Promise<ConnectorFile | null> {
     const text = await readPlain(join(this.path, CONNECTOR_FILE), MAX_BYTES);
     try {
@@ -44,7 +44,7 @@ export class AgentDirectory {
     }
   }
 
-  /** The DIDs of the peers by alias, without pairs that have ended. */
+  /** Returns the DIDs of the peers by alias. Pairs that have ended are left out. */
   async aliases(): Promise<ReadonlyMap<string, string>> {
     const path = join(this.path, PEERS_FILE);
     const text = await readPlain(path, PEERS_FILE_BYTES);
@@ -58,21 +58,21 @@ export class AgentDirectory {
   }
 }
 
-/** The names of the agents in a configuration directory, sorted. */
+/** Returns the names of the agents in a configuration directory, sorted. */
 export async function agentNames(configDir: string): Promise<string[]> {
   const entries = await readdir(join(configDir, "agents"), { withFileTypes: true }).catch(() => []);
   return entries.filter((entry) => entry.isDirectory() && isAgentName(entry.name)).map(({ name }) => name).sort();
 }
 
 /**
- * Returns the text of a file, or `null` when it does not exist. Rejects links, devices and files over `maxBytes`.
+ * Returns the text of a file, or `null` when it does not exist. It rejects links, devices and files over `maxBytes`.
  *
  * @throws {SvcError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`
  */
 async function readPlain(path: string, maxBytes: number): Promise<string | null> {
   const isLink = await lstat(path).then((stat) => stat.isSymbolicLink(), () => false);
   if (isLink) throw unsafe(path, "is a link");
-  // Without O_NONBLOCK, opening a pipe would wait for a writer. Windows has neither flag.
+  // Without O_NONBLOCK, opening a pipe would wait for a writer. Windows has neither flag, so each is optional.
   const flags = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
   let handle: FileHandle;
   try {
@@ -100,7 +100,7 @@ function unsafe(path: string, what: string): SvcError {
   return new SvcError("CLI_FILE_UNSAFE", `${path} ${what}`);
 }
 
-/** The system's reason without the path, which the message already contains. */
+/** Returns the system's reason without the path, because the message already contains it. */
 function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message.replace(/, \w+ '.*'$/s, "") : String(error);
 }

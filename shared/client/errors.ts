@@ -1,17 +1,23 @@
-/** Errors of the two services as a client sees them. */
+/** The errors of both services as a client sees them. */
 
 const CODE = /^[A-Z0-9_]{1,64}$/;
 
-/** A received code, or `UNKNOWN_ERROR` for a value that cannot be a code, because it could hold terminal escapes. */
+/**
+ * Returns a received code, or `UNKNOWN_ERROR` for a text that cannot be one, because it could contain escapes that act
+ * on the terminal.
+ */
 export function receivedCode(code: unknown): string {
   return typeof code === "string" && CODE.test(code) ? code : "UNKNOWN_ERROR";
 }
 
 export class ApiError extends Error {
   override name = "ApiError";
-  /** The code of the answer, `UNKNOWN_ERROR` for a text that is not a code, `null` for an answer without envelope. */
+  /**
+   * The code of the answer. It is `UNKNOWN_ERROR` for a text that is not a code, and `null` for an answer without an
+   * error body.
+   */
   readonly code: string | null;
-  /** Replaces the fix of the table. */
+  /** If set, replaces the fix that the error table has for the code. */
   fix: string | undefined;
 
   constructor(
@@ -27,15 +33,15 @@ export class ApiError extends Error {
   }
 }
 
-/** Returns true when the service has certainly changed nothing. After 408, 409 and 429 that is not certain. */
+/** Tells whether the service has certainly changed nothing. After 408, 409 and 429 that is not certain. */
 export function wasRefused(error: unknown): error is ApiError {
   return error instanceof ApiError && error.status >= 400 && error.status < 500 &&
     ![408, 409, 429].includes(error.status);
 }
 
 /**
- * Messages and codes of an error and its causes, one per line. `fetch` says only `fetch failed`, so without the causes a
- * refused connection would count as a lost answer.
+ * Returns the messages and codes of an error and its causes, one per line. `fetch` itself says only `fetch failed`, so
+ * without the causes a refused connection would count as a lost answer.
  */
 export function causesOf(error: unknown): string {
   const lines: string[] = [];
@@ -45,22 +51,22 @@ export function causesOf(error: unknown): string {
   return lines.join("\n");
 }
 
-/** How `fetch` of Deno and sockets name a failure before the request was sent. */
+/** How `fetch` of Deno and sockets name a failure that came before the request was sent. */
 const NO_CONNECTION = /client error \(Connect\)|connection refused|ECONNREFUSED|ENOTFOUND/i;
 
-/** How a socket and `fetch` say that nothing on the way to an address answers, or that its name cannot be looked up. */
+/** How sockets and `fetch` say that an address cannot be reached at all, or that its name cannot be looked up. */
 const NO_NETWORK =
   /ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ENETDOWN|ENOTFOUND|EAI_AGAIN|network is unreachable|no route to host|dns error/i;
 
 /** The service is unreachable, or its answer is not one of this protocol. */
 export class UnreachableError extends Error {
   override name = "UnreachableError";
-  /** Replaces the fix of the table. */
+  /** If set, replaces the fix that the error table has for the code. */
   readonly fix: string | undefined;
   readonly code: "CLI_UNREACHABLE" | "CLI_TLS_REFUSED";
-  /** False when there was no connection, because the service can then not have got the request. */
+  /** False when there was no connection, because the service cannot have got the request then. */
   readonly mayHaveArrived: boolean;
-  /** Whether this machine seems to have no network: nothing on the way has answered. */
+  /** True when this machine seems to have no network, because nothing on the way has answered. */
   readonly hasNoNetwork: boolean;
 
   constructor(
@@ -79,10 +85,10 @@ export class UnreachableError extends Error {
 /** No connector answered a request to its local API. */
 export class LocalDown extends Error {
   override name = "LocalDown";
-  /** False when nothing was sent, so that a repeat is safe for any request. */
+  /** False when nothing was sent. Any request can then be repeated without harm. */
   readonly wasSent: boolean;
 
-  /** @param what a predicate: "does not run" */
+  /** @param what the rest of a sentence about the connector, such as "does not run" */
   constructor(
     readonly agentName: string,
     what: string,

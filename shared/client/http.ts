@@ -1,7 +1,7 @@
 /**
- * The only place of the CLI and the client library that sends HTTP requests: with a deadline, a bound on the body, and
- * without following redirects, because any user of the machine may run a server that never ends its answer. Also reads
- * the error envelope of a response. Retries nothing and stores nothing.
+ * The only place in the CLI and the client library that sends HTTP requests. Each has a deadline and a bound on the
+ * body, and follows no redirect, because any user of the machine may run a server that never ends its answer or leads
+ * elsewhere. This file also reads the error in a response, but retries nothing.
  */
 import type { Clock } from "../clock.ts";
 import { HEADERS } from "../protocol/proof.ts";
@@ -11,7 +11,7 @@ import { unreachable } from "./tls.ts";
 export interface ExchangeDeps {
   fetch: typeof fetch;
   clock: Clock;
-  /** Whether an address accepts connections. Absent: not checked. */
+  /** Tells whether an address accepts connections. If absent, that is not checked. */
   reach?: ((url: string) => Promise<boolean>) | undefined;
   onResponse?: ((headers: Headers) => void) | undefined;
 }
@@ -23,20 +23,23 @@ export interface HttpRequest {
   body?: string | undefined;
   /** Milliseconds for the whole exchange. */
   timeoutMs: number;
-  /** Milliseconds for the connection; needs `reach`, which takes up to 1 s of it. */
+  /** Milliseconds for the connection alone. It needs `reach`, which takes up to 1 s of them. */
   connectMs?: number;
-  /** Most bytes of the response body that are read, also by status; with 0 and `truncate` the body is not awaited. */
+  /**
+   * Most bytes of the response body that are read; a function decides by status. With 0 and `truncate` the body is not
+   * awaited.
+   */
   maxBytes: number | ((status: number) => number);
   onTooLarge: "fail" | "truncate";
-  /** With `truncate`: a body that breaks off or is late is cut too, because status and headers are known. */
+  /** With `truncate`: also accepts a body that breaks off or is late, because status and headers are known anyway. */
   cutsBrokenBody?: boolean;
   signal?: AbortSignal;
 }
 
-/** Members of a query; those that are absent are not sent. */
+/** The parameters of a query. Those that are undefined are not sent. */
 export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 
-/** Returns the query with its question mark; empty without a member. */
+/** Returns the query with its question mark, or an empty text if it has no parameter. */
 export function searchOf(query: Query): string {
   const given = Object.entries(query).flatMap(([name, value]) => value === undefined ? [] : [[name, String(value)]]);
   return given.length > 0 ? `?${new URLSearchParams(given)}` : "";
@@ -46,13 +49,13 @@ export interface HttpResponse {
   status: number;
   headers: Headers;
   text: string;
-  /** `large`: the body is over `maxBytes`. `broken`: it broke off or was late. Absent: `text` is the whole body. */
+  /** `large`: the body is over `maxBytes`. `broken`: it broke off or was late. If absent, `text` is the whole body. */
   cut?: "large" | "broken";
 }
 
 export type ExchangeFailure = "timeout" | "connect" | "unreachable" | "aborted" | "too_large";
 
-/** An exchange without a response. The message is a predicate: "did not answer within 30 s". */
+/** An exchange without a response. The message is the rest of a sentence, such as "did not answer within 30 s". */
 export class ExchangeError extends Error {
   override name = "ExchangeError";
 
@@ -64,7 +67,8 @@ export class ExchangeError extends Error {
 const REACH_MS = 1_000;
 
 /**
- * Sends a request and returns the response, a redirect unchanged. Cancels the body at `maxBytes`.
+ * Sends a request and returns the response; a redirect is returned too, not followed. It stops reading the body at
+ * `maxBytes`.
  *
  * @throws {ExchangeError}
  */
@@ -117,7 +121,7 @@ async function readBody(
   const parts: string[] = [];
   let left = maxBytes;
   try {
-    // Leaving the loop cancels the body.
+    // Leaving the loop early cancels the rest of the body.
     for await (const chunk of body ?? []) {
       if (chunk.length > left && onTooLarge === "fail") {
         throw new ExchangeError("too_large", `answered with more than ${maxBytes / 1024 / 1024} MiB`);
@@ -138,12 +142,12 @@ function predicateOf(reason: ExchangeFailure, { timeoutMs, connectMs = 0 }: Http
   return reason === "connect" ? `did not accept a connection within ${connectMs / 1000} s` : "cannot be reached";
 }
 
-/** The error to show for an exchange with `origin` that failed; any other error is returned unchanged. */
+/** Returns the error to show for a failed exchange with `origin`. Any other error is returned unchanged. */
 export function asUnreachable(origin: string, error: unknown): unknown {
   return error instanceof ExchangeError ? unreachable(origin, error.message, error.cause) : error;
 }
 
-/** The error of a response; `null` for 2xx. Without an envelope the code is `null`. */
+/** Returns the error of a response, or `null` for 2xx. Without an error body, its code is `null`. */
 export function apiErrorOf({ status, headers, text }: HttpResponse): ApiError | null {
   if (status >= 200 && status < 300) return null;
   const { code, message } = errorEnvelope(text) ??
@@ -152,14 +156,17 @@ export function apiErrorOf({ status, headers, text }: HttpResponse): ApiError | 
   return new ApiError(status, code, message, headers.get(HEADERS.requestId), retryAfter);
 }
 
-/** Seconds of a `Retry-After` header; `null` when it is absent or not a whole number. */
+/** Returns the seconds of a `Retry-After` header, or `null` when it is absent or not a whole number. */
 export function wholeSeconds(header: string | null): number | null {
   return header !== null && /^\d{1,9}$/.test(header) ? Number(header) : null;
 }
 
 const MAX_MESSAGE_CHARS = 2_000;
 
-/** Code and message of an error envelope; `null` for any other text. A code of another form is `UNKNOWN_ERROR`. */
+/**
+ * Returns code and message of an error body, or `null` for any other text. A code of another form becomes
+ * `UNKNOWN_ERROR`.
+ */
 export function errorEnvelope(text: string): { code: string; message: string } | null {
   try {
     const { code, message } = (JSON.parse(text) as { error: { code: unknown; message: unknown } }).error;

@@ -1,6 +1,7 @@
 /**
- * Gives the unread messages of a connector's inbox to the program's handler. A message is marked read when its handler
- * has resolved, so it is handled at least once. Replies that an `ask` of this process waits for are left to it.
+ * Gives the unread messages of a connector's inbox to the program's handler. A message is marked read only after its
+ * handler has resolved, so a crash means that it is handled again and never lost. Replies for which an `ask` of this
+ * process waits go to that `ask` instead.
  */
 import { type Clock, sleep } from "../clock.ts";
 import { sha256, utf8Bytes } from "../protocol/base64url.ts";
@@ -12,12 +13,15 @@ import { asSvcError, SvcError } from "./svc_error.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { describeError } from "./refusals.ts";
 
-/** With more, messages are leased that other programs could handle meanwhile. */
+/** Most messages that are read and not yet handled. With more, they fill memory while the handlers are busy. */
 const MESSAGES_HELD_MAX = 20;
-/** With more, a message that its handler cannot take blocks its sender's later ones for longer. */
+/**
+ * Attempts to handle one message. With more, a message that its handler cannot take blocks its sender's later ones for
+ * longer.
+ */
 const TRIES_MAX = 5;
 
-/** True when no connector answered; the next call may reach one. */
+/** Tells whether no connector answered. The next call may reach one. */
 function isDown(error: unknown): boolean {
   return error instanceof SvcError && error.code === "CONNECTOR_DOWN";
 }
@@ -28,16 +32,19 @@ type SendReply = (message: IncomingMessage, content: Content, requestId: string)
 export class InboxReader {
   readonly #stop = new AbortController();
   readonly #lanes = new HandlerLanes((message, handler) => this.#handle(message, handler));
-  /** Request IDs that an `ask` waits for. */
+  /** Request IDs of the messages whose reply an `ask` waits for. */
   readonly #asked = new Set<string>();
-  /** Replies to these, by the request ID that they answer. */
+  /** Replies that were left to an `ask`, by the request ID of the message that they answer. */
   readonly #leftToAsk = new Map<string, IncomingMessage[]>();
-  /** Replies that an `ask` took while a page is read, which may show them as unread; `null` between two pages. */
+  /**
+   * Replies that an `ask` took while a page was being read, because that page may still show them as unread. It is
+   * `null` between two pages.
+   */
   #taken: Set<number> | null = null;
   /** Number of the newest message that was read from the inbox. */
   #after = 0;
   #running: Promise<void> | null = null;
-  /** Wakes the loop when it waits for room. */
+  /** Wakes the loop when it waits for a handler or for room. */
   #wake = () => {};
 
   constructor(
@@ -47,7 +54,7 @@ export class InboxReader {
     private readonly reply: SendReply,
   ) {}
 
-  /** The program's handler; `null`: none. */
+  /** The program's handler; `null` if there is none. */
   set handler(handler: MessageHandler | null) {
     this.#lanes.handler = handler;
     if (handler !== null) this.#running ??= this.#run();
@@ -58,7 +65,7 @@ export class InboxReader {
     return this.#lanes.handler;
   }
 
-  /** Leaves replies to a message to the `ask` that waits for them. */
+  /** Leaves replies to this message to the `ask` that waits for them. */
   expect(requestId: string): void {
     this.#asked.add(requestId);
   }
@@ -71,7 +78,7 @@ export class InboxReader {
     this.#leftToAsk.delete(requestId);
   }
 
-  /** Ends the loop, and waits for handlers that run. */
+  /** Ends the loop and waits for the handlers that are running. */
   async stop(): Promise<void> {
     this.#stop.abort();
     this.#wake();
@@ -95,7 +102,7 @@ export class InboxReader {
         if (isConnected) this.events.emit("disconnected", "The connector does not answer");
         if (!isDown(error) || failures++ === 0) this.events.problem(error);
         isConnected = false;
-        // The connector hands messages to a runtime until it is restarted, so later attempts would fail too.
+        // This connector hands its messages to a runtime until it is restarted, so later attempts would fail too.
         if (error instanceof SvcError && error.code === "CONNECTOR_RUNTIME_PUSHES") return;
         await sleep(this.clock, retryWait(failures), this.#stop.signal);
       }
@@ -124,7 +131,10 @@ export class InboxReader {
     } else this.#lanes.add(message);
   }
 
-  /** Handles one message: handler, reply, mark. Tries again what failed. */
+  /**
+   * Handles one message: calls the handler, sends its reply, and marks the message as read. Repeats the step that
+   * failed.
+   */
   async #handle(message: IncomingMessage, handler: MessageHandler): Promise<void> {
     let returned: { value: Content | void } | null = null;
     for (let tries = 1;;) {
@@ -135,7 +145,8 @@ export class InboxReader {
       } catch (cause) {
         const error = asSvcError(cause);
         const askedMs = error instanceof SvcError ? (error.retryAfter ?? 0) * 1000 : 0;
-        // While no connector answers, or one asks to wait, a try does not count.
+        // A try does not count while no connector answers, or while one asks to wait, because the message is not at
+        // fault.
         if (!isDown(error) && askedMs === 0 && ++tries > TRIES_MAX) {
           this.events.problem(error, `The message ${message.requestId} stays unread`);
           break;
@@ -148,7 +159,7 @@ export class InboxReader {
   }
 
   async #finish(message: IncomingMessage, value: Content | void): Promise<void> {
-    // An automatic reply to an automatic message could cause the next one.
+    // An automatic reply to an automatic message could cause the next one, without end, so it is not sent.
     if (value !== undefined && !message.auto) {
       try {
         await this.reply(message, value, await replyIdOf(message));
@@ -161,14 +172,17 @@ export class InboxReader {
   }
 }
 
-/** The request ID of an automatic reply, so that a second attempt is the same message. */
+/**
+ * Returns the request ID of an automatic reply. It depends only on the message, so a second attempt is a repetition and
+ * is not delivered twice.
+ */
 async function replyIdOf({ from, requestId }: IncomingMessage): Promise<string> {
   return `r-${await sha256(`${from.agentDid}\n${requestId}`)}`;
 }
 
 /**
- * Codes of refusals that a repetition does not change. `PROXY_HOOK_REQUEST_ID_REUSED`: the proxy has accepted an
- * earlier reply to the message.
+ * Codes of refusals that a repetition cannot change. With `PROXY_HOOK_REQUEST_ID_REUSED`, the proxy has already
+ * accepted another reply to the message.
  */
 const FINAL_CODES: ReadonlySet<string> = new Set([
   "CONNECTOR_LOOP_GUARD",
@@ -184,15 +198,18 @@ function isFinal(error: unknown): boolean {
   return status >= 400 && status < 500 && ![401, 408, 409, 429].includes(status);
 }
 
-/** With more, handlers that call a model pass the limits of its provider; with 1, a slow peer holds up the others. */
+/**
+ * Handlers that run at once. With more, handlers that call a model exceed the limits of its provider; with 1, a slow
+ * peer holds up the others.
+ */
 const HANDLERS_AT_ONCE = 4;
 
 /**
- * Runs the handler of a program over messages: at most four at once, one per conversation, in order of arrival. Pauses
+ * Runs the program's handler over messages: at most four at once, and one per conversation, in order of arrival. Waits
  * while there is no handler.
  */
 export class HandlerLanes {
-  /** Messages by lane; the first one of a busy lane is being handled. */
+  /** Messages by lane. The first message of a busy lane is being handled. */
   readonly #lanes = new Map<string, IncomingMessage[]>();
   readonly #busy = new Map<string, Promise<void>>();
   #handler: MessageHandler | null = null;
@@ -200,7 +217,7 @@ export class HandlerLanes {
   /** @param work handles one message with the program's handler; does not reject */
   constructor(private readonly work: (message: IncomingMessage, handler: MessageHandler) => Promise<void>) {}
 
-  /** Messages that wait or are being handled. */
+  /** Number of messages that wait or are being handled. */
   get size(): number {
     let size = 0;
     for (const lane of this.#lanes.values()) size += lane.length;
@@ -224,7 +241,7 @@ export class HandlerLanes {
     this.#pump();
   }
 
-  /** Ends the handler. Resolves when those that run have ended. */
+  /** Removes the handler and waits for its calls that are running. */
   async stop(): Promise<void> {
     this.#handler = null;
     await Promise.all(this.#busy.values());
@@ -240,13 +257,13 @@ export class HandlerLanes {
   async #run(lane: string, handler: MessageHandler): Promise<void> {
     const messages = this.#lanes.get(lane) ?? [];
     const [message] = messages;
-    // Waits one turn, because the lane must be marked busy before the handler runs, which may add messages to it.
+    // Waits one turn, because the handler may add messages, and the lane must be marked busy before that.
     await Promise.resolve();
     if (message) await this.work(message, handler);
     messages.shift();
     this.#busy.delete(lane);
     this.#lanes.delete(lane);
-    // Moves the lane to the end, so that a busy peer does not hold up the others.
+    // Moves the lane to the end, because a busy peer would otherwise hold up the others.
     if (messages.length > 0) this.#lanes.set(lane, messages);
     this.#pump();
   }
@@ -279,7 +296,7 @@ export class EventHandlers {
 }
 
 /**
- * The JSON text of a content.
+ * Returns the JSON text of a content.
  *
  * @throws {SvcError} `PAYLOAD_TOO_LARGE`, `CLI_USAGE` for a content that is not JSON
  */
@@ -292,7 +309,7 @@ export function payloadText(content: Content): string {
   throw new SvcError("PAYLOAD_TOO_LARGE", `The content has ${length} bytes as JSON, at most ${most} are sent`);
 }
 
-/** The parts of a message that a content and its options decide. @throws as `payloadText` */
+/** Returns the parts of a message that follow from a content and its options. @throws as `payloadText` */
 export function messageParts(
   content: Content,
   { conversationId, requestId, onlyOnline = false }: SendOptions & { requestId: string },

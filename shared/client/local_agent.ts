@@ -1,7 +1,7 @@
 /// <reference lib="esnext.disposable" />
 /**
- * An agent through the local API of its connector, which keeps its messages on disk. A class with keys and a link of
- * its own would be a second connector without the disk, so a crash would lose messages that it has acknowledged.
+ * An agent, used through the local API of its connector, which keeps its messages on disk. A class with keys and a link
+ * of its own would be a second connector without the disk, so a crash would lose messages that it has acknowledged.
  */
 import { isAbsolute, join } from "node:path";
 import { sleep } from "../clock.ts";
@@ -32,16 +32,19 @@ import { SvcError } from "./svc_error.ts";
 import { type ClientSystem, hostSystem } from "./system.ts";
 import * as z from "zod";
 
-/** With less, a model that answers would be too slow for ask; with more, a program waits for an agent that is gone. */
+/**
+ * Time that `ask` waits for the reply. With less, a model that answers would be too slow for it; with more, a program
+ * waits long for an agent that is gone.
+ */
 const ASK_MS = 60_000;
-/** With more, a host kills the process before its handlers have ended. */
+/** Time that `close` gives running handlers. With more, a host kills the process before they have ended. */
 const CLOSE_MS = 4_000;
 
 const Status = z.object({ agent: z.object({ did: z.string().refine(isAgentDid) }) });
 
 /**
- * An agent whose connector runs on this machine. Messages reach its handler when the connector's platform is `inbox`. A
- * recipient is an alias or a DID. Every method rejects with a `SvcError`.
+ * An agent whose connector runs on this machine. Messages reach its handler only if the connector's platform is
+ * `inbox`. A recipient is given as alias or DID. Every method rejects with a `SvcError`.
  */
 export class LocalAgent implements AsyncDisposable {
   readonly #system: ClientSystem;
@@ -71,7 +74,8 @@ export class LocalAgent implements AsyncDisposable {
   /**
    * Opens an agent whose connector runs.
    *
-   * @throws {SvcError} `CONNECTOR_DOWN`; `CLI_USAGE` when several agents are there and none is named; `CLI_AGENT_UNKNOWN`
+   * @throws {SvcError} `CONNECTOR_DOWN`; `CLI_AGENT_UNKNOWN`; `CLI_USAGE` when there are several agents and none is
+   * named
    */
   static async open(options: LocalAgentOptions = {}): Promise<LocalAgent> {
     const system = hostSystem();
@@ -112,10 +116,10 @@ export class LocalAgent implements AsyncDisposable {
   }
 
   /**
-   * Handles the messages that no `ask` waits for, at most four at once and one per conversation. There is one handler
-   * at a time.
+   * Passes every message for which no `ask` waits to this handler: at most four at once, and one per conversation. An
+   * agent can have only one handler at a time.
    *
-   * @returns a function that ends it
+   * @returns a function that removes the handler
    */
   onMessage(handler: MessageHandler): () => void {
     if (this.#inbox.handler !== null) throw new SvcError("CLI_USAGE", "The agent has a handler already");
@@ -125,7 +129,7 @@ export class LocalAgent implements AsyncDisposable {
     };
   }
 
-  /** The receipts of a message that this agent sent. */
+  /** Returns the receipts of a message that this agent has sent. */
   async receipts(requestId: string, to: string): Promise<Receipt[]> {
     return (await this.#call(CheckedReceipts, get("/v1/receipts", { requestId, to }))).receipts;
   }
@@ -140,7 +144,7 @@ export class LocalAgent implements AsyncDisposable {
   }
 
   readonly pair = {
-    /** Makes a ticket for another agent (default: valid for 5 min). */
+    /** Makes a ticket for another agent. By default it is valid for 5 min. */
     start: async (ttlSeconds?: number): Promise<Ticket> => {
       const body = ttlSeconds === undefined ? {} : { ttlSeconds };
       const { ticket, expiresAt } = await this.#call(PairStartAnswer, post("/v1/pair/start", body));
@@ -165,7 +169,7 @@ export class LocalAgent implements AsyncDisposable {
     return this.#events.add(event, handler);
   }
 
-  /** Stops receiving, gives running handlers 4 s to end, and releases everything. Idempotent. */
+  /** Stops receiving, gives running handlers 4 s to end, and releases all resources. A second call changes nothing. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -194,7 +198,7 @@ export class LocalAgent implements AsyncDisposable {
   }
 }
 
-/** The agent to open. @throws {SvcError} `CLI_USAGE` */
+/** Returns the name of the agent to open. @throws {SvcError} `CLI_USAGE` */
 async function chosenName(system: ClientSystem, configDir: string, given: string | undefined): Promise<string> {
   const named = given ?? system.env("SVC_AGENT");
   if (named !== undefined) {
@@ -208,7 +212,7 @@ async function chosenName(system: ClientSystem, configDir: string, given: string
   throw new SvcError("CLI_USAGE", found);
 }
 
-/** The configuration directory, as cli/files/config_dir.ts finds it. */
+/** Returns the configuration directory, by the rules of cli/files/config_dir.ts. */
 function defaultConfigDir({ env, os }: Pick<ClientSystem, "env" | "os">): string {
   const given = env("SVC_CONFIG_DIR");
   if (given !== undefined) return given;

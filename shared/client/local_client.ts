@@ -1,6 +1,6 @@
 /**
- * The one client of a connector's local API: for the commands of `svc`, for `svc mcp` and for `LocalAgent`. Its errors
- * are `ApiError` and `LocalDown`; the command and the package each say in their own words what to do about them.
+ * The only client of a connector's local API: the commands of `svc`, `svc mcp` and `LocalAgent` all use it. Its errors
+ * are `ApiError` and `LocalDown`; commands and package add what to do about them in their own words.
  */
 import type * as z from "zod";
 import { type Clock, sleep, timeLeft } from "../clock.ts";
@@ -10,11 +10,17 @@ import { apiErrorOf, exchange, type HttpResponse, type Query, searchOf } from ".
 import { type InboxRead, InboxReadResult, type OutboundRequest, OutboundResult } from "./local_shapes.ts";
 import { LIMITS } from "../protocol/limits.ts";
 
-/** With more, a program waits for a connector that is stuck before it tries the next one. */
+/**
+ * Time for the answer to a status request. With more, a program waits longer for a connector that is stuck before it
+ * tries the next one.
+ */
 export const STATUS_MS = 3_000;
-/** Longer than the connector waits for the proxy (30 s): with less, a message that was sent counts as failed. */
+/**
+ * Time for the answer to any other request. It exceeds the 30 s for which the connector waits for the proxy, because
+ * with less a message that was sent would count as failed.
+ */
 const CALL_MS = 45_000;
-/** With more, another program at the port of the connector could fill the memory. */
+/** Most bytes of an answer. With more, another program at the port of the connector could fill the memory. */
 const ANSWER_BYTES_MAX = 10 * 1024 ** 2;
 
 export interface LocalRequest {
@@ -22,11 +28,11 @@ export interface LocalRequest {
   target: string;
   /** JSON text. */
   body?: string;
-  /** How long the connector may wait before it answers, as the query says. */
+  /** Seconds that the connector may wait before it answers, as the query of the request says. */
   waitSeconds?: number;
-  /** Time for the answer, in addition to `waitSeconds` (default 45,000 ms). */
+  /** Milliseconds for the answer, in addition to `waitSeconds` (default 45,000). */
   timeoutMs?: number;
-  /** Whether it may be sent twice (default: a GET may). */
+  /** True if the request may be sent twice (default: only a GET may). */
   repeatable?: boolean;
   signal?: AbortSignal;
 }
@@ -42,7 +48,7 @@ export function post(target: string, body: object): LocalRequest {
 export interface LocalCalls {
   readonly agentName: string;
   /**
-   * Returns any answer of the connector, also an error of it or of the proxy behind it.
+   * Returns any answer of the connector, even an error of the connector or of the proxy behind it.
    *
    * @throws {LocalDown}
    */
@@ -53,11 +59,14 @@ export interface LocalDeps {
   fetch: typeof fetch;
   clock: Clock;
   /**
-   * The discovery file of the connector that runs; `null` while none does. Asked before each request, because after the
-   * end of a connector another program can take its port, and would get its messages and its token.
+   * Returns the discovery file of the running connector, or `null` while none runs. It is called before each request,
+   * because when a connector has ended another program can take its port, and would get its messages and its token.
    */
   find(): Promise<ConnectorFile | null>;
-  /** Whether another user's process listens at a connector's address and would get the token. Absent: not checked. */
+  /**
+   * Tells whether a process of another user listens at a connector's address and would get the token. If absent, that
+   * is not checked.
+   */
   isOfOtherUser?(file: ConnectorFile): Promise<boolean>;
 }
 
@@ -73,8 +82,8 @@ export class LocalClient implements LocalCalls {
     if (await deps.isOfOtherUser?.(file)) {
       throw new LocalDown(agentName, `is not what listens at ${url}, but another user`);
     }
-    // Asked again, because the check of the user may take seconds, and a connector that ends meanwhile leaves its port
-    // to any program.
+    // The file is read again, because the check of the user may take seconds. If the connector ends meanwhile, any
+    // program can take its port.
     if (deps.isOfOtherUser && (await deps.find())?.token !== token) throw new LocalDown(agentName, "has ended");
     const response = await exchange(deps, {
       method,
@@ -94,7 +103,7 @@ export class LocalClient implements LocalCalls {
 }
 
 /**
- * Sends a request and returns the body of the answer, checked.
+ * Sends a request and returns the checked body of the answer.
  *
  * @throws {ApiError} for an error of the connector, or of the proxy behind it
  * @throws {LocalDown} also when another program or version answers
@@ -107,7 +116,10 @@ export async function call<S extends z.ZodType>(
   return (await callForText(calls, schema, request)).body;
 }
 
-/** As `call`, with the JSON text of the body, in which payloads are byte for byte as their senders wrote them. */
+/**
+ * As `call`, but also returns the JSON text of the body, in which payloads are byte for byte as their senders wrote
+ * them.
+ */
 export async function callForText<S extends z.ZodType>(
   calls: LocalCalls,
   schema: S,
@@ -125,7 +137,7 @@ export async function callForText<S extends z.ZodType>(
 }
 
 /**
- * Marks messages as read, leases them, or releases their lease. A repeat changes nothing.
+ * Marks messages as read, leases them, or releases their lease. A repetition changes nothing.
  *
  * @returns the IDs that this request has changed
  * @throws as `call`
@@ -140,11 +152,11 @@ export interface WaitedMessage {
   /** JSON text. */
   payload: string;
   waitSeconds: number;
-  /** Longest wait of one request, seconds: after it `signal` is looked at (default 60). */
+  /** Longest wait of one request in seconds, after which `signal` is checked (default 60). */
   callSeconds?: number;
-  /** Ends the wait; the message stays sent. */
+  /** Ends the wait; the message has still been sent. */
   signal?: AbortSignal;
-  /** Also waits as long as a refusal asks (default: a refusal is thrown at once). */
+  /** True to wait as long as a refusal asks, then try again (default: a refusal is thrown at once). */
   obeysRetryAfter?: boolean;
 }
 
@@ -153,14 +165,18 @@ export interface SendResult {
   json: string;
 }
 
-/** Wait between two requests. With less, requests repeat fast, because a connector that is ending answers at once. */
+/** Wait between two requests. With less, they repeat fast, because a connector that is ending answers at once. */
 const PAUSE_MS = 250;
-/** Shortest wait before a message is sent again. With less, a connector that refuses at once gets requests without a pause. */
+/**
+ * Shortest wait before a message is sent again. With less, a connector that refuses at once gets requests without a
+ * pause.
+ */
 const AGAIN_MS = 1_000;
 
 /**
- * Sends a message. Resolves at its reply, at an end without one, or when the time is over. Sends it again while its
- * state is `unknown` or no connector answers; that is safe, because with one request ID it is delivered once.
+ * Sends a message and waits for its reply, for an end without one, or until the time is over. It sends the message
+ * again while its state is `unknown` or no connector answers. That is safe, because a message with the same request ID
+ * is delivered only once.
  *
  * @throws {ApiError} the refusal of the connector or of the proxy
  * @throws {LocalDown} when no connector answers in time
@@ -188,7 +204,7 @@ export async function sendAndWait(calls: LocalCalls, clock: Clock, message: Wait
   }
 }
 
-/** What is known of a sent message, after the wait for its reply. @throws as `call` */
+/** Returns what is known of a sent message, after a wait for its reply. @throws as `call` */
 export function sentMessage(
   calls: LocalCalls,
   { requestId, to }: { requestId: string; to?: string | undefined },
@@ -203,7 +219,7 @@ async function resultOf(calls: LocalCalls, request: LocalRequest): Promise<SendR
   return { result, json };
 }
 
-/** True when waiting longer brings no reply. */
+/** Tells whether a longer wait cannot bring a reply. */
 export function isOver({ reply, state }: OutboundResult): boolean {
   return reply !== null || state === "dead_lettered" || state === "refused";
 }

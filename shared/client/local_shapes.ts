@@ -1,6 +1,6 @@
 /**
- * Bodies and queries of a connector's local API: what the connector answers, and what the commands of `svc` and the
- * client library read. Shapes only; the routes are in cli/connector/local_api.
+ * The shapes of the connector's local API: bodies and queries, which the connector answers and the commands of `svc`
+ * and the client library read. The routes are in cli/connector/local_api.
  */
 import { PeerList } from "../protocol/api/pairing.ts";
 import { Receipt } from "../protocol/api/receipts.ts";
@@ -11,30 +11,32 @@ import { memberText } from "../protocol/json_text.ts";
 import * as z from "zod";
 
 /**
- * The member of a payload with the error of a reply: an agent that has no answer says why, and without it a program
- * would take the reason for an answer. It is in the payload and not in the frame, so what proves the payload proves the
- * error too.
+ * The member of a payload that says why a reply has no answer. Without it, a program would take the reason for an
+ * answer. It is part of the payload, because what proves the payload then proves the error too.
  */
 const MEMBER = "svcError";
-/** Characters of the message of an error; the whole text is the message of the payload. */
+/** Most characters of an error's message. The whole text is the message of the payload. */
 const MAX_MESSAGE_CHARS = 512;
 
-/** Why an agent has no answer. `code` is the agent's own, for example `TASK_FAILED`. */
+/** Why an agent has no answer. The agent chooses `code`, for example `TASK_FAILED`. */
 export const ReplyError = z.object({
   code: z.string().regex(/^[A-Z][A-Z0-9_]{0,63}$/, "must be 1 to 64 of A-Z, 0-9 and '_', beginning with a letter"),
   message: z.string(),
 });
 export type ReplyError = z.infer<typeof ReplyError>;
 
-/** The error of an agent that answers too often without a person or a model between. */
+/**
+ * The error of an agent that refuses to answer, because the two have answered each other too often without a person or
+ * a model between them.
+ */
 export const BUSY = "BUSY";
 
-/** The payload of a reply without an answer. Its `message` is what people and runtimes read. */
+/** Returns the payload of a reply without an answer. People and runtimes read its `message`. */
 export function errorPayload(message: string, { code, message: why }: ReplyError): Record<string, unknown> {
   return { message, [MEMBER]: { code, message: why.slice(0, MAX_MESSAGE_CHARS).toWellFormed() } };
 }
 
-/** The error in the payload of a reply, as JSON text; `null` when it is an answer. */
+/** Returns the error in the payload of a reply (JSON text), or `null` if the reply is an answer. */
 export function errorIn(payload: string): ReplyError | null {
   const json = memberText(payload, MEMBER);
   const { data } = ReplyError.safeParse(json && JSON.parse(json) as unknown);
@@ -45,10 +47,10 @@ export function isErrorMember(name: string): boolean {
   return name === MEMBER;
 }
 
-/** With more, a request could pass the size of a body that the local API reads. */
+/** Most IDs of a request. With more, a request could exceed the size of a body that the local API reads. */
 const READ_IDS_MAX = 1_000;
 
-/** Who decided to send a message; `runtime`: it is the answer of an agent runtime. */
+/** Who decided to send a message. `runtime`: it is the answer of an agent runtime. */
 export const ORIGINS = ["program", "person", "model", "runtime"] as const;
 export type Origin = (typeof ORIGINS)[number];
 
@@ -60,11 +62,11 @@ export const SENT_STATES = [
   "queued",
   /** It is on the disk of the recipient's connector; its agent has not taken it. */
   "delivered",
-  /** The recipient's agent has taken it: read it, or its runtime accepted it. */
+  /** The recipient's agent has taken it: it has read it, or its runtime has accepted it. */
   "processed",
-  /** It ended; nothing acts on it unless its recipient replays it. */
+  /** It was given up, and is not processed unless its recipient replays it. */
   "dead_lettered",
-  /** The recipient does not have it, and nothing tries again. */
+  /** The recipient does not have it, and no program tries again. */
   "refused",
   /** It may have arrived. Sending it again with the same request ID is safe. */
   "unknown",
@@ -76,7 +78,7 @@ const RequestId = z.string().refine(isRequestId, `must be ${REQUEST_ID_FORM}`);
 const AgentDid = z.string().refine(isAgentDid, "is not the DID of an agent");
 const When = z.iso.datetime();
 
-/** How the key is known that signed a message. */
+/** How a receiver knows the key that signed a message. */
 export const VERIFIED = ["end-to-end", "by-registry"] as const;
 export type Verified = (typeof VERIFIED)[number];
 
@@ -91,11 +93,17 @@ export const LocalMessage = z.object({
     alias: z.string().nullable(),
     humanName: z.string().nullable(),
   }),
-  /** `end-to-end`: sealed, and signed with a key that no server chose. `by-registry`: with a key that servers named. */
+  /**
+   * `end-to-end`: it was sealed, and signed with a key that no server chose. `by-registry`: it was signed with a key
+   * that servers named.
+   */
   verified: z.enum(VERIFIED),
   conversationId: z.string().nullable(),
   inReplyTo: z.string().nullable(),
-  /** True when it answers a message that this agent sent to its sender; any agent may name another ID. */
+  /**
+   * True when it answers a message that this agent sent to its sender. `inReplyTo` alone proves nothing, because any
+   * agent may name any ID.
+   */
   isReply: z.boolean(),
   /** True when a program sent it without a decision of a person or a model. */
   auto: z.boolean(),
@@ -103,23 +111,26 @@ export const LocalMessage = z.object({
   readAt: When.nullable(),
   /** True for an unread message that a program held and may have shown before it ended. */
   mayBeRepeat: z.boolean(),
-  /** The member `message` without the identity block; `null` when there is none, or when the content is blanked. */
+  /** The member `message` without the identity block; `null` when there is none, or when the content was deleted. */
   text: z.string().nullable(),
-  /** Why a reply has no answer; `null` for an answer, and for a message that is not a reply. */
+  /** Why a reply has no answer. It is `null` for an answer, and for a message that is not a reply. */
   error: ReplyError.nullable(),
-  /** Any JSON value; `null` when the content is blanked. `z.json()` would fail for a deeply nested one. */
+  /**
+   * Any JSON value; `null` when the content was deleted. The schema is not `z.json()`, which would fail for a deeply
+   * nested value.
+   */
   payload: z.unknown(),
 });
 export type LocalMessage = z.infer<typeof LocalMessage>;
 
-/** Body of `GET /v1/inbox`, oldest first. `more`: there are further messages after the last one. */
+/** Body of `GET /v1/inbox`, oldest first. `more` is true if there are messages after the last one. */
 export const InboxPage = z.object({ messages: z.array(LocalMessage), more: z.boolean() });
 export type InboxPage = z.infer<typeof InboxPage>;
 
 /**
- * Body of the request `POST /v1/inbox/read`. Without `lease` the messages are read. With it they are held for that
- * number of seconds: other calls neither list nor take them, and they are unread again when it ends, unless the holder
- * marks them before. `0` releases them. A repeat with the same `leaseId` is the same lease.
+ * Body of the request `POST /v1/inbox/read`. Without `lease`, the messages are marked read. With it, they are held for
+ * that number of seconds: other calls neither list nor take them, and they become unread again afterwards unless the
+ * holder marks them first. `0` releases them. A repetition with the same `leaseId` is the same lease.
  */
 export const InboxRead = z.strictObject({
   ids: z.array(Id).min(1).max(READ_IDS_MAX),
@@ -131,20 +142,20 @@ export const InboxRead = z.strictObject({
 export const InboxReadResult = z.object({ read: z.array(Id), leaseId: RequestId.optional() });
 
 const Kept = {
-  /** Until when it is tried; `null` unless it is `kept`. */
+  /** Until when the connector tries again; `null` unless the message is `kept`. */
   until: When.nullable(),
-  /** `null` unless it is `kept`. */
+  /** When it tries next; `null` unless the message is `kept`. */
   nextTryAt: When.nullable(),
-  /** Attempts of the connector to send it again. */
+  /** How often the connector has sent it again. */
   attempts: z.int(),
 };
 
-/** The problem of a message that its sender has cancelled. */
+/** The text in `problem` of a message that its sender has cancelled. */
 export const CANCELLED = "cancelled";
 
 /** A sent message, without its payload. */
 export const SentEntry = z.object({
-  /** Its text, in a list the beginning; `null` when there is none, or when the content is blanked. */
+  /** Its text, or only the beginning in a list; `null` when there is none, or when the content was deleted. */
   text: z.string().nullable(),
   seq: Id,
   requestId: RequestId,
@@ -170,7 +181,7 @@ export type SentEntry = z.infer<typeof SentEntry>;
 export const SentPage = z.object({ messages: z.array(SentEntry), more: z.boolean() });
 export type SentPage = z.infer<typeof SentPage>;
 
-/** A message of the log; `payload` is the last member, byte for byte as its sender wrote it. */
+/** A message of the log. `payload` is the last member, byte for byte as its sender wrote it. */
 export const LogEntry = z.discriminatedUnion("kind", [
   LocalMessage.extend({ kind: z.literal("received") }),
   SentEntry.omit({ replies: true }).extend({ kind: z.literal("sent"), payload: z.unknown() }),
@@ -178,12 +189,12 @@ export const LogEntry = z.discriminatedUnion("kind", [
 export type LogEntry = z.infer<typeof LogEntry>;
 
 /**
- * Body of `GET /v1/log`: the newest first, with `after` the oldest. `next` is `before` or `after` of the next page;
- * `null` when there is none. A page of a search may have no message and still have a next page.
+ * Body of `GET /v1/log`, newest first, or oldest first with `after`. `next` is the value of `before` or `after` for the
+ * next page; `null` on the last page. A page of a search may be empty and still have a next page.
  */
 export const LogPage = z.object({ messages: z.array(LogEntry), next: z.string().nullable() });
 
-/** Response of `POST /v1/log/forget`: how many texts were blanked. */
+/** Response of `POST /v1/log/forget`: the number of messages whose text was deleted. */
 export const Forgotten = z.object({ forgotten: z.int() });
 
 /** Body of `POST /v1/outbound` with `wait`, and of `GET /v1/outbound/<requestId>`. `to` is a DID. */
@@ -194,7 +205,7 @@ export const OutboundResult = z.object({
   problem: z.string().nullable(),
   expiresAt: When.nullable(),
   ...Kept,
-  /** When the state has changed last. */
+  /** When the state last changed. */
   stateAt: When,
   /** IDs of the first replies in the inbox. */
   replies: z.array(Id),
@@ -207,11 +218,13 @@ export const PageCode = z.object({ url: z.url(), expiresAt: When });
 
 /** A receipt of a sent message, checked by the connector against the message and the key of its recipient. */
 export const CheckedReceipt = Receipt.extend({
-  /** The recipient signed it for this message, or only the proxy says it. */
+  /** `signed`: the recipient signed it for this message. `by-proxy`: only the proxy says it. */
   verified: z.enum(["signed", "by-proxy"]),
-  /** What is wrong with it: a server between the two agents lies, or its recipient does. */
+  /**
+   * What is wrong with the receipt. If there is a problem, a server between the two agents lies, or the recipient does.
+   */
   problem: z.string().optional(),
-  /** Of a sealed message: with it `svc receipt verify` compares the payload. */
+  /** Present for a sealed message, because `svc receipt verify` can compare the payload only with it. */
   salt: z.string().optional(),
 });
 export type CheckedReceipt = z.infer<typeof CheckedReceipt>;
@@ -225,27 +238,30 @@ export const ChangedPeer = z.object({
   agentDid: AgentDid,
   agentName: z.string(),
   humanName: z.string(),
-  /** This agent takes nothing of it and sends it nothing. */
+  /** True when this agent accepts no messages of the peer and sends it none. */
   blocked: z.boolean(),
 });
 export type ChangedPeer = z.infer<typeof ChangedPeer>;
 
-/** A peer, as its people see it. */
+/** A peer, with its key, its presence and the time of the last message. */
 export const LocalPeer = ChangedPeer.extend({
   pairedAt: When,
-  /** Its public key, once it is known. */
+  /** The peer's public key; `null` until it is known. */
   key: z.string().nullable(),
-  /** Whether a ticket proved the key, or registry and proxy named it; `null` while it is not known. */
+  /**
+   * How the key became known: a ticket proved it, or registry and proxy named it (`contact`). It is `null` while the
+   * key is not known.
+   */
   how: z.enum(["ticket", "contact"]).nullable(),
   /** When the key became known. */
   since: When.nullable(),
-  /** `null` for a peer that hides it. */
+  /** Whether the peer is connected; `null` for a peer that hides it. */
   online: z.boolean().nullable(),
-  /** To the minute; `null` for a peer that never was connected, or hides it. */
+  /** When the peer was last connected, to the minute; `null` if it never was, or hides it. */
   lastSeenAt: When.nullable(),
-  /** When the last stored message came or left; `null` without one. */
+  /** When the last stored message was sent or received; `null` without one. */
   lastMessageAt: When.nullable(),
-  /** Origin of its home proxy, for a peer of another server. */
+  /** Origin of the peer's home proxy, if that is another server. */
   proxy: z.string().optional(),
 });
 export type LocalPeer = z.infer<typeof LocalPeer>;
@@ -257,8 +273,8 @@ export const LocalPeers = z.object({ peers: z.array(LocalPeer) });
 export const PairPeers = PeerList.pick({ peers: true });
 
 /**
- * Body of the request `POST /v1/outbound`. Exactly one of `payload`, `text` and `error`, or `text` with `error`; at
- * least one of `to` and `replyTo`.
+ * Body of the request `POST /v1/outbound`. It has one of `payload`, `text` and `error`, or both `text` and `error`; and
+ * at least one of `to` and `replyTo`.
  */
 export const OutboundRequest = z.strictObject({
   /** Alias or DID. */
@@ -266,16 +282,16 @@ export const OutboundRequest = z.strictObject({
   payload: z.unknown().optional(),
   /** Becomes the payload `{"message": text}`. */
   text: z.string().optional(),
-  /** The reply says why there is no answer. Its text is `text`, else the message of the error. */
+  /** Why there is no answer. The text of the reply is `text`, or the message of the error if there is none. */
   error: ReplyError.optional(),
   conversationId: z.string().regex(/^[!-+\--~]{1,128}$/, "must be 1 to 128 visible ASCII characters without a comma")
     .optional(),
   requestId: RequestId.optional(),
   prefer: z.literal("respond-async").optional(),
-  /** The connector keeps the message while the proxy does not take it, and sends it later; needs `prefer`. */
+  /** The connector keeps the message if the proxy does not take it, and sends it later. It needs `prefer`. */
   keep: z.boolean().optional(),
   inReplyTo: RequestId.optional(),
-  /** ID of a message in the inbox: sets recipient, `inReplyTo` and conversation. */
+  /** ID of the message in the inbox that this one answers. It sets recipient, `inReplyTo` and conversation. */
   replyTo: Id.optional(),
   auto: z.boolean().optional(),
   origin: z.enum(["program", "person", "model"]).optional(),

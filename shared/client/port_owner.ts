@@ -1,29 +1,31 @@
 /**
- * Who listens at a port of this machine (D-397). Any user may take a port that is free, so when a program has ended,
- * another user can take its address and get every token and message that is sent there. The system tells the owner of a
- * listening socket; a port that changes hands between the look and the connection is not noticed.
+ * Finds out which user listens at a port of this machine (D-397). Any user may take a free port, so when a program has
+ * ended, another user can take its address and get every token and message that is sent there. The system knows the
+ * owner of a listening socket; a port that changes hands between the look and the connection is not noticed.
  */
 import { isLoopback } from "./service_url.ts";
 
 export interface PortSystem {
   os: string;
-  /** User of this process; `null` where there are none. */
+  /** User ID of this process; `null` on systems without user IDs. */
   uid: number | null;
-  /** The text of a file; `null` when it cannot be read. */
+  /** Returns the text of a file, or `null` when it cannot be read. */
   read(path: string): Promise<string | null>;
   /**
-   * What a program prints, with any exit code, because one that finds nothing fails. `null` when it cannot run or
-   * hangs.
+   * Returns what a program prints, even if it exits with an error, because `grep` and `lsof` do so when they find
+   * nothing. Returns `null` when it cannot run or hangs.
    */
   run(command: string, args: string[]): Promise<string | null>;
-  /** Whether an address accepts connections. */
+  /** Tells whether an address accepts connections. */
   reach(url: string): Promise<boolean>;
 }
 
 /** Name of the problem, in statuses and in the output of `doctor`. */
 export const OTHER_USER = "runtime_of_other_user";
 
-/** Returns true when a connection to the address would reach a process of another user, root excepted. */
+/**
+ * Tells whether a connection to the address would reach a process of another user. Root does not count as another user.
+ */
 export async function isOfOtherUser(system: PortSystem, url: string): Promise<boolean> {
   const { os, uid } = system;
   const { origin, hostname, port, protocol } = new URL(url);
@@ -38,7 +40,8 @@ export async function isOfOtherUser(system: PortSystem, url: string): Promise<bo
   const text = await system.run("lsof", ["-nP", `-iTCP:${number}`, "-sTCP:LISTEN", "-Fu"]);
   if (text === null) return false;
   const owners = [...text.matchAll(/^u(\d+)$/gm)].map(([, owner]) => Number(owner));
-  // lsof shows an ordinary user its own sockets only, so one that is not shown and answers is another user's.
+  // `lsof` shows an ordinary user only their own sockets. So if it shows none and the address answers, the socket is
+  // another user's.
   return owners.length > 0 ? !owners.every((owner) => isTrusted(owner, uid)) : await system.reach(url);
 }
 
@@ -48,15 +51,15 @@ const ANY_V4 = "00000000",
   ANY_V6 = "0".repeat(32),
   LOOPBACK_V6 = ["00000000000000000000000001000000", `${"0".repeat(31)}1`];
 
-/** The rows of a port in the tables of the kernel; `null` where the system does not tell. */
+/** Returns the rows of a port in the tables of the kernel, or `null` where the system does not tell. */
 async function rowsOf({ read, run }: PortSystem, hexPort: string): Promise<string | null> {
   const texts = (await Promise.all(TABLES.map(read))).filter((text) => text !== null);
-  // Deno lets only a process with every permission read /proc. Another one may run a program that reads it.
+  // Deno lets only a process with every permission read /proc. Another process may run a program that reads it.
   if (texts.length === 0) return await run("grep", ["-hs", `:${hexPort} [0-9A-F]*:0000 ${LISTENING} `, ...TABLES]);
   return texts.flatMap((text) => text.split("\n")).filter((row) => row.includes(`:${hexPort} `)).join("\n");
 }
 
-/** Decides from rows of `/proc/net/tcp` and `/proc/net/tcp6`. Pure. */
+/** Decides from the rows of `/proc/net/tcp` and `/proc/net/tcp6`, without further reads. */
 export function otherListens(rows: string, hostname: string, hexPort: string, uid: number): boolean {
   const owners = new Map<string, number[]>();
   for (const row of rows.split("\n")) {
@@ -66,7 +69,7 @@ export function otherListens(rows: string, hostname: string, hexPort: string, ui
     owners.set(address, [...owners.get(address) ?? [], Number(owner)]);
   }
   const isOther = (classes: readonly (readonly string[])[]) => {
-    // The kernel prefers the socket with the most specific address, so the others do not count.
+    // The kernel prefers the socket with the most specific address, so only that one counts.
     for (const addresses of classes) {
       const found = addresses.flatMap((address) => owners.get(address) ?? []);
       if (found.length > 0) return !found.every((owner) => isTrusted(owner, uid));
@@ -83,13 +86,13 @@ export function otherListens(rows: string, hostname: string, hexPort: string, ui
   return isOtherV4 || hostname === "localhost" && isOtherV6();
 }
 
-/** The IPv4 address as the kernel writes it, in both byte orders of machines. */
+/** Returns the IPv4 address as the kernel writes it, for machines of both byte orders. */
 function hexOf(address: string): string[] {
   const bytes = address.split(".").map((part) => Number(part).toString(16).toUpperCase().padStart(2, "0"));
   return [bytes.toReversed().join(""), bytes.join("")];
 }
 
-/** Root may take any port and read any token anyway. */
+/** Root is trusted, because it can take any port and read any token anyway. */
 function isTrusted(owner: number, uid: number): boolean {
   return owner === uid || owner === 0;
 }

@@ -1,12 +1,10 @@
-/**
- * The meaning of a service's refusal for a connector: repair the cause and retry, wait, or stop. One table; pure.
- */
+/** What a service's refusal means for a connector: repair the cause and try again, wait, or stop. */
 import { ApiError, UnreachableError } from "./errors.ts";
 
 export type Remedy =
-  /** The access token is invalid: read the files again, else refresh. */
+  /** The access token is invalid: read the files again, and refresh the session if they are unchanged. */
   | "renew_access"
-  /** The identity is invalid: read the files again; if they are unchanged, only the owner can repair it. */
+  /** The identity is invalid: read the files again. If they are unchanged, only the owner can repair it. */
   | "renew_identity"
   /** This machine's clock is wrong: use the service's time. */
   | "adjust_clock"
@@ -23,7 +21,7 @@ const REMEDIES: Readonly<Record<string, Remedy>> = {
   AGENT_AUTH_REFRESH_REVOKED: "stop",
   AGENT_AUTH_REFRESH_EXPIRED: "stop",
   AGENT_AUTH_REFRESH_INVALID: "stop",
-  // The registry also uses this code for a wrong clock.
+  // The registry uses this code for a wrong clock too, which the connector can correct by itself.
   AGENT_AUTH_REFRESH_UNAUTHORIZED: "adjust_clock",
 };
 
@@ -33,25 +31,28 @@ export function remedyOf(error: unknown): Remedy {
 }
 
 /**
- * Whether to stop when the remedy failed, because a retry will not change the response. False for `…_INVALID_AIT` and
- * `…_INVALID_PROOF`, because a proxy also sends them until it has new registry keys.
+ * Tells whether the connector must stop when the remedy has failed, because a retry would get the same answer. After
+ * `…_INVALID_AIT` and `…_INVALID_PROOF` it tries again, because a proxy also sends them until it has new registry keys.
  */
 export function isPermanent(error: unknown): boolean {
   return remedyOf(error) === "stop" || error instanceof ApiError && error.code === "PROXY_AUTH_REVOKED";
 }
 
-/** With less, the connectors of a suspended person ask all day; with more, they come back long after the restore. */
+/**
+ * Wait before a connector asks again after such a refusal. With less, the connectors of a suspended person ask all day;
+ * with more, they come back long after the restore.
+ */
 export const OPERATOR_RETRY_MS = 300_000;
 
 /**
- * Whether only the operator of the server can end this refusal, after which the same files work again: the owner's
- * account is suspended, or the server was started with a store that lacks the agent.
+ * Tells whether only the operator of the server can end this refusal: the owner's account is suspended, or the server
+ * was started with a store that lacks the agent. Afterwards the same files work again.
  */
 export function needsOperator(error: unknown): boolean {
   return error instanceof ApiError && (error.code === "ACCOUNT_SUSPENDED" || error.code === "AGENT_NOT_FOUND");
 }
 
-/** Whether the proxy rejects a receipt permanently. */
+/** Tells whether the proxy rejects a receipt permanently, so that sending it again is useless. */
 export function isReceiptRefused(error: unknown): boolean {
   return error instanceof ApiError && RECEIPT_REFUSALS.has(error.code ?? "");
 }
@@ -62,7 +63,7 @@ const RECEIPT_REFUSALS: ReadonlySet<string> = new Set([
   "PROXY_RECEIPT_DELIVERY_NOT_FOUND",
 ]);
 
-/** How the problem begins when two connectors of one agent run. */
+/** How the text of the problem begins when two connectors of one agent run. */
 export const TAKEN_OVER = "another connector of this agent has taken over";
 
 export function describeError(error: unknown): string {

@@ -2,7 +2,8 @@
 import { isLoopback as isLoopbackHost } from "../protocol/ticket.ts";
 
 /**
- * Returns the origin of a service URL, or `null`: `https` or `http`, and nothing after the port but a slash.
+ * Returns the origin of a service URL, or `null` if it is not one: `https` or `http`, and nothing after the port but a
+ * slash.
  *
  * @example `https://Registry.example/` gives `https://registry.example`
  */
@@ -10,7 +11,7 @@ export function parseServiceUrl(text: string): string | null {
   return /^https?:\/\/[^/?#@\\\s]+\/?$/i.test(text) && URL.canParse(text) ? new URL(text).origin : null;
 }
 
-/** True for an address on this machine. */
+/** Tells whether an address is on this machine. */
 export function isLoopback(origin: string): boolean {
   return isLoopbackHost(new URL(origin).host);
 }

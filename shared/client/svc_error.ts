@@ -19,7 +19,7 @@ export class SvcError extends Error {
   declare readonly requestId?: string;
   /** Seconds to wait before the next attempt; absent when no service named them. */
   declare readonly retryAfter?: number;
-  /** The reply that says why there is no answer, with `REPLY_ERROR`. */
+  /** With `REPLY_ERROR`: the reply that says why there is no answer. */
   declare readonly reply?: IncomingMessage;
 
   constructor(readonly code: string, message: string, more: SvcErrorMore = {}) {
@@ -32,7 +32,7 @@ export class SvcError extends Error {
   }
 }
 
-/** An error of the local client as a program sees it; any other error is returned unchanged. */
+/** Returns an error of the local client as a program sees it. Any other error is returned unchanged. */
 export function asSvcError(error: unknown): unknown {
   if (error instanceof LocalDown) return new SvcError("CONNECTOR_DOWN", error.message, { cause: error.cause });
   if (!(error instanceof ApiError) || error.code === null) return error;

@@ -1,4 +1,7 @@
-/** What the client library needs of the program that uses it, in Deno and in Node. Nothing else reads globals. */
+/**
+ * What the client library needs from Deno or Node. No other file of the library reads globals, so that tests can
+ * replace them.
+ */
 import { type Clock, systemClock } from "../clock.ts";
 import { type Random, systemRandom } from "../random.ts";
 import { isOfOtherUser, type PortSystem } from "./port_owner.ts";
@@ -18,9 +21,9 @@ export interface ClientSystem {
   usesProxyVariables: boolean;
   /** The value of a variable; `undefined` when it is unset, empty, or may not be read. */
   env(name: string): string | undefined;
-  /** True when a process of this user has the ID. */
+  /** Tells whether a process of this user has the ID. */
   isRunning(pid: number): boolean;
-  /** True when another user's process listens at an address of this machine; false if the system does not tell. */
+  /** Tells whether another user's process listens at an address of this machine; false if the system does not tell. */
   isOfOtherUser(url: string): Promise<boolean>;
 }
 
@@ -49,7 +52,7 @@ export function hostSystem(): ClientSystem {
       try {
         return host.kill(pid, 0);
       } catch (error) {
-        // ESRCH: no such process. EPERM: a process of another user.
+        // ESRCH means that there is no such process, EPERM that it belongs to another user.
         if (error instanceof Error && "code" in error && typeof error.code === "string") return false;
         throw error;
       }
@@ -58,7 +61,7 @@ export function hostSystem(): ClientSystem {
   };
 }
 
-/** What `read` returns; `undefined` when Deno does not permit it. */
+/** Returns what `read` returns, or `undefined` when Deno does not permit the read. */
 function allowed<T>(read: () => T): T | undefined {
   try {
     return read();
@@ -67,7 +70,7 @@ function allowed<T>(read: () => T): T | undefined {
   }
 }
 
-/** True when a request to this machine would go to the proxy of `HTTP_PROXY`, with its secrets in clear. */
+/** Tells whether a request to this machine would go to the proxy of `HTTP_PROXY`, with its secrets unencrypted. */
 export function leavesMachine(system: Pick<ClientSystem, "usesProxyVariables" | "env">): boolean {
   if (!system.usesProxyVariables) return false;
   const one = (...names: string[]) => names.map(system.env).find((value) => value !== undefined);
@@ -76,17 +79,17 @@ export function leavesMachine(system: Pick<ClientSystem, "usesProxyVariables" | 
   return !spared.some((entry) => ["127.0.0.1", "127.0.0.0/8", "0.0.0.0/0"].includes(entry));
 }
 
-/** With more, a program that hangs, or an address that does not answer, stops a call for longer. */
+/** Time for one look. With more, a program that hangs or an address that does not answer holds up a call for longer. */
 const LOOK_MS = 2_000;
 
-/** Without permissions each of them finds nothing: `null`, or false for `reach`. */
+/** Without permissions, each of these finds nothing: `null`, or false for `reach`. */
 export const listeningSockets: Pick<PortSystem, "read" | "run" | "reach"> = {
   read: (path) => readFile(path, "utf8").catch(() => null),
 
   run(command, args) {
     return new Promise((resolve) => {
       try {
-        // With the usual 1 MiB, another user could end the look with some thousand sockets at the port.
+        // With the default of 1 MiB, another user could make the look fail with some thousand sockets at the port.
         execFile(command, args, { timeout: LOOK_MS, maxBuffer: Infinity }, (error, stdout) => {
           resolve(error === null || typeof error.code === "number" ? stdout : null);
         });

@@ -1,6 +1,6 @@
 /**
- * TLS errors with their fixes, and the roots that a WebSocket is tried with: those of the given authority first, then
- * the system's. Nothing turns verification off.
+ * TLS errors with their fixes, and the root certificates with which a WebSocket is tried: first those of the given
+ * authority, then the system's. Nothing here turns verification off.
  */
 import { causesOf, UnreachableError } from "./errors.ts";
 
@@ -24,7 +24,10 @@ const REFUSALS: readonly { found: RegExp; is: string; fix: string }[] = [
   },
 ];
 
-/** The error of a service without a response: names a refused certificate, else uses the predicate `otherwise`. */
+/**
+ * Returns the error for a service that gave no response. It names a refused certificate if that is the cause; otherwise
+ * it says `otherwise`.
+ */
 export function unreachable(origin: string, otherwise: string, cause: unknown): UnreachableError {
   const text = causesOf(cause);
   const known = REFUSALS.find(({ found }) => found.test(text));
@@ -44,15 +47,18 @@ export function unreachable(origin: string, otherwise: string, cause: unknown): 
 }
 
 /**
- * The roots to try for a WebSocket, in order; `null`: the system's. They are tried one after the other, because the
- * option `ca` of `npm:ws` replaces the system's roots, and Deno cannot grant by name the permission to read those as
- * text.
+ * Returns the roots to try for a WebSocket, in order; `null` stands for the system's. They are tried one after the
+ * other, because the option `ca` of `npm:ws` replaces the system's roots, and Deno has no named permission for reading
+ * those as text.
  */
 export function rootsToTry(authority: { pem: string } | undefined): (string | null)[] {
   return authority === undefined ? [null] : [authority.pem, null];
 }
 
-/** Whether other roots may accept the certificate; also after a lost connection, because Deno 2.7 says that instead. */
+/**
+ * Tells whether other roots may accept the certificate. A lost connection counts too, because Deno 2.7 reports that
+ * instead.
+ */
 export function mayPassWithOtherRoots(error: unknown): boolean {
   return error instanceof UnreachableError &&
     (error.code === "CLI_UNREACHABLE" || REFUSALS[0]?.found.test(causesOf(error)) === true);

@@ -1,5 +1,5 @@
 /**
- * Plots as SVG: stacked bars for counts, lines for times and depths. All numbers are also in a table below, because
+ * Charts as SVG: stacked bars for counts, lines for times and depths. All numbers are also in a table below, because
  * some people cannot see a shape. A step that was not measured is a grey field, because 0 would look like a measured
  * value.
  */
@@ -14,18 +14,21 @@ export interface Plot {
   kind: "bars" | "lines";
   /** Ends of the steps, milliseconds since the Unix epoch, oldest first. */
   times: readonly number[];
-  /** At most four of bars or two of lines, as page.css styles them. One value a step, `null` if not measured. */
+  /**
+   * At most four for bars or two for lines, because page.css has styles for no more. Each has one value per step,
+   * `null` if it was not measured.
+   */
   lines: readonly { name: string; values: readonly (number | null)[] }[];
-  /** Values above it have no number of their own; they are drawn at the top, and the table says `overText`. */
+  /** Values above `above` are drawn at the top, and the table shows `text` in place of their number. */
   over?: { above: number; text: string };
 }
 
 const LEFT = 34, RIGHT = 394, TOP = 8, BOTTOM = 126;
-/** The distance between lines of the grid is one of these numbers times a power of ten. */
+/** The distance between two lines of the grid is one of these numbers times a power of ten. */
 const STEPS = [1, 2, 2.5, 5, 10];
-/** With more lines of the grid above 0, their numbers touch each other. */
+/** Most lines of the grid above 0. With more, their numbers touch each other. */
 const LINES_MAX = 4;
-/** A grey field that is narrower has no room for the words "no data". */
+/** Narrowest grey field with the words "no data", which do not fit into a narrower one. */
 const WORDS_WIDTH = 50;
 
 export function chart(plot: Plot): Html {
@@ -59,7 +62,7 @@ export function chart(plot: Plot): Html {
   }</tbody></table></div></details></figure>`;
 }
 
-/** The height of each step: of stacked bars their sum, of lines the highest value. */
+/** Returns the height of each step: the sum of stacked bars, or the highest line. */
 function sums({ kind, times, lines }: Plot): number[] {
   return times.map((_, i) => {
     const values = lines.map(({ values }) => values[i] ?? 0);
@@ -67,7 +70,10 @@ function sums({ kind, times, lines }: Plot): number[] {
   });
 }
 
-/** The smallest step of 1, 2, 2.5 or 5 times a power of ten with which three to five lines reach the highest value. */
+/**
+ * Returns the smallest step of the form 1, 2, 2.5 or 5 times a power of ten with which at most four lines reach the
+ * highest value.
+ */
 export function axisStep(highest: number): number {
   for (let power = 1;; power *= 10) {
     const step = STEPS.map((factor) => factor * power).find((step) =>
@@ -117,7 +123,7 @@ function paths({ lines }: Plot, { x, y, width }: Scale): Html[] {
   });
 }
 
-/** Steps in which no line has a value. */
+/** Returns a grey field for each run of steps in which no line has a value. */
 function gaps({ times, lines }: Plot, x: (i: number) => number): Html[] {
   const found: Html[] = [];
   for (let from = 0; from < times.length; from++) {
@@ -156,7 +162,7 @@ function key({ kind, lines }: Plot): Html {
   }</span>`;
 }
 
-/** The plot in words, for a person who does not see it. */
+/** Returns the chart in words, for a person who cannot see it. */
 function words(plot: Plot): string {
   const { kind, times, lines } = plot;
   const what = kind === "bars" ? "Stacked bars" : lines.length === 1 ? "One line" : `${lines.length} lines`;

@@ -15,17 +15,26 @@ export interface PageAnswer {
 export interface PageView {
   title: string;
   body: Html;
-  /** `every`: seconds between two polls of the script. When `unread` grows on a hidden page, it shows `notice`. */
+  /**
+   * Present for a page that updates itself. `every`: seconds between two polls of the script. `notice`: shown when
+   * `unread` grows while the page is hidden.
+   */
   live?: { every: number; unread?: number; notice?: string } | undefined;
-  /** Layout of the page, as `none` without rows. The script only merges parts, so it reloads when this changes. */
+  /**
+   * Name of the page's layout, such as `none` for a page without rows. When it changes, the script reloads the page,
+   * because it can only merge parts into the same layout.
+   */
   kind?: string | undefined;
-  /** True when a person writes in it. Without the script it is then not reloaded, because that would lose the text. */
+  /**
+   * True when a person writes in the page. Without the script, such a page is not reloaded, because a reload would lose
+   * the text.
+   */
   hasField?: boolean | undefined;
 }
 
 export interface PagePlace {
   origin: string;
-  /** Path before the pages. */
+  /** Path before the paths of the pages. */
   base: string;
 }
 
@@ -42,7 +51,7 @@ const SAFE_HEADERS = {
   "Cross-Origin-Resource-Policy": "same-origin",
 };
 
-/** A file of the pages. It is kept permanently, because its address has its version. */
+/** Returns a file of the pages. Browsers keep it permanently, because its address contains its version. */
 export function pageFile(path: string): PageAnswer {
   const { type, text } = PAGE_FILES[path] ?? { type: "text/plain", text: "" };
   const headers = {
@@ -54,7 +63,7 @@ export function pageFile(path: string): PageAnswer {
   return { status: 200, headers, body: text };
 }
 
-/** @param place `null`: the page has no session and asks for nothing */
+/** @param place `null` for a page that has no session and asks for nothing */
 export function pageHeaders(place: PagePlace | null): Record<string, string> {
   const at = (path: string) => place === null ? "'self'" : `${place.origin}${path}`;
   const within = place === null ? "'self'" : `${place.origin}${place.base}/`;
@@ -73,7 +82,7 @@ export function pageHeaders(place: PagePlace | null): Record<string, string> {
       "require-trusted-types-for 'script'",
       "trusted-types 'none'",
     ].join("; "),
-    // With no-referrer a form would send `Origin: null`, so the forms of this site would be refused.
+    // With `no-referrer`, a form would send `Origin: null`, and this site would refuse its own forms.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
@@ -81,7 +90,7 @@ export function pageHeaders(place: PagePlace | null): Record<string, string> {
   };
 }
 
-/** @param tag version of the page, by which the script asks for changes */
+/** @param tag version of the page, with which the script asks for changes */
 export function documentOf({ title, body, live, kind, hasField }: PageView, tag: string | null = null): string {
   const attributes = live && tag !== null &&
     markup` data-tag="${tag}" data-every="${live.every}" data-unread="${

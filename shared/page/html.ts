@@ -1,20 +1,20 @@
 /**
  * Markup as a value. Only `markup` and `typed` make it from text, and both escape the text, so that no mistake in a
- * page lets a text act as markup. A value stands in text or in a quoted attribute; lint refuses other places, because
- * escaping does not help there.
+ * page can let a text act as markup. A value stands in text or in a quoted attribute; lint refuses other places,
+ * because escaping does not help there.
  */
 
-/** Markup. Its constructor is called in this file only, because it does not escape its text. */
+/** Markup. Its constructor is called only in this file, because it does not escape its text. */
 export class Html {
   constructor(readonly text: string) {}
 }
 
-/** What a template takes. `null`, `undefined` and `false` print nothing. */
+/** What a template accepts. `null`, `undefined` and `false` print nothing. */
 export type Value = Html | string | number | null | undefined | false | readonly Value[];
 
 /**
- * Escaped are what could become markup, what is invisible, and what turns the direction of text, because a reader who
- * does not see a character cannot see that two names differ. Tab and line feed stay.
+ * The characters that are escaped: those that could become markup, those that are invisible, and those that change the
+ * direction of text, because a reader cannot see that two names differ only in them. Tab and line feed stay.
  */
 const UNSAFE = /[&<>"']|(?![\t\n])[\p{Cc}\u2028\u2029\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
 
@@ -24,7 +24,10 @@ export function markup(parts: TemplateStringsArray, ...values: readonly Value[])
   return new Html(text);
 }
 
-/** Text for a field. Invisible characters stay, because an escape like `\u{200B}` would be sent back as typed text. */
+/**
+ * Text for a form field. Invisible characters stay, because an escape such as `\u{200B}` would be sent back as typed
+ * text.
+ */
 export function typed(text: string): Html {
   return new Html(text.replace(/[&<>"']/g, entity));
 }

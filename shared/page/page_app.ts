@@ -1,8 +1,9 @@
 /**
  * Answers requests for pages from a table of rows: admission, session, opening, forms, and polls for changes. The
- * console and the local page use it in place of their HTTP layers, because their APIs refuse what a browser sends. A
- * code that works once opens a session, because a password can be phished. A session is half in the path and half in a
- * cookie, because a cookie alone goes to every port of a host, and an address alone stays in the history.
+ * console and the connector's page use it in place of the HTTP layer of their APIs, which refuses what a browser sends.
+ * A code that works once opens a session, because a password can be phished. Half of a session is in the path and half
+ * in a cookie, because a cookie alone goes to every port of a host, and an address alone stays in the browser's
+ * history.
  */
 import { pathParams } from "./path_params.ts";
 import { sha256, toBase64Url } from "../protocol/base64url.ts";
@@ -17,19 +18,21 @@ export interface PageRequest {
   path: string;
   query: URLSearchParams;
   headers: Headers;
-  /** The body as text; `null` when it has more bytes. */
+  /** Returns the body as text, or `null` when it is larger than `maxBytes`. */
   text(maxBytes: number): Promise<string | null>;
 }
 
 /** Keeps codes and sessions by their digests, so that neither can be read back. */
 export interface PageSessions<S> {
-  /** Uses a code up and begins the session; `null` when the code is unknown, used or old. One atomic step. */
+  /**
+   * Uses up a code and begins the session in one atomic step. Returns `null` when the code is unknown, used or too old.
+   */
   take(codeDigest: string, sessionDigest: string): Promise<S | null> | S | null;
   /**
-   * The session, as long as it may be used.
+   * Returns the session as long as it is valid.
    *
-   * @param isUse false for a request that an open page makes by itself. It does not prolong the session, because a page
-   * that was left open would otherwise keep it alive without end
+   * @param isUse false for a request that an open page makes by itself. Such a request does not prolong the session,
+   * because a page that was left open would otherwise keep it alive without end
    */
   find(sessionDigest: string, isUse: boolean): Promise<S | null> | S | null;
   end(sessionDigest: string): Promise<void> | void;
@@ -37,52 +40,52 @@ export interface PageSessions<S> {
 
 export interface PageInput<S> {
   session: S;
-  /** Parts of the path that a row names with `:name`. */
+  /** The parts of the path that the row calls `:name`. */
   params: Readonly<Record<string, string>>;
   query: URLSearchParams;
-  /** What a form sent; empty for GET. */
+  /** The fields that a form sent; empty for a GET. */
   form: URLSearchParams;
-  /** Path before the pages, with the label of the session. */
+  /** Path before the pages, including the label of the session. */
   base: string;
-  /** The hidden field that each form of this page sends. */
+  /** The hidden field with which each form of this page proves that the page made it. */
   csrf: Html;
 }
 
-/** What a page answers: itself, another one to go to (a path below the base), or a file. */
+/** What a page answers: itself, the path of another page to go to (below the base), or a file. */
 export type PageResult =
   | { view: PageView; status?: number }
   | { to: string }
   | { file: string; name: string; type: string };
 
-/** A row: one page, or what one form does. `C` is what all pages of a site have. */
+/** A row: one page, or the action of one form. `C` is what all pages of a site share. */
 export interface PageRow<C, S> {
   method: "GET" | "POST";
   /** Path below the base; `:name` is a parameter. */
   path: string;
   /** Largest form in bytes (default 64 KiB). */
   formBytes?: number;
-  /** True for a page that is kept up to date; it answers 304 while the version of the site is the same. */
+  /** True for a page that updates itself. It answers 304 while the version of the site is the same. */
   live?: true;
   render(pages: C, input: PageInput<S>): PageResult | Promise<PageResult>;
 }
 
 export interface PageSite<C, S> {
   pages: C;
-  /** Changes with what live pages show. */
+  /** Returns a value that changes whenever live pages show something new. */
   version(): string | number;
   /** Path of the pages: `/p`, `/console`. */
   root: string;
   /** Path of the codes: `/open`, `/console/open`. */
   openRoot: string;
   origin: string;
-  /** Values of `Host` that are this server. */
+  /** The values of `Host` that mean this server. */
   hosts: readonly string[];
   texts: { place: string; title: string; line: string; command: string; over: string };
   sessions: PageSessions<S>;
   rows: readonly PageRow<C, S>[];
-  /** Path below the base to which opening leads. */
+  /** Path, below the base, of the page that is shown after opening. */
   first: string;
-  /** Called for each request with a session; it may refuse by an answer. */
+  /** Called for each request with a session. It can refuse the request with an answer of its own. */
   admit?(session: S): Promise<PageAnswer | null>;
   now(): number;
   random(bytes: number): Uint8Array;
@@ -100,7 +103,7 @@ export function isPagePath(
   return [root, openRoot].some((own) => path === own || path.startsWith(`${own}/`));
 }
 
-/** Makes a code that opens a page once, and its digest for the store. */
+/** Makes a code that opens a page once. Returns the code and its digest for the store. */
 export async function newCode(random: (bytes: number) => Uint8Array): Promise<{ code: string; digest: string }> {
   const code = toBase64Url(random(SECRET_BYTES));
   return { code, digest: await sha256(code) };
@@ -144,15 +147,18 @@ export function pageApp<C, S>(site: PageSite<C, S>): (request: PageRequest) => P
   };
 }
 
-/** False for a request without a click: a poll of the script, and the reload of a page without the script. */
+/**
+ * Tells whether a person caused a request. A poll of the script, or the reload of a page without the script, is not a
+ * use.
+ */
 function isUse(headers: Headers): boolean {
   const isOfBrowser = headers.has("sec-fetch-mode");
   return !headers.has("if-none-match") && (!isOfBrowser || headers.get("sec-fetch-user") === "?1");
 }
 
-/** Why a request is refused before its session is looked at; `null` when it is not. */
+/** Returns why a request is refused before its session is looked up, or `null` when it is not. */
 function refusalOf<C, S>(site: PageSite<C, S>, { method, path, headers }: PageRequest): string | null {
-  // Another site may let its name resolve to this address to read the answers, but then `Host` has its name.
+  // Another site may let its own name resolve to this address, to read the answers. `Host` then has its name.
   if (!site.hosts.includes(headers.get("host")?.toLowerCase() ?? "")) return "This address belongs to another name.";
   const isOpening = method === "GET" && path.startsWith(`${site.openRoot}/`);
   const from = headers.get("sec-fetch-site");
@@ -163,7 +169,7 @@ function refusalOf<C, S>(site: PageSite<C, S>, { method, path, headers }: PageRe
   return null;
 }
 
-/** A GET changes nothing, so that the preview of a link cannot use the code up. */
+/** A GET changes nothing, because the preview of a link would otherwise use up the code. */
 async function opened<C, S>(site: PageSite<C, S>, request: PageRequest, code: string): Promise<PageAnswer> {
   const { place, title, line } = site.texts, minutes = LIMITS.pageCodeMs / 60_000;
   if (request.method !== "POST") {

@@ -1,20 +1,22 @@
-/** The parts that pages are made of. A page uses no other, so that all pages look and act alike. */
+/** The parts that pages are made of. Pages use no other parts, so that all of them look and work alike. */
 import { encode } from "uqr";
 import { type Html, markup, typed, type Value } from "./html.ts";
 
-/** How good a state is, shown by colour and shape beside its word. */
+/** How good a state is. Colour and shape show it beside the word. */
 export type Mood = "ok" | "warn" | "bad" | "";
 
 const MARK =
   markup`<svg viewBox="0 0 26 26" aria-hidden="true"><path d="M3 6.5 13 1.5l10 5v7.2c0 5.3-4.3 9-10 10.8C7.3 22.7 3 19 3 13.7z" fill="currentColor" opacity=".16" /><path d="M3 6.5 13 1.5l10 5v7.2c0 5.3-4.3 9-10 10.8C7.3 22.7 3 19 3 13.7z" fill="none" stroke="currentColor" stroke-width="1.8" stroke-linejoin="round" /><path d="M7.5 13h4l3-3.5h4M11.5 13l3 3.5h4" fill="none" stroke="currentColor" stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round" /></svg>`;
 
-/** A name that another person chose, in `<bdi>`, because right-to-left letters would reorder the text beside it. */
+/**
+ * Puts a name that another person chose into `<bdi>`, because right-to-left letters would reorder the text beside it.
+ */
 export function name(text: string): Html {
   return markup`<bdi>${text}</bdi>`;
 }
 
 function mark(title: string, line: string): Html {
-  // A long host name breaks after a dot, not within a word.
+  // Lets a long host name break after a dot, because the browser would otherwise break it within a word.
   const words = line.split(".").map((word, i) => markup`${i > 0 && markup`.<wbr>`}${word}`);
   return markup`${MARK}<span><b>${title}</b><span>${words}</span></span>`;
 }
@@ -22,7 +24,7 @@ function mark(title: string, line: string): Html {
 export interface NavEntry {
   path: string;
   text: string;
-  /** Number beside it; 0: none. */
+  /** Number beside the entry; with 0 there is none. */
   count?: number;
 }
 
@@ -32,12 +34,15 @@ export function shell(
     line: string;
     home: string;
     nav: readonly NavEntry[];
-    /** Path of the entry to which the page belongs. */
+    /** Path of the menu entry to which the page belongs. */
     current: string;
     foot: Html;
     main: Html;
     mainClass?: string | undefined;
-    /** What a page that is kept up to date says when nothing answers, and when its session has ended. */
+    /**
+     * Texts that a page which updates itself shows when the server does not answer (`lost`), and when its session has
+     * ended.
+     */
     lost?: string;
     over?: string;
   },
@@ -60,7 +65,7 @@ export function plain(place: string, body: Html): Html {
   return markup`<main id="main" class="plain stack"><span class="mark">${mark("svc", place)}</span>${body}</main>`;
 }
 
-/** The heading of a page with one line below it, and what can be done at its side. */
+/** The heading of a page, with one line below it and actions at its side. */
 export function head(title: Value, line: Value = null, actions: Value = null): Html {
   return markup`<div class="head"><div><h1>${title}</h1>${
     line !== null && markup`<p class="soft">${line}</p>`
@@ -75,7 +80,7 @@ export function section(title: Value, body: Value, aside: Value = null): Html {
   return markup`<section class="stack tight"><div class="row spread"><h2>${title}</h2>${aside}</div>${body}</section>`;
 }
 
-/** Facts as large numbers. `small` is the line below. */
+/** Facts as large numbers. `small` is the line below the number. */
 export function tiles(facts: readonly { name: string; value: Value; small?: Value }[]): Html {
   return markup`<dl class="tiles" id="tiles" data-live>${
     facts.map((fact, i) =>
@@ -88,17 +93,17 @@ export function lines(facts: readonly (readonly [name: string, value: Value])[])
   return markup`<dl class="lines">${facts.map(([fact, value]) => markup`<dt>${fact}</dt><dd>${value}</dd>`)}</dl>`;
 }
 
-/** A state by word, colour and shape. */
+/** A state, shown by word, colour and shape. */
 export function tag(mood: Mood, text: Value): Html {
   return markup`<span class="${`tag ${mood}`}">${text}</span>`;
 }
 
-/** A hint in the page; `isAlert`: a screen reader says it at once. */
+/** A hint in the page. With `isAlert`, a screen reader says it at once. */
 export function note(mood: Mood, text: Value, { isAlert = false } = {}): Html {
   return markup`<div class="${`note ${mood}`}"${isAlert && markup` role="alert"`}>${text}</div>`;
 }
 
-/** What went wrong: what happened and what to do, with the code small. */
+/** A problem: what happened and what to do about it, with the error code in small print. */
 export function problem(title: string, text: Value, code?: string): Html {
   return note("bad", markup`<b>${title}</b> ${text} ${code && markup`<span class="soft small">${code}</span>`}`, {
     isAlert: true,
@@ -109,14 +114,14 @@ export interface Field {
   id: string;
   label: Value;
   value?: string;
-  /** Lines of a text area; without them it has one line. */
+  /** Number of lines of a text area. If absent, the field has a single line. */
   rows?: number;
   maxLength?: number;
   hint?: string;
   placeholder?: string;
   /** Why the value was refused. */
   error?: string | undefined;
-  /** Names, IDs and secrets are set in monospace. */
+  /** True for names, IDs and secrets, which are shown in monospace. */
   isId?: boolean;
   type?: "text" | "search" | "date";
 }
@@ -156,7 +161,7 @@ export function check(id: string, text: Value, isChecked: boolean): Html {
   }> ${text}</label>`;
 }
 
-/** A button in a form of its own. `fields` are sent with it, `csrf` proves that the page made it. */
+/** A button in a form of its own. The form also sends `fields`, and `csrf`, which proves that the page made it. */
 export function button(
   { text, action, csrf, fields = {}, look = "" }: {
     text: Value;
@@ -171,7 +176,7 @@ export function button(
   }<button class="${`btn ${look}`}">${text}</button></form>`;
 }
 
-/** Values that a form sends and no person sees. */
+/** Fields that a form sends and that a person does not see. */
 export function hidden(fields: Readonly<Record<string, string | number>>): Html {
   return markup`${
     Object.entries(fields).map(([key, value]) =>
@@ -185,21 +190,21 @@ export function link(path: string, text: Value, look: "" | "quiet" | "bare" = ""
   return markup`<a class="${`btn ${look}`}" href="${path}">${text}</a>`;
 }
 
-/** A page that asks before an action that cannot be undone or is easily done by mistake. */
+/** The question on a page that asks before an action which cannot be undone or is easily done by mistake. */
 export interface Question {
   title: Value;
   text: Value;
-  /** What the answer is about. */
+  /** Details of the record that the question is about. */
   facts?: Value;
-  /** What else the form sends. */
+  /** Hidden fields that the form also sends. */
   fields?: Value;
-  /** Text of the button that does it; `no`: text of the link that goes back. */
+  /** Text of the button that acts. `no` is the text of the link that goes back. */
   label: Value;
   no?: string;
   look?: "danger" | "";
 }
 
-/** @param error what went wrong at the last try */
+/** @param error what went wrong at the last attempt */
 export function confirmation(
   { title, text, facts, fields, label, no = "Keep it", look = "danger" }: Question,
   { action, csrf, back, error }: { action: string; csrf: Html; back: string; error?: Html | undefined },
@@ -215,13 +220,13 @@ export function filter(fields: readonly Html[], submit = "Filter"): Html {
   return markup`<form class="filter" method="get">${fields}<button class="btn quiet">${submit}</button></form>`;
 }
 
-/** A column by its heading; with `number` it is a column of numbers. */
+/** The heading of a column. With `number`, it is a column of numbers. */
 export type Column = string | { number: string };
 
-/** A row of a table, or the heading of the rows after it. */
+/** A row of a table, or a heading above the rows that follow it. */
 export type Row = { id?: string; cells: readonly Value[] } | { day: string };
 
-/** A table; on a phone each row is a card. */
+/** A table. On a phone, each row becomes a card. */
 export function table(
   { caption, columns, rows, id }: { caption: string; columns: readonly Column[]; rows: readonly Row[]; id?: string },
 ): Html {
@@ -254,12 +259,12 @@ export function empty(title: Value, text: Value, action: Value = null): Html {
   return markup`<div class="empty"><h2>${title}</h2><p>${text}</p>${action}</div>`;
 }
 
-/** A text to copy. Without the script it is selected by a click. */
+/** A text to copy. Without the script, a click selects it. */
 export function copy(id: string, text: Value, label = "Copy"): Html {
   return markup`<div class="copy"><code id="${id}">${text}</code><button type="button" class="btn quiet" data-copy="${id}" hidden>${label}</button></div>`;
 }
 
-/** A QR code on white also in dark mode, because cameras do not read an inverted one. */
+/** A QR code. It is on white even in dark mode, because cameras do not read an inverted one. */
 export function qr(text: string, label: string): Html {
   const { data, size } = encode(text, { ecc: "M", border: 0 });
   let path = "";

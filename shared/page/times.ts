@@ -1,4 +1,4 @@
-/** Times and durations for people, in UTC, because a page of a server is read in several time zones. */
+/** Times and durations for people. They are in UTC, because a page of a server is read in several time zones. */
 import { toIso } from "../protocol/time.ts";
 import { type Html, markup } from "./html.ts";
 
@@ -13,7 +13,10 @@ export function msOf(time: Time): number {
   return typeof time === "number" ? time : Date.parse(time);
 }
 
-/** A time as `12:04` today, `Sat` in the last six days, else `22 Nov` or `22 Nov 2025`; the instant is in its title. */
+/**
+ * Returns a time as `12:04` for today, `Sat` for the last six days, and `22 Nov` or `22 Nov 2025` before that. The
+ * exact time is in the title of the element.
+ */
 export function when(time: Time, now: number): Html {
   const ms = msOf(time);
   return timeElement(ms, shortTime(ms, now));
@@ -25,13 +28,13 @@ export function clockTime(time: Time): Html {
   return timeElement(ms, toIso(ms).slice(11, 19));
 }
 
-/** A time with seconds, and its day when that is not today: `11:52:10`, or `24 Nov, 11:52:10`. */
+/** A time with seconds, and with its day when that is not today: `11:52:10`, or `24 Nov, 11:52:10`. */
 export function exactly(time: Time, now: number): Html {
   const ms = msOf(time);
   return timeElement(ms, `${dayBefore(ms, now)}${toIso(ms).slice(11, 19)}`);
 }
 
-/** A moment whose day matters: `12:09 UTC`, or `24 Nov, 11:20 UTC`. */
+/** A time whose day matters: `12:09 UTC`, or `24 Nov, 11:20 UTC`. */
 export function moment(time: Time, now: number): Html {
   const ms = msOf(time);
   return timeElement(ms, `${dayBefore(ms, now)}${toIso(ms).slice(11, 16)} UTC`);
@@ -47,7 +50,7 @@ export function dayHeading(ms: number, now: number): string {
   return `${inWords(ms, { weekday: "long" })} ${dayText(ms, now, "long")}`;
 }
 
-/** The days since the Unix epoch, UTC. */
+/** Returns the number of whole days since the Unix epoch, in UTC. */
 export function dayOf(ms: number): number {
   return Math.floor(ms / DAY_MS);
 }

@@ -1,4 +1,7 @@
-/** Why connectors refuse messages. Not in frames.ts, because the command that explains codes would load its parsers. */
+/**
+ * Why connectors refuse messages. This is not part of frames.ts, because the command that explains codes would then
+ * load the parsers of frames too.
+ */
 
 const AGAIN = "Send it again with a new signature.";
 const LATER = "Send it again later, or with Prefer: respond-async, which keeps it until it can be taken.";

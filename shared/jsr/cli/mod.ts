@@ -14,7 +14,7 @@ export interface ParsedArgs {
 
 export function parseArgs(args: string[], options: ParseOptions = {}): ParsedArgs {
   const { boolean = [], string = [] } = options;
-  // Without a prototype, so that an option named __proto__ is one like any other.
+  // The object has no prototype, because an option named __proto__ would otherwise change it instead of being stored.
   const parsed: ParsedArgs = Object.assign(Object.create(null), { _: [] });
   for (const name of boolean) parsed[name] = false;
   const end = args.indexOf("--");

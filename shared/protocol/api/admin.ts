@@ -1,6 +1,6 @@
 /**
  * Request and response bodies of the admin's routes for people and agents (D-170). An admin stops an agent by other
- * routes than its owner, because the audit log could otherwise not tell in which role a person acted.
+ * routes than its owner does, because the audit log could otherwise not tell in which role a person acted.
  */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
@@ -36,13 +36,13 @@ export const AdminCounts = z.object({
   at: IsoTime,
   people: z.object({ active: z.int(), suspended: z.int() }),
   agents: z.object({ active: z.int(), revoked: z.int() }),
-  /** Active agents whose identity token ends within 7 days and has not ended. */
+  /** Active agents whose identity token has not ended but ends within 7 days. */
   expiring7d: z.int(),
   /** False when there are over 100,000 people or agents, because the others are not counted. */
   complete: z.boolean(),
 });
 
-/** Beginning of a name, in any case. */
+/** The beginning of a name, in any case. */
 const namePrefix = parsedText(parseDisplayName, `must be 1 to ${LIMITS.displayName} characters`, LIMITS.displayName);
 
 export type PeopleQuery = z.output<typeof PeopleQuery>;
@@ -54,18 +54,18 @@ export const PeopleQuery = adminQuery({
   cursor,
 });
 
-/** Newest first. A page with a filter may be short and not be the last. */
+/** Newest first. With a filter, a page may be short although it is not the last. */
 export type PeopleList = z.output<typeof PeopleList>;
 export const PeopleList = z.object({ people: z.array(Person), pagination: Pagination });
 
 export type PersonAnswer = z.output<typeof PersonAnswer>;
 export const PersonAnswer = z.object({
   person: Person,
-  /** The active ones first, then newest first, at most 100. */
+  /** At most 100, the active ones first, and newest first among them. */
   apiKeys: z.array(ApiKey),
-  /** Counted among the newest 1,000. */
+  /** Counts among the newest 1,000 agents of the person. */
   agents: z.object({ active: z.int(), revoked: z.int() }),
-  /** When one of its API keys was last used; `null` before the first use. */
+  /** When one of the person's API keys was last used; `null` before the first use. */
   lastUsedAt: IsoTime.nullable(),
 });
 
@@ -87,7 +87,7 @@ export const AdminAgentQuery = adminQuery({
   framework: FrameworkAsSent.optional(),
   name: namePrefix.optional(),
   ownerId: Ulid.optional(),
-  /** Only active agents whose identity token ends within this many days and has not ended. */
+  /** Only active agents whose identity token has not ended but ends within this many days. */
   expiringDays: PageLimit.optional(),
   limit,
   cursor,
@@ -104,11 +104,11 @@ export const AdminAgentSummary = z.object({
   ownerName: z.string(),
   expires: IsoTime,
   createdAt: IsoTime,
-  /** `null` when its record is no longer kept. */
+  /** `null` when the record of the session was deleted. */
   session: sessionStatus.nullable(),
 });
 
-/** Newest first. A page with a filter may be short and not be the last. */
+/** Newest first. With a filter, a page may be short although it is not the last. */
 export type AdminAgentList = z.output<typeof AdminAgentList>;
 export const AdminAgentList = z.object({
   agents: z.array(AdminAgentSummary),
@@ -128,14 +128,14 @@ export type AdminAgentAnswer = z.output<typeof AdminAgentAnswer>;
 export const AdminAgentAnswer = z.object({
   agent: Agent,
   ownerName: z.string(),
-  /** `null` when its record is no longer kept. */
+  /** `null` when the record of the session was deleted. */
   session: AgentSession.nullable(),
 });
 
 /** An address that opens the console once. */
 export type ConsoleCode = z.output<typeof ConsoleCode>;
 export const ConsoleCode = z.object({
-  /** Works once, until `expiresAt`. */
+  /** Opens the console once, until `expiresAt`. */
   url: z.string(),
   expiresAt: IsoTime,
 });

@@ -1,4 +1,4 @@
-/** Request and response bodies of agents: challenge, registration, the record. */
+/** Request and response bodies of agents: challenge, registration and the record of an agent. */
 import * as z from "zod";
 import { fromBase64Url } from "../base64url.ts";
 import { LIMITS } from "../limits.ts";
@@ -31,7 +31,9 @@ export const Challenge = z.object({
   messageTemplate: z.string(),
 });
 
-/** Absent `framework` and `ttlDays` stay absent, because the signed message distinguishes them. */
+/**
+ * If `framework` or `ttlDays` is absent, it stays absent, because the signed message differs from one with the default.
+ */
 export type RegisterBody = z.output<typeof RegisterBody>;
 export const RegisterBody = z.object({
   name: AgentName,
@@ -69,7 +71,7 @@ export const Agent = z.object({
 export type RegisterAnswer = z.output<typeof RegisterAnswer>;
 export const RegisterAnswer = z.object({ agent: Agent, ait: z.string(), agentAuth: AgentAuth });
 
-/** `agentAuth` when the agent had no live session. */
+/** `agentAuth` is present when the agent had no live session. */
 export type ReissueAnswer = z.output<typeof ReissueAnswer>;
 export const ReissueAnswer = RegisterAnswer.partial({ agentAuth: true });
 
@@ -84,7 +86,7 @@ export const AgentListQuery = z.object({
   cursor: Ulid.optional(),
 });
 
-/** An agent as it is listed; `expires` is when its AIT does. */
+/** An agent in a list. `expires` is the time when its AIT expires. */
 export const AgentSummary = z.object({
   id: Ulid,
   did: AgentDid,

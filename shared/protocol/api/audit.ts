@@ -32,7 +32,7 @@ export const AUDIT_WORDS = {
 export type AuditEvent = keyof typeof AUDIT_WORDS;
 export const AUDIT_EVENTS = Object.keys(AUDIT_WORDS) as readonly AuditEvent[];
 
-/** Returns true for an event, and for a group of events such as `agent.`. */
+/** Tells whether a text is an event, or a group of events such as `agent.`. */
 export function isAuditFilter(text: string): boolean {
   return AUDIT_EVENTS.some((event) => event === text || (text.endsWith(".") && event.startsWith(text)));
 }
@@ -41,7 +41,7 @@ const name = z.string().min(1).max(LIMITS.auditFilter).optional();
 
 export type AuditQuery = z.output<typeof AuditQuery>;
 export const AuditQuery = adminQuery({
-  /** Only this event, or a group of events such as `agent.`. */
+  /** Only this event, or only a group of events such as `agent.`. */
   event: z.string().refine(isAuditFilter, "must be an event, or the beginning of events up to their dot")
     .meta({ enum: [...new Set(AUDIT_EVENTS.flatMap((event) => [event, event.slice(0, event.indexOf(".") + 1)]))] })
     .optional(),
@@ -69,7 +69,7 @@ export const AuditEntry = z.object({
   detail: z.string().optional(),
 });
 
-/** A page with a filter may be short and not be the last. */
+/** With a filter, a page may be short although it is not the last. */
 export type AuditList = z.output<typeof AuditList>;
 export const AuditList = z.object({
   events: z.array(AuditEntry),

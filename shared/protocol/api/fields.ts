@@ -1,6 +1,6 @@
 /**
- * Schemas of members that several request and response bodies share. The rules themselves are in the folder above; the
- * route tables say which route has which body.
+ * Schemas of members that several request and response bodies share. The rules that they apply are in the folder above,
+ * and the route tables say which route has which body.
  */
 import * as z from "zod";
 import { isAgentDid, isHumanDid } from "../did.ts";
@@ -15,24 +15,27 @@ function text(check: (value: string) => boolean, message: string, pattern: Recor
   return z.string({ error: message }).refine(check, message).meta(pattern);
 }
 
-// The patterns below are for the API documents, so that a client sees there what a rule refuses. The rules decide.
+// The patterns below are only for the API documents, so that a client can see what a rule refuses. The rules decide.
 /** @internal */
 export const ULID_PATTERN = "[0-7][0-9A-HJKMNP-TV-Z]{25}";
 const LABEL_PATTERN = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
 const OCTET_PATTERN = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 const AUTHORITY_PATTERN = `(?:(?:${OCTET_PATTERN}\\.){3}${OCTET_PATTERN}` +
   `|(?:${LABEL_PATTERN}\\.)*(?!(?:[0-9]+|0x[0-9a-f]*):)${LABEL_PATTERN})`;
-/** Windows keeps these names for devices. */
+/** Names that Windows keeps for devices. */
 const DEVICE_PATTERN = "(?:[cC][oO][nN]|[pP][rR][nN]|[aA][uU][xX]|[nN][uU][lL]|[cC][oO][mM][0-9]|[lL][pP][tT][0-9])";
 const CONTROL_OR_BIDI = "\\u0000-\\u001f\\u007f-\\u009f\\u202a-\\u202e\\u2066-\\u2069";
 /** A text with at least one character that is not white space. */
 const TEXT_PATTERN = `^[^${CONTROL_OR_BIDI}]*[^${CONTROL_OR_BIDI}\\s\\ufeff][^${CONTROL_OR_BIDI}]*$`;
 
-/** Ports of four or five digits only: others are rare, and a default port is no part of an origin. */
+/**
+ * The pattern accepts only ports of four or five digits, because others are rare, and a default port is not part of an
+ * origin.
+ */
 const ORIGIN_PATTERN = `^https?://(?:127\\.0\\.0\\.1|(?:${LABEL_PATTERN}\\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?)` +
   "(?::(?:[1-9][0-9]{3}|[1-5][0-9]{4}))?$";
 
-/** Schema of a text that a rule trims or refuses. */
+/** Returns the schema of a text that a rule trims or refuses. */
 export function parsedText(parse: (value: string) => string | null, message: string, maxLength: number) {
   return z.string({ error: message }).transform((value, ctx) => {
     const parsed = parse(value);
@@ -74,7 +77,10 @@ export const DisplayName = parsedText(
   `must be 1 to ${LIMITS.displayName} characters of text`,
   LIMITS.displayName,
 );
-/** Framework label, not trimmed, because the signed registration has it as sent; `parseFramework` trims it. */
+/**
+ * A framework label. It is not trimmed, because the signed registration contains it exactly as sent; `parseFramework`
+ * trims it.
+ */
 export const FrameworkAsSent = text(
   (value) => parseFramework(value) !== null,
   `must be 1 to ${LIMITS.framework} characters of text`,
@@ -88,10 +94,13 @@ export const Pagination = z.object({
   /** ID of the last record of this page; `null` on the last page. */
   nextCursor: Ulid.nullable(),
 });
-/** Page size in a query: 1 to 100. */
+/** Page size in a query, 1 to 100. */
 export const PageLimit = z.string().regex(/^[1-9]\d{0,2}$/).meta({ pattern: "^(?:[1-9][0-9]?|100)$" }).transform(Number)
   .pipe(z.int().min(LIMITS.agentListMin).max(LIMITS.agentListMax));
-/** Longest name of an unknown parameter in a message: with more, a caller's own text fills the answer. */
+/**
+ * Most characters of an unknown parameter's name that a message repeats. With more, a caller's own text fills the
+ * answer.
+ */
 const SHOWN_NAME = 40;
 
 /**
@@ -112,7 +121,7 @@ export function adminQuery<S extends z.core.$ZodLooseShape>(shape: S): z.ZodObje
   });
 }
 
-/** Query of a list other than that of agents: 100 records a page (default), newest first. */
+/** Query of a list, except that of agents. A page has 100 records by default, newest first. */
 export type PageQuery = z.output<typeof PageQuery>;
 export const PageQuery = z.object({
   limit: PageLimit.default(LIMITS.listPageDefault),
@@ -120,14 +129,14 @@ export const PageQuery = z.object({
 });
 export const AdminPageQuery = adminQuery(PageQuery.shape);
 
-/** The origin of a service, in its one spelling. */
+/** The origin of a service, in its only valid spelling. */
 export const Origin = text(isOrigin, "must be an origin as https://proxy.example", {
   maxLength: 150,
   pattern: ORIGIN_PATTERN,
   examples: ["https://proxy.example.test"],
 });
 
-/** The origin of a service of another server. A server for trials takes http on loopback too. */
+/** The origin of a service of another server. A server for trials also accepts http on loopback. */
 export const ForeignOrigin = text(isOrigin, "must be an origin as https://proxy.example", {
   maxLength: 150,
   pattern: `^https://(?:${LABEL_PATTERN}\\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?$`,

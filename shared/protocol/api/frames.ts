@@ -1,6 +1,6 @@
 /**
- * The frames of the relay's WebSocket as shapes, for the API documents. The services read frames by the checks of
- * FRAMES, which are faster than a schema, because two frames are read for each message. A test compares both.
+ * The shapes of the relay's WebSocket frames, for the API documents. The services read frames with the checks of FRAMES
+ * instead, because those are faster than a schema and two frames are read for each message. A test compares both.
  */
 import * as z from "zod";
 import { AgentDid, HumanDid, IsoTime, RequestId, Ulid } from "./fields.ts";
@@ -46,7 +46,7 @@ const MEMBERS = {
   revoked: { reason: Text },
 } satisfies Record<FrameType, z.core.$ZodLooseShape>;
 
-/** Each frame by its type. A receiver ignores members that it does not know, so a later version may add some. */
+/** The shape of each frame, by its type. Unknown members are allowed, because a later version may add some. */
 export const FRAME_SHAPES: readonly (readonly [type: FrameType, shape: z.ZodType])[] = Object.entries(MEMBERS).map(
   ([type, members]) => [
     type as FrameType,

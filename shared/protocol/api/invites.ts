@@ -4,10 +4,10 @@ import { Human, NewApiKey } from "./accounts.ts";
 import { DisplayName, IsoTime, Pagination, Ulid } from "./fields.ts";
 import { LIMITS } from "../limits.ts";
 
-/** The registry checks that `expiresAt` is in the future. */
+/** The registry also checks that `expiresAt` is in the future. */
 export type CreateInviteBody = z.output<typeof CreateInviteBody>;
 export const CreateInviteBody = z.object({
-  /** `null`: it does not expire. */
+  /** `null` if it does not expire. */
   expiresAt: IsoTime.nullable().default(null),
 });
 
@@ -36,10 +36,10 @@ export type Invite = z.output<typeof Invite>;
 export const Invite = z.object({
   id: Ulid,
   status: z.enum(["unused", "redeemed", "expired"]),
-  /** `null`: it does not expire. */
+  /** `null` if it does not expire. */
   expiresAt: IsoTime.nullable(),
   createdAt: IsoTime,
-  /** `null` before it was redeemed. */
+  /** `null` before the invite is redeemed. */
   redeemedAt: IsoTime.nullable(),
 });
 

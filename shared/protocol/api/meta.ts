@@ -1,6 +1,6 @@
 /**
- * Request and response bodies of health and metadata. Metadata holds the public origins from the configuration and
- * never from `Host`, because clients sign them.
+ * Request and response bodies of health and metadata. The origins in the metadata come from the configuration and never
+ * from `Host`, because clients sign them, and a caller chooses `Host`.
  */
 import * as z from "zod";
 import { IsoTime } from "./fields.ts";
@@ -28,7 +28,10 @@ export type RegistryHealth = z.output<typeof RegistryHealth>;
 export const RegistryHealth = z.object({
   ...health,
   checks: z.object({ kv: z.boolean(), signingKey: z.boolean() }),
-  /** Size of the revocation list as a share of the largest list that verifiers accept, 0 to 1, two decimals. */
+  /**
+   * How full the revocation list is: its size as a share of the largest list that verifiers accept, 0 to 1, two
+   * decimals.
+   */
   crlFill: z.number().min(0).max(1),
 });
 
@@ -40,7 +43,7 @@ export const ProxyHealth = z.object({
   connectedSockets: z.int(),
 });
 
-/** Response of `GET /health` where both services share a process. */
+/** Response of `GET /health` if both services share a process. */
 export type ServiceHealth = z.output<typeof ServiceHealth>;
 export const ServiceHealth = z.object({
   ...health,
@@ -54,8 +57,7 @@ export const Readiness = z.object({
   status: health.status,
   ready: health.ready,
   /**
-   * Instances to which this one has no link. Messages to them go through the store. Absent if there is no such
-   * instance.
+   * Instances to which this one has no link, so that messages to them go through the store. Absent if there are none.
    */
   linksMissing: z.array(z.string()).optional(),
 });
@@ -67,8 +69,8 @@ export const CrlAnswer = z.object({ crl: z.string() });
 export type RotateKeysAnswer = z.output<typeof RotateKeysAnswer>;
 export const RotateKeysAnswer = z.object({
   kid: z.string(),
-  /** The key that signed until now. */
+  /** The key that signs until `signsFrom`. */
   retiredKid: z.string(),
-  /** When `kid` begins to sign, and `retiredKid` ends. */
+  /** When `kid` begins to sign, and `retiredKid` stops. */
   signsFrom: IsoTime,
 });
