@@ -1,4 +1,7 @@
-/** The source of entropy. Other code takes a `Random` as a parameter, because no test could repeat its own draws. */
+/**
+ * The source of randomness. Other code takes a `Random` as a parameter, because a test could not repeat the draws of
+ * its own.
+ */
 import type { Bytes } from "./protocol/base64url.ts";
 
 export interface Random {
@@ -9,7 +12,7 @@ export const systemRandom: Random = {
   bytes: (n) => crypto.getRandomValues(new Uint8Array(n)),
 };
 
-/** Returns a number from 0 up to, not including, 1; for jitter, not for secrets. */
+/** Returns a number from 0 up to, but not including, 1. It is for jitter, not for secrets. */
 export function fraction(random: Random): number {
   const [a = 0, b = 0, c = 0, d = 0] = random.bytes(4);
   return (((a * 256 + b) * 256 + c) * 256 + d) / 2 ** 32;

@@ -1,11 +1,11 @@
 /**
  * Strict base64url: RFC 4648 section 5 without padding. Each byte string has exactly one accepted text, because a nonce
- * or key that can be written in two ways would pass a check for "used before" the second time.
+ * that can be written in two ways would pass the check for repeated use a second time.
  */
 import { decodeBase64Url, encodeBase64Url } from "@std/encoding/base64url";
 import { givenHashes } from "./hashes.ts";
 
-/** Bytes over an `ArrayBuffer`, as WebCrypto requires. */
+/** Bytes in an `ArrayBuffer`, as WebCrypto requires. */
 export type Bytes = Uint8Array<ArrayBuffer>;
 
 export function toBase64Url(bytes: Uint8Array): string {
@@ -13,13 +13,13 @@ export function toBase64Url(bytes: Uint8Array): string {
 }
 
 /**
- * Returns the decoded bytes, or `null` for an invalid character, padding, white space, an impossible length or non-zero
- * trailing bits.
+ * Returns the decoded bytes, or `null` for a text with an invalid character, padding, white space, an impossible length
+ * or non-zero trailing bits.
  */
 export function fromBase64Url(text: string): Bytes | null {
   const rest = text.length % 4;
   if (rest === 1 || !/^[A-Za-z0-9_-]*$/.test(text)) return null;
-  // The decoder ignores the unused bits of the last character.
+  // The decoder ignores the unused bits of the last character, so they are checked here.
   const unused = rest === 2 ? 0b1111 : rest === 3 ? 0b11 : 0;
   if (unused !== 0 && (ALPHABET.indexOf(text.slice(-1)) & unused) !== 0) return null;
   return decodeBase64Url(text) as Bytes;

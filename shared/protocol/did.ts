@@ -1,6 +1,6 @@
 /**
- * Decentralised identifiers of agents and humans: `did:svc:<authority>:<agent|human>:<ulid>`. The authority has no
- * port and no path, so that an identity survives a move of its registry to another port.
+ * Decentralised identifiers of agents and humans: `did:svc:<authority>:<agent|human>:<ulid>`. The authority has no port
+ * and no path, so that an identity survives a move of its registry to another port.
  */
 import { isUlid } from "./ids.ts";
 
@@ -17,11 +17,12 @@ const MAX_AUTHORITY = 119;
 const LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
 const OCTET = /^(?:0|[1-9]\d{0,2})$/;
 
-/** Returns true for lower-case DNS labels or a dotted IPv4 address of at most 119 characters. */
+/** Tells whether a text is an authority: lower-case DNS labels or a dotted IPv4 address, at most 119 characters. */
 export function isAuthority(text: string): boolean {
   if (text.length < 1 || text.length > MAX_AUTHORITY) return false;
   const labels = text.split(".");
-  // A host that ends in a number must be a whole IPv4 address, because a URL would turn any other into an address.
+  // A host whose last label is a number must be a complete IPv4 address, because a URL would turn any other one into an
+  // address.
   if (/^(?:\d+|0x[0-9a-f]*)$/.test(labels.at(-1) ?? "")) {
     return labels.length === 4 && labels.every((octet) => OCTET.test(octet) && Number(octet) <= 255);
   }
@@ -50,8 +51,8 @@ export function isHumanDid(value: unknown): value is string {
 }
 
 /**
- * Returns the authority in the DIDs of an issuer: the host name of its URL, or `null` if a DID cannot hold it (an
- * IPv6 address, a name that is too long, not a URL).
+ * Returns the authority in the DIDs of an issuer, which is the host name of its URL. Returns `null` if a DID cannot
+ * contain it: it is an IPv6 address or too long, or the issuer is not a URL.
  */
 export function authorityOf(issuer: string): string | null {
   if (!URL.canParse(issuer)) return null;

@@ -1,17 +1,15 @@
 /**
- * Ed25519 (RFC 8032): accepted public keys, signing and verification with WebCrypto. Public keys are base64url of 32
+ * Ed25519 (RFC 8032) with WebCrypto: accepted public keys, signing and verification. Public keys are base64url of 32
  * bytes. A key of small order is refused, because one constant signature verifies with it for every message.
  */
 import { Point } from "@noble/ed25519";
 import { type Bytes, fromBase64Url, toBase64Url } from "./base64url.ts";
 
 const ALGORITHM = "Ed25519";
-/** DER prefix of a PKCS #8 Ed25519 private key (RFC 8410); the seed follows. */
+/** DER prefix of a PKCS #8 Ed25519 private key (RFC 8410). The seed follows it. */
 const PKCS8_PREFIX = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
-/**
- * Returns true for an accepted public key: base64url of 32 bytes, canonical, on the curve, not of small order.
- */
+/** Tells whether a public key is accepted: base64url of 32 bytes, canonical, on the curve, not of small order. */
 export function isPublicKey(value: unknown): value is string {
   if (typeof value !== "string" || value.length !== 43) return false;
   const bytes = fromBase64Url(value);
@@ -36,9 +34,9 @@ export function importPublicKey(publicKey: string): Promise<CryptoKey> {
 
 export interface KeyPair {
   publicKey: string;
-  /** base64url of the 32-byte seed; a secret. */
+  /** base64url of the 32-byte seed, which is a secret. */
   seed: string;
-  /** Key that signs; not extractable. */
+  /** The key that signs. It cannot be exported. */
   privateKey: CryptoKey;
 }
 
@@ -46,7 +44,7 @@ export interface KeyPair {
 export async function keyPairFromSeed(seed: Uint8Array): Promise<KeyPair> {
   if (seed.length !== 32) throw new TypeError("Cannot make a key pair: the seed is not 32 bytes");
   const pkcs8 = new Uint8Array([...PKCS8_PREFIX, ...seed]);
-  // This import is extractable, because the public key is read from it; the key that is returned is not.
+  // Only this import can be exported, because the public key is read from it. The key that is returned cannot.
   const jwk = await crypto.subtle.exportKey(
     "jwk",
     await crypto.subtle.importKey("pkcs8", pkcs8, ALGORITHM, true, ["sign"]),
@@ -61,7 +59,7 @@ export async function sign(privateKey: CryptoKey, message: Bytes): Promise<strin
   return toBase64Url(new Uint8Array(await crypto.subtle.sign(ALGORITHM, privateKey, message)));
 }
 
-/** Returns true when a base64url signature verifies; false also for a malformed one. */
+/** Tells whether a base64url signature verifies. A malformed signature does not. */
 export async function verify(publicKey: CryptoKey, signature: string, message: Bytes): Promise<boolean> {
   const bytes = fromBase64Url(signature);
   if (bytes?.length !== 64) return false;

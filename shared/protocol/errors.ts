@@ -1,17 +1,18 @@
 /**
- * The error table: every code with its HTTP status, condition and fix. Also the error class that carries a code,
- * and the envelope. No other file defines the status of an error, because services and documents could then differ.
+ * The error table: every code with its HTTP status, condition and fix. No other file defines the status of an error,
+ * because services and documents could then differ. The error class that carries a code, and the error body, are here
+ * too.
  */
 import { LIMITS } from "./limits.ts";
 
 export interface ErrorRow {
-  /** HTTP status; of two, the code that throws selects one. */
+  /** HTTP status. If there are two, the code that throws selects one. */
   status: number | readonly [number, number];
   when: string;
   fix: string;
 }
 
-/** Every error code: status, condition, fix. `docs/errors.md` and `svc explain` are generated from it. */
+/** Every error code with status, condition and fix. `docs/errors.md` and `svc explain` are generated from it. */
 const ERROR_TABLE = {
   // Registry: invites and admin
   INVITE_CREATE_INVALID: [
@@ -404,23 +405,23 @@ export const ERRORS = Object.freeze(
   Object.fromEntries(Object.entries(ERROR_TABLE).map(([code, [status, when, fix]]) => [code, { status, when, fix }])),
 ) as Readonly<Record<ErrorCode, ErrorRow>>;
 
-/** Returns true for a code of the table. Inherited names such as `constructor` are not codes. */
+/** Tells whether a text is a code of the table. Inherited names such as `constructor` are not codes. */
 export function isErrorCode(text: string): text is ErrorCode {
   return Object.hasOwn(ERRORS, text);
 }
 
-/** Problems of an input, by member and as a whole. Sent in `local` and `dev` only. */
+/** Problems of an input, by member and as a whole. They are sent only in `local` and `dev`. */
 export interface ErrorDetails {
   fieldErrors: Record<string, string[]>;
   formErrors: string[];
 }
 
 export interface ServiceErrorOptions {
-  /** Message (default: the table's `when`). It is sent to the caller, so it never contains a secret. */
+  /** Message (default: the table's `when`). It must not contain a secret, because it is sent to the caller. */
   message?: string;
   details?: ErrorDetails;
   headers?: Record<string, string>;
-  /** Internal cause; logged, never sent. */
+  /** The internal cause. It is logged but never sent. */
   cause?: unknown;
 }
 

@@ -30,28 +30,33 @@ export const CLOSE = {
   replaced: 4409,
 } as const;
 
-/** Returns the reason of the close code 1001: within which time, in milliseconds, the connector is to connect again. */
+/**
+ * Returns the reason of the close code 1001, which says within how many milliseconds the connector should connect
+ * again.
+ */
 export function shutdownReason(returnMs: number): string {
   return `shutting down; connect again within ${returnMs} ms`;
 }
 
-/** Returns the time that the reason of the close code 1001 names, milliseconds, or `null`. */
+/** Returns the milliseconds that such a reason names, or `null` for any other text. */
 export function returnWindow(reason: string): number | null {
   const [, ms] = /^shutting down; connect again within (\d{1,6}) ms$/.exec(reason) ?? [];
   return ms === undefined ? null : Number(ms);
 }
 
 /**
- * Reasons of a connector that pass by themselves: it has no space now. A message that may wait is then queued, because
- * its sender would otherwise be told that it was refused.
+ * Reasons with which a connector says that it has no space now. A message that may wait is then queued, because its
+ * sender would otherwise be told that it was refused.
  */
 export const TEMPORARY_REASONS: ReadonlySet<string> = new Set(["inbox_full", "store_failed"]);
 
-/** States of a message that the proxy tells its sender. */
+/** States of a message that the proxy reports to its sender. */
 export const DELIVERY_STATES = ["queued", "delivered", "processed", "dead_lettered", "refused"] as const;
 export type DeliveryState = (typeof DELIVERY_STATES)[number];
 
-/** The sender, as verified by the proxy. A recipient that checks `proof` takes these values from the AIT instead. */
+/**
+ * The sender, as the proxy has verified it. A recipient that checks `proof` takes these values from the AIT instead.
+ */
 export interface FrameIdentity {
   agentDid: string;
   ownerDid: string;
@@ -60,7 +65,10 @@ export interface FrameIdentity {
   name: string;
 }
 
-/** Whether the member of a frame is valid; `undefined` stands for an absent member. Its type is that of the member. */
+/**
+ * Tells whether the member of a frame is valid; `undefined` stands for an absent member. `T` is the type of a valid
+ * member.
+ */
 type Check<T = unknown> = (value: unknown) => value is T;
 
 const isText = (max: number): Check<string> => (value): value is string =>
@@ -76,16 +84,16 @@ const isIdentity = (value: unknown): value is FrameIdentity =>
   isUlid(value.aitJti) && isText(64)(value.name);
 const isAttempt = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 1;
 const isObject = (value: unknown): value is object => isRecord(value);
-/** Any object: its members have the form of the route that records receipts, and are not checked here. */
+/** Any object. Its members have the form of the route that records receipts, and are not checked here. */
 const isReceipt = (
   value: unknown,
 ): value is { requestId: string; recipientAgentDid: string; status: string; receivedAt: string } => isRecord(value);
 
 const HEAD = { v: oneOf(1), id: isUlid, ts: isTime };
 
-/** One row per frame: its sender and its members. */
+/** One row per frame: which side sends it, and its members. */
 export const FRAMES = {
-  /** A message for the agent. (`fromAgentDid`, `requestId`) is stable across attempts. */
+  /** A message for the agent. `fromAgentDid` and `requestId` stay the same when it is sent again. */
   deliver: {
     from: "proxy",
     members: {
@@ -94,23 +102,29 @@ export const FRAMES = {
       toAgentDid: isAgentDid,
       identity: isIdentity,
       contentType: isText(LIMITS.frameBytes),
-      /** 1 for the first attempt. */
+      /** The first attempt has the number 1. */
       attempt: isAttempt,
       conversationId: optional(isText(128)),
-      /** ID of the message that this one answers, as the sender states it. */
+      /** Request ID of the message that this one answers. The sender states it, so it may be wrong. */
       inReplyTo: optional(isRequestId),
-      /** A program sent the message, and no person or model decided to send it. */
+      /** A program sent the message, without a decision of a person or a model. */
       auto: optional(oneOf<true>(true)),
-      /** What proves the sender; `readMessageProof` checks its members, so a malformed one is refused with a reason. */
+      /**
+       * What proves the sender. Only `readMessageProof` checks its members, because a malformed proof should be refused
+       * with a reason, not as a malformed frame.
+       */
       proof: optional(isObject),
     },
   },
-  /** The connector has stored the message with this `id`, or gives the reason why it cannot. */
+  /** The connector has stored the message whose frame has the ID `ackId`, or says why it cannot. */
   deliver_ack: {
     from: "connector",
     members: { ackId: isUlid, accepted: oneOf<boolean>(true, false), reason: optional(isText(256)) },
   },
-  /** A message of this agent has a new state. Not repeated: `POST /v1/relay/deliveries` gives what was missed. */
+  /**
+   * A message of this agent has a new state. The frame is not repeated; `POST /v1/relay/deliveries` returns what was
+   * missed.
+   */
   delivery: {
     from: "proxy",
     members: {
@@ -118,15 +132,18 @@ export const FRAMES = {
       recipientAgentDid: isAgentDid,
       state: oneOf(...DELIVERY_STATES),
       at: isTime,
-      /** The receipt, when one gave it the state. */
+      /** The receipt, if a receipt has caused this state. */
       receipt: optional(isReceipt),
     },
   },
   heartbeat: { from: "both", members: {} },
   heartbeat_ack: { from: "both", members: { ackId: isUlid } },
-  /** The agent has a new peer. `proxy` is the peer's home proxy; absent when that is the sender of the frame. */
+  /**
+   * The agent has a new peer. `proxy` is the peer's home proxy; it is absent when that is the proxy that sends the
+   * frame.
+   */
   paired: { from: "proxy", members: { peerAgentDid: isAgentDid, profile: isProfile, proxy: optional(isText(150)) } },
-  /** The agent is no longer authorised. The socket then closes with 4401. */
+  /** The agent is no longer authorised. The proxy then closes the socket with 4401. */
   revoked: { from: "proxy", members: { reason: isText(256) } },
 } as const satisfies Record<string, { from: "proxy" | "connector" | "both"; members: Record<string, Check> }>;
 
@@ -135,16 +152,16 @@ type Members<M> =
   & { [K in keyof M as undefined extends Checked<M[K]> ? never : K]: Checked<M[K]> }
   & { [K in keyof M as undefined extends Checked<M[K]> ? K : never]?: Exclude<Checked<M[K]>, undefined> };
 type FrameOf<T extends FrameType> = FrameHead & { type: T } & Members<(typeof FRAMES)[T]["members"]>;
-/** The frames of the table that this side may send. */
+/** The frames of the table that one side may send. */
 type SentBy<S extends "proxy" | "connector"> = {
   [T in FrameType]: (typeof FRAMES)[T]["from"] extends S | "both" ? T extends "deliver" ? DeliverFrame : FrameOf<T>
     : never;
 }[FrameType];
 
 export type FrameType = keyof typeof FRAMES;
-/** Members that every frame has: version of the protocol, ULID of the frame, time. */
+/** Members that every frame has: version of the protocol, ULID of the frame, and time. */
 export type FrameHead = Members<typeof HEAD>;
-/** `payload` is the JSON text of the message. */
+/** A message. `payload` is its JSON text. */
 export type DeliverFrame = FrameOf<"deliver"> & { payload: string };
 export type DeliverAckFrame = FrameOf<"deliver_ack">;
 export type DeliveryFrame = FrameOf<"delivery">;
@@ -154,7 +171,9 @@ export type ConnectorFrame = SentBy<"connector">;
 export type ProxyFrame = SentBy<"proxy">;
 export type Frame = ConnectorFrame | ProxyFrame;
 
-/** The checks of each frame, its head first. Made once, because every message has two frames that are read. */
+/**
+ * The checks of each frame, those of its head first. They are made once, because two frames are read for every message.
+ */
 const MEMBERS = new Map<string, { name: string; check: Check }[]>(
   Object.entries(FRAMES).map(([type, { members }]) => [
     type,
@@ -162,7 +181,7 @@ const MEMBERS = new Map<string, { name: string; check: Check }[]>(
   ]),
 );
 
-/** The text is not a frame that its sender may send. */
+/** A text is not a frame, or not one that its sender may send. */
 export class FrameError extends Error {
   override name = "FrameError";
 }
@@ -173,10 +192,13 @@ export function encodeFrame(frame: Frame): string {
   return `${JSON.stringify({ ...frame, payload: undefined }).slice(0, -1)},"payload":${frame.payload}}`;
 }
 
-/** Largest frame of each sender, bytes of UTF-8. */
+/** Largest frame that each side may send, bytes of UTF-8. */
 const MAX_BYTES = { proxy: LIMITS.frameBytes, connector: LIMITS.connectorFrameBytes } as const;
 
-/** Returns true for a text that exceeds, as UTF-8, the largest frame of its sender. Encodes the text only if needed. */
+/**
+ * Tells whether a text, as UTF-8, exceeds the largest frame of its sender. It encodes the text only if its length does
+ * not decide that already.
+ */
 export function isOversize(text: string, from: "proxy" | "connector"): boolean {
   const maxBytes = MAX_BYTES[from];
   if (text.length * 3 <= maxBytes) return false;
@@ -214,7 +236,7 @@ export function decodeFrame(text: string, from: "proxy" | "connector"): Frame {
 function cutPayload(text: string): string {
   const last = topLevelMembers(text).at(-1);
   if (last?.key !== "payload") throw new FrameError("The frame's payload is not its last member");
-  // White space around the sender's JSON belongs to the payload.
+  // White space around the sender's JSON belongs to the payload, because its bytes must stay the same.
   return text.slice(last.after, text.lastIndexOf("}"));
 }
 

@@ -1,6 +1,6 @@
 /**
- * Hashes that return at once, which a program may hand in. WebCrypto is there in every runtime, but it moves each call
- * to another thread and back, and a sealed message has 28 such calls on its way, which take longer than all its other
+ * Hashes that return at once, which a program can supply. WebCrypto is present in every runtime, but it moves each call
+ * to another thread and back. A sealed message needs 28 such calls on its way, and they take longer than all its other
  * work. The results are the same.
  */
 export interface Hashes {
@@ -12,12 +12,12 @@ export interface Hashes {
 
 let given: Hashes | null = null;
 
-/** Uses these hashes in the whole program from now on; `null`: WebCrypto. */
+/** Uses these hashes in the whole program from now on, or WebCrypto for `null`. */
 export function useHashes(hashes: Hashes | null): void {
   given = hashes;
 }
 
-/** The hashes of the program; `null` while it has handed in none. */
+/** Returns the hashes that the program has supplied, or `null` if it has supplied none. */
 export function givenHashes(): Hashes | null {
   return given;
 }

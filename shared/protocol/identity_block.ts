@@ -1,6 +1,6 @@
 /**
- * The identity block (D-71) that the proxy inserts in front of a message: five lines that the sender cannot forge. The
- * insertion changes no other byte of the sender's JSON.
+ * The identity block (D-71), which the proxy inserts in front of a message: five lines that the sender cannot forge. No
+ * other byte of the sender's JSON changes.
  */
 import { utf8Bytes } from "./base64url.ts";
 import type { FrameIdentity } from "./frames.ts";
@@ -12,7 +12,7 @@ export const IDENTITY_MARKER = "[Svc Identity]";
 /** The sender of a message, from the verified AIT. */
 export type SenderIdentity = Omit<FrameIdentity, "name">;
 
-/** Lines of the block in order, with their maximum length in code points. */
+/** The lines of the block in order, with the maximum length of their values in code points. */
 const FIELDS = [
   ["agentDid", LIMITS.identityAgentDid],
   ["ownerDid", LIMITS.identityOwnerDid],
@@ -27,24 +27,30 @@ const INVISIBLE = /[\p{Cc}\p{Default_Ignorable_Code_Point}]/gu;
 const LINE_ENDS = /(\r\n|[\n\r\u000b\u000c\u0085\u2028\u2029])/;
 const PRINTABLE = /^[\n\r\x20-\x7e]*$/, MARKER_IN_ANY_CASE = /\[svc identity\]/i;
 const MARKER_FOLDED = foldLine(IDENTITY_MARKER);
-/** UTF-16 units. No longer line can fold to the marker of 14 characters, because normalisation removes no character. */
+/**
+ * Longest line, in UTF-16 units, that is compared with the marker. No longer line can be equal to its 14 characters,
+ * because normalisation removes no character.
+ */
 const MAX_MARKER_UNITS = 128;
 
-/** Returns the value of a field for the block: one line, bounded, never blank. */
+/** Returns the value of a field for the block: a single line, bounded, and never empty. */
 export function sanitizeField(value: string, maxCodePoints: number): string {
   const line = value.replace(CONTROL, "").replace(/[\s\u0085]+/g, " ").trim();
-  // A text never has more code points than UTF-16 units.
+  // A text never has more code points than UTF-16 units, so a short one needs no count.
   const cut = line.length <= maxCodePoints ? line : [...line].slice(0, maxCodePoints).join("").trim();
   return cut || "unknown";
 }
 
-/** Returns the block, an empty line and the text. Lines of the text that look like the block's first one are quoted. */
+/**
+ * Returns the block, an empty line and the text. Lines of the text that look like the first line of a block are quoted,
+ * because they could pass for one.
+ */
 export function withIdentityBlock(message: string, identity: SenderIdentity): string {
   return blockOf(identity).text + quoteMarkers(message);
 }
 
 /**
- * Returns a text without its identity block. Removes a block at the start only when it is the one of this sender,
+ * Returns a text without its identity block. It removes a block at the start only if it is the one of this sender,
  * because a similar text that the sender wrote would otherwise be lost.
  */
 export function withoutIdentityBlock(message: string, identity: SenderIdentity): string {
@@ -52,14 +58,16 @@ export function withoutIdentityBlock(message: string, identity: SenderIdentity):
   return message.startsWith(text) ? message.slice(text.length) : message;
 }
 
-/** A block as text, and as it stands between the quotes of a JSON string, with the bytes of that. */
+/** A block as plain text, and as it is written within a JSON string, with the number of bytes of the latter. */
 interface Block {
   text: string;
   json: string;
   jsonBytes: number;
 }
 
-/** Blocks by the object of their identity, which the messages of a sender share. */
+/**
+ * Blocks by the object of their identity. The messages of a sender share that object, so each block is made only once.
+ */
 const BLOCKS = new WeakMap<SenderIdentity, Block>();
 
 function blockOf(identity: SenderIdentity): Block {
@@ -73,17 +81,19 @@ function blockOf(identity: SenderIdentity): Block {
 }
 
 /**
- * The way back from a payload with a block to the body that the sender signed: `length` bytes of UTF-8 at `offset` are
- * replaced by `text`.
+ * How to get from a payload with a block back to the body that the sender signed: replace `length` bytes of UTF-8 at
+ * `offset` by `text`.
  */
 export type BodyEdit = readonly [offset: number, length: number, text: string];
 
-/** Result of an insertion: the new payload with its way back, or a refusal because `message` is duplicate. */
+/**
+ * Result of an insertion: the new payload and the way back, or a refusal because the object has two members `message`.
+ */
 export type Injected = { payload: string; edit?: BodyEdit } | { refused: "duplicate_message" };
 
 /**
- * Inserts the block into the `message` string of a JSON object. Any other payload is returned unchanged. The literal is
- * written again only when one of its lines must be quoted, so that `edit` is short and every other byte stays.
+ * Inserts the block into the string `message` of a JSON object. Any other payload is returned unchanged. Unless one of
+ * its lines must be quoted, the string is not encoded again, so that `edit` is short and every other byte stays as sent.
  *
  * @param json the sender's JSON text
  * @param value the parsed JSON text
@@ -108,13 +118,13 @@ export function injectIdentity(json: string, value: unknown, identity: SenderIde
 }
 
 function quoteMarkers(text: string): string {
-  // Normalisation does not change printable ASCII, so most messages need no split into lines.
+  // Normalisation does not change printable ASCII, so most messages need not be split into lines.
   if (PRINTABLE.test(text) && !MARKER_IN_ANY_CASE.test(text)) return text;
-  // A captured separator keeps every line end unchanged.
+  // The separator is captured, because every line end must stay unchanged.
   return text.split(LINE_ENDS).map((part, i) => i % 2 === 0 && isMarker(part) ? `> ${part}` : part).join("");
 }
 
-/** Normalises short lines only, because the time of NFKC grows with the square of the length. */
+/** Normalises only short lines, because the time of NFKC grows with the square of the length. */
 function isMarker(line: string): boolean {
   const visible = line.replace(INVISIBLE, "").trim();
   return visible !== "" && visible.length <= MAX_MARKER_UNITS && foldLine(visible) === MARKER_FOLDED;

@@ -1,7 +1,7 @@
 /**
  * ULIDs, whose order by time makes lists and cursors cheap, and request IDs, which follow a request through both
- * services and into the receipt. ULIDs rise within a process also when the clock steps back, because a list by ID
- * would otherwise miss entries. Clock and entropy are parameters of the factory.
+ * services and into the receipt. ULIDs rise within a process even when the clock is set back, because a list by ID
+ * would otherwise miss entries.
  */
 import { encodeTime, monotonicFactory } from "ulid";
 
@@ -11,28 +11,28 @@ const REQUEST_ID = /^[A-Za-z0-9._:-]{8,128}$/;
 /** The form of a request ID in words. */
 export const REQUEST_ID_FORM = "8 to 128 of A-Z, a-z, 0-9, '.', '_', ':' and '-'";
 
-/** Returns true for 26 characters of upper-case Crockford base32 that fit 128 bits. */
+/** Tells whether a value is 26 characters of upper-case Crockford base32 that fit into 128 bits. */
 export function isUlid(value: unknown): value is string {
   return typeof value === "string" && ULID.test(value);
 }
 
-/** Returns true for a request ID that a client may choose. */
+/** Tells whether a value is a request ID, in the form that a client may choose. */
 export function isRequestId(value: unknown): value is string {
   return typeof value === "string" && REQUEST_ID.test(value);
 }
 
-/** Returns the smallest ULID of a time (milliseconds since the Unix epoch). */
+/** Returns the smallest ULID of a time, which is given in milliseconds since the Unix epoch. */
 export function firstUlidOf(ms: number): string {
   return encodeTime(Math.max(0, ms), 10) + "0".repeat(16);
 }
 
-/** Random bytes per call, because single bytes would cost more than the rest of a ULID. */
+/** Random bytes that are drawn at once, because drawing single bytes would cost more than the rest of a ULID. */
 const DRAWN = 256;
 
 export type NewId = () => string;
 
 /**
- * Returns a source of ULIDs that ascend within the process, also within a millisecond and when the clock steps back.
+ * Returns a source of ULIDs that rise within the process, even within a millisecond and when the clock is set back.
  *
  * @param now milliseconds since the Unix epoch
  * @param bytes `n` random bytes
@@ -43,6 +43,6 @@ export function ulidSource(now: () => number, bytes: (n: number) => Uint8Array):
     if (used === DRAWN) [drawn, used] = [bytes(DRAWN), 0];
     return (drawn[used++] ?? 0) / 256;
   });
-  // At least 1, because for 0 the library reads the system clock.
+  // The time is at least 1, because for 0 the library would read the system clock.
   return () => next(Math.max(1, now()));
 }

@@ -1,6 +1,6 @@
 /**
- * Texts about invalid input: the member and the expectation, never the value, because it may be a secret. Shared by
- * the services and the connector's local API.
+ * Texts about invalid input. They name the member and what is expected, but never the value, because it may be a
+ * secret. The services and the connector's local API share them.
  */
 import type * as z from "zod";
 
@@ -52,7 +52,10 @@ function expectationOf(issue: z.core.$ZodRawIssue): string | undefined {
   }
 }
 
-/** What cannot be a secret, which a person may have put in the place of a name. */
+/**
+ * The names of unknown members that a message repeats. Any other name is left out, because a person may have put a
+ * secret in its place.
+ */
 const PLAIN_NAME = /^[A-Za-z]{1,32}$/;
 
 function unknownMember([name = ""]: readonly string[]): string {
@@ -61,7 +64,7 @@ function unknownMember([name = ""]: readonly string[]): string {
     : "without members that the documentation does not name";
 }
 
-/** Returns one problem as a sentence: `to is missing; expected text`. */
+/** Returns one problem as a sentence, such as `to is missing; expected text`. */
 export function problemText(issue: { path: readonly PropertyKey[]; message: string }): string {
   return `${issue.path.length === 0 ? "the input" : issue.path.map(String).join(".")} ${issue.message}`;
 }

@@ -1,6 +1,6 @@
 /**
- * Reads JSON texts where `JSON.parse` is not sufficient: the position of a member's value, the texts of an array's
- * elements, duplicate keys, and long arrays in chunks. All but the last require a text that `JSON.parse` has accepted.
+ * Reads JSON texts where `JSON.parse` is not enough: where the value of a member is, the texts of an array's elements,
+ * duplicate keys, and long arrays in chunks. All but the last need a text that `JSON.parse` has accepted.
  */
 
 /** A member of the outermost object, with the position of its value in the text. */
@@ -16,7 +16,8 @@ const QUOTE = 0x22, BACKSLASH = 0x5c, OPEN_BRACE = 0x7b, CLOSE_BRACE = 0x7d, OPE
 const CLOSE_BRACKET = 0x5d, COLON = 0x3a, COMMA = 0x2c;
 
 /**
- * Returns the members of the outermost object in the order of the text, including duplicates; none for another value.
+ * Returns the members of the outermost object in the order of the text, including duplicates. Returns none for any
+ * other value.
  *
  * @param json a valid JSON text
  */
@@ -24,7 +25,7 @@ export function topLevelMembers(json: string): Member[] {
   return topLevel(json, OPEN_BRACE);
 }
 
-/** Returns the value of a JSON text; `null` when there is none, or when it is not JSON. */
+/** Returns the value of a JSON text, or `null` when there is no text or it is not JSON. */
 export function tryParse(text: string | null): unknown {
   try {
     return JSON.parse(text ?? "");
@@ -33,15 +34,18 @@ export function tryParse(text: string | null): unknown {
   }
 }
 
-/** Returns the JSON text of a member of the outermost object; of a repeated one the last, as `JSON.parse` does. */
+/**
+ * Returns the JSON text of a member of the outermost object. If the member occurs twice, the last one counts, as in
+ * `JSON.parse`.
+ */
 export function memberText(json: string, name: string): string | undefined {
   const member = topLevelMembers(json).findLast(({ key }) => key === name);
   return member && json.slice(member.start, member.end);
 }
 
 /**
- * Returns the texts of the elements of the outermost array, in order; none for another value. Numbers keep their
- * digits.
+ * Returns the elements of the outermost array as texts, in order, because parsed numbers could lose digits. Returns none
+ * for any other value.
  *
  * @param json a valid JSON text
  */
@@ -49,7 +53,7 @@ export function arrayElements(json: string): string[] {
   return topLevel(json, OPEN_BRACKET).map(({ start, end }) => json.slice(start, end));
 }
 
-/** Returns the parts of the outermost object or array; the key of an element is empty. */
+/** Returns the parts of the outermost object or array. An element of an array has an empty key. */
 function topLevel(json: string, open: typeof OPEN_BRACE | typeof OPEN_BRACKET): Member[] {
   const parts: Member[] = [];
   let depth = 0, key: string | null = null, start = -1, stringAt = 0, afterString = 0;
@@ -96,7 +100,7 @@ function topLevel(json: string, open: typeof OPEN_BRACE | typeof OPEN_BRACKET): 
   return parts;
 }
 
-/** Returns true when an object in the text has a duplicate key, at any depth. @param json a valid JSON text */
+/** Tells whether an object in the text has a duplicate key, at any depth. @param json a valid JSON text */
 export function hasDuplicateKeys(json: string): boolean {
   const objects: (Set<string> | null)[] = [];
   let lastString: [number, number] = [0, 0];
@@ -131,23 +135,23 @@ export function hasDuplicateKeys(json: string): boolean {
 }
 
 /**
- * Longest text of one element, and of everything outside the array. With more, one `JSON.parse` of it blocks the
+ * Longest text of one element, and of everything outside the array. With more, a single `JSON.parse` of it blocks the
  * process.
  */
 const MAX_PART = 65_536;
-/** Characters in front of the array that are searched for its name. With more, each bracket costs a longer search. */
+/** Characters in front of an array that are searched for its name. With more, each bracket costs a longer search. */
 const NAME_CHARS = 256;
 
 /**
- * Reads an object with one long array member from chunks of its text. `JSON.parse` is called for a few elements at a
- * time, because one call for all would block the process. Accepts what `JSON.parse` accepts, except duplicate or
- * escaped names of outer members, and an element or a remainder of more than 65,536 characters that is not in one
- * chunk.
+ * Reads an object with one long array from chunks of its text. It calls `JSON.parse` for a few elements at a time,
+ * because a single call for all would block the process. It accepts what `JSON.parse` accepts, with two exceptions:
+ * duplicate or escaped names of outer members, and an element or a remainder of more than 65,536 characters that is not
+ * in one chunk.
  */
 export class LongArrayReader {
   readonly #before: RegExp;
   #state: "before" | "array" | "after" = "before";
-  /** The text so far without the elements of the array, so that it has an empty array. */
+  /** The text so far, without the elements of the array. It becomes the object with an empty array. */
   #outside = "";
   /** Text of the array after the last complete element. */
   #pending = "";
@@ -156,13 +160,13 @@ export class LongArrayReader {
   #isEscaped = false;
   #hasElements = false;
 
-  /** Creates a reader. @param member name of the outer member with the array; letters only */
+  /** @param member name of the outer member with the array; letters only */
   constructor(readonly member: string) {
     this.#before = new RegExp(`[{,][ \\t\\n\\r]*"${member}"[ \\t\\n\\r]*:[ \\t\\n\\r]*$`);
   }
 
   /**
-   * Adds the next chunk of the text. Returns the elements that are now complete.
+   * Adds the next chunk of the text and returns the elements that are now complete.
    *
    * @throws {SyntaxError} for an invalid text
    */
@@ -231,9 +235,9 @@ export class LongArrayReader {
   }
 
   /**
-   * Ends the text. Returns the object with an empty array.
+   * Ends the text and returns the object, with an empty array.
    *
-   * @throws {SyntaxError} for an invalid text, also when it does not have the array
+   * @throws {SyntaxError} for an invalid text, also when the array is missing
    */
   end(): Record<string, unknown> {
     if (this.#state !== "after") throw new SyntaxError(`The array ${this.member} is missing`);
@@ -248,7 +252,7 @@ export class LongArrayReader {
   }
 }
 
-/** Returns the index just past the string that starts at `open`; the end of the text for a string without an end. */
+/** Returns the index just past the string that starts at `open`, or the end of the text if the string does not end. */
 export function stringEnd(json: string, open: number): number {
   for (let i = open + 1; i < json.length; i++) {
     const unit = json.charCodeAt(i);

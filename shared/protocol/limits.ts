@@ -129,7 +129,7 @@ export const LIMIT_TABLE = {
   historyDaysMax: [365, "days", "longest retention of read and sent texts"],
 } as const satisfies Record<string, LimitRow>;
 
-/** Limits that several files need but no client or operator meets, so docs/limits.md leaves them out. */
+/** Limits that several files need but that no client or operator meets, so docs/limits.md leaves them out. */
 export const INNER_LIMIT_TABLE = {
   senderNonces: [64, "count", "nonces in the record of a sender"],
   senderPartNonces: [32, "count", "nonces in a sealed part of that record"],

@@ -1,6 +1,6 @@
 /**
- * The signed context of a message (D-140): a hash of its bound headers in the signed request target, as `?ctx=`. A
- * party between sender and proxy can then neither change one of these headers nor remove or add one unnoticed.
+ * The signed context of a message (D-140): a hash of the message's headers, which is part of the signed request target
+ * as `?ctx=`. Without it, a party between sender and proxy could change, remove or add one of these headers unnoticed.
  */
 import { sha256 } from "./base64url.ts";
 import { isRequestId } from "./ids.ts";
@@ -19,7 +19,7 @@ const FIRST_LINE = "SVC-CONTEXT-V1";
 const CONTENT_TYPE = "content-type";
 const REQUEST_ID = HEADERS.requestId;
 
-/** Headers that the canonical string of the proof covers, or that are not part of the message. */
+/** Headers that the signed text of the proof covers already, or that are not part of the message. */
 const UNBOUND: ReadonlySet<string> = new Set(
   [
     HEADERS.timestamp,
@@ -35,27 +35,27 @@ const TOKEN = /^[a-z0-9!#$%&'*+.^_`|~-]+$/;
 const ASCII = /^[\t\x20-\x7e]*$/;
 const VALUE = /^[\x20-\x7e]+$/;
 
-/** Returns true for the lower-case name of a header that the context covers. */
+/** Tells whether the context covers a header; `name` is in lower case. */
 function isBound(name: string): boolean {
   return name === CONTENT_TYPE || name === REQUEST_ID || name.startsWith("x-svc-") && !UNBOUND.has(name);
 }
 
 /**
- * Returns the lines that the context hash covers: `SVC-CONTEXT-V1`, then `<name>:<value>` for each bound header, sorted
- * by name. Other headers are ignored. Values of a repeated name are joined by a comma and a space, as HTTP does.
+ * Returns the lines that the context hash covers: `SVC-CONTEXT-V1`, then `<name>:<value>` for each covered header,
+ * sorted by name. Other headers are ignored. Values of a repeated name are joined by a comma and a space, as HTTP does.
  *
- * @throws {ContextError} when `content-type` or a valid `x-request-id` is missing, a value is empty, too long or not
- * visible ASCII, or there are too many lines or bytes
+ * @throws {ContextError} when `content-type` or a valid `x-request-id` is missing, when a value is empty, too long or
+ * not visible ASCII, or when there are too many lines or bytes
  */
 export function contextText(headers: MessageHeaders): string {
   return textOfBound(boundHeaders(headers));
 }
 
-/** Returns the same lines for what `boundHeaders` has returned. @throws {ContextError} as `contextText` */
+/** Returns the same lines for the result of `boundHeaders`. @throws {ContextError} as `contextText` */
 export function textOfBound(bound: ReadonlyMap<string, string>): string {
   if (!bound.has(CONTENT_TYPE)) throw new ContextError(`The header ${CONTENT_TYPE} is missing`);
   if (!isRequestId(bound.get(REQUEST_ID))) throw new ContextError(`The header ${REQUEST_ID} is missing or malformed`);
-  // Sorted by name, because sorted lines would put `x-svc-a-b` before `x-svc-a`.
+  // The names are sorted, not the lines, because sorted lines would put `x-svc-a-b` before `x-svc-a`.
   const lines = [...bound.keys()].sort().map((name) => `${name}:${bound.get(name)}`);
   const text = [FIRST_LINE, ...lines].join("\n");
   if (text.length > LIMITS.contextBytes) throw new ContextError(`The context is over ${LIMITS.contextBytes} bytes`);
@@ -63,7 +63,7 @@ export function textOfBound(bound: ReadonlyMap<string, string>): string {
 }
 
 /**
- * Returns the headers that the context covers, by lower-case name. Stops at the first one over the limit.
+ * Returns the headers that the context covers, by lower-case name. It stops at the first one over the limit.
  *
  * @throws {ContextError} for a value or a number of headers over the limits
  */
@@ -83,13 +83,13 @@ export function boundHeaders(headers: MessageHeaders): Map<string, string> {
       throw new ContextError(`The message has more than ${LIMITS.contextLines} bound headers`);
     }
   };
-  // The iterator of `Headers` takes 1.5 times as long as its `forEach`.
+  // `forEach` is used because the iterator of `Headers` takes 1.5 times as long.
   if (headers instanceof Headers) headers.forEach((value, name) => take(name, value));
   else for (const [name, value] of Symbol.iterator in headers ? headers : Object.entries(headers)) take(name, value);
   return bound;
 }
 
-/** Returns a value without white space at its ends, as HTTP transports it. */
+/** Returns a value without the white space at its ends, which HTTP does not transport. */
 function valueOf(name: string, sent: string): string {
   const value = ASCII.test(sent) ? sent.trim() : "";
   if (!VALUE.test(value)) throw new ContextError(`The header ${name} is empty or not visible ASCII`);
@@ -98,7 +98,8 @@ function valueOf(name: string, sent: string): string {
 
 /**
  * Returns the request target to sign and to send for a message with these headers: `/hooks/agent?ctx=<hash>`. They must
- * be the headers that are sent, with `content-type` and `x-request-id`, or the proxy refuses the message.
+ * be the headers that are sent, including `content-type` and `x-request-id`, because the proxy otherwise refuses the
+ * message.
  *
  * @throws {ContextError} when the headers have no context
  */
@@ -107,7 +108,7 @@ export async function messageTarget(headers: MessageHeaders): Promise<string> {
 }
 
 /**
- * Returns the context hash in a request target, not verified, or `null` when the target has none.
+ * Returns the context hash in a request target, without verifying it, or `null` when the target has none.
  *
  * @param target path and query, as in the request line
  * @throws {ContextError} when the target has more than one, or its query is too long
@@ -119,7 +120,7 @@ export function contextOf(target: string): string | null {
   if (query.length > LIMITS.queryLength) {
     throw new ContextError(`The query is over ${LIMITS.queryLength} characters`);
   }
-  // The form that clients send is cut out, because parsing costs more than the rest of this function.
+  // The usual form is cut out of the text, because parsing costs more than the rest of this function.
   if (query.startsWith("ctx=") && !/[&+%]/.test(query)) return query.slice("ctx=".length);
   const [hash = null, ...more] = new URLSearchParams(query).getAll("ctx");
   if (more.length > 0) throw new ContextError("The query names ctx more than once");

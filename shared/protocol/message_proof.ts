@@ -1,7 +1,7 @@
 /**
- * The proof that travels with a message (D-143): what a recipient needs to check the sender without trusting the proxy.
- * This file restores the signed body and checks signature and signed headers; which key is the sender's is decided
- * elsewhere.
+ * The proof that travels with a message (D-143), with which a recipient can check the sender without trusting the
+ * proxy. This file restores the signed body, and checks the signature and the signed headers. Which key is the sender's
+ * is decided elsewhere.
  */
 import * as z from "zod";
 import { type Bytes, joinedBytes, sha256, utf8Bytes } from "./base64url.ts";
@@ -12,35 +12,38 @@ import { boundHeaders, ContextError, contextOf, contextText } from "./message_co
 import { HEADERS, isNonce, verifyProof } from "./proof.ts";
 import { parseUnixSeconds } from "./time.ts";
 
-/** Visible ASCII, because a line feed would move a value into another line of the canonical string. */
+/** Only visible ASCII, because a line feed would move a value into another line of the signed text. */
 const visible = (max: number) => z.string().regex(/^[\x21-\x7e]+$/).max(max);
 
 const Proof = z.object({
   ait: visible(LIMITS.aitBytes),
   timestamp: z.string().refine((text) => parseUnixSeconds(text) !== null),
   nonce: z.string().refine(isNonce),
-  /** The proxy's origin that was signed. */
+  /** The proxy's origin, as the sender signed it. */
   origin: visible(2_048),
-  /** The request target as received. */
+  /** The request target, as the proxy received it. */
   target: visible(LIMITS.queryLength + 256),
   signature: visible(86).length(86),
-  /** The signed headers by lower-case name; none without `ctx`. */
+  /** The signed headers by lower-case name; empty if the target has no `ctx`. */
   context: z.record(z.string(), z.string().max(LIMITS.contextValueLength)).refine((headers) =>
     Object.keys(headers).length <= LIMITS.contextLines
   ),
-  /** The way back to the signed body; absent when the payload is the body. */
+  /** How to get back to the signed body; absent when the payload is that body. */
   edit: z.tuple([z.int().min(0), z.int().min(0), z.string().max(LIMITS.hookBodyBytes)]).readonly().optional(),
 });
 
 /** The values of a request that prove its sender. */
 export type MessageProof = z.output<typeof Proof>;
 
-/** Returns a proof with its members and sizes checked; `null` for any other value. */
+/** Returns a proof whose members and sizes are valid, or `null` for any other value. */
 export function readMessageProof(value: unknown): MessageProof | null {
   return Proof.safeParse(value).data ?? null;
 }
 
-/** Returns the body that the sender signed; `null` when `edit` exceeds the payload. A wrong edit fails at the proof. */
+/**
+ * Returns the body that the sender signed, or `null` when `edit` reaches beyond the payload. A wrong `edit` returns
+ * another body, whose proof then fails.
+ */
 export function sentBody(payload: string, edit: BodyEdit | undefined): Bytes | null {
   const bytes = utf8Bytes(payload);
   if (edit === undefined) return bytes;
@@ -63,8 +66,8 @@ export async function verifiesMessage(
 type SaidOfMessage = Pick<DeliverFrame, "requestId" | "conversationId" | "inReplyTo" | "auto" | "contentType">;
 
 /**
- * Returns what the sender signed about its headers: `signed` when the target has a context that is that of the frame,
- * `unsigned` for a message without one, `wrong` when the target is not that of a message or a header differs.
+ * Compares a frame with the headers that the sender signed. Returns `signed` when both are the same, `unsigned` for a
+ * message without a context, and `wrong` when a header differs or the target is not that of a message.
  */
 export async function contextVerdict(
   { target, context }: Pick<MessageProof, "target" | "context">,
@@ -76,7 +79,8 @@ export async function contextVerdict(
     const hash = contextOf(target);
     if (hash === null) return "unsigned";
     if (hash !== await sha256(contextText(context))) return "wrong";
-    // Names are folded as for the hash, because a name in another case has the same hash and would be overlooked here.
+    // Names are put in lower case, as for the hash. A name in another case has the same hash and would otherwise be
+    // missed here.
     signed = boundHeaders(context);
   } catch (error) {
     if (error instanceof ContextError) return "wrong";

@@ -1,7 +1,7 @@
 /**
  * The rules of the svc network for its clients and services: identifiers, tokens, proofs, tickets, frames, errors,
- * limits, and the bodies of requests and responses by resource (`agentsApi` …). Pure: no clock, no entropy, no network
- * and no storage; keys and times are parameters.
+ * limits, and the bodies of requests and responses by resource (`agentsApi` …). It uses no clock, no network and no
+ * storage; keys and times are parameters.
  *
  * @module
  */

@@ -1,6 +1,7 @@
 /**
- * Names that people choose: agents, display names, frameworks. Control and bidirectional characters are refused,
- * because they make one name look like another. The name of an agent is also a directory on its owner's machine.
+ * Names that people choose: for agents, for people and for frameworks. Control and bidirectional characters are
+ * refused, because with them one name can look like another. The name of an agent is also a directory on its owner's
+ * machine.
  */
 import { LIMITS } from "./limits.ts";
 
@@ -32,7 +33,8 @@ export function parseReason(value: unknown): string | null {
 }
 
 function parseText(value: unknown, maxCodePoints: number): string | null {
-  // A code point has at most two UTF-16 units, so four leave room for white space and bound the work on hostile input.
+  // A code point has at most two UTF-16 units. Four per code point leave room for white space, and bound the work on
+  // hostile input.
   if (typeof value !== "string" || value.length > maxCodePoints * 4) return null;
   if (CONTROL_OR_BIDI.test(value) || !value.isWellFormed()) return null;
   const trimmed = value.trim();

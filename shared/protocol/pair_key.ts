@@ -1,7 +1,7 @@
 /**
  * The proof of a key while two agents pair (D-146): a MAC with the pair secret of the ticket, which no server sees. It
- * covers role, DID and names, because a relay could otherwise reflect it, use it for another agent, or change the name
- * that becomes an alias.
+ * covers role, DID and names, because a relay could otherwise send it back, use it for another agent, or change the
+ * name that becomes an alias.
  */
 import type { PairingProfile, PairKey } from "./api/pairing.ts";
 import { type Bytes, fromBase64Url, toBase64Url, utf8Bytes } from "./base64url.ts";
@@ -10,7 +10,7 @@ import { isPublicKey } from "./ed25519.ts";
 export interface PairSide {
   role: "initiator" | "responder";
   did: string;
-  /** As the profile names them: one line each. */
+  /** As in the profile; each name is a single line. */
   profile: PairingProfile;
 }
 
@@ -20,7 +20,7 @@ export async function provePairKey(pairSecret: string, side: PairSide, publicKey
   return { publicKey, mac: toBase64Url(new Uint8Array(mac)) };
 }
 
-/** Returns true when the side knows the pair secret and named this key. */
+/** Tells whether the side knows the pair secret and named this key. */
 export async function provesPairKey(pairSecret: string, side: PairSide, { publicKey, mac }: PairKey): Promise<boolean> {
   const bytes = fromBase64Url(mac);
   if (bytes === null || !isPublicKey(publicKey)) return false;

@@ -1,7 +1,7 @@
 /**
- * The bounds of a payload in addition to its bytes. Readers in other languages fail beyond them: a recursive JSON
- * reader ends at some depth, Python converts no number of more than 4,300 digits. So without these bounds any peer
- * could stop an agent with one message.
+ * Bounds of a payload in addition to its size. Readers in other languages fail beyond them: a recursive JSON reader
+ * ends at some depth, and Python converts no number of more than 4,300 digits. Without these bounds, any peer could
+ * stop an agent with one message.
  */
 import { stringEnd } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";
@@ -9,8 +9,8 @@ import { LIMITS } from "./limits.ts";
 const QUOTE = 0x22, OPEN_BRACE = 0x7b, CLOSE_BRACE = 0x7d, OPEN_BRACKET = 0x5b, CLOSE_BRACKET = 0x5d;
 
 /**
- * Returns why a payload is refused, as a sentence without an end; `null` for one within the bounds. Takes time in
- * proportion to the text, and does not need a valid one, so it can run before a parser.
+ * Returns why a payload is refused, as a sentence without a full stop, or `null` for one within the bounds. It takes
+ * time in proportion to the text and accepts any text, so it can run before a parser.
  *
  * @param json the payload as JSON text
  */
@@ -31,7 +31,7 @@ export function payloadProblem(json: string): string | null {
   return null;
 }
 
-/** Whether a number may have the character: a digit, a sign, a point or an exponent. */
+/** Tells whether a number may contain the character: a digit, a sign, a point or an exponent. */
 function isOfNumber(unit: number): boolean {
   return unit >= 0x30 && unit <= 0x39 || unit === 0x2d || unit === 0x2e || unit === 0x2b || (unit | 0x20) === 0x65;
 }

@@ -1,6 +1,6 @@
 /**
- * Proof of possession (D-24): the canonical string, the request headers, signing and verification. Different requests
- * have different canonical strings.
+ * Proof of possession (D-24): the text that is signed, the request headers, signing and verification. Different
+ * requests have different texts, because a proof could otherwise be used for another request.
  */
 import { type Bytes, sha256, utf8Bytes } from "./base64url.ts";
 import { sign, verify } from "./ed25519.ts";
@@ -26,7 +26,7 @@ export const EMPTY_BODY_SHA256 = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU";
 
 const NONCE = /^[A-Za-z0-9_-]{16,128}$/;
 
-/** Returns true for a well-formed nonce: 16 to 128 characters. The nonce is not decoded. */
+/** Tells whether a text has the form of a nonce: 16 to 128 characters. The nonce is not decoded. */
 export function isNonce(text: string): boolean {
   return NONCE.test(text);
 }
@@ -41,7 +41,7 @@ export interface ProofFields {
   timestamp: string;
   nonce: string;
   bodySha256: string;
-  /** The recipient header, or an empty string. */
+  /** The recipient header, or an empty text. */
   recipient: string;
   aitSha256: string;
 }
@@ -62,7 +62,7 @@ export function canonicalProof(fields: ProofFields): string {
 }
 
 /**
- * Returns true when `X-Svc-Proof` verifies with the key of the AIT's `cnf` claim.
+ * Tells whether `X-Svc-Proof` verifies with the key in the AIT's claim `cnf`.
  *
  * @throws {TypeError} when a field contains a line feed
  */

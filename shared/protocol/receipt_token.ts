@@ -1,7 +1,6 @@
 /**
- * A receipt that the recipient of a message signs with its own key (D-154), so that its sender need not believe the
- * proxy. It says "my runtime answered 2xx for this body" or "I gave it up", not that a person read it. Keys are
- * parameters.
+ * A receipt that the recipient of a message signs with its own key (D-154), so that the sender need not believe the
+ * proxy. It says "my runtime answered 2xx for this body" or "I gave it up", not that a person has read the message.
  */
 import * as z from "zod";
 import { ReceiptStatus } from "./api/receipts.ts";
@@ -17,28 +16,30 @@ const TYPE = "svc-receipt+jwt";
 
 const Sha256 = z.string().refine((text) => fromBase64Url(text)?.length === 32);
 
-/** Claims of a signed receipt. There are no others. */
+/** Claims of a signed receipt. No others are accepted. */
 export type ReceiptClaims = z.output<typeof ReceiptClaims>;
 const ReceiptClaims = z.strictObject({
-  /** The recipient of the message, which signs. */
+  /** DID of the recipient of the message, who signs the receipt. */
   iss: z.string().refine(isAgentDid),
-  /** Its sender. */
+  /** DID of the sender of the message. */
   sub: z.string().refine(isAgentDid),
   jti: z.string().refine(isUlid),
   /** When the message ended, Unix seconds. */
   iat: unixTime,
   requestId: z.string().refine(isRequestId),
-  /** Nonce of the sender's proof. */
+  /** Nonce of the proof with which the sender sent the message. */
   nonce: z.string().refine(isNonce),
-  /** Of the request body that was sent. */
+  /** Hash of the request body that was sent. */
   bodySha256: Sha256,
   status: ReceiptStatus,
   conversationId: z.string().min(1).max(128).optional(),
-  /** Of a sealed message: of its salt and its payload. The salt keeps the relay from guessing a short payload. */
+  /**
+   * For a sealed message: hash of its salt and its payload. Without the salt, the relay could guess a short payload.
+   */
   payloadSha256: Sha256.optional(),
 });
 
-/** Returns a signed receipt, a compact JWS. The same claims give the same text. @param key of the recipient */
+/** Returns a signed receipt as a compact JWS. The same claims give the same text. @param key of the recipient */
 export function signReceipt(
   claims: ReceiptClaims,
   { publicKey, privateKey }: { publicKey: string; privateKey: CryptoKey },
@@ -59,7 +60,7 @@ export function parseReceipt(token: string): UnverifiedJws {
 
 /**
  * Verifies the signature with the key that the receipt names, and returns the claims. The caller must compare that key
- * with the one of the recipient, because any key verifies its own receipt.
+ * with the key of the recipient, because any key verifies its own receipt.
  *
  * @throws {TokenError} `signature` or `claims`
  */

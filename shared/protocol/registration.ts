@@ -1,17 +1,20 @@
 /**
- * The registration message that a new agent signs to prove possession of its private key. It names every registered
- * value, so that none can be changed on the way.
+ * The registration message, which a new agent signs to prove possession of its private key. It names every registered
+ * value, because any other value could be changed on the way.
  */
 
 const FIELDS = ["challengeId", "nonce", "ownerDid", "publicKey", "name", "framework", "ttlDays"] as const;
 
-/** The values of the registration request, as sent. Absent `framework` and `ttlDays` are empty lines of the message. */
+/**
+ * The values of the registration request, as sent. If `framework` or `ttlDays` is absent, its line of the message is
+ * empty.
+ */
 export type RegistrationFields = Record<Exclude<(typeof FIELDS)[number], "framework" | "ttlDays">, string> & {
   framework?: string | undefined;
   ttlDays?: number | undefined;
 };
 
-/** The message with `{challengeId}`, `{nonce}` … in place of the values: `messageTemplate` of a challenge. */
+/** The message with `{challengeId}`, `{nonce}` … in place of the values. It is the `messageTemplate` of a challenge. */
 export const REGISTRATION_TEMPLATE: string = messageOf((field) => `{${field}}`);
 
 /** Returns the eight lines that are signed. @throws {TypeError} when a value contains a line feed */

@@ -1,7 +1,7 @@
 /**
- * Sealed payloads (D-151): a payload that only its recipient can read, as the body of a message. The key is the agent's
- * own Ed25519 key as X25519, because a second key would be named by a server, while this one is pinned by a ticket.
- * HPKE draws its ephemeral key itself: the one entropy that is not handed in.
+ * Sealed payloads (D-151): the body of a message that only its recipient can read. The key is the agent's own Ed25519
+ * key, converted to X25519, because a server would have to name a second key, while a ticket has already proved this
+ * one. HPKE draws its ephemeral key by itself, so that is the only randomness that is not a parameter.
  */
 import { etc, Point } from "@noble/ed25519";
 import {
@@ -18,7 +18,7 @@ import { givenHashes } from "./hashes.ts";
 import { tryParse } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";
 
-/** HKDF with the hashes of the program; without them that of the library. */
+/** HKDF with the hashes that the program has supplied, or else with those of the library. */
 const byLibrary = KDF_HKDF_SHA256();
 const FIRST_BLOCK = Uint8Array.of(1);
 const kdf: KDF = {
@@ -28,14 +28,15 @@ const kdf: KDF = {
   },
   async Expand(key, info, length) {
     const given = givenHashes();
-    // This suite needs one block; a longer output, which takes several, is left to the library.
+    // This suite needs only one block. A longer output takes several, so it is left to the library.
     if (given === null || length > byLibrary.Nh) return await byLibrary.Expand(key, info, length);
     return given.hmacSha256(key, joinedBytes([info, FIRST_BLOCK])).slice(0, length);
   },
 };
 
 export const SEAL_SUITE: CipherSuite<CryptoKey> = new CipherSuite(
-  // The KEM has its own KDF in a member that its type lacks; if it stays, half of the hashes still use another thread.
+  // The KEM has a KDF of its own in a member that its type does not show. If that stays, half of the hashes still use
+  // another thread.
   () => Object.assign(KEM_DHKEM_X25519_HKDF_SHA256(), { kdf }),
   () => kdf,
   AEAD_AES_128_GCM,
@@ -47,23 +48,23 @@ const ENC_LENGTH = 43;
 /** Random bytes in front of each payload. With fewer, a relay that knows the hash could guess a short payload. */
 export const SALT_BYTES = 32;
 const HEAD_BYTES = SALT_BYTES + 4;
-/** With less, a relay could tell one short text from another by its length. */
+/** Shortest plaintext after padding. With less, a relay could tell one short text from another by its length. */
 const LEAST_BYTES = 256;
 const MOST_BYTES = HEAD_BYTES + LIMITS.payloadBytes;
 
-/** What a sealed body is bound to: under any other value it does not open. */
+/** The values to which a sealed body is bound: with any other value it does not open. */
 export interface SealBinding {
-  /** DID of the sender, so no other agent can pass the body on as its own. */
+  /** DID of the sender, because another agent could otherwise pass on the body as its own. */
   from: string;
   to: string;
-  /** The text of the signed context: the body belongs to one message. */
+  /** The text of the signed context, because the body could otherwise be moved into another message. */
   context: string;
 }
 
-/** Opens what is sealed to one agent. */
+/** The key that opens what is sealed to one agent. */
 export type OpeningKey = OpeningKeyPair<CryptoKey>;
 
-/** Returns the X25519 public key of an Ed25519 public key that `isPublicKey` accepts, 32 bytes. */
+/** Returns the X25519 public key, 32 bytes, of an Ed25519 public key that `isPublicKey` accepts. */
 export function x25519PublicKey(publicKey: string): Bytes {
   const bytes = fromBase64Url(publicKey);
   if (bytes?.length !== 32) throw new TypeError("Cannot map the public key: not 32 bytes of base64url");
@@ -72,7 +73,7 @@ export function x25519PublicKey(publicKey: string): Bytes {
   return Uint8Array.from({ length: 32 }, (_, i) => Number(u >> BigInt(8 * i) & 0xffn));
 }
 
-/** Returns the X25519 private key of an Ed25519 seed, 32 bytes; a secret. */
+/** Returns the X25519 private key of an Ed25519 seed: 32 bytes, a secret. */
 export async function x25519PrivateKey(seed: Bytes): Promise<Bytes> {
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-512", seed));
   const key = hash.slice(0, 32);
@@ -93,8 +94,8 @@ export async function openingKey({ seed, publicKey }: Pick<KeyPair, "seed" | "pu
 }
 
 /**
- * Returns the bytes of a plaintext with its padding, so that a length tells little: 256 for a short one; above that the scheme
- * Padmé, which adds at most 12 %.
+ * Returns the padded length of a plaintext, so that the length tells little about it: 256 bytes for a short one, and
+ * above that the scheme Padmé, which adds at most 12 %.
  */
 export function paddedLength(bytes: number): number {
   if (bytes <= LEAST_BYTES) return LEAST_BYTES;
@@ -102,14 +103,15 @@ export function paddedLength(bytes: number): number {
   return Math.min(Math.ceil(bytes / step) * step, MOST_BYTES);
 }
 
-/** A payload with the random bytes that were sealed with it. */
+/** A payload with the random bytes that are sealed with it. */
 export interface SaltedPayload {
   payload: string;
   salt: Bytes;
 }
 
 /**
- * Returns the hash by which sender and recipient name a sealed payload, because without the salt it could be guessed.
+ * Returns the hash with which sender and recipient name a sealed payload. It covers the salt, because a short payload
+ * could otherwise be guessed.
  */
 export function payloadHash({ payload, salt }: SaltedPayload): Promise<string> {
   return sha256(joinedBytes([salt, utf8Bytes(payload)]));
@@ -138,13 +140,15 @@ export async function sealPayload(
   return BEFORE_ENC + toBase64Url(encapsulatedSecret) + BEFORE_CT + toBase64Url(ciphertext) + END;
 }
 
-/** Returns true for a JSON value that says it is sealed, also when its form is not exact. */
+/** Tells whether a body says that it is sealed, even if its form is wrong. */
 export function isSealed(body: string): boolean {
   const value = tryParse(body);
   return typeof value === "object" && value !== null && Object.hasOwn(value, "svcSealed");
 }
 
-/** Returns the payload of a sealed body; `null` for any text that was not sealed to this key and for this message. */
+/**
+ * Returns the payload of a sealed body, or `null` for any text that was not sealed to this key and for this message.
+ */
 export async function openPayload(body: string, key: OpeningKey, binding: SealBinding): Promise<SaltedPayload | null> {
   const parts = partsOf(body);
   if (parts === null) return null;
@@ -152,7 +156,7 @@ export async function openPayload(body: string, key: OpeningKey, binding: SealBi
   try {
     plain = await SEAL_SUITE.Open(key, parts.enc, parts.ct, boundTo(binding));
   } catch {
-    // Only the body comes from outside, so each failure means that it was not sealed to this key and binding.
+    // Only the body comes from outside, so any failure means that it was not sealed to this key and binding.
     return null;
   }
   if (plain.length < HEAD_BYTES) return null;
@@ -167,7 +171,7 @@ export async function openPayload(body: string, key: OpeningKey, binding: SealBi
   }
 }
 
-/** Compared byte for byte, because another spelling of one body would have another hash in the proof. */
+/** Compares the text byte for byte, because another spelling of the same body would have another hash in the proof. */
 function partsOf(body: string): { enc: Bytes; ct: Bytes } | null {
   const middle = BEFORE_ENC.length + ENC_LENGTH, start = middle + BEFORE_CT.length;
   if (body.length > LIMITS.hookBodyBytes || !body.startsWith(BEFORE_ENC) || !body.endsWith(END)) return null;

@@ -1,4 +1,7 @@
-/** Bearer secrets (D-08). Only their SHA-256 is stored and none is logged, or backups and logs would hold keys. */
+/**
+ * Bearer secrets (D-08). Only their SHA-256 is stored, and none is logged, because backups and logs would otherwise
+ * contain keys.
+ */
 import { fromBase64Url, toBase64Url } from "./base64url.ts";
 
 export const SECRET_KINDS = {
@@ -11,19 +14,19 @@ export const SECRET_KINDS = {
 
 export type SecretKind = keyof typeof SECRET_KINDS;
 
-/** Returns a new secret; `bytes(n)` returns `n` random bytes. */
+/** Returns a new secret. `bytes(n)` returns `n` random bytes. */
 export function makeSecret(kind: SecretKind, bytes: (n: number) => Uint8Array): string {
   const { prefix, bytes: length } = SECRET_KINDS[kind];
   return prefix + toBase64Url(bytes(length));
 }
 
-/** Returns true when the text has the format of this kind. Does not check that the secret exists. */
+/** Tells whether a text has the form of this kind, not whether the secret exists. */
 export function isSecret(kind: SecretKind, text: string): boolean {
   const { prefix, bytes } = SECRET_KINDS[kind];
   return text.startsWith(prefix) && fromBase64Url(text.slice(prefix.length))?.length === bytes;
 }
 
-/** Returns the public part of a secret: its prefix and four characters. */
+/** Returns the part of a secret that may be shown: its prefix and four characters. */
 export function maskSecret(secret: string): string {
   const kind = Object.values(SECRET_KINDS).find(({ prefix }) => secret.startsWith(prefix));
   return kind ? `${secret.slice(0, kind.prefix.length + 4)}…` : "…";

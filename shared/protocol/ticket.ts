@@ -1,20 +1,22 @@
 /**
- * Pairing tickets (D-26): `svcpair1_<secret>.<pair secret, or ->.<authority of the proxy>`. Does not check that a
- * ticket exists, because the proxy compares the digest of its plain form.
+ * Pairing tickets (D-26): `svcpair1_<secret>.<pair secret, or ->.<authority of the proxy>`. This file checks only their
+ * form; whether a ticket exists is known to the proxy that made it.
  */
 import { fromBase64Url, toBase64Url } from "./base64url.ts";
 
 export const TICKET_PREFIX = "svcpair1_";
 const SECRET_BYTES = 16;
 const MAX_LENGTH = 2048;
-/** A pasted text from the first to the last character that is neither white space nor a backtick. */
+/** A pasted text, from the first to the last character that is neither white space nor a backtick. */
 const TEXT = /[^\s`](?:.*[^\s`])?/s;
 
-/** The shape of an authority. People are shown it, so any other text could be a sentence that asks them to agree. */
+/**
+ * The form of an authority. It is shown to people, so without this form it could be a sentence that asks them to agree.
+ */
 const AUTHORITY = /^(?:\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::\d+)?$/;
 const LOOPBACK = /^(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?$/;
 
-/** Whether a host, with or without port, is this machine by its name. */
+/** Tells whether a host, with or without port, means this machine by its name. */
 export function isLoopback(host: string): boolean {
   return LOOPBACK.test(host);
 }
@@ -23,19 +25,19 @@ export interface Ticket {
   /** The complete text; a secret that one person gives to the other. */
   ticket: string;
   /**
-   * The form that goes to the proxy, which gets no pair secret, because with one it could sign in the place of either
-   * agent.
+   * The form that goes to the proxy. It lacks the pair secret, because with it the proxy could sign in the place of
+   * either agent.
    */
   plain: string;
-  /** 16 bytes in base64url that only the two connectors know; `null` for a ticket without. */
+  /** 16 bytes in base64url that only the two connectors know; `null` for a ticket without a pair secret. */
   pairSecret: string | null;
-  /** Host of the proxy, with its port unless that is the usual one. */
+  /** Host of the proxy, with its port unless that is the default of the scheme. */
   authority: string;
   /** Origin of the proxy: `https`, or `http` for a loopback name. */
   origin: string;
 }
 
-/** Returns a ticket without pair secret; `secret` is 16 random bytes. */
+/** Returns a ticket without a pair secret. `secret` is 16 random bytes. */
 export function formatTicket(proxyUrl: string, secret: Uint8Array): string {
   return `${TICKET_PREFIX}${toBase64Url(secret)}.-.${new URL(proxyUrl).host}`;
 }
@@ -45,7 +47,7 @@ export function withPairSecret(plain: string, pairSecret: string): string {
   return plain.replace(".-.", `.${pairSecret}.`);
 }
 
-/** Returns a pasted ticket without surrounding white space and backticks; `null` for any other text. */
+/** Returns a pasted ticket without surrounding white space and backticks, or `null` for any other text. */
 export function parseTicket(pasted: string): Ticket | null {
   if (pasted.length > MAX_LENGTH) return null;
   const ticket = TEXT.exec(pasted)?.[0] ?? "";
@@ -59,7 +61,10 @@ export function parseTicket(pasted: string): Ticket | null {
   return { ticket, plain: `${TICKET_PREFIX}${secret}.-.${authority}`, pairSecret, authority, origin };
 }
 
-/** Whether a ticket is one of this proxy. Only the authority counts, because a ticket does not name a scheme. */
+/**
+ * Tells whether a ticket belongs to this proxy. Only the authority is compared, because a ticket does not name a
+ * scheme.
+ */
 export function isTicketOf({ authority }: Pick<Ticket, "authority">, proxyUrl: string): boolean {
   return new URL(proxyUrl).host === authority;
 }
@@ -68,22 +73,30 @@ function isSecret(text: string): boolean {
   return fromBase64Url(text)?.length === SECRET_BYTES;
 }
 
-/** The origin of an authority in its one spelling: lower case, without the port that is the usual one. */
+/**
+ * Returns the origin of an authority, or `null` unless the authority is spelled as in an origin: in lower case, and
+ * without the default port.
+ */
 function originOf(authority: string): string | null {
   if (!AUTHORITY.test(authority)) return null;
   const origin = `${isLoopback(authority) ? "http" : "https"}://${authority}`;
   return URL.canParse(origin) && new URL(origin).host === authority ? origin : null;
 }
 
-/** The ticket of a paste, or what is wrong with it, for a person. */
+/** The ticket in a pasted text, or what is wrong with the text, in words for a person. */
 type PastedTicket = { ticket: Ticket } | { problem: string };
 
-/** No ticket with a DNS name is longer, so a longer reading would cost work for nothing. */
+/**
+ * Longest text that is tried as a ticket. No ticket with a DNS name is longer, so a longer text would only cost work.
+ */
 const READING_MAX = 330;
-/** With more, a text made of prefixes would cost a parse for each. */
+/** Most beginnings of tickets that are tried. With more, a text made of prefixes would cost a parse for each. */
 const STARTS_MAX = 50;
 
-/** Returns the ticket of the reader's own proxy in a text, else the only ticket, also when a mail has broken it. */
+/**
+ * Finds a ticket in a text, even if a mail program has broken it into lines: the one of the reader's own proxy, or else
+ * the only ticket.
+ */
 export function ticketInPaste(text: string, proxyUrl: string): PastedTicket {
   const lines = text.split(/[\r\n]+/).map((line) =>
     line.replace(/^[\s>]+/, "").split(/[\s`]+/).filter((word) => word !== "")
@@ -111,7 +124,7 @@ export function ticketInPaste(text: string, proxyUrl: string): PastedTicket {
   };
 }
 
-/** Where a ticket begins in a word, also when its prefix goes on in the first word of the next line; else -1. */
+/** Returns where a ticket begins in a word, or -1. Its prefix may continue in the first word of the next line. */
 function startOf(word: string, next: string): number {
   const whole = word.lastIndexOf(TICKET_PREFIX);
   if (whole !== -1) return whole;
@@ -123,7 +136,10 @@ function startOf(word: string, next: string): number {
   return -1;
 }
 
-/** A word, also without punctuation after it, continued by the next lines as long as each has one word. */
+/**
+ * Yields what a ticket that begins in this word may be: the word, the word without punctuation at its end, and both
+ * continued by the next lines as long as each has only one word.
+ */
 function* readings(word: string, next: readonly (readonly string[])[]): Generator<string> {
   let text = word;
   for (const words of [[""], ...next]) {

@@ -1,6 +1,6 @@
 /**
- * Bounds the bytes that are held at one time, per party and in total, because one party could otherwise fill the
- * memory of the process. Does not wait, and does not know what the bytes are.
+ * Bounds the bytes that are held at one time, per party and in total, because one party could otherwise fill the memory
+ * of the process. What does not fit is refused at once, without a wait.
  */
 
 export class ByteBudget {
@@ -18,8 +18,8 @@ export class ByteBudget {
   }
 
   /**
-   * Takes bytes for a party. Returns the function that releases them, which is idempotent, or `null` when they exceed a
-   * limit.
+   * Takes bytes for a party. Returns a function that releases them, or `null` when they would exceed a limit. A second
+   * call of that function changes nothing.
    *
    * @param options.ignoreTotal true when only the limit of the party applies; the bytes still count in total
    */

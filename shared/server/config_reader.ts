@@ -1,9 +1,9 @@
 /**
- * Reads configuration variables and reports all problems together. A service reads its environment only through this
- * file, because a variable that is read elsewhere would not be checked before the start.
+ * Reads configuration variables and reports all their problems together. A service reads its environment only through
+ * this file, because a variable that is read elsewhere would not be checked before the start.
  */
 
-/** Returns a variable; `undefined` when it is not set. */
+/** Returns a variable, or `undefined` when it is not set. */
 export type Environ = (name: string) => string | undefined;
 
 /**
@@ -26,17 +26,17 @@ export const processEnviron: Environ = (name) => {
 /** Parses the text of one variable. @throws {TypeError} with a message that completes "NAME: …" */
 export type Parse<T> = (text: string) => T;
 
-/** The server cannot start, for a reason that its operator can remove. The message is for that person. */
+/** The server cannot start, for a reason that its operator can remove. The message is for the operator. */
 export class StartRefused extends Error {
   override name = "StartRefused";
 
-  /** @param problems one line each; empty when the first line says it all */
+  /** @param problems one line each; empty when the headline says everything */
   constructor(readonly headline: string, readonly problems: readonly string[] = []) {
     super([problems.length === 0 ? headline : `${headline}:`, ...problems.map((line) => `  ${line}`)].join("\n"));
   }
 }
 
-/** The configuration is invalid; `problems` has one line per variable. */
+/** The configuration is invalid. `problems` has one line per variable. */
 export class ConfigError extends StartRefused {
   override name = "ConfigError";
   constructor(problems: readonly string[]) {
@@ -88,7 +88,7 @@ export function oneOf<T extends string>(...words: readonly T[]): Parse<T> {
   };
 }
 
-/** Parses an http(s) origin: no path, query, fragment or user info. */
+/** Parses an http or https origin: no path, query, fragment or user info. */
 export const origin: Parse<string> = (text) => {
   const url = URL.canParse(text) ? new URL(text) : null;
   if (!url || !/^https?:$/.test(url.protocol)) throw new TypeError("must be an http or https URL");

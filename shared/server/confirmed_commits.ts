@@ -1,21 +1,22 @@
 /**
- * Commits over a network that a repeat cannot turn into a conflict. Deno sends a commit again when its answer is lost;
- * if the first try took effect, the repeat conflicts with it. So a commit with a check also writes a mark, and after a
- * conflict the mark shows whether the commit took effect. Without this, a person would read that an invite was used
- * before, and never see the key that it gave.
+ * Makes commits over a network safe to repeat. Deno sends a commit again when its answer is lost, and if the first
+ * attempt took effect, the second conflicts with it. So every commit with a check also writes a mark, which shows after
+ * a conflict whether the commit took effect. Without this, a person would read that an invite was used before, and
+ * never see the key that it gave.
  */
 import type { Kv, KvKey } from "./kv.ts";
 import { intercept } from "./write_watch.ts";
 import { COMMIT_MARK, MARK_KEPT_MS } from "./store/commit_marks.ts";
 
 /**
- * Confirms the commits of an open store, in place. A commit that writes a mark of its own is left to its caller.
+ * Changes an open store so that its commits are confirmed in this way. A commit that writes a mark of its own is left
+ * to its caller.
  *
  * @param id of this process, which names its marks
  */
 export function confirmCommits(kv: Kv, id: string): void {
   const atomic = kv.atomic.bind(kv);
-  /** Keys of marks that no commit in flight uses. */
+  /** Keys of marks that no commit under way uses. */
   const free: KvKey[] = [];
   let keys = 0, commits = 0;
   kv.atomic = () => {
@@ -34,7 +35,7 @@ export function confirmCommits(kv: Kv, id: string): void {
         set.call(operation, key, number, { expireIn: MARK_KEPT_MS });
         const result = await run();
         const mark = result.ok ? null : await kv.get(key);
-        // After an error the key is not used again, because a late commit could replace a newer mark.
+        // After an error, the key of the mark is not used again, because a late commit could replace a newer mark.
         free.push(key);
         return mark?.value === number && mark.versionstamp ? { ok: true, versionstamp: mark.versionstamp } : result;
       },

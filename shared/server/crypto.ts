@@ -1,19 +1,22 @@
 /**
- * Digests and signature verification of the services, synchronous: WebCrypto moves each call to another thread, which
- * costs more than the work. Accepts what shared/protocol accepts. Does not create keys or sign.
+ * Digests and signature verification of the services. They are synchronous, because WebCrypto moves each call to
+ * another thread, which costs more than the work itself. They accept what shared/protocol accepts.
  */
 import { createPublicKey, hash, type KeyObject, timingSafeEqual, verify as verifyHere } from "node:crypto";
 import { type Bytes, fromBase64Url, utf8Bytes } from "../protocol/base64url.ts";
 
 /**
- * Returns the base64url SHA-256 of a text (as UTF-8) or of bytes. Secrets are stored as this digest. A text of a user
- * is part of a key as this digest, because the store refuses a key that is too long.
+ * Returns the base64url SHA-256 of a text (as UTF-8) or of bytes. Secrets are stored as this digest. A user's text
+ * becomes part of a store key only as this digest, because the store refuses a key that is too long.
  */
 export function digest(data: string | Uint8Array): string {
   return hash("sha256", data, "base64url");
 }
 
-/** Returns the hexadecimal SHA-256 of a text (as UTF-8). Hex leaves the least garbage; "binary" would leave 2.5 KB. */
+/**
+ * Returns the hexadecimal SHA-256 of a text (as UTF-8). Hexadecimal leaves the least garbage; the encoding "binary"
+ * would leave 2.5 KB.
+ */
 export function hexDigest(text: string): string {
   return hash("sha256", text, "hex");
 }
@@ -39,7 +42,7 @@ export function readPublicKey(publicKey: string): KeyObject {
   return createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x: publicKey }, format: "jwk" });
 }
 
-/** Returns true when a base64url signature verifies; false also for a malformed one. */
+/** Tells whether a base64url signature verifies. A malformed signature does not. */
 export function verify(publicKey: KeyObject, signature: string, message: Bytes): boolean {
   const bytes = fromBase64Url(signature);
   return bytes?.length === 64 && verifyHere(null, message, publicKey, bytes);

@@ -10,18 +10,21 @@ const Chars43 = z.string().regex(/^[A-Za-z0-9_-]{43}$/).meta({
   examples: ["iRSOjP63Dt2YWIPUuF3KABGDXODn7ZR5yEAIFPwaNcE"],
 });
 
-/** The proof of a key with the pair secret of a ticket. The proxy passes it on and cannot check it. */
+/**
+ * The proof of a key with the pair secret of a ticket. The proxy only passes it on, because it does not know that
+ * secret and so cannot check the proof.
+ */
 export type PairKey = z.output<typeof PairKey>;
 export const PairKey = z.object({ publicKey: Chars43, mac: Chars43 });
 
-/** A pasted ticket; surrounding white space and backticks are removed and are not a ticket alone. */
+/** A pasted ticket. White space and backticks around it are removed; a text that has nothing else is refused. */
 const PastedTicket = z.string().trim().regex(/[^\s`]/);
 
 export type PairStartBody = z.output<typeof PairStartBody>;
 export const PairStartBody = z.object({
   ttlSeconds: z.int().min(1).max(LIMITS.ticketTtlMaxSeconds).default(LIMITS.ticketTtlSeconds),
   initiatorProfile: PairingProfile,
-  /** The only agent that may confirm the ticket (default: any). */
+  /** The only agent that may confirm the ticket (default: any agent). */
   allowResponderAgentDid: AgentDid.optional(),
   initiatorKey: PairKey.optional(),
 });
@@ -51,7 +54,7 @@ export const PairConfirmAnswer = z.object({
   initiatorKey: PairKey.optional(),
 });
 
-/** A peer whose home is another server. */
+/** Body of a request that confirms a pair with an agent whose home is another server. */
 export type PairAcceptBody = z.output<typeof PairAcceptBody>;
 export const PairAcceptBody = z.object({
   peerAgentDid: AgentDid,
@@ -72,7 +75,7 @@ export const PairAcceptAnswer = z.object({
 export type PairStatusBody = z.output<typeof PairStatusBody>;
 export const PairStatusBody = z.object({ ticket: PastedTicket });
 
-/** The last five once confirmed, the keys if they were sent. */
+/** Responder and `confirmedAt` are present once the ticket is confirmed, a key only if its agent sent it. */
 export type PairStatusAnswer = z.output<typeof PairStatusAnswer>;
 export const PairStatusAnswer = z.object({
   status: z.enum(["pending", "confirmed"]),
@@ -95,7 +98,7 @@ export const PeerListQuery = z.object({
   cursor: AgentDid.optional(),
 });
 
-/** One page, by DID. */
+/** One page, sorted by DID. */
 export type PeerList = z.output<typeof PeerList>;
 export const PeerList = z.object({
   peers: z.array(z.object({
@@ -103,11 +106,17 @@ export const PeerList = z.object({
     profile: PairingProfile,
     pairedAt: IsoTime,
     peerKey: PairKey.optional(),
-    /** Whether the peer is connected; `null` if it hides this, or on another server. */
+    /** Whether the peer is connected. It is `null` if the peer hides this or is at home on another server. */
     online: z.boolean().nullable(),
-    /** When the peer was last connected, to the minute; `null` if never, if it hides this, or on another server. */
+    /**
+     * When the peer was last connected, to the minute. It is `null` if it never was, hides this, or is at home on
+     * another server.
+     */
     lastSeenAt: IsoTime.nullable(),
-    /** Origin of the peer's home proxy, to which messages for the peer go; absent when the answering proxy is its home. */
+    /**
+     * Origin of the peer's home proxy, to which messages for the peer go. It is absent when that is the proxy that
+     * answers.
+     */
     proxy: Origin.optional(),
   })),
   pagination: z.object({ limit: z.int(), nextCursor: AgentDid.nullable() }),

@@ -16,17 +16,18 @@ export const ReceiptBody = z.object({
   recipientAgentDid: AgentDid,
   status: ReceiptStatus,
   timestamp: IsoTime,
-  /** Required when several senders used the request ID. */
+  /** Required when several senders used the same request ID. */
   senderAgentDid: AgentDid.optional(),
-  /** The receipt as its recipient signed it. The proxy looks at its form only. */
+  /** The receipt as its recipient signed it. The proxy checks only its form. */
   signed: z.string().max(LIMITS.receiptTokenBytes).regex(COMPACT_JWS, "must be a signed receipt").meta({
     examples: [`e30.e30.${"A".repeat(86)}`],
   }).optional(),
 });
 
 /**
- * A receipt; `receivedAt` is when the proxy recorded it. `signed` is what the recipient signed, and `ait` the identity
- * token of that request. The proxy's own receipt has neither.
+ * A receipt. `receivedAt` is when the proxy recorded it, `signed` is what the recipient signed, and `ait` is the
+ * identity token with which the recipient sent it. A receipt that the proxy itself wrote has neither `signed` nor
+ * `ait`.
  */
 export type Receipt = z.output<typeof Receipt>;
 export const Receipt = z.object({
@@ -47,7 +48,7 @@ export const ReceiptQuery = z.object({ requestId: RequestId, recipientAgentDid: 
 export type ReceiptList = z.output<typeof ReceiptList>;
 export const ReceiptList = z.object({ receipts: z.array(Receipt) });
 
-/** Messages that the caller has sent. */
+/** Names messages that the caller has sent, to ask what happened to them. */
 export type DeliveriesBody = z.output<typeof DeliveriesBody>;
 export const DeliveriesBody = z.object({
   messages: z.array(z.object({ requestId: RequestId, recipientAgentDid: AgentDid })).min(1).max(100),

@@ -4,8 +4,8 @@ import { LIMITS } from "../limits.ts";
 import { IsoTime, RequestId } from "./fields.ts";
 
 /**
- * Body of `POST /hooks/agent`: any JSON value. The proxy inserts the identity block in front of a string member
- * `message` of an object. All other bytes are forwarded unchanged.
+ * Body of `POST /hooks/agent`: any JSON value. If it is an object whose member `message` is a string, the proxy inserts
+ * the identity block in front of that string. All other bytes are forwarded unchanged.
  */
 export type HookBody = z.output<typeof HookBody>;
 export const HookBody = z.unknown().meta({
@@ -21,18 +21,18 @@ export const ConversationId = z.string().regex(/^[!-+\--~]{1,128}$/);
 export type InReplyToHeader = z.output<typeof InReplyToHeader>;
 export const InReplyToHeader = RequestId;
 
-/** `X-Svc-Auto`: a program sent the message. */
+/** `X-Svc-Auto`: a program sent the message, without a decision of a person or a model. */
 export type AutoHeader = z.output<typeof AutoHeader>;
 export const AutoHeader = z.literal("1");
 
-/** The signed context, base64url of 32 bytes. */
+/** Query with the signed context, base64url of 32 bytes. */
 export type HookQuery = z.output<typeof HookQuery>;
 export const HookQuery = z.object({
   ctx: z.string().regex(/^[A-Za-z0-9_-]{43}$/).optional(),
 });
 
 export const ConnectQuery = z.object({
-  /** The peers of the agent are not told whether it is connected. */
+  /** If present, the peers of the agent are not told whether it is connected. */
   hidden: z.literal("1").optional().meta({ description: "Tell no peer whether the agent is connected" }),
 });
 
@@ -42,16 +42,19 @@ export const ContentTypeHeader = z.string().max(LIMITS.contentTypeLength)
   .meta({ example: "application/json" });
 
 /**
- * Response of `POST /hooks/agent`. `reason` when the connector rejected the message; `queued` and `expiresAt` when it
- * waits for an offline recipient.
+ * Response of `POST /hooks/agent`. `reason` is present when the connector rejected the message; `queued` and
+ * `expiresAt` are present when the message waits for an offline recipient.
  */
 export type HookAnswer = z.output<typeof HookAnswer>;
 export const HookAnswer = z.object({
   accepted: z.literal(true),
-  /** True when the recipient's connector stored the message. */
+  /** True when the recipient's connector has stored the message. */
   delivered: z.boolean(),
   connectedSockets: z.int(),
-  /** The ID by which a sender finds the receipt; in the body, because shells and simple clients do not see headers. */
+  /**
+   * The ID by which a sender finds the receipt. It is in the body too, because shells and simple clients do not see
+   * headers.
+   */
   requestId: RequestId,
   reason: z.string().optional(),
   queued: z.literal(true).optional(),

@@ -1,4 +1,4 @@
-/** Bodies and queries of the routes with which an admin sees the relay (D-172). */
+/** Bodies and queries of the routes with which an admin looks at the relay (D-172). */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
 import { isUlid } from "../ids.ts";
@@ -6,17 +6,18 @@ import { adminQuery, AgentDid, IsoTime, PageLimit, RequestId, Ulid, ULID_PATTERN
 
 export type AdminTokenAnswer = z.output<typeof AdminTokenAnswer>;
 export const AdminTokenAnswer = z.object({
-  /** For `Authorization: Bearer`. */
+  /** Sent as `Authorization: Bearer`. */
   token: z.string(),
   expiresAt: IsoTime,
-  /** Origin of the proxy that accepts it. */
+  /** Origin of the only proxy that accepts it. */
   audience: z.string(),
-  // No tuple, because programs that read the API document take its schema for one of an earlier JSON Schema draft.
+  // This is no tuple, because programs that read the API document would then take its schema for one of an earlier JSON
+  // Schema draft.
   scope: z.array(z.literal("relay.read")).length(1),
 });
 
 const limit = PageLimit.default(LIMITS.adminListDefault);
-/** With less, the connections of one page of agents would take more than one request. */
+/** Most agents of a request. With less, the connections of one page of agents would take more than one request. */
 const AGENT_IDS_MAX = 100;
 const AgentIds = z.string().refine(
   (text) => text.length <= AGENT_IDS_MAX * 27 && text.split(",").every(isUlid),
@@ -34,24 +35,27 @@ export const ConnectionQuery = adminQuery({
   cursor: AgentDid.optional(),
 });
 
-/** When an agent was connected last. */
+/** When an agent was last connected. */
 export type AgentConnection = z.output<typeof AgentConnection>;
 export const AgentConnection = z.object({
   agentDid: AgentDid,
   /** True while an instance that is alive holds its sockets. */
   online: z.boolean(),
-  /** The instance that holds, or last held, its sockets. */
+  /** The instance that holds the agent's sockets, or held them last. */
   instance: Ulid,
   connectedAt: IsoTime,
-  /** End of the last connection; `null` while it lasts, and when its instance ended without recording it. */
+  /**
+   * End of the last connection. It is `null` while the connection lasts, and if its instance ended without recording
+   * it.
+   */
   disconnectedAt: IsoTime.nullable(),
 });
 
-/** One page, by DID. */
+/** One page, sorted by DID. */
 export type ConnectionList = z.output<typeof ConnectionList>;
 export const ConnectionList = z.object({
   connections: z.array(AgentConnection),
-  /** A short page need not be the last one. */
+  /** A page may be short although it is not the last. */
   pagination: DidPagination,
 });
 
@@ -72,36 +76,36 @@ export const Queue = z.object({
   oldestExpiresAt: IsoTime,
 });
 
-/** One page, by DID. */
+/** One page, sorted by DID. */
 export type QueueList = z.output<typeof QueueList>;
 export const QueueList = z.object({
   queues: z.array(Queue),
-  /** A short page need not be the last one. */
+  /** A page may be short although it is not the last. */
   pagination: DidPagination,
 });
 
 /** Another registry whose agents have pairs at this server. */
 export type IssuerView = z.output<typeof IssuerView>;
 export const IssuerView = z.object({
-  /** As in the DIDs of its agents. */
+  /** The authority in the DIDs of its agents. */
   authority: z.string(),
-  /** Agents of it that have pairs here, and those pairs. */
+  /** Number of its agents that have pairs here, and of those pairs. */
   agents: z.int(),
   pairs: z.int(),
-  /** Whether `FEDERATION` lets its agents in. */
+  /** Whether the setting `FEDERATION` lets its agents in. */
   allowed: z.boolean(),
-  /** Seconds; `null` while the answering instance has none. */
+  /** Age of the registry's keys that the answering instance holds, in seconds; `null` while it holds none. */
   keysAgeSeconds: z.number().nullable(),
   listAgeSeconds: z.number().nullable(),
-  /** Why the registry could not be asked the last time; `null` after an answer. */
+  /** Why the registry could not be asked the last time; `null` if it answered. */
   problem: z.string().nullable(),
 });
 
-/** By authority. */
+/** Sorted by authority. */
 export type IssuerList = z.output<typeof IssuerList>;
 export const IssuerList = z.object({
   issuers: z.array(IssuerView),
-  /** False when there are more agents of other registries than are counted. */
+  /** False when there are more agents of other registries than the proxy counts. */
   areAll: z.boolean(),
 });
 
@@ -130,13 +134,13 @@ export const DeliveryTimeline = z.object({
   senderAgentDid: AgentDid,
   recipientAgentDid: AgentDid,
   state: z.enum(DELIVERY_EVENTS),
-  /** Oldest first. `waiting` has the time of this answer. */
+  /** Oldest first. The event `waiting` has the time of this answer. */
   events: z.array(
     z.object({ at: IsoTime, event: z.enum(DELIVERY_EVENTS), detail: z.string().optional() }),
   ),
 });
 
-/** Empty for an unknown ID. */
+/** Empty for an unknown request ID. */
 export type DeliveryList = z.output<typeof DeliveryList>;
 export const DeliveryList = z.object({
   deliveries: z.array(DeliveryTimeline),
@@ -146,7 +150,7 @@ export type RefusalQuery = z.output<typeof RefusalQuery>;
 export const RefusalQuery = adminQuery({
   requestId: RequestId.optional(),
   agentDid: AgentDid.optional(),
-  /** Adds how often each agent was refused. */
+  /** If present, the answer also says how often each agent was refused. */
   group: z.literal("agent").optional(),
   limit,
 });
@@ -154,16 +158,19 @@ export const RefusalQuery = adminQuery({
 export type Refusal = z.output<typeof Refusal>;
 export const Refusal = z.object({
   at: IsoTime,
-  /** A secret in it is redacted. */
+  /** If it contained a secret, that part is redacted. */
   requestId: z.string(),
   code: z.string(),
-  /** Number of the check that refused, 1 to 9; `null` when none of them did. */
+  /** Number of the check that refused it, 1 to 9; `null` when none of them did. */
   check: z.int().nullable(),
-  /** `other` for an unusual method. */
+  /** The HTTP method, or `other` for an unusual one. */
   method: z.string(),
-  /** Path of the route, never of the request; `null` without a route. */
+  /**
+   * Path of the route, or `null` without a route. It is never the path of the request, because that may contain a
+   * secret.
+   */
   route: z.string().nullable(),
-  /** `null` unless its identity token was verified. */
+  /** `null` unless the identity token of the request was verified. */
   agentDid: AgentDid.nullable(),
 });
 
@@ -171,7 +178,7 @@ export const Refusal = z.object({
 export type RefusalGroup = z.output<typeof RefusalGroup>;
 export const RefusalGroup = z.object({
   code: z.string(),
-  /** Number of the check of the last one, 1 to 9; `null` when none of them refused it. */
+  /** Number of the check that refused the last request, 1 to 9; `null` when none of them did. */
   check: z.int().nullable(),
   /** `null` for requests without a verified identity token. */
   agentDid: AgentDid.nullable(),
@@ -184,54 +191,60 @@ export type RefusalList = z.output<typeof RefusalList>;
 export const RefusalList = z.object({
   refusals: z.array(Refusal),
   instance: Ulid,
-  /** Time from which the instance keeps refusals. */
+  /** Time since which the instance keeps refusals. */
   since: IsoTime,
-  /** With `group=agent`: the most frequent ones first. */
+  /** Present with `group=agent`; the most frequent ones come first. */
   groups: z.object({
-    /** Time from which they are counted. */
+    /** Time since which they are counted. */
     since: IsoTime,
     byAgent: z.array(RefusalGroup),
-    /** Refusals of further codes and agents, because at most 1,000 are told apart in an hour. */
+    /**
+     * Refusals that are counted together, because at most 1,000 pairs of code and agent are counted separately in an
+     * hour.
+     */
     others: z.int(),
   }).optional(),
 });
 
-/** What the store and the instance that answers know. */
+/** What the store and the answering instance know. */
 export type RelayOverview = z.output<typeof RelayOverview>;
 export const RelayOverview = z.object({
   version: z.string(),
   /** The instance that answered, and when it started. */
   instance: Ulid,
   startedAt: IsoTime,
-  /** When agents and queues were counted, at most once in 10 s. */
+  /** When agents and queues were counted, which happens at most once in 10 s. */
   at: IsoTime,
-  /** False when there are more: of agents and of queues at most 100,000 are counted. */
+  /** False when there are over 100,000 agents or queues, because the others are not counted. */
   complete: z.boolean(),
-  /** Agents that were connected in the last 90 days; without those that were revoked. */
+  /** Agents that were connected in the last 90 days and are not revoked. */
   agents: z.object({ online: z.int(), offlineOver1d: z.int() }),
   queues: z.object({
     messages: z.int(),
     recipients: z.int(),
-    /** When the oldest message was queued; `null` without one. */
+    /** When the oldest message was queued; `null` if none waits. */
     oldestAt: IsoTime.nullable(),
   }),
   memoryBytes: z.int(),
-  /** The store's file and its disk; `null` for a store without a file. */
+  /** Size of the store's file and space on its disk; `null` for a store without a file. */
   store: z.object({ bytes: z.int(), freeBytes: z.int(), reserveBytes: z.number() }).nullable(),
-  /** Other instances, as this one sees them: open links, and the IDs of those with an address but no link. */
+  /** The other instances: how many links to them are open, and the IDs of those that have an address but no link. */
   links: z.object({ open: z.int(), missing: z.array(Ulid) }),
-  /** Messages of this instance to agents of others since it started, by their way. */
+  /**
+   * How many messages this instance has sent to agents of other instances since it started: over a link, or as a note
+   * in the store.
+   */
   crossed: z.object({ link: z.int(), note: z.int() }),
   agentLimit: z.object({ requests: z.int(), windowMs: z.int() }),
 });
 
 export type SeriesQuery = z.output<typeof SeriesQuery>;
 export const SeriesQuery = adminQuery({
-  /** The last 60 minutes, or the last 96 times 15 minutes. */
+  /** The span of the answer: 60 steps of one minute, or 96 steps of 15 minutes. */
   span: z.enum(["hour", "day"]).default("hour"),
 });
 
-/** A time to acknowledgement above the last bucket of the metric. */
+/** Stands for a time to acknowledgement over 10 s, the last bucket of the metric. */
 export const ACK_OVER_MS = 10_001;
 
 export type RelayPoint = z.output<typeof RelayPoint>;
@@ -245,12 +258,14 @@ export const RelayPoint = z.object({
   waiting: z.int().nullable(),
   /** Connected agents at the end of the step. */
   agents: z.int().nullable(),
-  /** Half of the acknowledgements came within it; 10001 means more than 10 s; `null` without any. */
+  /**
+   * Time within which half of the acknowledgements came. 10001 means more than 10 s; `null` means that there were none.
+   */
   ackP50Ms: z.number().nullable(),
   ackP95Ms: z.number().nullable(),
 });
 
-/** What the instance that answers has counted, oldest first. */
+/** What the answering instance has counted, oldest first. */
 export type RelaySeriesAnswer = z.output<typeof RelaySeriesAnswer>;
 export const RelaySeriesAnswer = z.object({
   instance: Ulid,

@@ -11,9 +11,9 @@ export const OwnershipBody = z.object({ ownerDid: HumanDid, agentDid: AgentDid }
 export type Ownership = z.output<typeof Ownership>;
 export const Ownership = z.object({
   ownsAgent: z.boolean(),
-  /** `null` when the human does not own it. */
+  /** `null` when the human does not own the agent. */
   agentStatus: ActiveOrRevoked.nullable(),
-  /** `null` without one. */
+  /** State of the agent's session; `null` if it has none. */
   session: z.enum(["active", "revoked", "expired"]).nullable(),
 });
 
@@ -37,7 +37,7 @@ export const InternalService = z.object({
   lastUsedAt: IsoTime.nullable(),
 });
 
-/** Response of creating or rotating one; the secret is shown only once. */
+/** Response to the creation or rotation of a service. The secret is shown only once. */
 export type IssuedServiceAnswer = z.output<typeof IssuedServiceAnswer>;
 export const IssuedServiceAnswer = z.object({
   internalService: InternalService.extend({ secret: z.string() }),

@@ -2,21 +2,21 @@
 import * as z from "zod";
 import { AgentDid, IsoTime, Origin, Ulid } from "./fields.ts";
 
-/** Tokens of an agent's session; both are shown only once. */
+/** Tokens of an agent's session. Both are shown only once. */
 export type AgentAuth = z.output<typeof AgentAuth>;
 export const AgentAuth = z.object({
   tokenType: z.literal("Bearer"),
   accessToken: z.string(),
   accessExpiresAt: IsoTime,
-  /** Single use. */
+  /** Works only once. */
   refreshToken: z.string(),
   refreshExpiresAt: IsoTime,
 });
 
-/** `recovery` after a lost answer. */
+/** `recovery` is true after a lost answer. */
 export type RefreshBody = z.output<typeof RefreshBody>;
 export const RefreshBody = z.object({
-  /** The current refresh token, or its predecessor with `recovery`. */
+  /** The current refresh token, or the one before it with `recovery`. */
   refreshToken: z.string().min(1).max(256),
   recovery: z.boolean().default(false),
 });
@@ -26,7 +26,7 @@ export const RefreshAnswer = z.object({ agentAuth: AgentAuth });
 
 export type VisitBody = z.output<typeof VisitBody>;
 export const VisitBody = z.object({
-  /** Origin of the proxy to visit, in its one spelling. */
+  /** Origin of the proxy to visit, in its only valid spelling. */
   audience: Origin,
 });
 

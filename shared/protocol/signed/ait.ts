@@ -1,4 +1,4 @@
-/** The agent identity token, AIT (D-20): claims, signing, verification. Keys, issuer and time are parameters. */
+/** The agent identity token, AIT (D-20): its claims, signing and verification. Keys, issuer and time are parameters. */
 import * as z from "zod";
 import { authorityOf, isAgentDid, isHumanDid, parseDid } from "../did.ts";
 import { isPublicKey } from "../ed25519.ts";
@@ -36,7 +36,7 @@ const AitClaims = z.strictObject({
   jti: z.string().refine(isUlid),
 });
 
-/** Content of a new AIT. Its times are computed from `issuedAtSeconds` and `ttlDays`. */
+/** Content of a new AIT. Its times follow from `issuedAtSeconds` and `ttlDays`. */
 export interface AitGrant extends Pick<AitClaims, "ownerDid" | "name" | "framework" | "jti"> {
   /** Origin of the registry. */
   issuer: string;
@@ -68,7 +68,7 @@ export function signAit(grant: AitGrant, key: SigningKey): Promise<string> {
 export interface AitAuthority {
   /** Origin of the registry, as in `iss`. */
   issuer: string;
-  /** Published keys of the registry. */
+  /** The keys that the registry publishes. */
   keys: VerificationKeys;
 }
 
@@ -85,7 +85,7 @@ export async function verifyAit(token: string, authority: AitAuthority, nowSecon
 }
 
 /**
- * Returns the parts of an AIT without verifying it, for the ID of its key.
+ * Returns the parts of an AIT without verifying it, for example to find its key.
  *
  * @throws {TokenError} `malformed` or `header`
  */
@@ -93,7 +93,7 @@ export function parseAit(token: string): UnverifiedJws {
   return parseJws(token, "AIT", LIMITS.aitBytes);
 }
 
-/** Verifies signature and claims, not the times. Returns the claims. @throws {TokenError} with the reason */
+/** Verifies signature and claims, but not the times. Returns the claims. @throws {TokenError} with the reason */
 export async function verifyAitSignature(jws: UnverifiedJws, authority: AitAuthority): Promise<AitClaims> {
   const key = authority.keys.get(jws.kid);
   if (!key) throw new TokenError("unknown_kid", "The token's key is not published by the registry");
@@ -102,7 +102,7 @@ export async function verifyAitSignature(jws: UnverifiedJws, authority: AitAutho
 }
 
 /**
- * Checks the times of verified claims. A cached token needs this check at every use.
+ * Checks the times of verified claims. A cached token needs this check at every use, because it may have expired since.
  *
  * @throws {TokenError} `expired` from `exp` on, `not_yet_valid` more than 60 s before `nbf` or `iat`
  */
@@ -117,7 +117,7 @@ export function checkAitTimes(claims: Pick<AitClaims, "iat" | "nbf" | "exp">, no
  * Returns the claims of an AIT without verifying its signature, for a caller that trusts the agent's key for another
  * reason.
  *
- * @param issuer the only issuer that the AIT may name (default: any)
+ * @param issuer the only issuer that the AIT may name (default: any issuer)
  * @throws {TokenError} `claims`, or `issuer`
  */
 export function readAitClaims(jws: UnverifiedJws, issuer?: string): AitClaims {

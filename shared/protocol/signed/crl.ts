@@ -1,6 +1,6 @@
 /**
- * The revocation list of identity tokens, CRL (D-21): claims, signing, verification, and the order of two lists. Stores
- * no list.
+ * The revocation list of identity tokens, CRL (D-21): its claims, signing and verification, and which of two lists is
+ * newer.
  */
 import * as z from "zod";
 import { authorityOf, isAgentDid } from "../did.ts";
@@ -23,7 +23,7 @@ export interface Revocation {
   revokedAt: number;
 }
 
-/** Returns true for an entry of a list. Does not use a schema, because a list may have 150,000 entries. */
+/** Tells whether a value is an entry of a list. It uses no schema, because that would take long for 150,000 entries. */
 export function isRevocation(value: unknown): value is Revocation {
   if (typeof value !== "object" || value === null) return false;
   const { jti, agentDid, reason, revokedAt } = value as Partial<Revocation>;
@@ -40,13 +40,13 @@ const CrlClaims = z.object({
   iat: z.int().min(0),
   /** Unix seconds. */
   exp: z.int().min(0),
-  /** Rises with every revocation. */
+  /** Rises by one with every revocation. */
   seq: z.int().min(0).default(0),
   /** Newest first. */
   revocations: z.custom<Revocation[]>((value) => Array.isArray(value) && value.every(isRevocation)),
 });
 
-/** Content of a new list. `exp` is computed from `issuedAtSeconds`. */
+/** Content of a new list. Its `exp` follows from `issuedAtSeconds`. */
 export interface CrlGrant extends Pick<CrlClaims, "jti" | "seq" | "revocations"> {
   /** Origin of the registry. */
   issuer: string;
@@ -61,20 +61,23 @@ export function signCrl(grant: CrlGrant, key: SigningKey): Promise<string> {
 }
 
 const DOT = 0x2e;
-/** Characters of base64url per slice, some 600 entries. A multiple of four, so that each slice decodes by itself. */
+/**
+ * Characters of base64url that are decoded at once, about 600 entries. It is a multiple of four, because each slice
+ * must decode by itself.
+ */
 const SLICE = 131_072;
 /** Longest header, in characters. With more, the search for its end takes longer in a list without a dot. */
 const HEADER_CHARS = 1_024;
 const SIGNATURE_CHARS = 86;
 
 /**
- * Verifies a list with the active keys of the registry and returns its claims. Retired keys do not sign lists. The
- * payload is read in slices, after the signature has been verified. Entries about agents of another authority are left
- * out, because a registry could otherwise end the agents of another one.
+ * Verifies a list with the active keys of the registry and returns its claims; retired keys do not sign lists. The
+ * payload is read only after the signature has been verified, and in slices. Entries about agents of another authority
+ * are left out, because a registry could otherwise revoke the agents of another one.
  *
  * @param token the compact JWS, as text or as its bytes
  * @param nowSeconds Unix seconds; `null` leaves the age of the list to the caller
- * @param yieldToEventLoop awaited between slices; the longest list takes about 1 s
+ * @param yieldToEventLoop awaited between slices, because the longest list takes about 1 s
  * @throws {TokenError} with the reason
  */
 export async function verifyCrl(
@@ -85,7 +88,8 @@ export async function verifyCrl(
 ): Promise<CrlClaims> {
   if (token.length > LIMITS.crlBytes) throw malformed(`The list is over ${LIMITS.crlBytes} bytes`);
   const bytes = typeof token === "string" ? utf8Bytes(token) : token;
-  // Searches both ends only, because a search of all bytes takes 23 ms. A third dot is not base64url and fails below.
+  // Searches only both ends, because a search of all bytes takes 23 ms. A third dot is not base64url, so it fails
+  // below.
   const first = bytes.subarray(0, HEADER_CHARS).indexOf(DOT);
   const last = bytes.length - 1 - SIGNATURE_CHARS;
   if (first < 1 || last - first < 2 || bytes[last] !== DOT) {
@@ -117,7 +121,9 @@ export async function verifyCrl(
   return claims;
 }
 
-/** Returns the claims of the payload, decoded and parsed in slices, with the entries whose DID begins with `own`. */
+/**
+ * Decodes and parses the payload in slices. Returns its claims, with only those entries whose DID begins with `own`.
+ */
 async function readClaims(payload: Bytes, own: string, yieldToEventLoop: () => Promise<void>): Promise<CrlClaims> {
   const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   const reader = new LongArrayReader("revocations");
@@ -145,7 +151,10 @@ async function readClaims(payload: Bytes, own: string, yieldToEventLoop: () => P
   throw new TokenError("claims", "The list's claims are not those of a CRL");
 }
 
-/** Returns bytes as text, one character per byte. Bytes beyond ASCII become characters that are not base64url. */
+/**
+ * Returns bytes as a text with one character per byte. A byte beyond ASCII becomes a character that is not base64url,
+ * so it is refused later.
+ */
 function textOf(bytes: Bytes): string {
   return new TextDecoder("latin1").decode(bytes);
 }
@@ -154,7 +163,10 @@ function malformed(message: string): TokenError {
   return new TokenError("malformed", message);
 }
 
-/** Returns true when `candidate` is older than `current` by (`seq`, `iat`), which is a rollback. */
+/**
+ * Tells whether `candidate` is older than `current` by `seq`, and by `iat` for the same `seq`. Accepting such a list
+ * would undo revocations.
+ */
 export function isCrlRollback(
   candidate: Pick<CrlClaims, "seq" | "iat">,
   current: Pick<CrlClaims, "seq" | "iat">,

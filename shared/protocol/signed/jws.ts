@@ -1,13 +1,13 @@
 /**
- * The JWS profile of everything that is signed as a token (D-20): compact, EdDSA, a header of exactly `alg`, `typ` and
- * `kid`. `jose` checks the signature.
+ * The form of every signed token (D-20): a compact JWS with EdDSA whose header has exactly `alg`, `typ` and `kid`.
+ * `jose` checks the signature.
  */
 import { CompactSign, compactVerify } from "jose";
 import * as z from "zod";
 import { fromBase64Url, utf8Bytes } from "../base64url.ts";
 import { hasDuplicateKeys } from "../json_text.ts";
 
-/** Why a token was rejected. Only after `unknown_kid` can a retry with newer keys succeed. */
+/** Why a token was rejected. Only after `unknown_kid` can a retry succeed, once newer keys are known. */
 export type TokenRefusal =
   | "malformed"
   | "header"
@@ -33,7 +33,10 @@ export interface SigningKey {
   privateKey: CryptoKey;
 }
 
-/** A published key. A retired one verifies no revocation list, because a thief of it could undo revocations. */
+/**
+ * A published key. A retired one verifies no revocation list, because a thief of the key could otherwise undo
+ * revocations.
+ */
 export interface VerificationKey {
   /** Whether the key still signs. */
   status: "active" | "retired";
@@ -70,7 +73,7 @@ export function parseJws(token: string, typ: string, maxBytes: number): Unverifi
 }
 
 /**
- * Returns the `kid` of a token's header, after a strict check of the header.
+ * Checks the header of a token strictly, and returns its `kid`.
  *
  * @param header base64url, as in the token
  * @throws {TokenError} `malformed` or `header`
@@ -102,8 +105,8 @@ export async function verifyJws(jws: UnverifiedJws, key: CryptoKey): Promise<voi
 export const unixTime: z.ZodInt = z.int().min(0).max(253_402_300_799);
 
 /**
- * Returns the claims of a token, checked with a schema that refuses unknown members, because two readers that know different
- * claims would disagree about one token.
+ * Returns the claims of a token. The schema must refuse unknown members, because two readers that know different claims
+ * would disagree about the same token.
  *
  * @param what names the token in the message of an error
  * @throws {TokenError} `claims`

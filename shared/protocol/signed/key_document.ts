@@ -1,13 +1,16 @@
 /**
- * The registry's published keys: a JWK Set at `/.well-known/svc-keys.json`, so that existing libraries read it. A
- * retired key verifies old tokens but never signs a list, because a thief of it could undo revocations. An invalid
- * document yields no key.
+ * The registry's published keys: a JWK Set at `/.well-known/svc-keys.json`, which existing libraries can read. A
+ * retired key verifies old tokens but never a list, because a thief of the key could otherwise undo revocations. An
+ * invalid document yields no key at all.
  */
 import * as z from "zod";
 import { importPublicKey, isPublicKey } from "../ed25519.ts";
 import type { VerificationKey, VerificationKeys } from "./jws.ts";
 
-/** Most keys of a document. With fewer, one with the keys of all valid tokens could be refused; with more, reading takes long. */
+/**
+ * Most keys of a document. With fewer, a document with the keys of all valid tokens could be refused; with more,
+ * reading it takes long.
+ */
 export const MAX_KEYS = 1024;
 
 /** One published key. A private member makes the whole document invalid. */
@@ -22,7 +25,7 @@ export const PublishedKey = z.strictObject({
   status: z.enum(["active", "retired"]),
 });
 
-/** The document: at least one key, every `kid` once. */
+/** The document: at least one key, and no `kid` twice. */
 export type KeyDocument = z.output<typeof KeyDocument>;
 export const KeyDocument = z.object({
   keys: z.array(PublishedKey).min(1).max(MAX_KEYS).refine(

@@ -1,8 +1,8 @@
 /**
  * Tokens that a registry signs for one service and five minutes, and that cannot be revoked. With an admin token, ADM
  * (D-172), an admin reads the relay state of a proxy. With a visit token, VIS (D-282), an agent shows a proxy of
- * another registry that its session at home is valid; it is no secret, because without a proof of the agent for that
- * proxy it is worth nothing. Keys, addresses and time are parameters.
+ * another registry that its session at home is valid. A visit token is no secret, because it is worth nothing without a
+ * proof that the agent makes for that proxy.
  */
 import * as z from "zod";
 import { authorityOf, isAgentDid, isHumanDid, parseDid } from "../did.ts";
@@ -21,10 +21,10 @@ import {
   verifyJws,
 } from "./jws.ts";
 
-/** With more, a bad token costs more to decode before it is refused. */
+/** Longest token. With more, a bad token costs more to decode before it is refused. */
 export const SHORT_TOKEN_BYTES_MAX = 2_048;
 
-/** The claims that every kind has; `sub` has the same authority as `iss`. */
+/** The claims of every kind of short token. `sub` has the same authority as `iss`. */
 type ShortTokenClaims = z.output<typeof Common> & { sub: string };
 const Common = z.strictObject({
   /** Origin of the registry that signed. */
@@ -49,18 +49,18 @@ const AdminTokenClaims = Common.extend({
 export type VisitTokenClaims = z.output<typeof VisitTokenClaims>;
 const VisitTokenClaims = Common.extend({
   sub: z.string().refine(isAgentDid),
-  /** Origin of the agent's home proxy: where it can be answered. */
+  /** Origin of the agent's home proxy, to which answers are sent. */
   proxy: z.string().refine(isOrigin),
   /** `jti` of the agent's identity token. */
   aitJti: z.string().refine(isUlid),
 });
 
 export interface ShortTokenKind<C extends ShortTokenClaims> {
-  /** In the header. */
+  /** The `typ` in the header. */
   typ: string;
-  /** Names it in the message of an error. */
+  /** The name of the token in the message of an error. */
   what: string;
-  /** From `iat` to `exp`. */
+  /** Seconds from `iat` to `exp`. */
   ttlSeconds: number;
   claims: z.ZodType<C>;
 }
@@ -79,7 +79,7 @@ export const VIS: ShortTokenKind<VisitTokenClaims> = {
   claims: VisitTokenClaims,
 };
 
-/** Returns a signed token, a compact JWS; `exp` follows from `iat`. */
+/** Returns a signed token as a compact JWS. Its `exp` follows from `iat`. */
 export function signShortToken<C extends ShortTokenClaims>(
   { typ, ttlSeconds }: ShortTokenKind<C>,
   { jti, ...claims }: Omit<C, "exp">,
@@ -94,9 +94,9 @@ export function parseShortToken({ typ }: Pick<ShortTokenKind<never>, "typ">, tok
 }
 
 /**
- * Verifies signature, claims and times with an active key, because a retired one has signed nothing that is still
- * valid. Returns the claims. The caller compares `sub` and `aitJti` of a visit token with the identity token beside it,
- * because a visit token of another agent would otherwise pass.
+ * Verifies signature, claims and times, and returns the claims. It accepts only an active key, because a retired one
+ * has signed no token that is still valid. For a visit token, the caller must compare `sub` and `aitJti` with the
+ * identity token of the request, because the visit token of another agent would otherwise pass.
  *
  * @param authority the trusted issuer with its published keys, and the service that the token must name
  * @param nowSeconds Unix seconds

@@ -1,4 +1,4 @@
-/** The API documents of a service, from its route table: `/openapi.json`, and pages at `/docs`. */
+/** The API documents of a service, made from its route table: `/openapi.json`, and pages at `/docs`. */
 import { ServiceHealth } from "../../protocol/api/meta.ts";
 import { openApiDocument } from "../../openapi.ts";
 import type { PageAnswer } from "../../page/document.ts";
@@ -35,7 +35,7 @@ const HEALTH_OF_BOTH: Partial<Operation> = {
   errors: ["SERVICE_UNAVAILABLE", "INTERNAL_ERROR"],
 };
 
-/** Returns each operation once: that of the first service that has it. */
+/** Returns each operation only once, from the first service that has it. */
 function withoutRepeats(parts: readonly DocumentPart[]): DocumentPart[] {
   const nameOf = ({ method, path }: Operation) => `${method} ${path}`;
   const known = new Set<string>();
@@ -46,7 +46,7 @@ function withoutRepeats(parts: readonly DocumentPart[]): DocumentPart[] {
   }));
 }
 
-/** Returns the route of the OpenAPI document; `documents` is a member of the service's dependencies. */
+/** Returns the route of the OpenAPI document. `documents` is a member of the service's dependencies. */
 export function openApiRoute<D extends { documents: ApiDocs }>(): Route<D> {
   return {
     method: "GET",

@@ -1,4 +1,4 @@
-/** The API documents for people: one page for each resource, from the same rows as the OpenAPI document. */
+/** The API documents for people: one page for each resource, made from the same rows as the OpenAPI document. */
 import { openPage, type PageAnswer } from "../../page/document.ts";
 import { type Html, markup, type Value } from "../../page/html.ts";
 import { head, lines, link, type Row, shell, table } from "../../page/parts.ts";
@@ -10,11 +10,11 @@ import { COMMON_ERRORS } from "./route.ts";
 interface Resource {
   title: string;
   line: string;
-  /** Beginnings of the paths of its routes. */
+  /** How the paths of its routes begin. */
   paths: readonly string[];
 }
 
-/** The resources by the name in their address. A route belongs to the first one whose `paths` has its beginning. */
+/** The resources, by the name in their address. A route belongs to the first resource whose `paths` it matches. */
 const RESOURCES: Readonly<Record<string, Resource>> = {
   messages: {
     title: "Messages",
@@ -109,12 +109,12 @@ function section(operation: Operation): Html {
   }</section>`;
 }
 
-/** The codes, each once, without those of all routes. */
+/** Returns each code once, without the codes that all routes can send. */
 function ownErrors(codes: readonly ErrorCode[]): ErrorCode[] {
   return [...new Set(codes)].filter((code) => !(COMMON_ERRORS as readonly ErrorCode[]).includes(code));
 }
 
-/** A command for the routes that a person calls with a key. */
+/** Returns an example command for a route that a person can call with a key. */
 function example({ method, path, credential, body, emptyBody }: Operation): Value {
   if (!["none", "api_key", "admin_token"].includes(credential)) return null;
   const bearer = credential === "none"
@@ -142,7 +142,7 @@ function fieldRow(name: string, where: string, isNeeded: boolean, what: Value): 
 
 type Json = Record<string, unknown>;
 
-/** The members of a schema; of a list, those of its entries. */
+/** Returns the members of a schema. For a list, these are the members of its entries. */
 function fieldRows(schema: Operation["body"], where: string): Row[] {
   if (schema === undefined) return [];
   const json = schemaOf(schema, where === "answer" ? "output" : "input");
@@ -150,7 +150,9 @@ function fieldRows(schema: Operation["body"], where: string): Row[] {
   return rows.length > 0 ? rows : [fieldRow("(whole)", where, true, typeText(json))];
 }
 
-/** Levels of members below the first. Deeper ones are left out, because their rows would hide the first ones. */
+/**
+ * Levels of members that are shown below the first. Deeper ones are left out, because their rows would hide the others.
+ */
 const DEPTH = 2;
 
 function memberRows(schema: Json, prefix: string, where: string, depth: number): Row[] {
@@ -165,7 +167,7 @@ function memberRows(schema: Json, prefix: string, where: string, depth: number):
   });
 }
 
-/** What a value must be, in words. */
+/** Returns what a value must be, in words. */
 function typeText(schema: Json): string {
   const { type, format, pattern, minimum, maximum, minLength, maxLength, minItems, maxItems, items } = schema;
   if (Array.isArray(schema.enum)) return schema.enum.map((value) => JSON.stringify(value)).join(" or ");
@@ -185,7 +187,7 @@ function typeText(schema: Json): string {
   return `${type ?? "any JSON"}${entries}${bounds}${format ? `, ${format}` : formText(pattern)}`;
 }
 
-/** A longer pattern is not shown, because it says nothing to a reader. */
+/** Longest pattern that is shown, because a longer one says nothing to a reader. */
 const PATTERN_CHARACTERS = 50;
 
 function formText(pattern: unknown): string {
@@ -194,7 +196,10 @@ function formText(pattern: unknown): string {
   return pattern.length > PATTERN_CHARACTERS ? ", of the form in OpenAPI" : `, matches ${pattern}`;
 }
 
-/** `undefined` for the largest safe integer, because that is the bound of every JSON number and not of this member. */
+/**
+ * Returns the bound, or `undefined` for the largest safe integer, because that bounds every JSON number and says
+ * nothing about this one.
+ */
 function bound(value: unknown): unknown {
   return Math.abs(Number(value)) < Number.MAX_SAFE_INTEGER ? value : undefined;
 }
@@ -213,7 +218,7 @@ function errorTable(codes: readonly ErrorCode[]): Html {
   });
 }
 
-/** A text whose words between backticks are code. */
+/** Shows the words between backticks as code. */
 function withCode(text: string): Value {
   return text.split("`").map((part, i) => i % 2 === 0 ? part : markup`<code>${part}</code>`);
 }

@@ -1,8 +1,8 @@
 /**
- * Builds an app from a route table. Defines the request pipeline and is the only place that writes error responses,
- * because a failure without the envelope would make each client write a second parser. A limit per IP also counts wrong
- * credentials, so that guesses are bounded; the handler reads records last, because the status could otherwise tell a
- * stranger whether one exists.
+ * Builds an app from a route table: the steps of every request, and the only place that writes error responses, because
+ * an error in any other form would need a second parser in each client. A limit per IP also counts wrong credentials,
+ * because they could otherwise be guessed without limit. Records are read last, because the status could otherwise tell
+ * a stranger whether a record exists.
  */
 import * as z from "zod";
 import { Hono } from "@hono/hono";
@@ -33,7 +33,10 @@ import type { Store } from "../store/open_store.ts";
 import { busyText, StoreUnavailable } from "../store/store_errors.ts";
 import type { WriteWatch } from "../write_watch.ts";
 
-/** With more, one invalid input would be answered with a text many times its own length. */
+/**
+ * Most problems that are reported. With more, one invalid input would be answered with a text many times its own
+ * length.
+ */
 const PROBLEMS_REPORTED_MAX = 20;
 
 export interface AppDeps {
@@ -42,11 +45,11 @@ export interface AppDeps {
   log: Log;
   metrics: Metrics;
   accessLog?: boolean;
-  /** Puts the path of a route on the span of the present request. */
+  /** Adds the path of a route to the OpenTelemetry span of the present request. */
   labelSpan?(route: string): void;
   limiter: RateLimiter;
   trustedProxies: TrustedProxies;
-  /** True when errors contain `details`: in `local` and `dev` only. */
+  /** True when errors contain `details`, which is only in `local` and `dev`. */
   showDetails: boolean;
   /** Called for each refusal that is logged. */
   onRefused?(code: ErrorCode, exchange: RequestContext): void;
@@ -55,10 +58,10 @@ export interface AppDeps {
 type StoreMembers = Pick<Store, "kv" | "place" | "maxChecks" | "commitsInFlight" | "reliedMs">;
 
 export interface ServiceDeps extends Omit<AppDeps, "limiter" | "showDetails" | "onRefused">, StoreMembers {
-  /** The writes of a store that this process alone has open. */
+  /** Sees all writes of a store that only this process has open. */
   writes?: WriteWatch | null;
   random: Random;
-  /** Origins that a proof may name; the public origin first. */
+  /** Origins that a proof may name; the public origin is first. */
   origins: readonly string[];
   documents: ApiDocs;
 }
@@ -66,7 +69,7 @@ export interface ServiceDeps extends Omit<AppDeps, "limiter" | "showDetails" | "
 export interface App {
   /** @param path `routedPath` of the request, if known */
   fetch(request: Request, peer: Peer, path?: string): Promise<Response>;
-  /** Returns true when the table has the path, for any method. */
+  /** Tells whether the table has the path, for any method. */
   owns(path: string): boolean;
   fixedPaths: readonly string[];
 }
@@ -97,7 +100,8 @@ export function createApp<D extends AppDeps, Callers>(
   }
   deps.metrics.addRoutes(routes.map(({ path }) => path));
   deps.metrics.read("body_room_bytes", () => bodies.total);
-  // `/v1/agents/challenge` also matches `/v1/agents/:id` but is no ID, so the rows with this path come first.
+  // `/v1/agents/challenge` also matches `/v1/agents/:id` although it is no ID, so rows with fixed paths are looked up
+  // first.
   const fixed = Map.groupBy(rows.filter(({ path }) => !path.includes(":")), ({ path }) => path);
   const methodsOf = (path: string): readonly string[] =>
     fixed.get(path)?.map(({ method }) => method) ??
@@ -118,8 +122,7 @@ export function createApp<D extends AppDeps, Callers>(
     async fetch(request, peer, path = routedPath(request)) {
       const exchange = requestContextOf(deps, request, peer);
       const began = deps.clock.now();
-      // HEAD is handled as GET, also by the router. The proof must name HEAD, because it covers the method that was
-      // sent.
+      // HEAD is handled as GET, by the router too. A proof must name HEAD, because it covers the method that was sent.
       const method = request.method === "HEAD" ? "GET" : request.method;
       const own = fixed.get(path), row = own?.find((one) => one.method === method);
       const response = row
@@ -134,8 +137,8 @@ export function createApp<D extends AppDeps, Callers>(
 }
 
 /**
- * Returns the path for routing, with percent-encoded letters decoded, in every form of deployment, because one
- * deployment would otherwise find a route that another does not. A proof covers `rawTarget`.
+ * Returns the path by which a request is routed, with percent-encoded letters decoded. All deployments use it, because
+ * one could otherwise find a route that another does not. A proof covers `rawTarget` instead.
  */
 export function routedPath(request: Request): string {
   return ROUTER.getPath(request);
@@ -143,13 +146,13 @@ export function routedPath(request: Request): string {
 
 const ROUTER = new Hono();
 
-/** Returns path and query of the request line. `Request.url` keeps them unchanged; a parsed URL does not. */
+/** Returns path and query of the request line. They are unchanged in `Request.url`, but not in a parsed URL. */
 export function rawTarget(url: string): string {
   const start = url.indexOf("/", url.indexOf("://") + 3);
   return start === -1 ? "/" : url.slice(start);
 }
 
-/** Returns the client's request ID if it is valid, else a new one. */
+/** Returns the client's request ID if it is valid, or else a new one. */
 export function requestIdOf(request: Request, newId: NewId): string {
   const own = request.headers.get("x-request-id");
   return isRequestId(own) ? own : newId();
@@ -198,7 +201,7 @@ async function handleRequest<D extends AppDeps>(
     try {
       await authenticate();
     } catch (error) {
-      // A failed authentication still counts against the per-IP limit.
+      // A failed authentication still counts against the limit per IP, because credentials could otherwise be guessed.
       if (perIp) await countRequest(deps, exchange, perIp, exchange.ip);
       throw error;
     }
@@ -209,7 +212,8 @@ async function handleRequest<D extends AppDeps>(
       if (stage === "before_body") await authenticate();
       const params = route.params && parseInput(route.params, rawParams, route.invalidPath);
       const length = declaredBytes(exchange.request);
-      // Requests of this process to itself take no room, because they are small and would otherwise wait for uploads of clients.
+      // Requests of this process to itself take no room. They are small, and would otherwise wait for uploads of
+      // clients.
       const expected = exchange.peer.from === "process" ? 0 : length ?? maxBytes;
       let room = bodies.take(exchange.ip, expected);
       if (room instanceof Promise) room = await room;
@@ -231,18 +235,19 @@ async function handleRequest<D extends AppDeps>(
   } catch (error) {
     if (error instanceof ServiceError && limit?.counts?.includes(error.code)) {
       const { counts: _, ...every } = limit;
-      // Refuses the request also when others have filled the window since its check.
+      // Refuses the request even now, if others have filled the window since it was checked.
       await countRequest(deps, exchange, every, exchange.ip);
     }
     throw error;
   } finally {
     exchange.room?.release();
-    // Frees the memory of a large body now. Many bodies at once would exceed memory before the next garbage collection.
+    // Frees the memory of a large body now, because many bodies at once would fill the memory before the next garbage
+    // collection.
     if (exchange.body.length > LIMITS.bodyFreeBytes) exchange.body.buffer.transfer(0);
   }
 }
 
-/** Counts a request in its window; only checks the window when the limit counts failures. */
+/** Counts a request in its window. If the limit counts only failures, it just checks whether the window is full. */
 async function countRequest(deps: AppDeps, exchange: RequestContext, limit: RouteLimit, who: string): Promise<void> {
   if (exchange.peer.from === "process") return;
   const decision = limit.counts ? await deps.limiter.peek(limit, who) : await deps.limiter.hit(limit, who);
@@ -250,7 +255,7 @@ async function countRequest(deps: AppDeps, exchange: RequestContext, limit: Rout
   if (!decision.allowed) throw new ServiceError("RATE_LIMIT_EXCEEDED");
 }
 
-/** Returns the query by name; a repeated name has a list. */
+/** Returns the query by name. A repeated name has a list of values. */
 function queryOf(target: string, code: ErrorCode | undefined): Record<string, string | string[]> {
   const at = target.indexOf("?");
   const text = at === -1 ? "" : target.slice(at + 1);
@@ -276,8 +281,8 @@ function jsonBody<D>(route: Route<D>, { body }: RequestContext): unknown {
 
 function errorAnswer(deps: AppDeps, exchange: RequestContext, error: unknown, scheme: "Bearer" | "Svc"): Answer {
   const known = asServiceError(error);
-  // The other service in this process handles and logs its own rejected calls. A registry without a revocation is no
-  // fault, but the log would show each connector that starts as refused.
+  // The other service in this process handles and logs its own rejected calls. A registry without any revocation is no
+  // fault, but the log would show every connector that starts as refused.
   const isRoutine = exchange.peer.from === "process" && known.status < 500 || known.code === "CRL_NOT_FOUND";
   if (!isRoutine) {
     const check = exchange.check === undefined ? "none" : String(exchange.check);
@@ -300,7 +305,10 @@ function errorAnswer(deps: AppDeps, exchange: RequestContext, error: unknown, sc
   });
 }
 
-/** 502 (agent offline) and 507 (mailbox full) are not service failures. */
+/**
+ * A status such as 502 (agent offline) or 507 (mailbox full) is no failure of the service, so it is not logged as an
+ * error.
+ */
 function levelOf(status: number): Level {
   return status === 500 || status === 503 ? "error" : "info";
 }
@@ -322,9 +330,9 @@ function responseOf({ request, responseHeaders, requestId }: RequestContext, ans
 }
 
 /**
- * Returns the untrusted value as the schema reads it, or throws the route's code with the problems of each member.
+ * Returns an untrusted value as the schema reads it.
  *
- * @throws {ServiceError} with `code` for invalid input
+ * @throws {ServiceError} with `code` and the problems of each member
  */
 export function parseInput<S extends z.ZodType>(schema: S, value: unknown, code: ErrorCode | undefined): z.output<S> {
   const parsed = schema.safeParse(value, { error: inputText });
@@ -335,7 +343,10 @@ export function parseInput<S extends z.ZodType>(schema: S, value: unknown, code:
   throw invalidInput(code, { fieldErrors: fieldErrors as Record<string, string[]>, formErrors });
 }
 
-/** Returns the error for invalid input. The message names the member of the first problem, never its value. */
+/**
+ * Returns the error for invalid input. The message names the member of the first problem, but never its value, which
+ * may be a secret.
+ */
 export function invalidInput(code: ErrorCode | undefined, details: ErrorDetails): ServiceError {
   if (code === undefined) return new ServiceError("INTERNAL_ERROR", { message: "The route has no code for bad input" });
   const first = [...details.formErrors, ...Object.values(details.fieldErrors).flat()][0];
@@ -345,10 +356,10 @@ export function invalidInput(code: ErrorCode | undefined, details: ErrorDetails)
   return new ServiceError(code, { message, details });
 }
 
-/** The third part of the path of an admin's routes, where the metrics tell them apart. */
+/** The parts of an admin's path after `/v1/admin/` that the metrics count separately. */
 const ADMIN_AREAS = ["people", "agents", "audit", "relay"];
 
-/** Records the response to a request of a client. `ms` is the time that the response took. */
+/** Records the response to a request of a client. `ms` is the time that it took. */
 export function recordResponse(
   { metrics, log, accessLog = false, labelSpan }: Pick<AppDeps, "metrics" | "log" | "accessLog" | "labelSpan">,
   { request, requestId, peer, route = "none", ip, agentDid }: RequestContext,
@@ -362,6 +373,6 @@ export function recordResponse(
   labelSpan?.(route);
   const area = route.startsWith("/v1/admin/") && ADMIN_AREAS.find((area) => area === route.split("/")[3]);
   if (area) metrics.count("admin_requests_total", area);
-  // A refusal has its own line.
+  // A refusal has a line of its own already.
   if (accessLog && status < 400) log("info", "request_done", { requestId, method, route, status, ms, ip, agentDid });
 }

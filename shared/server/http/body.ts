@@ -1,7 +1,7 @@
 /**
- * Reads request bodies with a size limit and a deadline of 10 s, counted while a body streams, because a chunked or
- * slow one would otherwise hold memory and a connection without end. An incompletely read body ends its connection: a
- * small one with a declared length once the rest has arrived, any other one after 2 s.
+ * Reads request bodies. Each has a size limit and a deadline of 10 s, which also hold while it streams, because a
+ * chunked or slow body could otherwise occupy memory and a connection without end. A body that is not read completely
+ * ends its connection: a small one with a declared length once the rest has arrived, any other one after 2 s.
  */
 import type { Clock } from "../../clock.ts";
 import { type Bytes, joinedBytes } from "../../protocol/base64url.ts";
@@ -10,16 +10,20 @@ import { LIMITS } from "../../protocol/limits.ts";
 import type { BodyLease } from "./body_budget.ts";
 
 /**
- * Each piece costs memory beside its bytes and a turn of the event loop, so with more, a body in tiny pieces would cost
- * many times its budget, and take seconds.
+ * Most pieces of a body. Each costs memory in addition to its bytes, and a turn of the event loop. With more, a body in
+ * tiny pieces would cost many times its budget and take seconds.
  */
 export const BODY_PIECES_MAX = 1_024;
 const TOO_MANY_PIECES = `comes in over ${BODY_PIECES_MAX} pieces`;
 /**
- * With less, a client that still sends sees its connection break and not the refusal; with more, it sends for nothing.
+ * Bytes of a refused body that are still read. With less, a client that is still sending sees its connection break and
+ * not the refusal; with more, it sends for nothing.
  */
 const BODY_LEFT_BYTES = 262_144;
-/** With more, refused bodies that arrive slowly would hold their connections. */
+/**
+ * Time for which a refused body is still read. With more, refused bodies that arrive slowly would hold their
+ * connections.
+ */
 export const BODY_LEFT_MS = 2_000;
 
 /** @throws {ServiceError} `PAYLOAD_TOO_LARGE` when `Content-Length` exceeds the limit */
@@ -27,11 +31,11 @@ export function refuseByLength(headers: Headers, maxBytes: number): void {
   if (Number(headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(`is over ${maxBytes} bytes`);
 }
 
-/** Returns the declared length of a body in bytes: `null` when it is not declared, 0 without a body. */
+/** Returns the declared length of a body in bytes: 0 without a body, `null` when the length is not declared. */
 export function declaredBytes(request: Request): number | null {
   const header = request.headers.get("content-length");
   const length = header === null ? null : Number(header);
-  // Asking for the stream would create it, so a small body is read without one.
+  // Reading `request.body` would create a stream, which a small body does not need.
   return isSmall(length) || request.body ? length : 0;
 }
 
@@ -47,17 +51,18 @@ export interface BodySource {
 
 interface Reading {
   whole: Promise<Bytes>;
-  /** Absent for a body that is read at once: the platform reads the rest of it. */
+  /** Absent for a body that is read in one step, because the platform then reads the rest of it. */
   reader?: Cancellable;
 }
 
 type Cancellable = Pick<ReadableStreamDefaultReader, "cancel">;
 
 /**
- * Returns a complete body.
+ * Reads a complete body.
  *
  * @param options.length in bytes, if the connection enforces it
- * @throws {ServiceError} `PAYLOAD_TOO_LARGE` past `maxBytes`, `REQUEST_TIMEOUT` after 10 s or when its lease is aborted
+ * @throws {ServiceError} `PAYLOAD_TOO_LARGE` past `maxBytes`; `REQUEST_TIMEOUT` after 10 s, or when its lease is
+ * aborted
  */
 export async function readBody(
   source: BodySource,
@@ -74,7 +79,7 @@ export async function readBody(
   if (room) room.abortRead = giveUp;
   try {
     const body = await result.promise;
-    // A body that is read at once was not counted while it arrived.
+    // A body that is read in one step was not counted while it arrived.
     if (body.length > maxBytes) throw tooLarge(`is over ${maxBytes} bytes`);
     return body;
   } catch (error) {
@@ -90,12 +95,12 @@ export async function readBody(
 }
 
 function beginReading(source: BodySource, maxBytes: number, length: number | null | undefined): Reading | null {
-  // Most small bodies arrive with their head, and a stream would cost more than the rest of the reading. The platform
-  // refuses a request whose body is longer or shorter than declared, or that declares it in two ways.
+  // Most small bodies arrive together with their head, and a stream would cost more than the rest of the reading. The
+  // platform refuses a request whose body is longer or shorter than declared, or that declares its length twice.
   if (isSmall(length) && source.bytes) return { whole: source.bytes() };
   const { body } = source;
   if (!body) return null;
-  // A large body is read into one buffer, because each chunk would allocate 64 KiB.
+  // A large body is read into one buffer, because each chunk would otherwise allocate 64 KiB.
   const reader = length && !isSmall(length) ? fillingReader(body) : body.getReader();
   const whole = reader instanceof ReadableStreamBYOBReader
     ? filled(reader, length ?? 0, maxBytes)
@@ -104,8 +109,8 @@ function beginReading(source: BodySource, maxBytes: number, length: number | nul
 }
 
 /**
- * Reads the rest of a body after its response, up to 256 KiB. Ends the connection if more arrives or after 2 s.
- * Otherwise the platform reads a declared body of any length completely after the response.
+ * Reads the rest of a body after its response, up to 256 KiB, and ends the connection if more arrives or after 2 s.
+ * Without this, the platform would read a declared body of any length completely.
  */
 export async function leaveBody(request: Pick<Request, "body" | "bodyUsed">, clock: Clock): Promise<void> {
   const body = unreadBody(request);
@@ -124,7 +129,7 @@ export async function leaveBody(request: Pick<Request, "body" | "bodyUsed">, clo
   }
 }
 
-/** Returns a body that nothing has read; `null` without one and after an upgrade. */
+/** Returns the body if nothing has read it, or `null` without a body and after an upgrade. */
 function unreadBody(request: Pick<Request, "body" | "bodyUsed">): BodySource["body"] {
   try {
     return request.bodyUsed ? null : request.body;
@@ -134,8 +139,8 @@ function unreadBody(request: Pick<Request, "body" | "bodyUsed">): BodySource["bo
 }
 
 /**
- * Cancels a body after 2 s, so that the response can be sent first; nothing is read in this time. If a body is
- * cancelled before its response, the platform continues to read it.
+ * Cancels a body after 2 s, and reads nothing until then. It waits because the response must be sent first: if a body
+ * is cancelled before its response, the platform goes on reading it.
  */
 function endLater(reader: Cancellable, clock: Clock, ended: () => void = () => {}): () => void {
   return clock.after(BODY_LEFT_MS, () => {
@@ -144,7 +149,10 @@ function endLater(reader: Cancellable, clock: Clock, ended: () => void = () => {
   });
 }
 
-/** Bodies from a connection can be read into a buffer; bodies made in this process arrive in chunks. */
+/**
+ * Returns a reader that fills a buffer if the body comes from a connection. A body that this process made arrives in
+ * chunks instead.
+ */
 function fillingReader(body: NonNullable<BodySource["body"]>) {
   try {
     return body.getReader({ mode: "byob" });
@@ -166,7 +174,7 @@ async function gathered(reader: ReadableStreamDefaultReader<Bytes>, maxBytes: nu
 }
 
 async function filled(reader: ReadableStreamBYOBReader, length: number, maxBytes: number): Promise<Bytes> {
-  // One extra byte, so that a full read can detect the end of the body.
+  // There is room for one extra byte, because the read that finds the end of the body needs a place to write to.
   let buffer = new ArrayBuffer(length + 1);
   let size = 0;
   for (let pieces = 0; size <= length; pieces++) {
@@ -187,7 +195,7 @@ function tooLarge(how: string): ServiceError {
 
 const STRICT_UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** Returns the parsed UTF-8 JSON text, or `undefined` for any other bytes. */
+/** Parses a JSON text in UTF-8; returns `undefined` for any other bytes. */
 export function parseJson(body: Bytes): { text: string; value: unknown } | undefined {
   try {
     const text = STRICT_UTF8.decode(body);

@@ -1,7 +1,8 @@
 /**
- * Budget for request bodies: bodies that are being read or handled hold a bounded number of bytes in total, and half of
- * that per address. A body that does not fit waits; the address that holds least is next. A body that arrives slowly
- * while others wait is aborted. Small bodies are exempt, because their request heads cost as much.
+ * A budget for request bodies. Bodies that are being read or handled may hold a bounded number of bytes in total, and
+ * half of that per address. A body that does not fit waits, and the address that holds least is next. A body that
+ * arrives slowly while others wait is aborted. Small bodies are exempt, because the heads of their requests cost as
+ * much.
  */
 import type { Clock } from "../../clock.ts";
 import { ServiceError } from "../../protocol/errors.ts";
@@ -9,21 +10,28 @@ import { LIMITS } from "../../protocol/limits.ts";
 import { ByteBudget } from "../byte_budget.ts";
 
 /**
- * Request bodies in memory: with more, one flood of bodies takes the memory of the process; half is for one address.
+ * Bytes that request bodies may hold in memory, half of them for one address. With more, a flood of bodies takes the
+ * memory of the process.
  */
 export const BODY_ROOM_BYTES = 4_194_304;
-/** With more, slow bodies hold the others back for longer; with less, a short burst is refused. */
+/**
+ * How long a body waits for room. With more, slow bodies hold back the others for longer; with less, a short burst is
+ * refused.
+ */
 export const BODY_WAIT_MS = 2_000;
-/** Each one holds a connection and its head: with more, a flood costs memory before it is refused. */
+/**
+ * Most bodies that wait. Each holds a connection and the head of its request, so with more, a flood costs memory before
+ * it is refused.
+ */
 export const BODIES_WAITING_MAX = 1_000;
 
 export class BodyLease {
-  /** Ends the reading of the body, while it is being read. */
+  /** Ends the reading of the body. It is `null` while the body is not being read. */
   abortRead: (() => void) | null = null;
 
   /**
    * @param since when the bytes were granted, milliseconds since the Unix epoch
-   * @param release releases the lease; idempotent
+   * @param release releases the lease; a second call changes nothing
    */
   constructor(readonly since: number, readonly release: () => void) {}
 }
@@ -57,7 +65,8 @@ export class BodyBudget {
   }
 
   async #takeRoom(address: string, bytes: number): Promise<BodyLease> {
-    // While others wait, a body that fits waits too, because small ones would otherwise always overtake a large one.
+    // While others wait, even a body that fits must wait, because small ones would otherwise always overtake a large
+    // one.
     const granted = this.#queue.length === 0 ? this.#budget.take(address, bytes) : null;
     const release = granted ?? await this.#wait(address, bytes);
     const lease = new BodyLease(this.clock.now(), () => {
@@ -92,7 +101,7 @@ export class BodyBudget {
     });
   }
 
-  /** Grants queued bodies their bytes, the address that holds least first, until the next one does not fit. */
+  /** Gives waiting bodies their bytes, until the next one does not fit. The address that holds least comes first. */
   #grant(): void {
     while (true) {
       const used = (address: string) => this.#budget.usedBy(address);

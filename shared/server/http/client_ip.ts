@@ -1,18 +1,22 @@
 /**
- * The client address of a request (D-49): the peer of the socket, or behind a trusted proxy the right-most hop that is
- * not one. Headers of other peers are ignored, because a client could otherwise choose its own address.
+ * The client address of a request (D-49): the peer of the socket, or behind trusted proxies the right-most address that
+ * is not a trusted proxy. The header of any other peer is ignored, because a client could otherwise choose its own
+ * address.
  */
 import { BlockList, isIP } from "node:net";
 
-/** Origin of a request: the peer address of a socket, or this process. */
+/** Where a request comes from: the peer of a socket, or this process. */
 export type Peer = { from: "socket"; address: string | null; info?: Sending } | { from: "process" };
 
-/** `completed` settles when the response is sent, or its client gone. Read it late, because the read makes the promise. */
+/**
+ * `completed` settles when the response is sent or its client is gone. It should be read late, because reading it makes
+ * the promise.
+ */
 type Sending = Pick<Deno.ServeHandlerInfo, "completed">;
 
 const UNKNOWN = "unknown";
 
-/** Addresses and CIDR blocks whose `X-Forwarded-For` is trusted. */
+/** Addresses and CIDR blocks of proxies whose `X-Forwarded-For` is trusted. */
 export class TrustedProxies {
   readonly #list = new BlockList();
 
@@ -36,7 +40,7 @@ export class TrustedProxies {
   }
 }
 
-/** Returns the bucket of a request: an IPv4 address, the /64 of an IPv6 address, or `unknown`. */
+/** Returns what a limit per IP counts for: an IPv4 address, the /64 network of an IPv6 address, or `unknown`. */
 export function clientBucket(peer: Peer, forwardedFor: string | null, trusted: TrustedProxies): string {
   if (peer.from === "process") return "process";
   let address = peer.address;
@@ -53,7 +57,7 @@ function bucketOf(address: string): string {
   return family === 4 ? plain : UNKNOWN;
 }
 
-/** Returns the IPv4 address of an IPv4-mapped IPv6 address; any other address without its zone. */
+/** Returns the IPv4 address in an IPv4-mapped IPv6 address. Any other address is returned without its zone. */
 function unmapped(address: string): string {
   const plain = address.replace(/^\[|\]$/g, "").replace(/%.*$/s, "");
   if (isIP(plain) !== 6) return plain;
@@ -65,7 +69,7 @@ function unmapped(address: string): string {
 
 /** Returns the eight groups of a valid IPv6 address, without leading zeros. */
 function ipv6Groups(address: string): string[] {
-  // The URL parser normalises every form of an address, including an embedded IPv4 part.
+  // The URL parser turns every form of an address into one, even with an embedded IPv4 part.
   const [head = "", tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split("::");
   const left = head === "" ? [] : head.split(":");
   if (tail === undefined) return left;

@@ -1,6 +1,6 @@
 /**
- * Receives the requests of a process and passes each to its service. It waits until the services are ready, counts
- * requests in progress, refuses requests while the process stops, and answers for the process itself.
+ * Receives the requests of a process and passes each to its service. It lets requests wait until the services are
+ * ready, counts those under way, refuses new ones while the process stops, and answers for the process itself.
  */
 import { type App, type AppDeps, recordResponse, requestContextOf, requestIdOf, routedPath } from "./app.ts";
 import { leaveBody } from "./body.ts";
@@ -12,21 +12,24 @@ import { errorEnvelope, ServiceError } from "../../protocol/errors.ts";
 
 type EntryDeps = Pick<AppDeps, "clock" | "newId" | "log" | "metrics" | "trustedProxies" | "accessLog">;
 
-/** The services of a process, at least one of them. */
+/** The services of a process, of which there is at least one. */
 export interface Served {
   registry: App | null;
   proxy: App | null;
   isReady(): Promise<boolean>;
-  /** Returns the IDs of the instances to which this one should have a link and has none. */
+  /** Returns the IDs of the instances to which this one should have a link but has none. */
   linksMissing?(): readonly string[];
-  /** Returns the answer of `/health` for both services; `null` when one runs alone, which answers itself. */
+  /**
+   * Returns the answer of `/health` for both services. It is `null` when one service runs alone, because that one
+   * answers itself.
+   */
   health: (() => Promise<Answer>) | null;
 }
 
 export class Entry {
-  /** `null`: the services did not start. */
+  /** Resolves to the services, or to `null` if they did not start. */
   readonly #opened = Promise.withResolvers<Served | null>();
-  /** The service of each fixed path, when both run. */
+  /** The service of each fixed path, when both services run. */
   readonly #serviceOf = new Map<string, App>();
   #served: Served | null = null;
   #isLeaving = false;
@@ -37,7 +40,7 @@ export class Entry {
     deps.metrics.read("http_requests_in_flight", () => this.underWay);
   }
 
-  /** Passes requests to the services from now on, also those that have waited. */
+  /** Passes requests to the services from now on, including those that have waited. */
   open(served: Served): void {
     this.#served = served;
     const { registry, proxy } = served;
@@ -49,7 +52,7 @@ export class Entry {
     this.#opened.resolve(served);
   }
 
-  /** Reports from now on that this process is not ready. It still serves requests. */
+  /** Reports from now on that this process is not ready, but still serves requests. */
   leave(): void {
     this.#isLeaving = true;
   }
@@ -59,13 +62,15 @@ export class Entry {
     this.#isLeaving = this.#draining = true;
   }
 
-  /** Refuses also the requests that wait for the services, because they would otherwise keep a failed start open. */
+  /**
+   * Refuses even the requests that wait for the services, because they would otherwise keep a failed start from ending.
+   */
   giveUp(): void {
     this.drain();
     this.#opened.resolve(null);
   }
 
-  /** Returns true when each service of this process accepts requests. */
+  /** Tells whether each service of this process accepts requests. */
   async isReady(): Promise<boolean> {
     return !this.#isLeaving && this.#served !== null && await this.#served.isReady();
   }
@@ -93,7 +98,7 @@ export class Entry {
     }
   }
 
-  /** Returns the response to a request that no service handles. It ends the connection. */
+  /** Returns the response to a request that no service handles. It also ends the connection. */
   #refusal(request: Request, hasFailed = false): Response {
     const stopping = this.#served?.proxy ? "PROXY_RELAY_UNAVAILABLE" : "SERVICE_UNAVAILABLE";
     const error = new ServiceError(hasFailed ? "INTERNAL_ERROR" : stopping);
@@ -111,7 +116,7 @@ export class Entry {
     return await service.fetch(request, peer, path);
   }
 
-  /** Answers `/healthz` and `/readyz`, also while the process stops, and `/health` for both services. */
+  /** Answers `/healthz` and `/readyz`, even while the process stops, and `/health` for both services. */
   async #ownResponse(
     request: Request,
     peer: Peer,
@@ -134,7 +139,7 @@ export class Entry {
   }
 }
 
-/** Returns the service of a path. Both have the document paths; either response describes both. */
+/** Returns the service of a path. Both have the document paths, and both describe both services there. */
 function ownerOf(path: string, registry: App, proxy: App): App {
   return registry.owns(path) ? registry : proxy;
 }

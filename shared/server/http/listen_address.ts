@@ -1,4 +1,4 @@
-/** Addresses that a server listens on, and why it may not use one, as one plain line with what to do. */
+/** Listens on an address. If the address cannot be used, the error says in one line why, and what to do. */
 import { listenOn } from "../../listening.ts";
 import { ConfigError, StartRefused } from "../config_reader.ts";
 
@@ -12,13 +12,13 @@ export function addressText({ host, port }: ListenAddress): string {
   return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
-/** Returns true for a host that other machines cannot reach. A URL writes an IPv6 address with brackets. */
+/** Tells whether only this machine can reach a host. A URL writes an IPv6 address with brackets. */
 export function isLoopbackHost(host: string): boolean {
   return host === "localhost" || host === "::1" || host === "[::1]" || host.startsWith("127.");
 }
 
 /**
- * Explains why a process cannot listen on an address. Returns any other error unchanged.
+ * Returns an error that explains why a process cannot listen on an address. Any other error is returned unchanged.
  *
  * @param names the variables that hold host and port
  */

@@ -1,6 +1,6 @@
 /**
- * The services' rows for the OpenAPI builder of shared/openapi.ts: the operations of a table, the texts of its
- * limits, and the credentials of its callers.
+ * What the OpenAPI builder of shared/openapi.ts needs of the services: the operations of a route table, the texts of
+ * their limits, and the credentials of their callers.
  */
 import { REQUEST_ID_FORM } from "../../protocol/ids.ts";
 import * as z from "zod";
@@ -40,7 +40,7 @@ export function operationsOf<D, C>(routes: readonly Route<D>[], authenticators: 
   });
 }
 
-/** Returns the texts of every limit and bound of a row. */
+/** Returns the texts of all limits and bounds of a row. */
 export function limitsOf<D>(route: Route<D>, authenticator: Pick<Authenticator<D, never>, "limit">): string[] {
   const { limit, maxBodyBytes = LIMITS.bodyBytes, bounds = [] } = route;
   const texts: string[] = [];

@@ -1,4 +1,4 @@
-/** The rows of the pages that need no session, which both services have. They are in no OpenAPI document. */
+/** The pages that need no session, which both services have. They are in no OpenAPI document. */
 import { openPage, PAGE_FILES, pageFile } from "../../page/document.ts";
 import { markup } from "../../page/html.ts";
 import { plain, tag } from "../../page/parts.ts";
@@ -8,7 +8,7 @@ import type { Answer, Route } from "./route.ts";
 
 interface PageDeps {
   documents: ApiDocs;
-  /** Origins of the service; the public one first. */
+  /** Origins of the service; the public one is first. */
   origins: readonly string[];
   config: { version: string; environment: string; registryUrl: string };
 }
@@ -32,7 +32,7 @@ export function pageRoute<D>(
   };
 }
 
-/** The pages of a service. `isReady`: whether it accepts requests. */
+/** Returns the pages of a service. `isReady` tells whether the service accepts requests. */
 export function pageRoutes<D extends PageDeps>(isReady: (deps: D) => Promise<boolean>): Route<D>[] {
   return [
     pageRoute<D>("/", "What this server is", async (deps) => landing(deps, await isReady(deps))),
@@ -44,7 +44,7 @@ export function pageRoutes<D extends PageDeps>(isReady: (deps: D) => Promise<boo
   ];
 }
 
-/** Returns the name of a server in its pages. */
+/** Returns the name of a server as its pages show it. */
 export function placeOf({ origins }: Pick<PageDeps, "origins">): string {
   return new URL(origins[0] ?? "http://localhost").host;
 }

@@ -1,7 +1,7 @@
 /**
  * The routes that a supervisor and a load balancer ask: `/healthz` says that the process answers, `/readyz` whether to
  * send it requests. `/healthz` does not ask the store, because a supervisor would then restart the process for a fault
- * of the store, which a restart does not repair. Also the listener of the metrics.
+ * of the store, which a restart does not repair. The listener of the metrics is here too.
  */
 import { Liveness, Readiness } from "../../protocol/api/meta.ts";
 import { type Answer, json, type Route } from "./route.ts";
@@ -16,7 +16,10 @@ export function livenessAnswer(): Answer {
   return json({ status: "ok" });
 }
 
-/** Returns the answer of `GET /readyz`: 200 when ready, else 503. A missing link only slows messages, so it is 200. */
+/**
+ * Returns the answer of `GET /readyz`: 200 when ready, or else 503. A missing link does not change that, because it
+ * only slows messages.
+ */
 export function readinessAnswer(ready: boolean, linksMissing: readonly string[] = []): Answer {
   const missing = linksMissing.length > 0 ? { linksMissing: [...linksMissing] } : {};
   return json({ status: ready ? "ok" : "unavailable", ready, ...missing }, ready ? 200 : 503);
@@ -45,7 +48,10 @@ export function probeRoutes<D>(
   ];
 }
 
-/** With more, a store that does not answer keeps a scrape waiting; with less, more scrapes show older values. */
+/**
+ * How long a scrape waits for the values of the store. With more, a store that does not answer delays the scrape; with
+ * less, more scrapes show older values.
+ */
 const MEASURE_MS = 1_000;
 
 interface ListenerDeps {
@@ -56,7 +62,7 @@ interface ListenerDeps {
 }
 
 /**
- * Opens the second listener of a server: `/metrics`, `/healthz` and `/readyz`, and 404 for all else. It has no
+ * Opens the second listener of a server: `/metrics`, `/healthz` and `/readyz`, and 404 for any other path. It has no
  * authentication, so its answers name no agent, person or address. It reads no request body, because a slow one would
  * keep its connection busy.
  *

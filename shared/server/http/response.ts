@@ -1,16 +1,16 @@
-/** Makes the one `Response` of an answer, and the answer to a conditional request. */
+/** Makes the `Response` of an answer, and the answer to a conditional request. */
 import { ByteBudget } from "../byte_budget.ts";
 import { type Bytes, utf8Bytes } from "../../protocol/base64url.ts";
 import type { Answer, RequestContext } from "./route.ts";
 
 /**
- * A large body is sent in chunks of this size, because one copy of the whole body for each request would use too much
+ * A large body is sent in chunks of this size, because a copy of the whole body for each request would use too much
  * memory.
  */
 const PIECE_BYTES = 32_768;
 /**
- * Large responses that wait for their clients, each with up to three chunks: with more, clients that read nothing, 200 to a
- * connection of HTTP/2, take the memory of the process.
+ * Most large responses that wait for their clients; each holds up to three chunks. With more, clients that read
+ * nothing, with 200 requests per HTTP/2 connection, take the memory of the process.
  */
 const UNSENT_MAX = { total: 1_024, perParty: 64 };
 
@@ -18,7 +18,7 @@ const UNSENT_MAX = { total: 1_024, perParty: 64 };
  * Returns the response of an answer.
  *
  * @param headers in place of those of the answer
- * @param isHead true for HEAD: without the body, with its length (RFC 9110 section 8.6)
+ * @param isHead true for HEAD: the response has the length of the body, but no body (RFC 9110 section 8.6)
  */
 export function toResponse({ status, headers: own, body }: Answer, { headers = own, isHead = false } = {}): Response {
   if (isHead && body !== null) {
@@ -33,7 +33,10 @@ function isLarge(body: Answer["body"]): body is string | Bytes {
 
 const bytesOf = (body: string | Bytes) => typeof body === "string" ? utf8Bytes(body) : body;
 
-/** Bounds the large responses that clients have not read yet, per address and in total. */
+/**
+ * Bounds the large responses that clients have not read yet, per address and in total, because they take memory until
+ * then.
+ */
 export class UnsentResponses {
   readonly #budget = new ByteBudget(UNSENT_MAX);
 
@@ -56,7 +59,7 @@ function inPieces(body: Bytes): ReadableStream<Bytes> {
   });
 }
 
-/** Returns the JSON text, or 304 when the client has this version (RFC 9110 section 13). */
+/** Returns the JSON text, or 304 when the client has this version already (RFC 9110 section 13). */
 export function conditionalAnswer(request: Request, body: Bytes, etag: string, cacheControl: string): Answer {
   const headers = { ETag: etag, "Cache-Control": cacheControl };
   const known = request.headers.get("if-none-match")?.split(",").map((tag) => tag.trim().replace(/^W\//, ""));

@@ -12,7 +12,7 @@ export interface RouteLimit {
   name: string;
   requests: number;
   windowMs: number;
-  /** What a window is counted for. A person's window counts the requests with all API keys of that person. */
+  /** For whom a window counts. The window of a person counts the requests with all API keys of that person. */
   per: "ip" | "person" | "admin";
   /** Counts only requests that end with one of these codes (default: every request). */
   counts?: readonly ErrorCode[];
@@ -22,29 +22,32 @@ export interface RequestContext {
   request: Request;
   requestId: string;
   peer: Peer;
-  /** Rate-limit bucket of the client's address. */
+  /** The client's address as a limit per IP counts it. */
   ip: string;
   target: string;
   body: Bytes;
-  /** Headers of a signed request, once `signedHeaders` has read them. */
+  /** Headers of a signed request, present once `signedHeaders` has read them. */
   signed?: SignedHeaders;
-  /** Lease of the body budget, held until the response or until the handler releases it. */
+  /** Lease of the body budget. It is held until the response, unless the handler releases it before. */
   room?: BodyLease;
-  /** Headers of the response by name, including error responses. They replace those of the answer. */
+  /** Headers of the response by name, for error responses too. They replace those of the answer. */
   responseHeaders: Record<string, string>;
   /** The authenticated caller, for the log. */
   agentDid?: string;
-  /** The caller says that it is an agent of another server's registry. */
+  /** True when the caller says that it is an agent of another server's registry. */
   isVisit?: boolean;
-  /** Path of the row, once the request is routed. The path of the request is not used, because it may hold a secret. */
+  /**
+   * Path of the row, present once the request is routed. The path of the request is not used, because it may contain a
+   * secret.
+   */
   route?: string;
   /** Number of the check that refused the request, 1 to 9; absent when none of them did. */
   check?: number;
 }
 
-/** Headers of a signed request as they arrived; an empty text for one that is absent. */
+/** Headers of a signed request as they arrived. An absent header is an empty text. */
 export interface SignedHeaders {
-  /** Token of `Authorization: Svc`; `null` without the header, empty for another form of it. */
+  /** Token of `Authorization: Svc`. It is `null` without the header, and empty for another form of it. */
   token: string | null;
   access: string;
   recipient: string;
@@ -54,14 +57,14 @@ export interface SignedHeaders {
   proof: string;
 }
 
-/** What a handler answers. It becomes one `Response` at the end of the pipeline. */
+/** What a handler answers. The last step of the request turns it into a `Response`. */
 export interface Answer {
   status: number;
-  /** Headers by name. The project has one spelling of each name, because two would both be sent. */
+  /** Headers by name. The project spells each name in one way only, because two spellings would both be sent. */
   headers: Readonly<Record<string, string>>;
-  /** The whole body; `null` for none. */
+  /** The whole body, or `null` for none. */
   body: string | Bytes | null;
-  /** The response that opens a WebSocket, which is sent in place of this answer. */
+  /** The response that opens a WebSocket. It is sent in place of this answer. */
   upgrade?: Response;
 }
 
@@ -90,7 +93,7 @@ export interface RouteSpec<D, C, P, Q, B> {
   /** Schema of a body that the handler parses. */
   rawBody?: Schema;
   headers?: readonly RouteHeader[];
-  /** Further bounds, for the API documents. */
+  /** Other bounds, for the API documents. */
   bounds?: readonly string[];
   /** True when an empty body means `{}`. */
   emptyBody?: true;
@@ -101,20 +104,20 @@ export interface RouteSpec<D, C, P, Q, B> {
   invalidPath?: ErrorCode;
   /** Rejects a request before any other check, for example when the route is disabled. */
   precondition?: { check(deps: D): void; errors: readonly ErrorCode[] };
-  /** True for a page, which is for people and in no API document. */
+  /** True for a page. It is for people, so no API document has it. */
   isPage?: true;
   response: RouteAnswer;
-  /** Codes of the handler. The codes of authentication, limits and input are derived from the row. */
+  /** Codes that the handler throws. Those of authentication, limits and input follow from the row. */
   errors?: readonly ErrorCode[];
   handler(deps: D, input: Input<Output<P>, Output<Q>, Output<B>, C>): Answer | Promise<Answer>;
 }
 
-/** A row without the types of its input; `auth` names an authenticator of the service. */
+/** A row without the types of its input. `auth` names an authenticator of the service. */
 export type Route<D> = RouteSpec<D, unknown, Schema | undefined, Schema | undefined, Schema | undefined> & {
   auth: string;
 };
 
-/** Credential of the caller, for the API documents. */
+/** The kind of credential that the caller sends, for the API documents. */
 export type Credential =
   | "none"
   | "api_key"
@@ -131,26 +134,28 @@ export interface Authenticator<D, C> {
   /** Scheme in `WWW-Authenticate` of a 401. */
   scheme: "Bearer" | "Svc";
   errors: readonly ErrorCode[];
-  /** Text about a limit that the authenticator counts, for the API documents. */
+  /** Text for the API documents about a limit that the authenticator itself counts. */
   limit?: string;
-  /** Rejects a request by its headers, before the body is read. A promise rejects the request after a wait. */
+  /**
+   * Rejects a request by its headers, before the body is read. If it returns a promise, the request is rejected later.
+   */
   precheck?(deps: D, exchange: RequestContext): Promise<never> | undefined;
   run(deps: D, exchange: RequestContext): Promise<C>;
-  /** Returns true for a caller that is exempt from the per-IP limit. */
+  /** Tells whether a caller is exempt from the limit per IP. */
   exempt?(caller: C): boolean;
   bucket?(caller: C): string;
-  /** Checks role or scope after the limit (403). */
+  /** Checks role or scope, after the limit has been counted. A refusal is a 403. */
   authorise?(caller: C): void;
   /**
-   * Runs after the handler if authentication succeeded, on success and on error. Its error replaces that of the
-   * handler. A `before_limit` caller whom the limit refuses is not concluded.
+   * Runs after the handler if authentication succeeded, even when the handler failed. If it throws, its error replaces
+   * that of the handler. It does not run for a `before_limit` caller whom the limit refuses.
    */
   conclude?(deps: D, caller: C): Promise<unknown> | void;
 }
 
 export type Authenticators<D, Callers> = { [A in keyof Callers]: Authenticator<D, Callers[A]> };
 
-/** Returns the function that creates rows of a service; it infers the handler's input from the row. */
+/** Returns the function that makes rows of a service. It infers the input of the handler from the row. */
 export function routeFor<D, Callers>() {
   return function route<
     A extends keyof Callers & string,
@@ -174,8 +179,9 @@ export function json<T>(body: T, status = 200, headers?: Record<string, string>)
 }
 
 /**
- * Copies the members of a record that a schema names, so that a secret which the schema lacks cannot leave. Checks no
- * value. A member with another name or value than in the record is added first: `pick(Invite, { ...record, status })`.
+ * Copies only those members of a record that a schema names, because a secret in the record could otherwise leave with
+ * it. It checks no value. A member that the record has not, or has with another value, is added first:
+ * `pick(Invite, { ...record, status })`.
  */
 export function pick<S extends z.ZodObject>(schema: S, record: z.output<S>): z.output<S> {
   const members = Object.keys(schema.shape).filter((name) => record[name] !== undefined);
@@ -186,7 +192,7 @@ export function noContent(): Answer {
   return { status: 204, headers: { "Cache-Control": "no-store" }, body: null };
 }
 
-/** The codes that every route can send, regardless of its row. */
+/** The codes that every route can send, independent of its row. */
 export const COMMON_ERRORS = [
   "PAYLOAD_TOO_LARGE",
   "REQUEST_TIMEOUT",
