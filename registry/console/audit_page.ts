@@ -46,7 +46,7 @@ export const auditRows: readonly ConsoleRow[] = [
   { method: "GET", path: "audit.jsonl", render: auditFile },
 ];
 
-/** Reads the filter of a request: as it was typed, as a query of the store, and what is wrong with it. */
+/** Reads the filter of a request: as typed, as a query of the store, and what is wrong with it. */
 async function wantedOf({ deps }: ConsolePages, { query }: Input) {
   const text = (key: string) => (query.get(key) ?? "").trim().slice(0, LIMITS.auditFilter);
   const given = { event: text("event"), by: text("by"), about: text("about"), since: text("since") };

@@ -15,7 +15,7 @@ export interface Plot {
   /** Ends of the steps, milliseconds since the Unix epoch, oldest first. */
   times: readonly number[];
   /**
-   * At most four for bars or two for lines, because page.css has styles for no more. Each has one value per step,
+   * At most four for bars or two for lines, because page.css has no styles for others. Each has one value per step,
    * `null` if it was not measured.
    */
   lines: readonly { name: string; values: readonly (number | null)[] }[];

@@ -1,7 +1,7 @@
 /**
  * The store as the services use it. Deno calls its key-value store a beta that may change, so its types are named only
- * here: a change of Deno shows in this file, and another store of this shape that passes the store's tests can replace
- * it.
+ * in this file. A change of Deno then shows here, and another store of this form that passes the store's tests can
+ * replace it.
  */
 
 export type KvKey = Deno.KvKey;
@@ -13,7 +13,7 @@ export type KvListIterator<T> = Deno.KvListIterator<T>;
 export type KvCommitResult = Deno.KvCommitResult;
 export type KvCommitError = Deno.KvCommitError;
 
-/** What a commit checks and changes, all or nothing. */
+/** What a commit checks and changes. It takes effect completely or not at all. */
 export type AtomicOperation = Deno.AtomicOperation;
 
 /** The calls of the store that the services make. */

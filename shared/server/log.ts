@@ -7,11 +7,14 @@ export type Level = "info" | "warn" | "error";
 export type Log = (level: Level, event: string, fields?: Record<string, unknown>) => void;
 
 const SECRET_NAME = /secret|token|ticket|password|authorization|proof|privatekey|seed|signature|ait$|code$|access$/i;
-/** Prefixes of secrets, searched in every member, because a client may have put one into a path. A JWS needs a dot. */
+/**
+ * How secrets begin. Every member is searched for them, because a client may have put a secret into a path. A JWS also
+ * needs a dot.
+ */
 const SECRET_STARTS = /svc_(?:pat|agt|rft|srv|inv)_|svcpair1_|eyJ/;
 const SECRETS = /(?:svc_(?:pat|agt|rft|srv|inv)_|svcpair1_)[\w.~%-]*|eyJ[\w-]+(\.[\w.~%-]*)?/g;
 const SECRETS_IN_WORD = /(?:svc_(?:pat|agt|rft|srv|inv)_|svcpair1_)[\w-]*/g;
-/** Members with secret-like names and public values. */
+/** Members whose names look like those of secrets, but whose values are public. */
 const PLAIN_NAMES = new Set(["code", "errorCode", "statusCode"]);
 
 export function jsonLog(clock: Clock, service: string, write: (line: string) => void): Log {
@@ -21,10 +24,13 @@ export function jsonLog(clock: Clock, service: string, write: (line: string) => 
   };
 }
 
-/** With more, one client fills a disk with equal refusals; with less, the first lines of an error are missing. */
+/**
+ * Lines of one event and code in a second. With more, one client fills a disk with equal refusals; with less, the first
+ * lines of an error are missing.
+ */
 const LINES_PER_SECOND = 20;
 const SECOND_MS = 1_000;
-/** The event that has no limit, because the operator asked for each of its lines (`ACCESS_LOG`). */
+/** The only event without a limit, because the operator has asked for each of its lines (`ACCESS_LOG`). */
 const UNLIMITED = "request_done";
 
 /** Lines of one event and code within a second. */
@@ -35,9 +41,12 @@ interface Alike {
   lines: number;
 }
 
-/** A log with at most 20 lines in a second for one event and code, and then a line with the number of the others. */
+/**
+ * A log that writes at most 20 lines a second for one event and code, and then a line with the number of those left
+ * out.
+ */
 export class LimitedLog {
-  /** By event and code. Both come from tables, so no caller can fill the map. */
+  /** By event and code. Both come from tables, because a caller could otherwise fill the map. */
   readonly #alike = new Map<string, Alike>();
 
   constructor(private readonly all: Log, private readonly clock: Pick<Clock, "after">) {}
@@ -52,7 +61,7 @@ export class LimitedLog {
     if (++alike.lines <= LINES_PER_SECOND) this.all(level, event, fields);
   };
 
-  /** Logs how many lines were left out since the second began, and begins another one. */
+  /** Logs how many lines were left out in the second that ends, and begins another one. */
   endSecond(): void {
     for (const { level, event, code, lines } of this.#alike.values()) {
       const leftOut = lines - LINES_PER_SECOND;
@@ -62,7 +71,7 @@ export class LimitedLog {
   }
 }
 
-/** Characters that JSON does not escape and that a terminal or a line reader interprets. */
+/** Characters that JSON does not escape but that a terminal or a reader of lines interprets. */
 const UNPRINTABLE = /[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
 export const silentLog: Log = () => {};
@@ -76,8 +85,8 @@ function redact(name: string, value: unknown): unknown {
 }
 
 /**
- * Returns the text unchanged, or decoded and redacted when it contains a secret, also percent-encoded. Linear,
- * because a caller chooses the text.
+ * Returns the text unchanged, or decoded and redacted if it contains a secret, even a percent-encoded one. Its time
+ * grows only in proportion to the length, because a caller chooses the text.
  */
 export function withoutSecrets(text: string): string {
   const decoded = text.includes("%") ? percentDecoded(text) : text;
@@ -89,7 +98,7 @@ export function withoutSecrets(text: string): string {
   return redacted === decoded ? text : redacted;
 }
 
-/** Decodes printable ASCII that was encoded any number of times, in one pass. */
+/** Decodes printable ASCII, even if it was encoded several times, in one pass. */
 function percentDecoded(text: string): string {
   const out: string[] = [];
   for (let i = 0; i < text.length; i++) {
@@ -104,5 +113,5 @@ function percentDecoded(text: string): string {
   return out.join("");
 }
 
-/** Matches the two hexadecimal digits of a printable ASCII character. */
+/** The two hexadecimal digits of a printable ASCII character. */
 const PRINTABLE_ASCII = /^(?:[2-6][0-9a-f]|7[0-9a-e])$/i;

@@ -1,22 +1,28 @@
 /**
  * The lines of the log on their way to standard error. They are written in the background, because a write to a full
- * pipe waits for its reader, and the whole server would wait with it. The queue has a bound: lines beyond it are
- * dropped, counted, and reported by one line as soon as lines fit again.
+ * pipe waits for its reader, and the whole server would wait with it. Lines beyond a bound are dropped and counted, and
+ * one line reports their number as soon as lines fit again.
  */
 import { type Clock, settledWithin } from "../clock.ts";
 import { type Bytes, joinedBytes, utf8Bytes } from "../protocol/base64url.ts";
 
-/** With more, a server whose log is not read fills its memory with lines; with less, a burst of errors is lost. */
+/**
+ * Bytes that may wait. With more, a server whose log is not read fills its memory with lines; with less, a burst of
+ * errors is lost.
+ */
 const QUEUE_BYTES = 1_048_576;
-/** With more, a write to a slow reader outlasts the wait of a stop for it; with less, there are more system calls. */
+/**
+ * Bytes of one write. With more, a write to a slow reader takes longer than a stop waits for it; with less, there are
+ * more system calls.
+ */
 const WRITE_BYTES = 65_536;
 
 export class LogQueue {
-  /** Lines that wait, each with its line end. The bytes include those that are being written. */
+  /** Lines that wait, each with its line end. `#bytes` also counts those that are being written. */
   #waiting: Bytes[] = [];
   #bytes = 0;
   #writing: Promise<void> | null = null;
-  /** Lines that were dropped since the start, and how many of them a line has reported. */
+  /** How many lines were dropped since the start. `#reported` is how many of them a line has reported. */
   dropped = 0;
   #reported = 0;
 
@@ -29,7 +35,7 @@ export class LogQueue {
     private readonly report: (lines: number) => void,
   ) {}
 
-  /** Adds a line, without its end. Never waits. */
+  /** Adds a line, given without its end. Never waits. */
   add(line: string): void {
     const bytes = utf8Bytes(`${line}\n`);
     if (this.#bytes + bytes.length > QUEUE_BYTES) {
@@ -41,13 +47,13 @@ export class LogQueue {
     this.#writing ??= this.#writeAll();
   }
 
-  /** Resolves when every line is written, at the latest after `ms` milliseconds. */
+  /** Resolves when every line is written, or after `ms` milliseconds. */
   async written(clock: Pick<Clock, "after">, ms: number): Promise<void> {
     if (this.#writing) await settledWithin(clock, this.#writing, ms);
   }
 
   async #writeAll(): Promise<void> {
-    // Waits one turn, so that the lines of this turn go out in one write.
+    // Waits one turn, so that all lines of this turn go out in a single write.
     await Promise.resolve();
     while (this.#waiting.length > 0) {
       const lines = this.#take();
@@ -61,18 +67,20 @@ export class LogQueue {
         this.dropped += lines.length;
       }
       this.#bytes -= bytes.length;
-      // Not before half of the bound is free, because a slow reader would get such a line after each write.
+      // Waits until half of the bound is free, because a slow reader would otherwise get such a report after each
+      // write.
       const unreported = this.dropped - this.#reported;
       if (isWritten && unreported > 0 && this.#bytes <= QUEUE_BYTES / 2) {
         this.#reported = this.dropped;
         this.report(unreported);
       }
     }
-    // Not after the end, because a line that is added in between would wait for the next one.
+    // This must stay inside the function, because a line that is added just after its end would otherwise wait for the
+    // next one.
     this.#writing = null;
   }
 
-  /** Removes the next lines of one write, at least one. */
+  /** Removes the next lines for one write: at least one. */
   #take(): Bytes[] {
     let count = 0;
     for (let size = 0; count < this.#waiting.length; count++) {

@@ -1,4 +1,6 @@
-/** Memory and disk of the machine. An answer is `null` when this process may not ask, or the system does not tell. */
+/**
+ * Memory and disk of the machine. An answer is `null` when this process may not ask, or when the system does not tell.
+ */
 import { statfsSync, statSync } from "node:fs";
 import process from "node:process";
 
@@ -11,7 +13,8 @@ export function memoryBytes(
   limit = () => process.constrainedMemory(),
   total = () => Deno.systemMemoryInfo().total,
 ): number | null {
-  // 0 says that there is no limit. Taken for one, it would let the memory guard ask, and close, sockets all the time.
+  // 0 means that there is no limit. If it were taken as the limit, the memory guard would ask and close sockets all the
+  // time.
   return orNull(() => Math.min(limit() || Infinity, total()));
 }
 
@@ -22,7 +25,7 @@ export function diskSpace(folder: string): DiskSpace | null {
   });
 }
 
-/** Returns the bytes of files together; a missing one has none. */
+/** Returns the bytes of all the files together. A missing file counts as empty. */
 export function fileBytes(paths: readonly string[]): number | null {
   return orNull(() => paths.reduce((sum, path) => sum + (statSync(path, { throwIfNoEntry: false })?.size ?? 0), 0));
 }

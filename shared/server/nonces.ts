@@ -1,8 +1,8 @@
 /**
- * Single-use nonces of signed requests (D-25). A nonce is reserved in memory while its request is checked. The claim of
- * the request stores it and detects earlier use, also on another instance. A nonce is stored only after its proof has
- * verified, because a stranger could otherwise use up an agent's nonces. The registry stores each one in a record of
- * its own; the proxy in the record of its sender.
+ * Nonces of signed requests, each of which may be used only once (D-25). A nonce is reserved in memory while its
+ * request is checked. The commit of the request stores it and detects an earlier use, even on another instance. It is
+ * stored only after the proof has verified, because a stranger could otherwise use up an agent's nonces. The registry
+ * stores each nonce in a record of its own, the proxy stores it in the record of its sender.
  */
 import type { KvKey } from "./kv.ts";
 import type { Clock } from "../clock.ts";
@@ -22,13 +22,13 @@ export interface Reservation {
   record: NonceRecord;
   /** Time of the reservation, milliseconds since the Unix epoch. */
   now: number;
-  /** Ends the reservation after the claim. Used nonces are cached. */
+  /** Ends the reservation after the commit. A nonce that was used is remembered. */
   release(fate: "used" | "replayed" | "unused"): void;
 }
 
 /**
- * Until when a nonce is refused, milliseconds since the Unix epoch. It counts from the later of timestamp and arrival,
- * because a request that is dated ahead is still fresh five minutes after its arrival.
+ * Returns until when a nonce is refused, milliseconds since the Unix epoch. It counts from the timestamp or the
+ * arrival, whichever is later, because a request that is dated ahead is still fresh five minutes after its arrival.
  *
  * @param timestamp Unix seconds, as in the request
  */
@@ -36,17 +36,25 @@ export function rejectedUntil(timestamp: number, now: number): number {
   return Math.max((timestamp + LIMITS.nonceGraceSeconds) * 1000, now + LIMITS.nonceKeptSeconds * 1000);
 }
 
-/** Returns true when the record still rejects a request; with its timestamp always, because a clock may step back. */
+/**
+ * Tells whether the record still rejects a request. It always rejects one with the same timestamp, because the clock
+ * may have been set back.
+ */
 export function isReplay(record: NonceRecord, timestamp: number, now: number): boolean {
   return now < record.expiresAt || record.timestamp === timestamp;
 }
 
-/** When a record may be deleted, milliseconds since the Unix epoch: late, because a clock may step back until then. */
+/**
+ * Returns when a record may be deleted, milliseconds since the Unix epoch. That is later than its end, because a clock
+ * may be set back until then.
+ */
 export function nonceEnd({ expiresAt }: NonceRecord): number {
   return expiresAt + LIMITS.nonceKeptSeconds * 1000;
 }
 
-/** Most cached used nonces. With fewer, more replays cost the store a commit; with more, they take memory. */
+/**
+ * Most used nonces that are remembered. With fewer, more replays cost the store a commit; with more, they take memory.
+ */
 const REMEMBERED = 20_000;
 
 export class Nonces {
@@ -56,7 +64,7 @@ export class Nonces {
   constructor(private readonly clock: Clock) {}
 
   /**
-   * Returns a reservation, or `null` when the nonce is in use or cached as used.
+   * Returns a reservation, or `null` when the nonce is in use or is remembered as used.
    *
    * @param timestamp Unix seconds, as in the request
    */
@@ -73,14 +81,17 @@ export class Nonces {
       now,
       release: (fate) => {
         this.#held.delete(name);
-        // A replay shows only that the same request was made before, not when its nonce ends.
+        // A replay shows only that the same request was made before, but not when its nonce ends.
         if (fate !== "unused") this.#used.set(name, fate === "used" ? record : { expiresAt: 0, timestamp });
       },
     };
   }
 }
 
-/** Returns the update that stores a nonce in its own record; refuses the claim with `"replay"` when it was used. */
+/**
+ * Returns the update that stores a nonce in a record of its own. It refuses with `"replay"` when the nonce was used
+ * before.
+ */
 export function nonceUpdate(key: KvKey, { record, now }: Reservation): Update<"replay"> {
   return {
     key,

@@ -1,7 +1,7 @@
 /**
- * Sliding-window rate limits (D-49): the pure decision and its record in the store. High limits count in steps, so
- * that the record of a window stays small. No window contains more requests than the limit. Rejected requests are not
- * counted.
+ * Rate limits with sliding windows (D-49): the decision, and the record of a window in the store. No window contains
+ * more requests than its limit, and rejected requests do not count. High limits count in steps, because the record
+ * would otherwise have an entry for each request.
  */
 import type { Kv, KvEntryMaybe, KvKey } from "./kv.ts";
 import type { Clock } from "../clock.ts";
@@ -9,36 +9,39 @@ import type { Update } from "./store/batch.ts";
 import type { GroupCommit } from "./store/group_commit.ts";
 
 /**
- * A larger limit counts in steps of its window, because with a time for each request its record would grow with the
- * limit.
+ * Largest limit that counts each request by itself. A larger one counts in steps of its window, because its record
+ * would otherwise grow with the limit.
  */
 export const EXACT_WINDOW_REQUESTS_MAX = 1_000;
 
-/** Most requests in any window of `windowMs` milliseconds. */
+/** The largest number of requests in any window of `windowMs` milliseconds. */
 export interface WindowRule {
-  /** Name in the `RateLimit` header. */
+  /** The name in the `RateLimit` header. */
   name: string;
   requests: number;
   windowMs: number;
 }
 
-/** Counted requests: time (milliseconds since the Unix epoch) and number of requests at it. */
+/** Requests that were counted: a time (milliseconds since the Unix epoch), and the number of requests at that time. */
 export type WindowRecord = (readonly [at: number, count: number])[];
 
 export interface Decision {
   allowed: boolean;
-  /** Requests left after this one. */
+  /** Requests that are left after this one. */
   remaining: number;
-  /** Time until a retry can succeed or the window is empty, milliseconds. */
+  /** Milliseconds until a retry can succeed or the window is empty. */
   resetMs: number;
-  /** True when the window must be stored although the request is rejected, because the clock stepped back. */
+  /**
+   * True when the window must be stored even if the request is rejected, because its times were corrected after the
+   * clock was set back.
+   */
   mended: boolean;
 }
 
 /**
- * The counted requests of one window, kept in memory so that a decision costs the same for few requests and for many.
- * With a limit over 1,000, requests within a sixtieth of the window share an entry; an entry counts until all of its
- * requests have left the window.
+ * The counted requests of one window. It is kept in memory, so that a decision costs the same for few requests and for
+ * many. With a limit over 1,000, requests within a sixtieth of the window share an entry, which counts until all of
+ * them have left the window.
  */
 export class Window {
   readonly #times: number[] = [];
@@ -66,7 +69,7 @@ export class Window {
     return Array.from({ length: this.length }, (_, i) => [this.timeOf(i), this.countOf(i)]);
   }
 
-  /** Returns the decision about one more request, which it does not count. `now`: milliseconds since the Unix epoch. */
+  /** Returns the decision about one more request, without counting it. `now` is milliseconds since the Unix epoch. */
   peek(rule: WindowRule, now: number): Decision {
     const life = rule.windowMs + grainOf(rule);
     const mended = this.#mend(now);
@@ -92,7 +95,10 @@ export class Window {
     } else this.#push(now, 1);
   }
 
-  /** Entries in the future come from a clock that stepped back. They count as made now, else they would end late. */
+  /**
+   * Corrects entries in the future, which come from a clock that was set back. They count as made now, because they
+   * would otherwise end late.
+   */
   #mend(now: number): boolean {
     let ahead = 0;
     while (this.length > 0 && (this.#times.at(-1) ?? 0) > now) {
@@ -116,7 +122,7 @@ function grainOf({ requests, windowMs }: WindowRule): number {
   return requests > EXACT_WINDOW_REQUESTS_MAX ? windowMs / 60 : 0;
 }
 
-/** Returns the decision about one more request on a stored window, and the record to store. */
+/** Returns the decision about one more request in a stored window, and the record to store. */
 export function decide(rule: WindowRule, record: WindowRecord, now: number): Decision & { record(): WindowRecord } {
   const window = new Window(record);
   const decision = window.peek(rule, now);
@@ -125,9 +131,9 @@ export function decide(rule: WindowRule, record: WindowRecord, now: number): Dec
 }
 
 /**
- * Returns the update that counts a request at the time of its commit, so that a slow request does not leave the window
- * early. `seen` gets the decision each time the update is applied. A full window keeps the record, or refuses the whole
- * claim with `whenFull.refuse`.
+ * Returns the update that counts a request. The time is that of its commit, because a slow request would otherwise
+ * leave the window early. `seen` gets the decision each time the update is applied. A full window keeps its record, or
+ * refuses the whole claim with `whenFull.refuse`.
  */
 export function windowUpdate<R = never>(
   key: KvKey,
@@ -150,7 +156,10 @@ export function windowUpdate<R = never>(
   };
 }
 
-/** Returns `RateLimit`, `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers) and, when rejected, `Retry-After`. */
+/**
+ * Returns `RateLimit`, `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers) and, if the request is rejected,
+ * `Retry-After`.
+ */
 export function rateLimitHeaders(rule: WindowRule, decision: Decision): Record<string, string> {
   const seconds = Math.max(1, Math.ceil(decision.resetMs / 1000));
   return {
@@ -160,7 +169,7 @@ export function rateLimitHeaders(rule: WindowRule, decision: Decision): Record<s
   };
 }
 
-/** Windows in the store, for limits that have their own commit. */
+/** Windows in the store, for limits that are committed by themselves. */
 export class RateLimiter {
   constructor(
     private readonly kv: Kv,
@@ -169,13 +178,13 @@ export class RateLimiter {
     private readonly keyOf: (rule: string, who: string) => KvKey,
   ) {}
 
-  /** Returns the decision without counting. */
+  /** Returns the decision without counting the request. */
   async peek(rule: WindowRule, who: string): Promise<Decision> {
     const { value } = await this.kv.get<WindowRecord>(this.keyOf(rule.name, who));
     return decide(rule, value ?? [], this.clock.now());
   }
 
-  /** Counts one request unless the window is full. Returns the decision. */
+  /** Counts one request unless the window is full, and returns the decision. */
   async hit(rule: WindowRule, who: string): Promise<Decision> {
     let decision: Decision | undefined;
     const seen = (latest: Decision) => decision = latest;

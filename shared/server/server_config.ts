@@ -7,7 +7,7 @@ import { type ConfigReader, list, oneOf, origin, wholeNumber } from "./config_re
 
 export interface ServiceAddresses {
   environment: Environment;
-  /** Public origin of the registry: the issuer. */
+  /** Public origin of the registry, which is the issuer of its tokens. */
   registryUrl: string;
   proxyUrl: string;
   version: string;
@@ -15,29 +15,32 @@ export interface ServiceAddresses {
 
 export const DEFAULT_STORE = ".data/svc.kv";
 
-/** With an older Deno, a cancelled `watch` breaks every later call once the token of the store's server has expired. */
+/**
+ * Oldest Deno for a store over a network. In an older one, a cancelled `watch` breaks every later call once the token
+ * of the store's server has expired.
+ */
 const OLDEST_FOR_NETWORK = "2.9.1";
 
-/** Returns the configuration. Problems are added to the reader. */
+/** Returns the configuration, and adds its problems to the reader. */
 export function readServerConfig(reader: ConfigReader, { isOnDeploy }: { isOnDeploy: boolean }) {
   return {
     service: reader.read("SVC_SERVICE", oneOf("all", "registry", "proxy"), "all"),
     environment: reader.read("ENVIRONMENT", oneOf("local", "dev", "production"), "local"),
     host: reader.read("HOST", hostName, "127.0.0.1"),
-    /** 0 selects a free port. */
+    /** With 0, the system selects a free port. */
     port: reader.read("PORT", wholeNumber(0, 65_535), 8787),
-    /** Public origin; `null` for the listening address. */
+    /** Public origin; `null` for the address on which the server listens. */
     registryUrl: reader.read<string | null>("REGISTRY_URL", origin, null),
     proxyUrl: reader.read<string | null>("PROXY_URL", origin, null),
     /** A path, `:memory:`, or an `http(s)` URL; `null` for the database attached on Deno Deploy. */
     kvUrl: reader.read<string | null>("KV_URL", (text) => text, isOnDeploy ? null : DEFAULT_STORE),
     trustedProxies: reader.read("TRUSTED_PROXIES", (text) => new TrustedProxies(list(text)), new TrustedProxies([])),
     metricsListen: readListen(reader, "METRICS_LISTEN", { isOnDeploy }),
-    /** Where other instances open links to this one. */
+    /** The address on which other instances open links to this one. */
     instanceListen: readInstanceListen(reader, { isOnDeploy }),
-    /** True when each success is logged. */
+    /** True when each successful request is logged. */
     accessLog: reader.read("ACCESS_LOG", oneOf("on", "off"), "off") === "on",
-    // Deno itself reads this variable and takes any other value as off.
+    // Deno itself reads this variable, and for Deno any other value means off.
     exportsTelemetry: reader.read("OTEL_DENO", (text) => text, "") === "true",
   };
 }
@@ -69,11 +72,11 @@ export interface Surroundings {
   serviceCredentialGiven: boolean;
   denoVersion: string;
   isOnDeploy: boolean;
-  /** The store that `KV_URL` or Deno Deploy names; `null` without one. */
+  /** The store that `KV_URL` or Deno Deploy names, or `null` without one. */
   database: string | null;
 }
 
-/** Adds the problems that concern several variables, the version of Deno or Deno Deploy. */
+/** Adds the problems that concern several variables, the version of Deno, or Deno Deploy. */
 export function validateServerConfig(
   reader: ConfigReader,
   config: ReturnType<typeof readServerConfig>,
@@ -112,7 +115,10 @@ export function isNetworkStore(database: string | null): boolean {
   return database !== null && /^https?:/.test(database);
 }
 
-/** Returns a number that grows with the version; `NaN` for a text of another form, which is not taken for a new one. */
+/**
+ * Returns a number that grows with the version. A text of another form gives `NaN`, because it must not count as a new
+ * version.
+ */
 function versionNumber(version: string): number {
   const [major = NaN, minor = NaN, patch = NaN] = version.split(".").map((part) => Number.parseInt(part));
   return (major * 1_000 + minor) * 1_000 + patch;
@@ -120,7 +126,8 @@ function versionNumber(version: string): number {
 
 /**
  * Returns the origins that a proof may name: the public origin, and in `local` the loopback origins with the listening
- * port. The header `Host` adds none, because a hostile server could then pass a request that it got on to this server.
+ * port. The header `Host` adds none, because a hostile server could otherwise pass a request that it got on to this
+ * server.
  */
 export function acceptedOrigins(environment: Environment, publicOrigin: string, port: number): readonly string[] {
   if (environment !== "local") return [publicOrigin];
@@ -128,7 +135,7 @@ export function acceptedOrigins(environment: Environment, publicOrigin: string, 
   return [...new Set([publicOrigin, ...loopback])];
 }
 
-/** Parses `<host>:<port>`; the host of an IPv6 address is in brackets. */
+/** Parses `<host>:<port>`. An IPv6 address is in brackets. */
 function hostAndPort(text: string): ListenAddress {
   const at = text.lastIndexOf(":");
   const host = text.slice(0, at), bare = host.startsWith("[") && host.endsWith("]") ? host.slice(1, -1) : host;

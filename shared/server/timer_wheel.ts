@@ -1,8 +1,10 @@
 import { type Cancel, type Clock, DAY_MS } from "../clock.ts";
 
-/** With less, a short deadline would end late by a large part of itself. */
+/** Shortest timer that the wheel takes. With less, a short deadline would end late by a large part of itself. */
 const WHEEL_TIMER_MS = 1_000;
-/** With more, a deadline ends later; with less, the wheel wakes up more often than it saves timers. */
+/**
+ * Length of a slot. With more, a deadline ends later; with less, the wheel wakes up more often than it saves timers.
+ */
 export const SLOT_MS = 250;
 
 interface Timer {
@@ -14,19 +16,19 @@ interface Timer {
 const nothing = () => {};
 
 /**
- * A clock whose timers of a second or more fire at the end of their slot of 250 ms: up to one slot late, never early,
- * in the order of their times. A request sets several of them and cancels nearly all: here that is one entry in a set,
- * which is much cheaper than a timer of the runtime. Shorter timers, and the time, are those of the given clock. Pending
- * timers keep the process alive; once none is left, the wheel holds nothing.
+ * A clock with cheap timers. A request sets several timers and cancels nearly all of them; here each is only an entry
+ * in a set, which costs much less than a timer of the runtime. Timers of a second or more fire at the end of their slot
+ * of 250 ms: up to one slot late, never early, and in the order of their times. Shorter timers, and the time itself,
+ * are those of the given clock. Pending timers keep the process alive; once none is left, the wheel holds nothing.
  */
 export class TimerWheel implements Clock {
-  /** Pending timers by the number of their slot. No slot is empty. */
+  /** Pending timers by the number of their slot. A slot without timers is removed. */
   readonly #slots = new Map<number, Set<Timer>>();
   /** The slot for which the timer of the runtime is set. */
   #wakeSlot = Infinity;
   #cancelWake: Cancel = () => {};
 
-  /** @param uptime milliseconds on a scale that never steps */
+  /** @param uptime returns milliseconds on a scale that never jumps */
   constructor(private readonly clock: Clock, private readonly uptime: () => number) {}
 
   now(): number {
@@ -43,7 +45,8 @@ export class TimerWheel implements Clock {
     this.#slots.set(slot, timers);
     if (slot < this.#wakeSlot) this.#wakeAt(slot);
     return () => {
-      // A set leaves copies of its content to the garbage collector, which would keep what `fn` uses for seconds.
+      // A set leaves copies of its content to the garbage collector, which would keep the objects that `fn` uses for
+      // seconds.
       timer.fn = nothing;
       if (timers.delete(timer) && timers.size === 0) this.#drop(slot);
     };
@@ -55,19 +58,21 @@ export class TimerWheel implements Clock {
     if (this.#slots.size === 0) this.#wakeAt(Infinity);
   }
 
-  /** Sets the timer of the runtime for a slot in place of the present one. */
+  /** Sets the timer of the runtime for a slot, in place of the present one. */
   #wakeAt(slot: number): void {
     this.#cancelWake();
     this.#wakeSlot = slot;
     if (slot === Infinity) return;
-    // The runtime cannot wait for longer than 24 days. An early wake-up only sets the next one.
+    // The runtime cannot wait for longer than 24 days, so the wait is at most a day. An early wake-up only sets the
+    // next one.
     const wait = Math.min(Math.ceil(slot * SLOT_MS - this.uptime()), DAY_MS);
     this.#cancelWake = this.clock.after(Math.max(0, wait), () => this.#wake());
   }
 
   /** Fires the timers of every slot that has ended. */
   #wake(): void {
-    // The timer of the runtime has fired. A timer that is set meanwhile needs another one, because it would otherwise never fire.
+    // The timer of the runtime has fired. A timer that is set meanwhile needs another one, because it would otherwise
+    // never fire.
     this.#wakeSlot = Infinity;
     const last = Math.floor(this.uptime() / SLOT_MS);
     const ended = [...this.#slots.keys()].filter((slot) => slot <= last).sort((a, b) => a - b);
@@ -85,7 +90,7 @@ export class TimerWheel implements Clock {
       try {
         timer.fn();
       } catch (error) {
-        // An error is reported as for a timer of the runtime, because it would otherwise stop the other timers.
+        // The error is reported as for a timer of the runtime, because a thrown error would stop the other timers.
         reportError(error);
       }
     }

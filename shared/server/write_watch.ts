@@ -1,13 +1,17 @@
 /**
- * Which kinds of records this process writes. A record that a commit has checked needs no check in a later commit
- * while no record of its kind is written: no other process has the store open, so every write passes here. A write
- * counts from its call until the store has answered it, also after the deadline of the call. The kind of a record is
- * the first two parts of its key. After a second a record is checked again in any case, because a process that writes
- * to the file in spite of its lock could otherwise end a session that this process accepts until it stops.
+ * Knows which kinds of records this process is writing; the kind of a record is the first two parts of its key. No
+ * other process has the store open, so every write passes here. A record that a commit has checked therefore needs no
+ * check in a later commit, as long as no record of its kind is written. A write counts from its call until the store
+ * has answered it, even after the deadline of the call. After a second a record is checked again in any case, because a
+ * process that writes to the file in spite of its lock could otherwise end a session that this process would accept
+ * until it stops.
  */
 import type { AtomicOperation, Kv, KvCommitError, KvCommitResult, KvKey } from "./kv.ts";
 
-/** With more, a change that this process did not make is noticed later; with less, most messages check again. */
+/**
+ * How long a check holds. With more, a change that this process did not make is noticed later; with less, most messages
+ * check again.
+ */
 const CHECKED_FOR_MS = 1_000;
 
 interface Kind {
@@ -24,11 +28,14 @@ export interface Moment {
 }
 
 export class WriteWatch {
-  /** The kinds that were written or asked about, by name. The key tables have a fixed number of kinds. */
+  /**
+   * The kinds that were written or asked about, by name. Their number is bounded, because the key tables have only so
+   * many kinds.
+   */
   readonly #kinds = new Map<string, Kind>();
 
   /**
-   * Wraps the writing calls of an open store, in place. Wrap them before deadlines are added, because a late call has
+   * Changes the writing calls of an open store. This must be done before deadlines are added, because a late call has
    * ended for its caller while its write may still take effect.
    */
   constructor(kv: Kv) {
@@ -44,7 +51,7 @@ export class WriteWatch {
     };
   }
 
-  /** Returns the moment `now` for the kind of a record; `null` while a record of this kind is being written. */
+  /** Returns the moment `now` for the kind of a record, or `null` while a record of this kind is being written. */
   momentOf(key: KvKey, now: number): Moment | null {
     const kind = this.#kindOf(key);
     return kind.underWay === 0 ? { kind, begun: kind.begun, at: now } : null;
@@ -71,22 +78,22 @@ export class WriteWatch {
   }
 }
 
-/** Returns true when the moment is less than a second ago and no record of the kind was written since. */
+/** Tells whether the moment is less than a second ago and no record of the kind was written since. */
 export function isUnwritten({ kind, begun, at }: Moment, now: number): boolean {
   return kind.underWay === 0 && kind.begun === begun && now >= at && now - at < CHECKED_FOR_MS;
 }
 
 interface Interceptor {
-  /** Called with each key of an atomic operation that is written or deleted. */
+  /** Called with each key that the operation writes or deletes. */
   writes(key: KvKey): void;
-  /** Called when an operation with checks begins to have them. */
+  /** Called whenever checks are added to the operation. */
   checks?(): void;
   commit(run: () => Promise<Commit>): Promise<Commit>;
 }
 
 type Commit = KvCommitResult | KvCommitError;
 
-/** Reports the keys and the commit of an atomic operation, in place. Returns the operation. */
+/** Reports the keys and the commit of an atomic operation, which it changes for that. Returns the operation. */
 export function intercept(operation: AtomicOperation, seen: Interceptor): AtomicOperation {
   for (const name of ["set", "delete", "sum", "min", "max"] as const) {
     const call = operation[name].bind(operation) as (...args: unknown[]) => AtomicOperation;

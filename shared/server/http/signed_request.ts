@@ -1,7 +1,7 @@
 /**
- * Reads a signed request (D-24, D-25): its headers and its proof. A header that is repeated is refused, because
- * intermediaries disagree which value counts. Registry and proxy share these functions; each service has its own
- * error codes.
+ * Reads a signed request (D-24, D-25): its headers and its proof. A repeated header is refused, because servers on the
+ * way disagree about which of its values counts. Registry and proxy share these functions, but each has error codes of
+ * its own.
  */
 import type { KeyObject } from "node:crypto";
 import { LIMITS } from "../../protocol/limits.ts";
@@ -11,7 +11,9 @@ import { parseUnixSeconds, unixSeconds } from "../../protocol/time.ts";
 import { digest, verify } from "../crypto.ts";
 import type { RequestContext, SignedHeaders } from "./route.ts";
 
-/** Returns the token of an `Authorization` header of this scheme; `null` without a header, `""` for any other form. */
+/**
+ * Returns the token of an `Authorization` header of this scheme, `""` for any other form, or `null` without the header.
+ */
 export function authorizationToken(headers: Headers, scheme: "Svc" | "Bearer"): string | null {
   const value = headers.get(HEADERS.authorization);
   if (value === null) return null;
@@ -25,7 +27,9 @@ export function authorizationToken(headers: Headers, scheme: "Svc" | "Bearer"): 
   return /[\s,]/.test(token) ? "" : token;
 }
 
-/** Returns the headers of a signed request. They are read once, because each read is a call of the platform. */
+/**
+ * Returns the headers of a signed request. They are read once and kept, because each read is a call into the runtime.
+ */
 export function signedHeaders(exchange: RequestContext): SignedHeaders {
   const { headers } = exchange.request;
   return exchange.signed ??= {
@@ -47,8 +51,8 @@ export function requestTimestamp(exchange: RequestContext, now: number): number 
 }
 
 /**
- * Returns the origin for which the agent's key signed this request, one of the service's; `null` when it signed other
- * values of body, path, recipient or AIT than were received.
+ * Returns which of the service's origins the agent's key has signed for this request. Returns `null` when the signature
+ * is for another body, path, recipient or AIT than were received.
  */
 export function provenOrigin(
   exchange: RequestContext,

@@ -1,6 +1,7 @@
 /**
- * The metrics of a process in memory: counters, gauges and histograms of the table. A label value outside its closed
- * set becomes `other`, because callers could otherwise add series without end. Recording costs well under a microsecond.
+ * The metrics of a process, kept in memory: the counters, gauges and histograms of the table. A label value that the
+ * table does not list becomes `other`, because callers could otherwise add series without end. Recording takes well
+ * under a microsecond.
  */
 import type { Clock } from "../../clock.ts";
 import type { AtomicOperation, KvCommitError, KvCommitResult } from "../kv.ts";
@@ -11,10 +12,10 @@ type NamesOf<T extends MetricRow["type"]> = { [N in MetricName]: Rows[N]["type"]
 type ValuesOf<N extends MetricName> = StringsFor<Rows[N]["labels"]>;
 type StringsFor<L extends readonly unknown[]> = { [I in keyof L]: string };
 
-/** The present value of one series. A histogram also has its buckets, of which the last has no bound, and its count. */
+/** The present value of one series. A histogram also has its count and its buckets, of which the last has no bound. */
 export interface Series {
   readonly values: readonly string[];
-  /** Value of a counter or a gauge; sum of a histogram. */
+  /** Value of a counter or gauge, or the sum of a histogram. */
   value: number;
   readonly counts?: number[];
 }
@@ -30,12 +31,15 @@ export const PREFIX = "svc_";
 export const EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 const OTHER = "other";
-/** Up to this many values, a counter shows each series from the start. With more, each answer has hundreds of zeros. */
+/**
+ * Up to this many values, a counter shows each of its series from the start. With more, each answer has hundreds of
+ * zeros.
+ */
 const SHOWN_FROM_START = 20;
 
 interface Kept {
   row: MetricRow;
-  /** Allowed values of each label. */
+  /** The allowed values of each label. */
   sets: readonly Set<string>[];
   /** By the values of the labels. */
   series: Map<string, Series>;
@@ -84,25 +88,25 @@ export class Metrics {
     this.#seriesOf(this.#kept[name], values as readonly string[]).value = value;
   }
 
-  /** Adds a function that sets gauges from outside of memory; it is called before the metrics are read. */
+  /** Adds a function that measures what is not in memory and sets gauges. It is called before the metrics are read. */
   beforeRead(measure: () => Promise<unknown>): void {
     this.#measures.push(measure);
   }
 
-  /** Measures what is not in memory. Never rejects, because what cannot be measured keeps its last value. */
+  /** Measures what is not in memory. It never rejects, because a value that cannot be measured stays the same. */
   async measure(): Promise<void> {
     await Promise.allSettled(this.#measures.map((measure) => measure()));
   }
 
   /**
-   * Registers `get`, which is called whenever the metrics are read, for a gauge or for the counter without labels. The
-   * values of all readers of one name are added; the metric is absent while all of them return `null`.
+   * Registers `get` for a gauge, or for the counter without labels. It is called whenever the metrics are read. The
+   * values of all functions for the same name are added; the metric is absent while all of them return `null`.
    */
   read(name: NamesOf<"gauge"> | "log_lines_dropped_total", get: () => number | null): void {
     this.#kept[name].readers.push(get);
   }
 
-  /** Adds a value to a histogram. A negative one, from a clock that stepped back, counts as 0. */
+  /** Adds a value to a histogram. A negative value counts as 0, because it comes from a clock that was set back. */
   observe<N extends NamesOf<"histogram">>(name: N, value: number, ...values: ValuesOf<N>): void {
     const kept = this.#kept[name];
     const series = this.#seriesOf(kept, values as readonly string[]);
@@ -114,7 +118,7 @@ export class Metrics {
     series.value += positive;
   }
 
-  /** Returns every metric that has a series, with its present values. Reads memory only. */
+  /** Returns every metric that has a series, with its present values. It reads only memory. */
   families(): Family[] {
     const families = Object.entries<Kept>(this.#kept).map(([name, { row, series, readers }]): Family => {
       if (readers.length === 0) return { name, row, series: [...series.values()] };
@@ -139,7 +143,9 @@ function newSeries({ buckets }: MetricRow, values: readonly string[]): Series {
   return { values, value: 0, ...buckets && { counts: [...buckets.map(() => 0), 0] } };
 }
 
-/** Returns the labels of the series that exist before anything is counted, because a rate would else be missing. */
+/**
+ * Returns the labels of the series that exist before anything is counted, because a rate would be missing without them.
+ */
 function firstValues({ type, labels: [label, ...more] }: MetricRow): (readonly string[])[] {
   if (type === "gauge") return [];
   if (!label) return [[]];
@@ -148,7 +154,9 @@ function firstValues({ type, labels: [label, ...more] }: MetricRow): (readonly s
   return isLong || more.length > 0 || type === "histogram" ? [] : values.map((value) => [value]);
 }
 
-/** Commits an operation, counts its result, and returns what the store answers. Without metrics nothing is counted. */
+/**
+ * Commits an operation, counts the result, and returns what the store answers. Without `metrics`, nothing is counted.
+ */
 export async function countedCommit(
   operation: AtomicOperation,
   metrics: Metrics | undefined,
@@ -169,7 +177,10 @@ interface Sample {
   value: number;
 }
 
-/** Returns the samples of a metric as in Prometheus: of a histogram a counter for each bucket, a sum and a count. */
+/**
+ * Returns the samples of a metric, as Prometheus has them. For a histogram these are a counter for each bucket, a sum
+ * and a count.
+ */
 function samplesOf({ name, row, series }: Family): Sample[] {
   return series.flatMap(({ values, value, counts }) => {
     const labels = row.labels.map(([label], i): [string, string] => [label, values[i] ?? ""]);
@@ -184,8 +195,8 @@ function samplesOf({ name, row, series }: Family): Sample[] {
 }
 
 /**
- * Returns the present values of all metrics in the text format of Prometheus, version 0.0.4. No library does it,
- * because it would be a dependency for a few lines.
+ * Returns the present values of all metrics in the text format of Prometheus, version 0.0.4. This needs no library,
+ * because it takes only a few lines.
  */
 export function expositionOf(metrics: Metrics): string {
   const lines = metrics.families().flatMap((family) => [
@@ -204,8 +215,8 @@ function labelText(labels: Sample["labels"]): string {
 
 /**
  * Exports the metrics by OpenTelemetry, with an instrument for each sample that a metric can have. OpenTelemetry has no
- * histogram that is read at export, so a histogram is exported as its buckets, sum and count. The instruments read the
- * memory of `Metrics` when Deno exports, so nothing is counted twice.
+ * histogram that is read only at export, so a histogram is exported as its buckets, sum and count. The instruments read
+ * the memory of `Metrics` when Deno exports, because a second count could differ from the first.
  *
  * @returns a function that sets `http.route` on the span of the present request
  */

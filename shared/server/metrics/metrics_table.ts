@@ -1,18 +1,19 @@
 /**
- * Every metric of the services, one row each, so that no caller adds a series: type, labels with their closed value
- * sets, help. Times are in seconds, sizes in bytes. The exposition puts `svc_` in front of each name.
+ * Every metric of the services in one row: type, labels with all values that they may have, and help. Only this table
+ * defines series, because callers could otherwise add some without end. Times are in seconds, sizes in bytes. Each name
+ * gets the prefix `svc_` when it is shown.
  */
 import { ERRORS } from "../../protocol/errors.ts";
 import { CLOSE, FRAMES } from "../../protocol/frames.ts";
 
-/** A label: its name and its values. `"routes"` stands for the paths of the route tables. */
+/** A label with its name and its values. `"routes"` stands for the paths of the route tables. */
 export type MetricLabel = readonly [name: string, values: readonly string[] | "routes"];
 
 export interface MetricRow {
   type: "counter" | "gauge" | "histogram";
   labels: readonly MetricLabel[];
   help: string;
-  /** Upper bounds of a histogram, ascending. */
+  /** Upper bounds of the buckets of a histogram, ascending. */
   buckets?: readonly number[];
 }
 
@@ -24,7 +25,10 @@ const SUCCESSES = [101, 200, 201, 202, 204, 304];
 const STATUSES = new Set([...SUCCESSES, ...Object.values(ERRORS).flatMap(({ status }) => status)]);
 const STATUS: MetricLabel = ["status", [...STATUSES].map(String)];
 const CHECK: MetricLabel = ["check", ["none", "1", "2", "3", "4", "5", "6", "7", "8", "9"]];
-/** Whether the caller's registry is this server's; its name is no label, because strangers could then add series. */
+/**
+ * Whether the caller belongs to this server's registry. The name of another registry is no label, because strangers
+ * could then add series.
+ */
 const ORIGIN: MetricLabel = ["origin", ["local", "foreign"]];
 const FRAME: MetricLabel = ["type", Object.keys(FRAMES)];
 const DIRECTION: MetricLabel = ["direction", ["in", "out"]];

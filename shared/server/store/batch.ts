@@ -1,15 +1,16 @@
 /**
- * Claims on records, and the records of one batch of them. Pure: reads and writes no store; group_commit.ts commits.
+ * Claims on records, and the records of a batch of claims as the claims change them. Nothing here reads or writes the
+ * store; group_commit.ts commits.
  */
 import type { AtomicOperation, KvEntryMaybe, KvKey } from "../kv.ts";
 import type { Moment } from "../write_watch.ts";
 
-/** A key that is written or deleted without a check, together with a checked record. */
+/** A key that is written or deleted without a check, together with a record that is checked. */
 export type Write = { key: KvKey; value: unknown; expireInMs: number } | { key: KvKey; delete: true };
 
 /**
- * The result of an update. `also` is written with the new value. `"hold"` keeps the record and requires that it is
- * unchanged at the commit; `"keep"` keeps the record without this requirement.
+ * The result of an update. `also` is written together with the new value. `"hold"` keeps the record, and the commit
+ * requires that it is unchanged. `"keep"` keeps it without that condition.
  */
 export type RecordChange<R> =
   | { value: unknown; expireInMs: number; also?: readonly Write[] }
@@ -18,31 +19,35 @@ export type RecordChange<R> =
   | "hold"
   | "keep";
 
-/** The update of one record. `next` gets the record or `null`. Each attempt calls it again, so it must be pure. */
+/**
+ * The update of one record. `next` gets the record, or `null` without one. It must have no side effects, because each
+ * attempt to commit calls it again.
+ */
 export interface Update<R> {
   readonly key: KvKey;
-  /** The key as `idOf` returns it, once it was needed. */
+  /** The key as `idOf` returns it; set when it was first needed. */
   id?: string;
   next(current: unknown): RecordChange<R>;
-  /** The record as the caller has read it, which saves a read. If it is stale, the claim is evaluated again. */
+  /** The record as the caller has read it, which saves a read. If it is out of date, the claim is evaluated again. */
   seen?: KvEntryMaybe<unknown>;
   /**
-   * For an update that never writes: a time before `seen` was read, milliseconds since the Unix epoch. Over a network
-   * the commit does not check the record; it is read again when it is over 1 s old.
+   * Only for an update that never writes: a time before `seen` was read, milliseconds since the Unix epoch. Over a
+   * network the commit does not check such a record; the record is read again if it is over 1 s old.
    */
   seenAt?: number;
   /**
-   * For an update that never writes and that many claims share: the record as a commit has checked it, and since when
-   * no record of its kind was written. While that is so, a commit neither looks for the record nor checks it.
+   * Only for an update that never writes and that many claims share: the record as a commit has checked it, and the
+   * moment since which no record of its kind was written. While that is so, a commit neither reads the record nor
+   * checks it.
    */
   held?: { value: unknown; at: Moment } | null;
-  /** True for a record that is written once and not read again; it is not cached. */
+  /** True for a record that is written once and never read again, so it is not cached. */
   uncached?: true;
-  /** Approximate bytes written, if many. */
+  /** Approximate number of bytes written, if there are many. */
   bytes?: number;
 }
 
-/** A record that is kept in memory as an object, and stored once for all claims of a commit that change it. */
+/** A record that is kept in memory as an object. It is stored once for all claims of a commit that change it. */
 export interface LiveRecord {
   readonly key: KvKey;
   /** The key as `idOf` returns it. */
@@ -50,9 +55,9 @@ export interface LiveRecord {
   readonly isLoaded: boolean;
   /** Versionstamp of the newest version that was read or written. */
   readonly versionstamp: string | null;
-  /** Reads the record; resolves when it is loaded. @throws {StoreUnavailable} */
+  /** Reads the record, and resolves when it is loaded. @throws {StoreUnavailable} */
   load(): Promise<void>;
-  /** Forgets what is not known to be stored, so the record is loaded again before its next use. */
+  /** Forgets everything that may not be stored, so that the record is loaded again before its next use. */
   drop(): void;
   /** Returns what the commit stores. */
   pack(): { value: unknown; expireInMs: number; also: readonly Write[] };
@@ -62,9 +67,9 @@ export interface LiveRecord {
 /** What a claim does with a live record. The record is loaded before this runs. */
 export interface LiveChange<R> {
   readonly record: LiveRecord;
-  /** Returns why the claim is refused, or `null`. Changes nothing that is stored. */
+  /** Returns why the claim is refused, or `null`. It must change nothing that is stored. */
   judge?(): { refuse: R } | null;
-  /** Changes the record once all updates of the claim were accepted. Without it the record is only read. */
+  /** Changes the record, once all updates of the claim were accepted. Without it, the record is only read. */
   take?(): readonly Write[];
 }
 
@@ -73,12 +78,15 @@ export type ClaimResult<R> = { taken: true } | { taken: false; refused: R };
 export interface BatchClaim {
   updates: readonly Update<unknown>[];
   live: LiveChange<unknown> | undefined;
-  /** True when the commit does not check the updates that have `seenAt`. */
+  /** True when the commit does not check those updates that have `seenAt`. */
   relies: boolean;
   reject(error: unknown): void;
 }
 
-/** Returns a record as absent without a read, because it rarely exists. The commit checks that. */
+/**
+ * Returns a record as absent without reading it, for records that rarely exist. The commit checks that it is really
+ * absent.
+ */
 export function absent(key: KvKey): KvEntryMaybe<never> {
   return { key, value: null, versionstamp: null };
 }
@@ -91,14 +99,14 @@ export interface CachedRecord {
   value: unknown;
 }
 
-/** A record of a batch, as the claims before have left it. */
+/** A record of a batch, as the earlier claims of the batch have left it. */
 export interface BatchRecord extends CachedRecord {
   /** The key as `idOf` returns it. */
   readonly id: string;
-  /** The change by the batch, after a claim has changed the record. */
+  /** What the batch changes in the record; `null` until a claim changes it. */
   change: StoredChange | null;
   isHeld: boolean;
-  /** Shared updates that hold the record; `moment`: when no write of its kind was under way. */
+  /** Shared updates that hold the record. `moment` is a time at which no write of its kind was under way. */
   holders: Update<unknown>[] | null;
   moment: Moment | null;
   also: readonly Write[];
@@ -133,7 +141,7 @@ export function addWrite(operation: AtomicOperation, key: KvKey, change: Write |
   else operation.set(key, change.value, { expireIn: change.expireInMs });
 }
 
-/** Applies claims in order. A claim whose update throws is rejected with this error and left out. */
+/** Applies claims in order. If an update of a claim throws, the claim is rejected with that error and left out. */
 export function applyAll<C extends BatchClaim>(
   batch: readonly C[],
   entries: Map<string, BatchRecord>,
@@ -156,7 +164,7 @@ type Verdict = Exclude<RecordChange<never>, { refuse: never }>;
 
 const TAKEN = { taken: true } as const;
 
-/** Applies all updates of a claim to the batch's records, or none. `verdicts` is empty. */
+/** Applies all updates of a claim to the records of the batch, or none of them. `verdicts` must be empty. */
 function apply(
   { updates, relies, live }: BatchClaim,
   entries: Map<string, BatchRecord>,
@@ -199,12 +207,15 @@ export function recordId(update: Update<unknown>): string {
   return update.id ??= idOf(update.key);
 }
 
-/** Returns true when the commit does not check the record of an update. */
+/** Tells whether the commit relies on the record of an update without a check. */
 export function isRelied({ seenAt }: Update<unknown>, relies: boolean): boolean {
   return relies && seenAt !== undefined;
 }
 
-/** Returns a key as one text. Keys that differ only by a NUL or the type of a part get one text; no table has them. */
+/**
+ * Returns a key as one text. Two keys get the same text if they differ only by a NUL or by the type of a part, but no
+ * key table has such keys.
+ */
 export function idOf(key: KvKey): string {
   return key.join("\0");
 }

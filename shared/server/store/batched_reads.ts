@@ -1,6 +1,6 @@
 /**
- * Batched reads: reads of one turn of the event loop go to the store in calls of ten keys. There is no timer and no
- * cache, so no read is late or old.
+ * Reads that are made in one turn of the event loop go to the store together, in calls of ten keys. There is no timer
+ * and no cache, so no read is late or returns an old record.
  */
 import type { Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { StoreUnavailable } from "./store_errors.ts";
@@ -11,10 +11,10 @@ interface QueuedRead {
   reject(error: unknown): void;
 }
 
-/** The most that one call of the store takes. */
+/** The most keys that one call of the store accepts. */
 const KEYS_PER_CALL = 10;
 
-/** Reads any number of records at once, in the order of their keys. @throws {StoreUnavailable} */
+/** Reads any number of records at once, and returns them in the order of their keys. @throws {StoreUnavailable} */
 export async function readAll<T>(kv: Kv, keys: readonly KvKey[]): Promise<KvEntryMaybe<T>[]> {
   const calls: Promise<KvEntryMaybe<T>[]>[] = [];
   for (let i = 0; i < keys.length; i += KEYS_PER_CALL) calls.push(kv.getMany<T[]>(keys.slice(i, i + KEYS_PER_CALL)));
@@ -22,19 +22,19 @@ export async function readAll<T>(kv: Kv, keys: readonly KvKey[]): Promise<KvEntr
 }
 
 /**
- * Reads without an answer. With more, a request would wait so long behind others that its sender has given up, and the
- * queue of the store would hold memory for answers that no caller reads.
+ * Most reads that wait for an answer. With more, a request would wait behind others until its sender has given up, and
+ * the queue would hold memory for answers that no caller reads.
  */
 export const MAX_QUEUED_READS = 1_000;
 
 export class BatchedReads {
   #waiting: QueuedRead[] = [];
-  /** Reads that the store has not answered. */
+  /** Number of reads that the store has not answered. */
   #open = 0;
 
   constructor(private readonly kv: Kv) {}
 
-  /** Returns one record, read from the store. @throws {StoreUnavailable} also when 1,000 reads have no answer */
+  /** Reads one record from the store. @throws {StoreUnavailable} also when 1,000 reads have no answer */
   get<T>(key: KvKey): Promise<KvEntryMaybe<T>> {
     if (this.#open >= MAX_QUEUED_READS) {
       return Promise.reject(new StoreUnavailable(new Error(`${this.#open} reads have no answer`)));

@@ -1,8 +1,9 @@
 /**
- * The queue of changes that read records, decide and write (D-221). Many changes share a record: the head of the
- * revocation list, the quota of a human, or the number of pairs of an agent. Changes that take turns do not conflict,
- * so none is refused because others are busy. Changes that wait go into one commit; each takes effect whole or not at
- * all, and sees what the changes before it in the same commit have written.
+ * The queue of changes, each of which reads records, decides, and writes (D-221). Many changes share a record: the head
+ * of the revocation list, the quota of a human, or the number of pairs of an agent. In the queue they take turns,
+ * because they would otherwise conflict, and some would be refused only because others are busy. Changes that wait go
+ * into one commit. Each takes effect completely or not at all, and sees what the changes before it in the same commit
+ * have written.
  */
 import type { AtomicOperation, Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { type Clock, sleep } from "../../clock.ts";
@@ -14,28 +15,33 @@ import type { BatchedReads } from "./batched_reads.ts";
 import { StoreBusy, withDeadline } from "./store_errors.ts";
 import { announceTrustChange } from "./trust_changes.ts";
 
-/** With more, one change that conflicts with another instance makes more others run again. */
+/**
+ * Most changes in one commit. With more, one change that conflicts with another instance makes more others run again.
+ */
 const CHANGES_PER_COMMIT = 25;
-/** More could not be committed before their deadline, and would hold memory for nothing. */
+/** Most changes that wait. More could not be committed before their deadline, and would only hold memory. */
 const CHANGES_WAITING_MAX = 10_000;
-/** With more, a commit that conflicts with another instance takes the time of the changes behind it. */
+/**
+ * How long a commit is repeated after conflicts. With more, a commit that conflicts with another instance takes the
+ * time of the changes behind it.
+ */
 const CHANGE_RETRY_MS = 5_000;
 
-/** What a change reads and writes. Nothing is written when the change throws. */
+/** How a change reads and writes. If the change throws, nothing is written. */
 export interface Draft {
-  /** Reads a record. The commit takes effect only while the record is unchanged. */
+  /** Reads a record. The commit takes effect only if the record is still unchanged then. */
   get<T>(key: KvKey): Promise<KvEntryMaybe<T>>;
   /** Writes a record that the change has read. */
   set(key: KvKey, value: unknown, options?: { expireIn?: number }): void;
   delete(key: KvKey): void;
   /**
-   * Adds writes that no other change of the commit may read, because that change would not see them. `checks`: the
-   * number of checks that they add.
+   * Adds writes to records that no other change of the commit may read, because that change would not see them.
+   * `checks` is the number of checks that they add.
    */
   also(add: (operation: AtomicOperation) => unknown, options?: { checks?: number }): void;
   /**
-   * Announces a change of sessions or revocations of these agents, in one note for the whole commit. Without an agent
-   * the receivers still read the list of revocations again.
+   * Announces a change of sessions or revocations of these agents, in a single note for the whole commit. Even without
+   * any agent, the receivers read the revocation list again.
    */
   announce(agentDids: readonly string[]): void;
 }
@@ -73,13 +79,13 @@ export class Changes {
   constructor(private readonly deps: ChangesDeps) {}
 
   /**
-   * Runs a change and commits it, together with others. The change may run more than once, so it must write through the
-   * draft only. It reads all records first, because it does not see what it writes.
+   * Runs a change and commits it together with others. The change may run more than once, so it must write only through
+   * the draft. It must read all records before it writes, because it does not see its own writes.
    *
    * @param keys records that the change will read. They are read at once for all changes of a commit, because over a
-   * network each change would otherwise wait a round trip for the read of the one before it
+   * network each change would otherwise wait for the read of the one before it
    * @throws what the change throws
-   * @throws {StoreBusy} when the records stay contended for 5 s, or the queue is full
+   * @throws {StoreBusy} when other writes change the records all the time for 5 s, or when the queue is full
    * @throws {StoreUnavailable} when the store fails, or after 10 s
    */
   run<T>(change: (draft: Draft) => Promise<T>, keys: readonly KvKey[] = []): Promise<T> {
@@ -106,7 +112,7 @@ export class Changes {
     this.#running = false;
   }
 
-  /** Commits as many changes as one commit can check; returns the others. */
+  /** Commits as many changes as one commit can check, and returns the others. */
   async #commit(batch: Queued[]): Promise<Queued[]> {
     const { clock, random } = this.deps;
     const began = clock.now();
@@ -135,7 +141,7 @@ export class Changes {
   }
 }
 
-/** One try of a commit: the records as read, and as the changes so far leave them. */
+/** One attempt of a commit: the records as read, and as the changes so far leave them. */
 class Attempt {
   readonly #records = new Map<string, StoredRecord>();
   readonly #checked = new Set<string>();
@@ -143,17 +149,20 @@ class Attempt {
   /** The agents of the note that the commit writes; `null` without a note. */
   #announced: readonly string[] | null = null;
   #otherChecks = 0;
-  /** The changes of the commit; `settle` gives each its own result. */
+  /** The changes of the commit. `settle` gives a change its own result. */
   readonly settled: { queued: Queued; settle(): void }[] = [];
 
   constructor(private readonly deps: ChangesDeps) {}
 
-  /** Reads records for the changes. A change whose read failed repeats it, and gets the error if it fails again. */
+  /** Reads records for the changes. A change whose read has failed repeats it, and gets the error if it fails again. */
   async read(keys: readonly KvKey[]): Promise<void> {
     await Promise.allSettled(keys.map((key) => this.#read(key)));
   }
 
-  /** Runs a change. Returns false when the commit has no room for its checks; the change is then not part of it. */
+  /**
+   * Runs a change. Returns false when the commit has no room for its checks, and then the change is not part of the
+   * commit.
+   */
   async add(queued: Queued): Promise<boolean> {
     const read = new Set<string>();
     const writes: [string, StoredRecord][] = [];

@@ -1,56 +1,59 @@
 /**
- * The claims of a group commit that wait or are in flight. Over a network each commit is a round trip, so several are
- * in flight at a time. The queue chooses the claims of the next commit: in order, and none on a record that a commit in
- * flight or an earlier waiting claim uses. So at most one commit in flight concerns a record, and the claims on one
- * record keep their order. Does not know what claims do.
+ * The claims of a group commit that wait or are being committed. Over a network each commit is a round trip, so several
+ * run at a time. The queue chooses the claims of the next commit: in order, but none on a record that a running commit
+ * or an earlier waiting claim uses. So at most one running commit concerns a record, and the claims on the same record
+ * keep their order.
  */
 import { LIMITS } from "../../protocol/limits.ts";
 
-/** With more, the search for the next batch costs more than the commit that it would join. */
+/**
+ * Most claims that are passed over. With more, the search for the next batch costs more than the commit that it would
+ * join.
+ */
 export const PASSED_OVER_MAX = 500;
 
 export interface Queued {
-  /** True when the claim waits up to 20 ms for a commit that another claim begins. */
+  /** True when the claim may wait up to 20 ms for a commit that another claim begins. */
   mayWait?: boolean;
-  /** The records that no other commit in flight may concern, by key. */
+  /** The keys of the records that no other running commit may concern. */
   ids: readonly string[];
-  /** Approximate bytes written, if many. */
+  /** Approximate number of bytes written, if there are many. */
   bytes: number;
   /** Time of the claim, milliseconds since the Unix epoch. */
   since: number;
-  /** The claim has waited too long and has its result, also while a commit in flight holds it. */
+  /** True when the claim has waited too long and has been answered, although a running commit may still hold it. */
   isOver?: true;
 }
 
 export class ClaimQueue<C extends Queued> {
   #waiting: C[] = [];
-  /** The commits in flight, each with its records. */
+  /** The running commits, each with the keys of its records. */
   readonly #inFlight = new Map<readonly C[], ReadonlySet<string>>();
   /** Number of claims at the front of `#waiting` that the last `take` passed over. */
   #passed = 0;
   #allDue = false;
 
-  /** @param maxChecks records of one commit; a claim on more has a commit of its own */
+  /** @param maxChecks records of one commit; a claim on more records gets a commit of its own */
   constructor(private readonly maxChecks: number) {}
 
-  /** Number of claims that wait or are in flight. */
+  /** Number of claims that wait or are being committed. */
   get size(): number {
     let size = this.#waiting.length;
     for (const batch of this.#inFlight.keys()) size += batch.length;
     return size;
   }
 
-  /** Time of the oldest claim that a request waits for: those that may wait do not count. Infinity without one. */
+  /** Time of the oldest claim for which a request waits, or infinity without one. Claims that may wait do not count. */
   get oldest(): number {
     return Math.min(...[this.#waiting, ...this.#inFlight.keys()].map(sinceOf));
   }
 
-  /** True while a claim waits that begins a commit, or all waiting claims must be committed. */
+  /** True when a waiting claim needs a commit now, or when all waiting claims must be committed. */
   get isDue(): boolean {
     return this.#allDue || this.#waiting.some(({ mayWait }) => !mayWait);
   }
 
-  /** Makes commits begin until none of the claims waits. */
+  /** Makes commits begin until none of the claims that now wait is left. */
   makeAllDue(): void {
     this.#allDue = this.#waiting.length > 0;
   }
@@ -61,8 +64,8 @@ export class ClaimQueue<C extends Queued> {
   }
 
   /**
-   * Time of the oldest claim that a request waits for and that waits for no record, only for a commit to end;
-   * `undefined` without such a claim.
+   * Time of the oldest claim for which a request waits, and which waits for no record but only for a commit to end. It
+   * is `undefined` without such a claim.
    */
   get oldestUnblocked(): number | undefined {
     for (let i = this.#passed; i < this.#waiting.length; i++) {
@@ -76,7 +79,7 @@ export class ClaimQueue<C extends Queued> {
     this.#waiting.push(claim);
   }
 
-  /** Moves the claims of one more commit from the waiting ones to those in flight. Returns none when all must wait. */
+  /** Takes the claims of one more commit from those that wait. Returns none when all of them must still wait. */
   take(): readonly C[] {
     const batch: C[] = [], passed: C[] = [];
     const ids = new Set<string>(), behind = new Set<string>();
@@ -84,7 +87,7 @@ export class ClaimQueue<C extends Queued> {
     for (const claim of this.#waiting) {
       if (passed.length === PASSED_OVER_MAX) break;
       if (this.#isBusy(claim) || isAnyIn(claim.ids, behind)) {
-        // A later claim on any of these records waits behind this one.
+        // A later claim on any of these records must wait behind this one.
         for (const id of claim.ids) behind.add(id);
         passed.push(claim);
       } else {
@@ -105,15 +108,15 @@ export class ClaimQueue<C extends Queued> {
     return batch;
   }
 
-  /** True while a commit in flight concerns a record of the claim. */
+  /** True while a running commit concerns a record of the claim. */
   #isBusy({ ids }: C): boolean {
     for (const busy of this.#inFlight.values()) if (isAnyIn(ids, busy)) return true;
     return false;
   }
 
   /**
-   * Returns the claims that were made until `since`, and those made after `now`, which show that the clock has stepped
-   * back; each claim once. Those that wait leave the queue; those in flight stay until their commit has ended.
+   * Returns each claim that was made until `since`, and each one made after `now`, which shows that the clock was set
+   * back. Those that wait leave the queue; those that are being committed stay until their commit has ended.
    */
   takeOverdue(since: number, now: number): C[] {
     const over = this.open().filter((claim) => claim.since <= since || claim.since > now);
@@ -124,17 +127,17 @@ export class ClaimQueue<C extends Queued> {
     return over;
   }
 
-  /** Time of the oldest claim without a result; infinity without one. */
+  /** Time of the oldest claim that was not answered yet, or infinity without one. */
   get oldestOpen(): number {
     return this.open().reduce((time, { since }) => Math.min(time, since), Infinity);
   }
 
-  /** Returns the claims without a result. */
+  /** Returns the claims that were not answered yet. */
   open(): C[] {
     return [...this.#inFlight.keys(), this.#waiting].flat().filter(({ isOver }) => !isOver);
   }
 
-  /** Removes the claims of a commit in flight, which all have their result. Their records are free. */
+  /** Removes the claims of a commit, which have all been answered. Other claims may use their records now. */
   done(batch: readonly C[]): void {
     this.#inFlight.delete(batch);
   }
@@ -146,7 +149,7 @@ function isAnyIn(ids: readonly string[], set: ReadonlySet<string>): boolean {
   return false;
 }
 
-/** Time of the first claim that a request waits for, or infinity. */
+/** Time of the first claim for which a request waits, or infinity. */
 function sinceOf(claims: readonly Queued[]): number {
   return claims.find(({ mayWait }) => !mayWait)?.since ?? Infinity;
 }

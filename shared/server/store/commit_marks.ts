@@ -1,10 +1,10 @@
 /**
- * Marks of group commits. A commit whose call fails or is late may have taken effect, or may still do so (D-216). Each
- * commit therefore also writes a mark: a record of its slot in this instance, with the number of the commit. The mark
- * takes effect with the commit, so it shows exactly whether the commit did. The changed records cannot show it, because
- * a replay writes the same values. A slot has one commit in flight. After an error, and for the halves of a batch,
- * marks are written at another key, so a late commit cannot overwrite a newer mark, nor one half the mark that the
- * other half reads.
+ * Marks of group commits. When the call of a commit fails or is late, the commit may have taken effect, or may still do
+ * so (D-216). So each commit also writes a mark: a record with the number of the commit. The mark takes effect together
+ * with the commit, so it shows exactly whether the commit did. The changed records cannot show that, because a replay
+ * writes the same values. Each of the commits that run at the same time has its own slot, and each slot has its own
+ * mark. After an error, and for the halves of a batch, marks get another key, because a late commit would otherwise
+ * overwrite a newer mark, or one half the mark that the other half reads.
  */
 import type { Kv, KvKey } from "../kv.ts";
 import { readAll } from "./batched_reads.ts";
@@ -17,15 +17,18 @@ export interface Mark {
 /** Second part of the keys of marks. */
 export const COMMIT_MARK = "commit_mark";
 
-/** With less, the mark of a commit in doubt could end before it is read, and the commit would count as failed. */
+/**
+ * How long a mark is kept. With less, the mark of a commit in doubt could end before it is read, and the commit would
+ * count as failed.
+ */
 export const MARK_KEPT_MS = 3_600_000;
 
 export class CommitMarks {
-  /** Number of the newest mark, and generation of its key. */
+  /** Number of the newest mark. `#generation` is part of the keys of the next marks. */
   #commits = 0;
   #generation = 0;
 
-  /** @param key begins the key of each mark; without it, a commit whose response is lost counts as failed */
+  /** @param key the beginning of the key of each mark; without it, a commit whose answer is lost counts as failed */
   constructor(private readonly kv: Kv, private readonly key: KvKey | undefined) {}
 
   next(slot: number): Mark | undefined {

@@ -1,8 +1,8 @@
 /**
- * Deletes ended records in small commits (D-217). About once a minute, Deno KV deletes all expired records in one
- * transaction that blocks commits, so families of many records expire in the store later than they end. One instance at
- * a time reads each family in key order, without an index, so a restart or a crash loses nothing. Late deletion changes
- * no decision, because every reader compares the times in the record.
+ * Deletes ended records in small commits (D-217). Deno KV itself deletes all expired records about once a minute, in
+ * one transaction that blocks commits. So records of which there are many get a later expiry in the store, and this
+ * deletes them first. One instance at a time reads them in the order of their keys, without an index, so a restart or a
+ * crash loses nothing. Late deletion changes no decision, because every reader compares the times in the record.
  */
 import type { Kv, KvEntry, KvKey } from "../kv.ts";
 import { type Clock, sleep } from "../../clock.ts";
@@ -10,22 +10,28 @@ import { LIMITS } from "../../protocol/limits.ts";
 import type { Log } from "../log.ts";
 import { keyBytes } from "./stored_bytes.ts";
 
-/** With more, one step takes the time of the requests that read the store meanwhile. */
+/** Records of one step. With more, a step takes the time of the requests that read the store meanwhile. */
 const SWEEP_ROWS = 200;
-/** Deno KV refuses a commit with more than 80 KiB of keys. */
+/** Bytes of keys in one commit, because Deno KV refuses a commit with more than 80 KiB of keys. */
 const SWEEP_COMMIT_BYTES = 50_000;
-/** With less, a sweep that finds little takes time from the requests. */
+/** Pause after a step that finds little. With less, the sweep takes time from the requests for nothing. */
 export const SWEEP_SLOW_MS = 160;
-/** With more, records could end faster than they are deleted, and the store would grow. */
+/**
+ * Pause after a step that finds much. With more, records could end faster than they are deleted, and the store would
+ * grow.
+ */
 const SWEEP_QUICK_MS = 20;
-/** With less, the sweep would compete with the start, when all agents connect. */
+/** Wait before the first sweep. With less, the sweep would compete with the start, when all agents connect. */
 export const SWEEP_FIRST_MS = 10_000;
-/** With less, an idle server reads its whole store again and again; with more, ended records stay. */
+/**
+ * Pause between two sweeps. With less, an idle server reads its whole store again and again; with more, ended records
+ * stay longer.
+ */
 export const SWEEP_REST_MS = 60_000;
 
 export interface SweptFamily {
   prefix: KvKey;
-  /** Returns true when the record may be deleted at `now`, milliseconds since the Unix epoch. */
+  /** Tells whether the record may be deleted at `now`, milliseconds since the Unix epoch. */
   hasEnded(entry: KvEntry<unknown>, now: number): boolean | Promise<boolean>;
 }
 
@@ -61,7 +67,7 @@ export class ExpirySweeper {
 
   async #loop(family: SweptFamily): Promise<void> {
     const { clock, log } = this.deps;
-    // Wait first, because an instance may run for a single request only.
+    // Waits first, because an instance may run for a single request only.
     await sleep(clock, SWEEP_FIRST_MS, this.#stopped.signal);
     while (!this.#stopped.signal.aborted) {
       await this.pass(family).catch((cause) => log("warn", "sweep_failed", { family: family.prefix.join(), cause }));
@@ -69,7 +75,7 @@ export class ExpirySweeper {
     }
   }
 
-  /** Reads a family once and deletes its ended records. */
+  /** Reads all records of a family once, and deletes those that have ended. */
   async pass(family: SweptFamily): Promise<void> {
     const { kv, clock } = this.deps;
     let cursor = "";
@@ -87,14 +93,14 @@ export class ExpirySweeper {
     }
   }
 
-  /** Deletes records that are unchanged since they were read; the next pass handles the others. */
+  /** Deletes the records that are unchanged since they were read. The next pass handles the others. */
   async #delete(entries: readonly KvEntry<unknown>[]): Promise<void> {
     const { kv, maxChecks } = this.deps;
     for (let i = 0; i < entries.length;) {
       const operation = kv.atomic();
       for (let checks = 0, bytes = 0; i < entries.length && checks < maxChecks; checks++, i++) {
         const entry = entries[i] as KvEntry<unknown>;
-        // Each key counts twice: in its check and in its deletion.
+        // Each key counts twice, because both its check and its deletion contain it.
         bytes += 2 * keyBytes(entry.key);
         if (checks > 0 && bytes > SWEEP_COMMIT_BYTES) break;
         operation.check(entry).delete(entry.key);
@@ -103,9 +109,7 @@ export class ExpirySweeper {
     }
   }
 
-  /**
-   * Returns true while this instance has the lease. The lease only saves work, because two concurrent sweeps are safe.
-   */
+  /** Tells whether this instance has the lease. The lease only saves work, because two sweeps at once do no harm. */
   async #holdsLease(): Promise<boolean> {
     if (this.deps.clock.now() < this.#leasedUntil - LIMITS.sweepLeaseMs / 2) return true;
     this.#claiming ??= this.#claim().finally(() => this.#claiming = null);

@@ -1,21 +1,24 @@
 /**
- * Combines many small claims into one atomic commit. Claims that arrive during a commit form the next batch; a claim
- * that no request waits for may wait for a commit of others. A claim is a list of pure record updates. It is applied
- * completely or rejected, and receives its own result. Nonces, rate-limit windows and delivery records are written only
- * here: another writer would miss waiting claims. Over a network several commits are in flight, on different records:
- * to the store they are like commits of several instances. Such a commit does not check the records that a claim only
- * depends on, if they were read at most 1 s before. In a store that no other process has open, a commit does not check
- * again a record that an earlier one has checked, while no record of its kind is written, for at most a second.
+ * Combines many small claims into one atomic commit. A claim is a list of record updates without side effects. It is
+ * applied completely or rejected, and gets its own result. Claims that arrive during a commit form the next batch, and
+ * a claim for which no request waits may wait for a commit of others. Nonces, rate-limit windows and delivery records
+ * are written only here, because another writer would miss the claims that wait.
  *
- * A commit whose call fails or is late may have taken effect, or may still do so (D-216).
- * - After an error its mark is read. When it has the commit's number, the claims of that commit have taken effect.
- * - Otherwise the batch is halved, after a fault of the store once, after a defect of a claim until that claim is alone;
- *   it is read again and committed again. The mark is read after the records, so a commit that takes effect late is
- *   either found by its mark or changes a record that the new commit checks.
+ * Over a network several commits run at a time, on different records, and the store treats them like commits of several
+ * instances. Such a commit does not check the records on which a claim only depends, if they were read at most 1 s
+ * before. In a store that no other process has open, a record that one commit has checked is not checked again for at
+ * most a second, as long as no record of its kind is written.
+ *
+ * A commit whose call fails or is late may have taken effect, or may still do so (D-216):
+ * - After an error its mark is read. If the mark has the number of the commit, the claims of that commit have taken
+ *   effect.
+ * - If not, the batch is read again and committed again in halves: once after a fault of the store, and after a
+ *   defect of a claim until that claim is alone. The mark is read after the records, so a commit that takes effect late
+ *   is either found by its mark, or changes a record that the new commit checks.
  * - A claim is rejected with `StoreUnavailable` when the mark cannot be read or the second commit fails. It may still
- *   take effect. A later request has its own claim: the same nonce in another request is a replay.
- * - A claim ends after 10 s, wherever it is, because its sender gives up soon after. A commit that is late is not tried
- *   again in halves, because each half would be as late, and the claims behind would wait for both.
+ *   take effect. A later request has a claim of its own, so the same nonce in another request is a replay.
+ * - A claim ends after 10 s in any case, because its sender gives up soon after. A commit that is late is not tried
+ *   again in halves, because each half would be as late, and the claims behind it would wait for both.
  */
 import type { Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { readAll } from "./batched_reads.ts";
@@ -45,17 +48,26 @@ import { ClaimQueue, type Queued } from "./claim_queue.ts";
 import { CommitMarks, type Mark, MARK_KEPT_MS } from "./commit_marks.ts";
 import { StoreBusy, StoreLate, StoreUnavailable } from "./store_errors.ts";
 
-/** More could not be committed before their deadline, and would hold memory for nothing. */
+/** Most claims that wait. More could not be committed before their deadline, and would only hold memory. */
 export const CLAIMS_WAITING_MAX = 10_000;
-/** When the oldest claim waits longer, new ones are refused. With more, their callers give up before their commit. */
+/**
+ * While the oldest claim has waited longer than this, new claims are refused. With more, their callers give up before
+ * their commit.
+ */
 export const CLAIM_WAIT_MS = 3_000;
-/** With more, a crash leaves more outcomes unwritten; with less, hardly a claim finds a commit to join. */
+/**
+ * How long a claim that may wait does so. With more, a crash leaves more outcomes unwritten; with less, such a claim
+ * rarely finds a commit to join.
+ */
 export const JOINING_WAIT_MS = 20;
 
 interface QueuedClaim extends Queued, BatchClaim {
-  /** Commits that may have applied the claim. */
+  /** Marks of the commits that may have applied the claim. */
   doubts?: Mark[];
-  /** The commit that was answered as a conflict: over a network its first try may have applied the claim. */
+  /**
+   * Mark of the commit that was answered as a conflict. Over a network, the first attempt of that commit may have
+   * applied the claim.
+   */
   conflict?: Mark;
   promise: Promise<unknown>;
   resolve(fate: ClaimResult<unknown>): void;
@@ -63,18 +75,18 @@ interface QueuedClaim extends Queued, BatchClaim {
 
 export interface GroupCommitOptions {
   clock?: Clock;
-  /** Key of the marks of this instance. Without it, a commit whose response is lost counts as failed. */
+  /** The beginning of the keys of this instance's marks. Without it, a commit whose answer is lost counts as failed. */
   markKey?: KvKey;
   metrics?: Metrics;
-  /** Most commits in flight; default 1. */
+  /** Most commits that run at a time (default 1). */
   inFlight?: number;
-  /** How long a record may be relied on without a check, milliseconds; default 0: every commit checks it. */
+  /** How long a record may be relied on without a check, milliseconds. With 0, the default, every commit checks it. */
   reliedMs?: number;
-  /** The writes of a store that this process alone has open; without it every commit checks what it depends on. */
+  /** Sees the writes of a store that only this process has open. Without it, every commit checks what it depends on. */
   writes?: WriteWatch | null;
 }
 
-/** An attempt to commit: its slot, its number, and whether an error may still halve the batch. */
+/** An attempt to commit: its slot, its number, and whether the batch may still be halved after an error. */
 interface Try {
   slot: number;
   attempt: number;
@@ -83,18 +95,20 @@ interface Try {
 
 export class GroupCommit {
   readonly #queue: ClaimQueue<QueuedClaim>;
-  /** Numbers of the commits that may begin now. */
+  /** Slots of the commits that may begin now. */
   readonly #freeSlots: number[];
   readonly #clock: Clock;
   readonly #marks: CommitMarks;
-  /** Records that commits of this instance wrote or held, by key; the next claim on one needs no read. */
+  /**
+   * Records that commits of this instance wrote or held, by key, so that the next claim on one of them needs no read.
+   */
   readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
   #willCommit = false;
   #willJoin = false;
-  /** Ends the timer for the oldest claim. */
+  /** Stops the timer for the oldest claim. */
   #cancelDeadline: Cancel | null = null;
 
-  /** True when no commit relies on a record by its age alone (`seenAt`), so that a cached record may be used. */
+  /** True when no commit relies on a record only because of its age (`seenAt`). A cached record may then be used. */
   readonly checksAll: boolean;
 
   constructor(
@@ -110,15 +124,15 @@ export class GroupCommit {
     this.checksAll = reliedMs === 0;
   }
 
-  /** Wait of the oldest claim that a request waits for, milliseconds. */
+  /** How long the oldest claim for which a request waits has waited, milliseconds. */
   get oldestWaitMs(): number {
     return Math.max(0, this.#clock.now() - this.#queue.oldest);
   }
 
   /**
-   * Adds a claim. Resolves after its commit, or when a current record refuses it. A claim that `mayWait` joins the next
-   * commit, or begins one after 20 ms. It reads or changes at most one live record. Later claims see its change at
-   * once, reads of the store after its commit.
+   * Adds a claim. Resolves after its commit, or when a record as it now is refuses the claim. A claim with `mayWait`
+   * joins the next commit, or begins one after 20 ms. A claim may read or change at most one live record. Later claims
+   * see that change at once; reads of the store see it after the commit.
    *
    * @throws {StoreUnavailable} when the store fails, when conflicts do not end, when too many claims wait, when one
    * waits too long for a commit to begin, or after 10 s
@@ -128,7 +142,7 @@ export class GroupCommit {
     { live, mayWait = false }: { live?: LiveChange<R> | undefined; mayWait?: boolean } = {},
   ): Promise<ClaimResult<R>> {
     const now = this.#clock.now();
-    // A claim behind a late commit on its record does not count, because claims on other records pass it.
+    // A claim that waits behind a late commit on its record does not count, because claims on other records pass it.
     if (this.#queue.size >= CLAIMS_WAITING_MAX || now - (this.#queue.oldestUnblocked ?? now) > CLAIM_WAIT_MS) {
       return Promise.reject(new StoreBusy(new Error("Too many claims wait, or one for too long")));
     }
@@ -155,8 +169,9 @@ export class GroupCommit {
   }
 
   /**
-   * Commits the claims that wait to join another commit, after `ms` milliseconds. One timer runs at a time: it is left
-   * running when a commit has taken its claims meanwhile, because that costs less than to cancel it for each commit.
+   * Commits the claims that wait to join another commit, after `ms` milliseconds. Only one timer runs at a time. It
+   * runs on even when a commit has taken its claims meanwhile, because that costs less than cancelling it for each
+   * commit.
    */
   #commitLater(ms: number): void {
     if (this.#willJoin) return;
@@ -166,8 +181,8 @@ export class GroupCommit {
       const since = this.#queue.waitingSince;
       if (since === undefined) return;
       const rest = since + JOINING_WAIT_MS - this.#clock.now();
-      // After a step back of the clock the claims are committed now, because they would otherwise wait as long as the
-      // step.
+      // If the clock was set back, the claims are committed now, because they would otherwise wait for as long as it
+      // was set back.
       if (rest > 0 && rest <= JOINING_WAIT_MS) this.#commitLater(rest);
       else this.#commitAll();
     });
@@ -186,8 +201,8 @@ export class GroupCommit {
   }
 
   /**
-   * Commits also the claims that may wait. Resolves when each claim made before has its result. It waits for no later
-   * ones, because under load there is always another one, and its caller would get no answer.
+   * Commits even the claims that may wait. Resolves when each claim that was made before has its result. It does not
+   * wait for later claims, because under load there is always another one, and its caller would never get an answer.
    */
   async flush(): Promise<void> {
     const before = this.#queue.open().map(({ promise }) => promise);
@@ -195,7 +210,10 @@ export class GroupCommit {
     await Promise.allSettled(before);
   }
 
-  /** Returns the record after the last commit of this instance. A claim that uses a stale record is evaluated again. */
+  /**
+   * Returns the record as the last commit of this instance left it. If it is out of date, a claim that uses it is
+   * evaluated again.
+   */
   cachedRecord(key: KvKey): KvEntryMaybe<unknown> | undefined {
     return this.#known.get(idOf(key)) as KvEntryMaybe<unknown> | undefined;
   }
@@ -205,7 +223,10 @@ export class GroupCommit {
     this.#fillSlots();
   }
 
-  /** Begins commits until every slot is in use, every waiting claim waits for a commit in flight, or none is due. */
+  /**
+   * Begins commits until every slot is in use, every waiting claim waits for a running commit, or none needs a commit
+   * now.
+   */
   #fillSlots(): void {
     while (this.#freeSlots.length > 0 && this.#queue.isDue) {
       const batch = this.#queue.take();
@@ -225,7 +246,7 @@ export class GroupCommit {
   }
 
   async #commit(whole: readonly QueuedClaim[], now: Try): Promise<void> {
-    // The first attempt uses cached records. A refusal or a stale record needs a read from the store.
+    // The first attempt uses cached records. After a refusal or a stale record, they are read from the store.
     const isFresh = now.attempt > 1;
     let batch = isFresh ? whole.filter(({ isOver }) => !isOver) : whole;
     if (batch.length === 0) return;
@@ -250,7 +271,8 @@ export class GroupCommit {
         });
         if (refused.length === 0) return;
       } else if (mark) {
-        // Deno repeats a call over the network whose answer was lost. The repeat conflicts with the first try.
+        // Deno sends a commit over the network again if its answer was lost. The second one then conflicts with the
+        // first.
         const sent = mark;
         batch.forEach((claim, i) => fates[i]?.taken && (claim.conflict = sent));
       }
@@ -261,7 +283,8 @@ export class GroupCommit {
     }
     const next = { ...now, attempt: now.attempt + 1 };
     if (refused.length > 0) return await this.#commit(refused, next);
-    // A cached record was stale. Try again, so that the other claims of the batch are not affected.
+    // A cached record was out of date. The whole batch is tried again, because its other claims must not suffer from
+    // that.
     if (!isFresh) return await this.#commit(batch, next);
     if (batch.length > 1) return await this.#split(batch, next);
     if (now.attempt < LIMITS.commitRetries) return await this.#commit(batch, next);
@@ -295,7 +318,7 @@ export class GroupCommit {
     for (const claim of rest) claim.reject(error);
   }
 
-  /** Resolves the claims of an earlier commit that took effect although its response was lost. Returns the others. */
+  /** Resolves the claims of earlier commits that took effect although their answer was lost. Returns the others. */
   async #undoubted(batch: readonly QueuedClaim[]): Promise<readonly QueuedClaim[]> {
     const doubtsOf = ({ doubts = [], conflict }: QueuedClaim) => conflict ? [...doubts, conflict] : doubts;
     const doubts = new Set(batch.flatMap(doubtsOf));
@@ -327,7 +350,8 @@ export class GroupCommit {
         else unknown.set(id, key);
       }
     }
-    // A record that is relied on would be older after a read of others, so it is read with them.
+    // If other records must be read, those that are relied on are read again with them, because they would be older
+    // after that read.
     if (unknown.size > 0 && !this.checksAll) {
       for (const update of batch.flatMap(({ updates }) => updates)) {
         if (isRelied(update, true) && entries.delete(recordId(update))) unknown.set(recordId(update), update.key);
@@ -342,7 +366,7 @@ export class GroupCommit {
     return entries;
   }
 
-  /** Returns true when a record of these claims is neither in `entries` nor held. */
+  /** Tells whether a record of these claims is neither in `entries` nor held. */
   #isOutdated(batch: readonly QueuedClaim[], entries: ReadonlyMap<string, BatchRecord>): boolean {
     const now = this.#clock.now();
     for (let i = 0; i < batch.length; i++) {
@@ -355,7 +379,7 @@ export class GroupCommit {
     return false;
   }
 
-  /** Returns true when records that are no longer held make more checks than one commit may have. */
+  /** Tells whether a commit would have too many checks, because some records are no longer held. */
   #isTooLarge(batch: readonly QueuedClaim[], entries: ReadonlyMap<string, BatchRecord>): boolean {
     if (!this.options.writes || batch.length === 1 || entries.size + batch.length <= this.maxChecks) return false;
     return entries.size + new Set(batch.flatMap(({ live }) => live?.record ?? [])).size > this.maxChecks;
@@ -396,7 +420,7 @@ export class GroupCommit {
       const { id, key, value, change } = entry;
       this.#known.delete(id);
       if (!result.ok) continue;
-      // What a claim of this commit has written is not what its holders have seen.
+      // If this commit has changed the record, its holders have not seen the new value.
       const at = change ? null : entry.moment;
       for (const update of entry.holders ?? []) update.held = at && { value, at };
       if (entry.uncached || value === null) continue;
@@ -410,12 +434,12 @@ export class GroupCommit {
   }
 }
 
-/** True when an earlier commit may have applied the claim. */
+/** Tells whether an earlier commit may have applied the claim. */
 function isInDoubt({ doubts, conflict }: QueuedClaim): boolean {
   return doubts !== undefined || conflict !== undefined;
 }
 
-/** Loads the live records of claims that are not in memory: all of them after a refusal or a conflict. */
+/** Loads the live records of claims: those that are not in memory, or all of them after a refusal or a conflict. */
 function loadAll(batch: readonly QueuedClaim[], isFresh: boolean): Promise<unknown> | null {
   const records = new Set<LiveRecord>();
   for (const { live } of batch) if (live) records.add(live.record);
@@ -428,5 +452,8 @@ function loadAll(batch: readonly QueuedClaim[], isFresh: boolean): Promise<unkno
 }
 
 const REMEMBERED = 5_000;
-/** With more, a sender has given up before its answer; with less, claims on a slow disk are refused in vain. */
+/**
+ * How long a claim may take. With more, a sender has given up before its answer; with less, claims on a slow disk are
+ * refused in vain.
+ */
 const WAIT_MS = LIMITS.commitWaitMs;

@@ -1,6 +1,6 @@
 /**
- * Opens the store: a file, memory, KV Connect or the database of a deployment. Callers use the interface of Deno KV;
- * its calls have deadlines and reject as store_errors.ts defines. Does not check the store's format.
+ * Opens the store: a file, memory, KV Connect, or the database of a deployment. It has the interface of Deno KV, but
+ * each call has a deadline and rejects as store_errors.ts defines. The format of the store is checked elsewhere.
  */
 import type { Kv } from "../kv.ts";
 import { dirname } from "node:path";
@@ -19,7 +19,10 @@ export class StoreRefused extends StartRefused {
   override name = "StoreRefused";
 }
 
-/** With fewer, round trips limit the rate of messages; with more, the service behind KV Connect answers later. */
+/**
+ * Commits that run at a time over a network. With fewer, round trips limit the rate of messages; with more, the service
+ * behind KV Connect answers later.
+ */
 export const COMMITS_IN_FLIGHT = 16;
 /** With more, a revocation takes effect later; with 0, a message alone uses up the ten checks of a commit. */
 export const RELIED_MS = 1_000;
@@ -28,45 +31,45 @@ export interface Store {
   kv: Kv;
   /** Where the store is, for messages: `at <path>`, or `attached to this deployment`. */
   place: string;
-  /** Checks that one commit may hold; fewer over KV Connect. A bound of Deno KV, which rejects more. */
+  /** Most checks of one commit. Deno KV rejects more, and KV Connect allows fewer. */
   maxChecks: number;
-  /** Commits that one group commit may have in flight; several over a network. */
+  /** Most commits that one group commit may run at a time; over a network it is more than one. */
   commitsInFlight: number;
   /**
-   * How long a message relies on a record that its commit does not check, milliseconds; 0 without a network. A commit
-   * over a network holds ten checks, which a message alone would use up.
+   * How long a message relies on a record that its commit does not check, milliseconds; 0 without a network. Over a
+   * network it is not 0, because a commit then has only ten checks, which a message alone would use up.
    */
   reliedMs: number;
-  /** True unless the store is reached over the network: no other process has it open, and earlier ones have ended. */
+  /** True unless the store is reached over a network: no other process has it open, and earlier ones have ended. */
   isExclusive: boolean;
-  /** The writes of a store that no other process has open; else `null`. */
+  /** Sees the writes of a store that no other process has open; `null` for any other store. */
   writes: WriteWatch | null;
   /**
-   * Returns true when the file that is open is no longer the one at its path. A second process may have opened the
-   * other one, so what is written here is lost.
+   * Tells whether the open file is no longer the one at its path. A second process may have opened the other file, so
+   * what is written here is lost.
    */
   isReplaced(): Promise<boolean>;
-  /** Returns the space of the disk that holds the file; `null` without a file. */
+  /** Returns the space of the disk with the file, or `null` without a file. */
   diskSpace(): DiskSpace | null;
-  /** Returns the bytes of the file, with what SQLite has not moved into it; `null` without a file. */
+  /** Returns the bytes of the file, including what SQLite has not moved into it yet, or `null` without a file. */
   bytes(): number | null;
   close(): void;
 }
 
-/** What code that reads and writes records of a store needs. */
+/** What code needs that reads and writes records of a store. */
 export interface StoreDeps {
   kv: Kv;
   clock: Clock;
   random: Random;
   newId: NewId;
-  /** Counts commits; absent outside of a server. */
+  /** Counts commits. Absent outside a server. */
   metrics?: Metrics;
 }
 
 /**
- * Opens the store that `KV_URL` names: a file, `:memory:`, an `http(s)` KV Connect address, or with `null` the
- * database attached on Deno Deploy. Creates a missing file and its folder. `close()` releases the file's lock. The
- * deadlines of its calls are timers of `clock`.
+ * Opens the store that `KV_URL` names: a file, `:memory:`, or an `http(s)` KV Connect address; with `null` the database
+ * that is attached on Deno Deploy. It creates a missing file and its folder. `close()` releases the file's lock.
+ * `clock` sets the timers for the deadlines of calls.
  *
  * @throws {StoreRefused} when another process holds the file, or when it cannot be opened
  */
@@ -142,23 +145,27 @@ interface LockedFile {
 }
 
 interface FileLock {
-  /** Returns true when the store, or what is locked in its place, is no longer the file at its path. */
+  /** Tells whether the store, or the file that is locked in its place, is no longer the one at its path. */
   isReplaced(): Promise<boolean>;
-  /** Ends the lock. Close the store before, because closing this file also ends SQLite's locks on the same file. */
+  /**
+   * Ends the lock. The store must be closed before, because closing this file also ends SQLite's locks on the same
+   * file.
+   */
   close(): void;
 }
 
 /**
  * Locks a store file, which is created if it is missing, and writes the PID into a file beside it. The operating system
- * releases the lock of a killed process. On Linux the store file itself is locked, so neither another name of it nor
- * the removal of a file beside it admits a second process. Elsewhere a lock on the store would lock out SQLite too, so
- * the file with the PID is locked. The PID in it is for the operator only, because two containers can both have PID 1.
+ * releases the lock of a killed process. On Linux the store file itself is locked, so a second process gets in neither
+ * through another name of the store nor after the file beside it was removed. On other systems a lock on the store
+ * would lock out SQLite too, so the file with the PID is locked. The PID is only for the operator, because two
+ * containers can both have PID 1.
  *
  * @throws {StoreRefused} when another process holds the lock
  */
 async function lockFile(path: string): Promise<FileLock> {
   const store = await openPrivate(path);
-  // Each name of the store leads to the same PID file.
+  // The real path is used, because each name of the store must lead to the same PID file.
   const pid = await openPrivate(`${await Deno.realPath(path).catch(() => path)}.lock`);
   const isLinux = Deno.build.os === "linux";
   const close = () => [store, pid].forEach(({ file }) => file.close());
@@ -176,7 +183,7 @@ async function lockFile(path: string): Promise<FileLock> {
   return { isReplaced: async () => (await Promise.all(watched.map(isAtItsPath))).includes(false), close };
 }
 
-/** Opens or creates a file that only its owner can read, because the store will hold the signing key. */
+/** Opens or creates a file that only its owner can read, because the store will contain the signing key. */
 async function openPrivate(path: string): Promise<LockedFile> {
   const file = await Deno.open(path, { read: true, write: true, create: true, mode: 0o600 });
   return { path, file, identity: await file.stat() };

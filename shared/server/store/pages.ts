@@ -1,11 +1,11 @@
 /**
- * Pages of a list: one page a request, with a bound on what it reads, because a list of 50,000 entries took seconds
- * and 190 MB. Pure paging; knows no record.
+ * Pages of a list: one page per request, with a bound on what it reads, because a list of 50,000 entries took seconds
+ * and 190 MB.
  */
 import type { Kv, KvEntry, KvKey, KvListSelector } from "../kv.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 
-/** What a page is asked for with; `cursor` is the `nextCursor` of the page before. */
+/** The page that is wanted. `cursor` is the `nextCursor` of the page before. */
 export interface PageQuery {
   limit: number;
   cursor?: string | undefined;
@@ -17,7 +17,10 @@ export interface Page<T> {
   nextCursor: string | null;
 }
 
-/** Reads the values below a prefix whose last key part is a ULID. Reads at most one record more than the page has. */
+/**
+ * Reads one page of the values below a prefix whose last key part is a ULID. It reads at most one record more than the
+ * page has.
+ */
 export async function readPage<T>(
   kv: Kv,
   prefix: KvKey,
@@ -29,13 +32,13 @@ export async function readPage<T>(
   return { items: items.map(({ value }) => value), nextCursor };
 }
 
-/** Number of records that one step of a filtered page reads. */
+/** Records that one step of a filtered page reads. */
 const READ_AT_ONCE = 100;
 
 /**
- * Reads a page of the records that `pick` returns for a list of entries; `null` stands for an entry that does not fit.
- * Reads at most 1,000 entries, because a search for rare entries would otherwise read the whole list. A page that ends
- * there may be short, and its cursor is the last entry that was read.
+ * Reads a page of the records that `pick` returns for a list of entries; it returns `null` for an entry that does not
+ * fit. At most 1,000 entries are read, because a search for rare entries would otherwise read the whole list. A page
+ * that ends there may be short, and its cursor is the last entry that was read.
  */
 export async function readFilteredPage<T>(
   kv: Kv,
@@ -46,7 +49,7 @@ export async function readFilteredPage<T>(
   const most = LIMITS.filteredPageReads;
   const items: T[] = [];
   let read = 0, last = "", lastItem = "", waiting: KvEntry<T>[] = [];
-  /** Adds what fits; returns true once there is one more than the page holds. */
+  /** Adds what fits. Returns true once there is one more than the page can hold. */
   const add = async (): Promise<boolean> => {
     const entries = waiting;
     waiting = [];
@@ -62,7 +65,7 @@ export async function readFilteredPage<T>(
     waiting.push(entry);
     last = String(entry.key.at(-1));
     read++;
-    // Without a filter the first limit + 1 entries fill a page and show whether another one follows.
+    // Without a filter, the first `limit + 1` entries fill a page and show whether another page follows.
     if (waiting.length < (read <= limit + 1 ? limit + 1 : READ_AT_ONCE)) continue;
     if (await add()) return { items, nextCursor: lastItem };
   }
@@ -75,7 +78,7 @@ export function belowCursor(prefix: KvKey, cursor: string | undefined): KvListSe
   return cursor === undefined ? { prefix } : { prefix, end: [...prefix, cursor] };
 }
 
-/** Returns the smallest key part behind a cursor. */
+/** Returns the smallest key part after a cursor. */
 export function afterCursor(cursor: string): string {
   return `${cursor}\0`;
 }

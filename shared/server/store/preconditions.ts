@@ -1,7 +1,7 @@
 /**
- * Preconditions of a claim (D-101): records that must be unchanged when the claim commits. A cached record may be used
- * to accept. A record that would cause a refusal is read from the store first. The commit makes the final check, except
- * over a network, where it holds only ten checks: there a precondition is read from the store at most 1 s before.
+ * Preconditions of a claim (D-101): records that must be unchanged when the claim commits. A cached record is enough to
+ * accept; one that would cause a refusal is first read from the store. The commit makes the final check. Over a network
+ * it has only ten checks, so there a precondition is instead read from the store at most 1 s before.
  */
 import type { KvEntryMaybe, KvKey } from "../kv.ts";
 import type { Update } from "./batch.ts";
@@ -21,9 +21,9 @@ export interface AccessTokenCheck {
 }
 
 /**
- * Checks an access token, for the proxy that shares process and store with the registry (D-63). Returns `null` for an
- * invalid token, else the updates that make a claim depend on the token being valid at its commit; each refuses with
- * `refuse`.
+ * Checks an access token, for a proxy that shares process and store with the registry (D-63). Returns `null` for an
+ * invalid token. For a valid one, it returns the updates that make a claim depend on the token being valid at its
+ * commit; each of them refuses with `refuse`.
  */
 export type CheckAccessToken = <R>(
   claim: AccessTokenCheck,
@@ -31,7 +31,7 @@ export type CheckAccessToken = <R>(
   refuse: R,
 ) => Promise<readonly Update<R>[] | null>;
 
-/** Returns the cached record if it is good, else the record read from the store. */
+/** Returns the cached record if it is good, or else the record in the store. */
 export function readCached<T>(
   { commits, reads }: RecordReader,
   key: KvKey,
@@ -41,7 +41,7 @@ export function readCached<T>(
   return known && isGood(known.value) ? known : reads.get<T>(key);
 }
 
-/** Returns the record of a precondition: as `readCached()` when commits check it, else read from the store. */
+/** Returns the record of a precondition: as `readCached()` does if commits check it, or else as it is in the store. */
 export function readPrecondition<T>(
   records: RecordReader,
   key: KvKey,

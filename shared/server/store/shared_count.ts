@@ -1,28 +1,40 @@
 /**
  * Counts over the store, for admins and metrics. All callers share one count, and counting takes at most a hundredth of
- * the time, because a large store would otherwise be read all the time for people who only look.
+ * the time, because a large store would otherwise be read all the time just for people who look.
  */
 import type { Kv, KvEntry, KvKey } from "../kv.ts";
 import { type Clock, yieldToEventLoop } from "../../clock.ts";
 
-/** With more, an overview is old; with less, each look of several admins counts again. */
+/**
+ * How long a count is used at least. With more, an overview is old; with less, each look of several admins counts
+ * again.
+ */
 const FRESH_MS = 10_000;
-/** A count that took a second is the answer for 100 s. With less, counting takes a larger part of the time. */
+/**
+ * A count is used for this many times as long as it took: after one second, for 100 s. With less, counting takes a
+ * larger part of the time.
+ */
 const REST_TIMES = 100;
-/** With more, requests wait for the count; with less, it takes much longer. */
+/** Records of one part. With more, requests wait for the count; with less, the count takes much longer. */
 const READ_TOGETHER = 500;
-/** With more, one count takes seconds and its answer is minutes old. A count that stops here says so. */
+/**
+ * Most records of a count. With more, one count takes seconds and its answer is minutes old. A count that stops here
+ * says so.
+ */
 export const COUNTED_MAX = 100_000;
 
 export class SharedCount<T> {
   #last: Promise<T> | null = null;
   #endedAt = 0;
-  /** `null` while the count is under way. */
+  /** How long the last count is used; `null` while a count is under way. */
   #restMs: number | null = null;
 
   constructor(private readonly clock: Clock, private readonly count: () => Promise<T>) {}
 
-  /** Returns the newest count, or makes one. @throws the error of the count; then the next call counts again */
+  /**
+   * Returns the last count if it is new enough, or else a new one. @throws the error of the count; the next call counts
+   * again
+   */
   current(): Promise<T> {
     const now = this.clock.now();
     const isOver = this.#restMs !== null && Math.abs(now - this.#endedAt) >= this.#restMs;

@@ -1,23 +1,34 @@
 /**
- * Deadlines and errors of store calls. Every call has a deadline (D-216) and rejects with `StoreUnavailable` unless its
- * arguments are wrong.
+ * Deadlines and errors of store calls. Every call has a deadline (D-216), and rejects with `StoreUnavailable` unless
+ * its arguments are wrong.
  */
 import type { Kv, KvListIterator } from "../kv.ts";
 import { type Clock, sleep, systemClock } from "../../clock.ts";
 
-/** With more, a client gives up before its answer (30 s); with less, a slow disk counts as a fault. */
+/**
+ * Deadline of a call. With more, a client gives up before its answer (30 s); with less, a slow disk counts as a fault.
+ */
 export const STORE_CALL_MS = 10_000;
-/** With more, the calls of a request would together wait for longer than its client, one after the other. */
+/**
+ * Deadline of a call while the store is away. With more, the calls of a request would, one after the other, take longer
+ * than its client waits.
+ */
 export const STORE_AWAY_CALL_MS = 1_000;
-/** With more, each request of an outage leaves a call behind, which holds memory until the store is back. */
+/**
+ * Most calls that are open while the store is away. With more, each request of an outage leaves behind a call, which
+ * holds memory until the store is back.
+ */
 export const OPEN_CALLS_MAX = 1_000;
 
-/** A program that copies the running store locks it for moments. With more, a request waits longer than the copy. */
+/**
+ * How long a call waits for a locked file, which a program that copies the running store locks for moments. With more,
+ * a request waits longer than the copy takes.
+ */
 const LOCKED_FOR_MS = 2_000;
-/** With less, the tries slow down the program that they wait for. */
+/** Pause between two attempts on a locked file. With less, the attempts slow down the program for which they wait. */
 const LOCKED_LOOK_MS = 50;
 
-/** The store failed or did not respond. Handlers respond with 503 and the code of their service. */
+/** The store failed or did not answer. Handlers answer with 503 and the code of their service. */
 export class StoreUnavailable extends Error {
   override name = "StoreUnavailable";
   constructor(cause: unknown, message = "The store cannot be reached") {
@@ -25,7 +36,7 @@ export class StoreUnavailable extends Error {
   }
 }
 
-/** The store works, but too many others change the same records, or wait. Trying again in a moment helps. */
+/** The store works, but too many others change the same records, or wait. Another attempt in a moment may succeed. */
 export class StoreBusy extends StoreUnavailable {
   override name = "StoreBusy";
   constructor(cause: unknown) {
@@ -38,16 +49,18 @@ export function busyText(error: unknown): { message?: string } {
   return error instanceof StoreBusy ? { message: error.message } : {};
 }
 
-/** The store did not answer in time. The call may still take effect, so it must not be tried again at once. */
+/** The store did not answer in time. The call must not be tried again at once, because it may still take effect. */
 export class StoreLate extends StoreUnavailable {}
 
 /**
- * Wraps the calls of a store in place. A failed call rejects with `StoreUnavailable`; a call with wrong arguments still
- * rejects with the error of Deno. A call without a response is rejected with `StoreLate` after 10 s and may still take
- * effect later. Deno repeats a call for as long as the store is gone, so each call of a request would wait in turn:
- * until the store responds again, further calls are rejected after 1 s, or at once while 1,000 are open. After a late
- * write only further writes are rejected so, because a store may answer reads and no commit. A call that meets a locked
- * file had no effect, so it is tried again for two seconds.
+ * Changes the calls of an open store. A failed call rejects with `StoreUnavailable`; a call with wrong arguments still
+ * rejects with the error of Deno. A call without an answer rejects with `StoreLate` after 10 s, and may still take
+ * effect later.
+ *
+ * Deno repeats a call for as long as the store is gone, so the calls of a request would each wait, one after the other.
+ * Until the store answers again, more calls are therefore rejected after 1 s, or at once while 1,000 are open. After a
+ * late write this holds only for writes, because a store may answer reads and yet commit nothing. A call that meets a
+ * locked file had no effect, so it is tried again for two seconds.
  */
 export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
   const calls = new OpenCalls(clock);
@@ -55,7 +68,7 @@ export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
     const guarded = (args: A, until: number): Promise<R> =>
       calls.run(kind, () => call(...args)).catch(async (error) => {
         if (error instanceof StoreUnavailable) throw error;
-        // SQLite itself has waited for five seconds, unless waiting would not have helped it.
+        // SQLite itself has waited for five seconds, except where waiting would not have helped it.
         if (isLocked(error) && clock.now() < until) {
           await sleep(clock, LOCKED_LOOK_MS);
           return await guarded(args, until);
@@ -81,35 +94,43 @@ export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
   };
 }
 
-/** How Deno refuses arguments, before it asks the store, and how a server of KV Connect refuses the number of checks. */
+/** How Deno refuses arguments before it asks the store, and how a server of KV Connect refuses the number of checks. */
 const REFUSALS = [
   /^(?:Value|Key|Total (?:key|mutation) size) too large/,
   /^key cannot be empty|^expected string, number, bigint|^expireIn must be/,
   /^Too many (?:checks|mutations)|: Too many checks included in atomic write\.$/,
 ];
 
-/** Returns true for a defect of this program. The message decides, because a failing store is a `TypeError` too. */
+/**
+ * Tells whether an error is a defect of this program. Only the message shows that, because a failing store is a
+ * `TypeError` too.
+ */
 function isWrongCall(error: unknown): boolean {
   return error instanceof Error && REFUSALS.some((refusal) => refusal.test(error.message));
 }
 
-/** Returns true when another program has locked the file, so the call had no effect. */
+/** Tells whether another program has locked the file, so that the call had no effect. */
 function isLocked(error: unknown): boolean {
   return error instanceof TypeError && error.message === "database is locked";
 }
 
 type CallKind = "read" | "write";
 
-/** The calls without a response. Deno repeats a call over the network for as long as its server is gone. */
+/** The calls without an answer. Deno repeats a call over the network for as long as its server is gone. */
 class OpenCalls {
   #open = 0;
-  /** True from a read that is late until the store responds to any call. */
+  /**
+   * True after a late read, until the store answers any call. `#writesAreLate` is the same for a late write, until an
+   * answer to a write.
+   */
   #readsAreLate = false;
   #writesAreLate = false;
 
   constructor(private readonly clock: Clock) {}
 
-  /** Runs a call. @throws {StoreUnavailable} when it is late, or when too many are open while the store is away */
+  /**
+   * Runs a call. @throws {StoreUnavailable} when it is late, or when too many calls are open while the store is away
+   */
   async run<R>(kind: CallKind, call: () => Promise<R>): Promise<R> {
     const isAway = this.#readsAreLate || kind === "write" && this.#writesAreLate;
     if (isAway && this.#open >= OPEN_CALLS_MAX) {

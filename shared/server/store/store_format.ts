@@ -1,22 +1,22 @@
 /**
- * The format of the store: a number in the store, so that a program never uses records of another form. No conversion
- * exists, because nothing was released; a change of what a record holds raises the number. The number is read together
- * with the records that a start needs.
+ * The format of the store: a number in the store, so that a program never uses records of another form. Records are
+ * never converted, because no other format was released. The number is read together with the records that a start
+ * needs.
  */
 import type { Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { type Store, StoreRefused } from "./open_store.ts";
 import { StoreUnavailable } from "./store_errors.ts";
 
-/** Format of the records in the store and in exports. Raised with each change of what a stored record holds. */
+/** Format of the records in the store and in exports. Each change of what a stored record contains raises it. */
 export const STORE_FORMAT = 3;
 
 const KEY: KvKey = ["store", "format"];
-/** Value of the format during an import, so that no service starts on the store before its end. */
+/** Value of the format during an import, so that no service starts on a store that is only half full. */
 const HALF = "half imported";
 
 /**
- * Returns records that a start needs, read in one call with the format. An empty store gets the format.
+ * Returns the records that a start needs, read in one call with the format. An empty store gets the format.
  *
  * @param keys at most nine, because one call reads ten
  * @throws {StoreRefused} when the store has another format, records without a format, or an incomplete import
@@ -38,16 +38,16 @@ export async function readWithFormatCheck<T extends readonly unknown[]>(
   throw new StoreUnavailable(new Error("Conflicts about the store's format did not end"));
 }
 
-/** Marks an empty store. Returns false when another instance has marked it. @throws {StoreRefused} */
+/** Writes the format into an empty store. Returns false when another instance has done so. @throws {StoreRefused} */
 async function mark(kv: Kv, place: string): Promise<boolean> {
   const isUsed = !(await kv.list({ prefix: [] }, { limit: 1 }).next()).done;
   if (!isUsed) return (await kv.atomic().check({ key: KEY, versionstamp: null }).set(KEY, STORE_FORMAT).commit()).ok;
-  // The record may be of an instance that marked the store after its format was read here.
+  // The record may come from an instance that wrote the format after it was read here.
   if ((await kv.get(KEY)).value === null) throw new StoreRefused(otherFormat(`The store ${place}`, null));
   return false;
 }
 
-/** Why records are not read. `format` is `null` for a store that holds records and no format. */
+/** Returns why records are not read. `format` is `null` for a store that has records but no format. */
 export function otherFormat(what: string, format: unknown): string {
   return `${what} has ${
     format === null ? "no format" : `format ${format}`
@@ -55,7 +55,7 @@ export function otherFormat(what: string, format: unknown): string {
     "Start the svc that wrote it, or begin with an empty store.";
 }
 
-/** Marks the store as incomplete or complete. */
+/** Marks the store as incomplete during an import, or as complete after it. */
 export async function markImport(kv: Kv, { isWhole }: { isWhole: boolean }): Promise<void> {
   await kv.set(KEY, isWhole ? STORE_FORMAT : HALF);
 }

@@ -1,21 +1,25 @@
 /**
- * The store part of a health check: the store can be read and written, and no claim waits over 5 s for its commit
- * (D-216). A check takes at most 5 s, because a store that does not respond would otherwise leave it without an answer.
+ * The part of a health check that concerns the store: the store can be read and written, and no claim waits over 5 s
+ * for its commit (D-216). The check takes at most 5 s, because a store that does not answer would otherwise leave it
+ * without a result.
  */
 import type { Kv, KvKey } from "../kv.ts";
 import type { Clock } from "../../clock.ts";
 import type { GroupCommit } from "./group_commit.ts";
 import { withDeadline } from "./store_errors.ts";
 
-/** With more, a service that cannot commit gets requests for longer; with less, one slow commit takes it out. */
+/**
+ * How long a claim or the check itself may take. With more, a service that cannot commit gets requests for longer; with
+ * less, one slow commit takes it out of use.
+ */
 export const HEALTHY_MS = 5_000;
-/** With less, each health check of each client would write to the store. */
+/** Time between two writes. With less, each health check of each client would write to the store. */
 export const PROBE_MS = 5_000;
-/** With more, the probes of ended instances would stay in the store. */
+/** How long the record of a probe is kept. With more, the probes of ended instances would stay in the store. */
 const PROBE_KEPT_SECONDS = 3_600;
 
 export class StoreProbe {
-  /** Time and result of the newest probe write. */
+  /** Time and result of the newest write. */
   #wroteAt = -Infinity;
   #written: Promise<unknown> = Promise.resolve();
 
@@ -25,8 +29,8 @@ export class StoreProbe {
   ) {}
 
   /**
-   * Returns true when the store works. Writes at most once in 5 s and uses the last result in between, because health
-   * checks of many clients would otherwise write all the time.
+   * Tells whether the store works. It writes at most once in 5 s and uses the last result in between, because the
+   * health checks of many clients would otherwise write all the time.
    */
   async works(): Promise<boolean> {
     const { kv, clock, commits } = this.deps;

@@ -1,14 +1,14 @@
 /**
- * Keeps a part of the store's disk free of queued messages. Without it the mailboxes of a few people fill the disk, and
- * then no request is accepted, because each request writes a nonce.
+ * Keeps a part of the store's disk free of queued messages. Without it, the mailboxes of a few people fill the disk,
+ * and then no request is accepted, because each request writes a nonce.
  */
 import type { Clock } from "../../clock.ts";
 import type { DiskSpace } from "../machine.ts";
 
-/** Time between two questions to the system for the free bytes; what is written meanwhile is subtracted. */
+/** Time between two questions to the system about free bytes. What is written meanwhile is subtracted. */
 const LOOK_MS = 1_000;
 const GIB = 2 ** 30;
-/** SQLite writes a record to its log, and from there to the file. */
+/** How often a byte is written, because SQLite writes a record to its log, and from there to the file. */
 const WRITTEN_TIMES = 2;
 
 export class StoreReserve {
@@ -17,7 +17,7 @@ export class StoreReserve {
   #written = 0;
 
   /**
-   * @param look returns `null` for a store whose disk this process cannot see: then there is always room
+   * @param look returns `null` for a store whose disk this process cannot see, and then there is always room
    * @param reserveBytes bytes that stay free; `null` for the smaller of 1 GiB and a tenth of the disk
    */
   constructor(
@@ -26,7 +26,7 @@ export class StoreReserve {
     private readonly reserveBytes: number | null,
   ) {}
 
-  /** Bytes of the disk that are free, and those that stay free; `null` when this process cannot see the disk. */
+  /** Bytes of the disk that are free, and bytes that must stay free; `null` when this process cannot see the disk. */
   get space(): { freeBytes: number; reserveBytes: number } | null {
     const seen = this.look();
     return seen && { freeBytes: seen.freeBytes, reserveBytes: this.#reserveOf(seen) };
@@ -36,7 +36,7 @@ export class StoreReserve {
     return this.reserveBytes ?? Math.min(GIB, totalBytes / 10);
   }
 
-  /** Returns true when a message of this size leaves the reserve free, and counts it. */
+  /** Tells whether a message of this size leaves the reserve free. If so, counts the message. */
   hasRoom(bytes: number): boolean {
     const now = this.clock.now();
     if (Math.abs(now - this.#seenAt) >= LOOK_MS) {

@@ -1,12 +1,12 @@
-/** Bytes of keys and values as Deno KV stores them, and values that are too long for one record. */
+/** The size of keys and values as Deno KV stores them, and values that are too long for one record. */
 import type { KvKey, KvKeyPart } from "../kv.ts";
 import { serialize } from "node:v8";
 import { utf8Bytes } from "../../protocol/base64url.ts";
 
-/** Deno KV refuses a value of more than 64 KiB; the rest is for the encoding of the value. */
+/** Bytes of a chunk. Deno KV refuses a value of more than 64 KiB, so the rest is left for the encoding of the value. */
 const CHUNK_BYTES = 61_440;
 
-/** Returns the bytes in chunks that fit a stored value, because a message has up to 256 KiB. */
+/** Splits bytes into chunks that each fit into a stored value, because a message has up to 256 KiB. */
 export function splitChunks(bytes: Uint8Array): Uint8Array[] {
   const parts: Uint8Array[] = [];
   for (let at = 0; at < bytes.length; at += CHUNK_BYTES) parts.push(bytes.slice(at, at + CHUNK_BYTES));

@@ -1,8 +1,8 @@
 /**
- * Exports and imports a store. In an export every record is a line of JSON, and the import checks each line,
- * because a store without its last records would forget revocations. A copy of the SQLite file would not do, because a
- * store over the network cannot read it. Keys are checked with the key tables of the services; values are not checked.
- * The key table defines how long a record is kept, because Deno KV does not return the expiry of a key.
+ * Exports and imports a store. In an export every record is a line of JSON, and the import checks each line, because a
+ * store without its last records would forget revocations. A copy of the SQLite file is no substitute, because a store
+ * over a network cannot read it. Keys are checked with the key tables of the services; values are not checked. The key
+ * tables say how long a record is kept, because Deno KV does not return when a key expires.
  */
 import type { Kv, KvKey } from "../kv.ts";
 import { fromBase64Url, toBase64Url } from "../../protocol/base64url.ts";
@@ -11,8 +11,8 @@ import { parseIso, toIso } from "../../protocol/time.ts";
 import { markImport, otherFormat, STORE_FORMAT } from "./store_format.ts";
 
 /**
- * How long imported records of a kind are kept: forever, never (not exported), or until a time (milliseconds since the
- * Unix epoch; `null` for a record without an end).
+ * How long imported records of a kind are kept: forever, never (they are not exported), or until a time in milliseconds
+ * since the Unix epoch, which is `null` for a record without an end.
  */
 export type Keep = "forever" | "never" | ((value: never, now: number) => number | null);
 
@@ -22,7 +22,7 @@ export type StoredKinds = Readonly<Record<string, Keep>>;
 /** The services' kinds, by the first part of their keys. */
 export type StoredTables = Readonly<Record<string, StoredKinds>>;
 
-/** The text is not a complete export. `line` counts from 1; 0 without a line. */
+/** The text is not a complete export. `line` counts from 1; it is 0 when no line is at fault. */
 export class TransferError extends Error {
   override name = "TransferError";
   constructor(line: number, message: string) {
@@ -30,7 +30,10 @@ export class TransferError extends Error {
   }
 }
 
-/** Yields the lines of an export without line ends: a head, one line per record, and a count that shows it is whole. */
+/**
+ * Yields the lines of an export, without line ends: a head, one line per record, and a count that shows that it is
+ * complete.
+ */
 export async function* exportLines(kv: Kv, tables: StoredTables, now: number): AsyncGenerator<string> {
   yield JSON.stringify({ svcStore: STORE_FORMAT, exportedAt: toIso(now) });
   let count = 0;
@@ -41,7 +44,7 @@ export async function* exportLines(kv: Kv, tables: StoredTables, now: number): A
         yield lineOf(key, value);
         count++;
       }
-      // A kind with a single record stores it at the bare key, which no prefix lists.
+      // A kind with a single record stores it under the bare key, which a list by prefix does not include.
       const { value } = await kv.get([service, kind]);
       if (value !== null) {
         yield lineOf([service, kind], value);
@@ -53,9 +56,9 @@ export async function* exportLines(kv: Kv, tables: StoredTables, now: number): A
 }
 
 /**
- * Imports into a store without these records. Returns the number of records written.
+ * Imports an export into a store that has none of these records. Returns the number of records written.
  *
- * @throws {TransferError} at the first invalid line. Records before it stay, and no service starts on the store
+ * @throws {TransferError} at the first invalid line; the records before it stay, and no service starts on the store
  */
 export async function importLines(
   kv: Kv,
@@ -70,7 +73,7 @@ export async function importLines(
   const rest = lines[Symbol.asyncIterator](), head = await rest.next();
   if (head.done) throw new TransferError(0, "the export is empty");
   checkHead(parseLine(head.value, 1));
-  // Not earlier, because after a wrong file the store would have to be removed.
+  // The mark is written only now, because after a wrong file the store would otherwise have to be removed.
   await markImport(kv, { isWhole: false });
   let number = 1, count = 0, bytes = 0, isWhole = false, pending = kv.atomic(), writes = 0;
   const flush = async () => {

@@ -1,6 +1,7 @@
 /**
- * Announces trust changes between services that share a store (D-64). The announcement is part of the commit that makes
- * the change and names the affected agents. Receivers read the records again.
+ * Announces changes of trust, such as a revocation, between services that share a store (D-64). The announcement is
+ * part of the commit that makes the change, and names the agents that it affects. Receivers then read the records
+ * again.
  */
 import type { AtomicOperation, Kv } from "../kv.ts";
 import type { Clock } from "../../clock.ts";
@@ -17,15 +18,15 @@ interface Announcement {
 }
 
 /**
- * Adds an announcement to a commit that changes sessions or revocations of these agents. Once for each commit, because
- * a second one would get the same key and replace the first.
+ * Adds an announcement to a commit that changes sessions or revocations of these agents. It may be called only once for
+ * each commit, because a second announcement would get the same key and replace the first.
  *
  * @param at the time of the change, milliseconds since the Unix epoch
  */
 export function announceTrustChange(operation: AtomicOperation, at: number, agentDids: readonly string[]): void {
   const note: Announcement = { agentDids: [...agentDids], at };
-  // The store numbers the notes in the order of their commits, so a reader needs one cursor, regardless of the clocks
-  // of the writers.
+  // The store numbers the notes in the order of their commits, so a reader needs only one cursor, regardless of the
+  // clocks of the writers.
   const committed = Deno.Kv.prototype.commitVersionstamp();
   operation.set(BELL, at).set([...BELL, committed], note, { expireIn: NOTE_KEPT_MS });
 }
@@ -37,8 +38,8 @@ export function announceTrustChange(operation: AtomicOperation, at: number, agen
 export type OnTrustChange = (agentDids: string[], since: number) => void;
 
 /**
- * Receives announcements. It reads only notes that were committed after the newest one it has read. Each note is
- * handled once.
+ * Receives announcements. It reads only notes that were committed after the newest one that it has read, so each note
+ * is handled once.
  */
 export class TrustChanges {
   readonly #watched: WatchedKey;
@@ -54,7 +55,8 @@ export class TrustChanges {
   }
 
   /**
-   * Calls `onChange` for changes from now on. A service that starts reads the records of older changes themselves.
+   * Calls `onChange` for changes from now on. A service that starts needs no older ones, because it reads the records
+   * themselves.
    *
    * @throws {StoreUnavailable}
    */
@@ -63,7 +65,7 @@ export class TrustChanges {
     this.#watched.start();
   }
 
-  /** Ends the watch and the polls. No change is reported after this. */
+  /** Ends the watch and the polls. No change is reported afterwards. */
   stop(): void {
     this.#watched.stop();
   }
@@ -87,7 +89,7 @@ export class TrustChanges {
         for (const did of value.agentDids) agentDids.add(did);
       }
     } finally {
-      // Also after a failure halfway, because a note that was read is not read again.
+      // This also runs after a failure halfway, because a note that was read is not read again.
       if (since < Infinity && !this.#watched.isStopped) this.onChange([...agentDids], since);
     }
   }

@@ -1,20 +1,23 @@
 /**
- * Runs a handler when one key of the store changes: by a watch, and by a poll every 2 s in case the watch missed a
- * change. Runs never overlap, because two runs would handle one change twice. Does not know what the key means.
+ * Runs a handler when one key of the store changes. It uses a watch, and a poll every 2 s in case the watch missed a
+ * change. Runs never overlap, because two runs would handle one change twice.
  */
 import type { Kv, KvKey } from "../kv.ts";
 import type { Clock } from "../../clock.ts";
 import type { Log } from "../log.ts";
 
-/** With more, a change that the watch missed is seen later; with less, idle instances read all the time. */
+/**
+ * Time between two polls. With more, a change that the watch missed is seen later; with less, idle instances read all
+ * the time.
+ */
 export const LOOK_MS = 2_000;
 
 interface WatchedKeyOptions {
   key: KvKey;
-  /** Reads what has changed. An error is logged, and the next run reads the same again. */
+  /** Reads what has changed. If it fails, the error is logged and the next run reads the same again. */
   handler: () => Promise<void>;
   /**
-   * Gets each value as soon as the watch reports the value, but not the first one of a watch, because a watch that
+   * Gets each value as soon as the watch reports it. The first value of a watch is left out, because a watch that
    * begins again reports a value that was handled before.
    */
   onValue?: (value: unknown) => void;
@@ -26,7 +29,9 @@ export class WatchedKey {
   #running: Promise<void> | null = null;
   #reader: ReadableStreamDefaultReader<unknown> | null = null;
   #cancelPoll = () => {};
-  /** True after `stop()`: a handler that still runs has no more effect, because what it acts on has stopped too. */
+  /**
+   * True after `stop()`. A handler that still runs must then have no effect, because what it acts on has stopped too.
+   */
   isStopped = false;
 
   constructor(
@@ -46,7 +51,7 @@ export class WatchedKey {
     this.#reader?.cancel().catch(() => {});
   }
 
-  /** Runs the handler, or joins the run in progress. Never rejects. */
+  /** Runs the handler, or waits for the run that is under way. Never rejects. */
   poll(): Promise<void> {
     this.#running ??= this.options.handler()
       .catch((cause) => this.deps.log("warn", this.options.failureEvents.poll, { cause }))
@@ -55,8 +60,8 @@ export class WatchedKey {
   }
 
   /**
-   * Runs the handler after a known change. A run in progress may already have read past the change, so another run
-   * follows, which all callers that wait share.
+   * Runs the handler after a known change. A run that is under way may already have read past the change, so another
+   * run follows it. All callers that wait share that run.
    */
   async onChange(): Promise<void> {
     await this.#running;
