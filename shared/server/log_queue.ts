@@ -75,8 +75,8 @@ export class LogQueue {
         this.report(unreported);
       }
     }
-    // This must stay inside the function, because a line that is added just after its end would otherwise wait for the
-    // next one.
+    // Cleared here and not once the promise has settled, because a line that is added in between would otherwise wait
+    // for the next one.
     this.#writing = null;
   }
 

@@ -1,7 +1,7 @@
 /**
- * Every metric of the services in one row: type, labels with all values that they may have, and help. Only this table
- * defines series, because callers could otherwise add some without end. Times are in seconds, sizes in bytes. Each name
- * gets the prefix `svc_` when it is shown.
+ * Every metric of the services, one row each: type, labels with all values that they may have, and help. Only this
+ * table defines series, because callers could otherwise add some without end. Times are in seconds, sizes in bytes. Each
+ * name gets the prefix `svc_` when it is shown.
  */
 import { ERRORS } from "../../protocol/errors.ts";
 import { CLOSE, FRAMES } from "../../protocol/frames.ts";

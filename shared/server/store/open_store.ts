@@ -24,7 +24,10 @@ export class StoreRefused extends StartRefused {
  * behind KV Connect answers later.
  */
 export const COMMITS_IN_FLIGHT = 16;
-/** With more, a revocation takes effect later; with 0, a message alone uses up the ten checks of a commit. */
+/**
+ * How long a message over a network relies on a record without a check. With more, a revocation takes effect later; with
+ * 0, a message alone uses up the ten checks of a commit.
+ */
 export const RELIED_MS = 1_000;
 
 export interface Store {

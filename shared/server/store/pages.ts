@@ -1,6 +1,6 @@
 /**
- * Pages of a list: one page per request, with a bound on what it reads, because a list of 50,000 entries took seconds
- * and 190 MB.
+ * Pages of a list: one page per request, with a bound on what it reads, because a list of 50,000 entries would
+ * take seconds and 190 MB.
  */
 import type { Kv, KvEntry, KvKey, KvListSelector } from "../kv.ts";
 import { LIMITS } from "../../protocol/limits.ts";
