@@ -57,7 +57,7 @@ function withOne(list: Expiring, { until, grainMs, now }: { until: number; grain
   return [...others, [end, same + 1] as const].sort(([a], [b]) => a - b);
 }
 
-/** Returns the list with one entry fewer: one of those that end first at `until` or later. */
+/** Returns the list without one entry: of those that end at `until` or later, one that ends first. */
 function withoutOne(list: Expiring, until: number): Expiring {
   const at = list.findIndex(([end]) => end >= until);
   return list.flatMap(([end, count], i) => i !== at ? [[end, count] as const] : count > 1 ? [[end, count - 1]] : []);

@@ -40,7 +40,7 @@ export async function findAgent({ kv }: Pick<RegistryStore, "kv">, id: string): 
 
 /**
  * Refuses a change that could give an agent of a suspended owner a session. It also makes the owner's status a
- * condition of the commit, so a suspension that comes in between is noticed.
+ * condition of the commit, because a suspension at the same moment would otherwise be missed.
  *
  * @throws {ServiceError} `ACCOUNT_SUSPENDED`
  */

@@ -221,7 +221,7 @@ const NOT_THERE: { [C in ErrorCode]?: { title: string; text: string; list: strin
   PERSON_NOT_FOUND: { title: "No such person", text: "Its ID is wrong.", list: "people" },
 };
 
-/** Returns the row, which now answers with a page of its own when a record does not exist. */
+/** Returns a copy of the row that answers with a page of its own when a record does not exist. */
 export function orNotThere(row: ConsoleRow): ConsoleRow {
   return {
     ...row,

@@ -1,4 +1,4 @@
-/** The limits in force. */
+/** The page that lists the limits in force. */
 import { type ConsolePages, type ConsoleRow, framed, type Input } from "./frame.ts";
 import { markup } from "../../shared/page/html.ts";
 import type { PageResult } from "../../shared/page/page_app.ts";

@@ -30,7 +30,7 @@ interface RelayDeps extends RegistryStore {
 }
 
 export class RelayView {
-  /** By digest of the session. */
+  /** The token of each session, by the digest of the session. */
   readonly #tokens = new BoundedMap<string, { token: string; until: number }>(TOKENS_MAX);
 
   constructor(private readonly deps: RelayDeps) {}

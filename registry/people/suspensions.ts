@@ -43,7 +43,7 @@ interface SuspensionRequest {
 
 export class Suspensions {
   readonly #stopped = new AbortController();
-  /** By person, the last of the works that wait for each other. */
+  /** By person, the work that was begun last. The next work on the same person waits for it. */
   readonly #underWay = new Map<string, Promise<boolean>>();
 
   constructor(private readonly deps: RegistryStore & { log: Log }) {}

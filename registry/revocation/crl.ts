@@ -69,7 +69,8 @@ export class CrlPublisher {
   #warnedAt = -Infinity;
 
   /**
-   * @param bytesMax size of a list that verifiers read; tests give a smaller one, because this size takes 10 s to fill
+   * @param bytesMax bytes of the largest list that verifiers read; tests give fewer, because such a list takes 10 s to
+   * fill
    */
   constructor(private readonly deps: CrlDeps, private readonly bytesMax: number = LIMITS.crlBytes) {}
 
@@ -97,7 +98,7 @@ export class CrlPublisher {
     }
   }
 
-  /** Returns the size of the last list as a share, 0 to 1, of the size that verifiers read. */
+  /** Returns the size of the last list as a share, 0 to 1, of the largest list that verifiers read. */
   async fill(): Promise<number> {
     const list = this.#published ?? await this.current().catch(() => null);
     return list === null ? 0 : Math.min(1, list.body.length / this.bytesMax);

@@ -1,4 +1,4 @@
-/** HTTP handler of the revocation list. */
+/** HTTP handler of the revocation list. A client that already has the current list gets a 304. */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { conditionalAnswer } from "../../shared/server/http/response.ts";
 import type { Answer } from "../../shared/server/http/route.ts";

@@ -25,7 +25,7 @@ export const ENDED_KEPT_MS = LIMITS.endedKeptSeconds * 1000;
 export const auditKeptMs = (event: AuditEvent): number =>
   (event === "session.refreshed" ? LIMITS.refreshAuditKeptSeconds : LIMITS.auditKeptSeconds) * 1000;
 
-/** Returns when a record is deleted that ended at this ISO time, or `null` while it has not ended. */
+/** Returns when a record that ended at this ISO time is deleted, or `null` while it has not ended. */
 const endedAt = (time: string | null | undefined): number | null =>
   time === null || time === undefined ? null : (parseIso(time) ?? NaN) + ENDED_KEPT_MS;
 

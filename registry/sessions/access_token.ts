@@ -35,7 +35,7 @@ export async function checkAccessToken(
   return evaluateAccessToken(session.value, comparisonOf(claim.accessToken), deps.clock.now());
 }
 
-/** As `CheckAccessToken` asks, on the registry's records. Returns `null` for a token that is not valid. */
+/** The registry's implementation of `CheckAccessToken`. Returns `null` for a token that is not valid. */
 export async function accessTokenPreconditions<R>(
   deps: RegistryStore,
   claim: AccessTokenCheck,

@@ -77,8 +77,8 @@ export function evaluateRefresh(
 ): RefreshDecision {
   if (agent === null) return { refused: "no_agent" };
   if (agent.did !== agentDid) return { refused: "other_agent" };
-  // This must come before `revoked`, whose advice is a reissue: for a suspended person that would be refused too, so
-  // the connector waits for the restore instead.
+  // This comes before the check for `revoked`, whose advice is a reissue. For a suspended person a reissue would be
+  // refused too, so the connector must wait for the restore instead.
   if (agent.status === "active" && session?.suspended) return { refused: "suspended" };
   if (agent.status === "revoked" || session === null || session.status === "revoked") return { refused: "revoked" };
   if (agent.currentJti !== aitJti) return { refused: "superseded" };

@@ -1,7 +1,7 @@
 /**
  * Gives the unread messages of a connector's inbox to the program's handler. A message is marked read only after its
- * handler has resolved, so a crash means that it is handled again and never lost. Replies for which an `ask` of this
- * process waits go to that `ask` instead.
+ * handler has resolved, so after a crash it is handled again and not lost. Replies for which an `ask` of this process
+ * waits go to that `ask` instead.
  */
 import { type Clock, sleep } from "../clock.ts";
 import { sha256, utf8Bytes } from "../protocol/base64url.ts";

@@ -93,7 +93,7 @@ export class LocalAgent implements AsyncDisposable {
     return await this.#post({ to }, content, options);
   }
 
-  /** Answers a message. */
+  /** Answers a message. Recipient and conversation are those of that message. */
   async reply(to: IncomingMessage, content: Content, options: SendOptions = {}): Promise<Sent> {
     return await this.#post({ replyTo: to.id }, content, options);
   }

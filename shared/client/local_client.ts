@@ -219,7 +219,7 @@ async function resultOf(calls: LocalCalls, request: LocalRequest): Promise<SendR
   return { result, json };
 }
 
-/** Tells whether a longer wait cannot bring a reply. */
+/** Tells whether the wait is over, because the reply is there or none can come. */
 export function isOver({ reply, state }: OutboundResult): boolean {
   return reply !== null || state === "dead_lettered" || state === "refused";
 }

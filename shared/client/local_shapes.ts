@@ -1,6 +1,6 @@
 /**
- * The shapes of the connector's local API: bodies and queries, which the connector answers and the commands of `svc`
- * and the client library read. The routes are in cli/connector/local_api.
+ * The shapes of the bodies and queries of the connector's local API. The connector answers with them, and the commands
+ * of `svc` and the client library read them. The routes are in cli/connector/local_api.
  */
 import { PeerList } from "../protocol/api/pairing.ts";
 import { Receipt } from "../protocol/api/receipts.ts";
@@ -266,7 +266,7 @@ export const LocalPeer = ChangedPeer.extend({
 });
 export type LocalPeer = z.infer<typeof LocalPeer>;
 
-/** Response of `GET /v1/peers`, by alias. */
+/** Response of `GET /v1/peers`, sorted by alias. */
 export const LocalPeers = z.object({ peers: z.array(LocalPeer) });
 
 /** Response of `GET /v1/pair/peers`: all peers. */

@@ -34,7 +34,7 @@ export interface PageView {
 
 export interface PagePlace {
   origin: string;
-  /** Path before the paths of the pages. */
+  /** The beginning of the path of every page. */
   base: string;
 }
 

@@ -58,7 +58,7 @@ export function withoutIdentityBlock(message: string, identity: SenderIdentity):
   return message.startsWith(text) ? message.slice(text.length) : message;
 }
 
-/** A block as plain text, and as it is written within a JSON string, with the number of bytes of the latter. */
+/** A block as plain text, and as part of a JSON string with the number of its bytes. */
 interface Block {
   text: string;
   json: string;

@@ -46,7 +46,7 @@ interface Alike {
  * out.
  */
 export class LimitedLog {
-  /** By event and code. Both come from tables, because a caller could otherwise fill the map. */
+  /** By event and code. Both must come from tables, because a caller could otherwise fill the map. */
   readonly #alike = new Map<string, Alike>();
 
   constructor(private readonly all: Log, private readonly clock: Pick<Clock, "after">) {}

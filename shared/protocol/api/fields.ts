@@ -15,7 +15,8 @@ function text(check: (value: string) => boolean, message: string, pattern: Recor
   return z.string({ error: message }).refine(check, message).meta(pattern);
 }
 
-// The patterns below are only for the API documents, so that a client can see what a rule refuses. The rules decide.
+// The patterns below are only for the API documents, so that a client can see there what a rule refuses. What is valid
+// is decided by the rules themselves.
 /** @internal */
 export const ULID_PATTERN = "[0-7][0-9A-HJKMNP-TV-Z]{25}";
 const LABEL_PATTERN = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";

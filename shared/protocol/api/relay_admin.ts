@@ -89,7 +89,7 @@ export type IssuerView = z.output<typeof IssuerView>;
 export const IssuerView = z.object({
   /** The authority in the DIDs of its agents. */
   authority: z.string(),
-  /** Number of its agents that have pairs here, and of those pairs. */
+  /** How many of its agents have pairs here, and how many pairs these are. */
   agents: z.int(),
   pairs: z.int(),
   /** Whether the setting `FEDERATION` lets its agents in. */

@@ -180,7 +180,7 @@ export function json<T>(body: T, status = 200, headers?: Record<string, string>)
 
 /**
  * Copies only those members of a record that a schema names, because a secret in the record could otherwise leave with
- * it. It checks no value. A member that the record has not, or has with another value, is added first:
+ * it. It checks no value. A member that the record lacks, or has with another value, is added first:
  * `pick(Invite, { ...record, status })`.
  */
 export function pick<S extends z.ZodObject>(schema: S, record: z.output<S>): z.output<S> {

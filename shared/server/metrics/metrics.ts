@@ -41,7 +41,7 @@ interface Kept {
   row: MetricRow;
   /** The allowed values of each label. */
   sets: readonly Set<string>[];
-  /** By the values of the labels. */
+  /** The series, by the values of their labels. */
   series: Map<string, Series>;
   readers: (() => number | null)[];
 }

@@ -130,9 +130,9 @@ export class GroupCommit {
   }
 
   /**
-   * Adds a claim. Resolves after its commit, or when a record as it now is refuses the claim. A claim with `mayWait`
-   * joins the next commit, or begins one after 20 ms. A claim may read or change at most one live record. Later claims
-   * see that change at once; reads of the store see it after the commit.
+   * Adds a claim. Resolves after its commit, or when a record in its present state refuses the claim. A claim with
+   * `mayWait` joins the next commit, or begins one after 20 ms. A claim may read or change at most one live record.
+   * Later claims see that change at once; reads of the store see it after the commit.
    *
    * @throws {StoreUnavailable} when the store fails, when conflicts do not end, when too many claims wait, when one
    * waits too long for a commit to begin, or after 10 s

@@ -8,7 +8,7 @@ import type { DiskSpace } from "../machine.ts";
 /** Time between two questions to the system about free bytes. What is written meanwhile is subtracted. */
 const LOOK_MS = 1_000;
 const GIB = 2 ** 30;
-/** How often a byte is written, because SQLite writes a record to its log, and from there to the file. */
+/** How often each byte is written: SQLite writes a record to its log, and from there to the file. */
 const WRITTEN_TIMES = 2;
 
 export class StoreReserve {
