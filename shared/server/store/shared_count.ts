@@ -31,11 +31,11 @@ export class SharedCount<T> {
 
   constructor(private readonly clock: Clock, private readonly count: () => Promise<T>) {}
 
-   /**
-    * Returns the last count if it is new enough, or else a new one.
-    *
-    * @throws the error of the count; the next call counts again
-    */
+  /**
+   * Returns the last count if it is new enough, or else a new one.
+   *
+   * @throws the error of the count; the next call counts again
+   */
   current(): Promise<T> {
     const now = this.clock.now();
     const isOver = this.#restMs !== null && Math.abs(now - this.#endedAt) >= this.#restMs;

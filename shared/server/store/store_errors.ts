@@ -128,11 +128,11 @@ class OpenCalls {
 
   constructor(private readonly clock: Clock) {}
 
-   /**
-    * Runs a call.
-    *
-    * @throws {StoreUnavailable} when it is late, or when too many calls are open while the store is away
-    */
+  /**
+   * Runs a call.
+   *
+   * @throws {StoreUnavailable} when it is late, or when too many calls are open while the store is away
+   */
   async run<R>(kind: CallKind, call: () => Promise<R>): Promise<R> {
     const isAway = this.#readsAreLate || kind === "write" && this.#writesAreLate;
     if (isAway && this.#open >= OPEN_CALLS_MAX) {
