@@ -71,9 +71,7 @@ export interface RunningServer {
   stop(): Promise<void>;
 }
 
-/**
- * What a process has if it does nothing but serve. A demo or a test runs the server in its own process, without this.
- */
+/** What a process has that does nothing but serve. Demos and tests lack it, because they do other work too. */
 interface OwnProcess {
   /** Lines of the log that are not yet written to standard error. */
   lines: LogQueue;
@@ -380,8 +378,7 @@ export async function runServer(environ: Environ): Promise<RunningServer> {
   const toConsole = environ("OTEL_DENO") === "true" || environ("DENO_DEPLOYMENT_ID") !== undefined;
   const all = jsonLog(systemClock, "svc", toConsole ? console.error : (line) => lines.add(line));
   const limited = new LimitedLog(all, systemClock), { log } = limited;
-  // Without a listener, a rejection that no code handles would end the process, and with it the requests of other
-  // callers.
+  // Without a listener, a rejection that no code handles would end the process, and requests of other callers.
   globalThis.addEventListener("unhandledrejection", (event) => {
     event.preventDefault();
     log("error", "unhandled_rejection", { cause: event.reason });

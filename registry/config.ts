@@ -54,9 +54,7 @@ export function readRegistryConfig(reader: ConfigReader, place: ServiceAddresses
   };
 }
 
-/**
- * In production the secret needs a minimum length, because a short one could be guessed within the limit of failures.
- */
+/** In production the secret needs a minimum length, because a short one could be guessed despite the failure limit. */
 function bootstrapSecret(environment: ServiceAddresses["environment"]): Parse<string> {
   return (text) => {
     if (environment === "production" && text.length < BOOTSTRAP_SECRET_LENGTH_MIN) {

@@ -151,8 +151,7 @@ export function countChallenge(quota: QuotaRecord, expiresAt: number, quotas: Qu
 /** @throws {ServiceError} `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED` */
 export function countApiKey(quota: QuotaRecord, quotas: Quotas, now: number): QuotaRecord {
   refuseOver(quota.apiKeys, quotas.apiKeys, "active API keys");
-  // New keys per day are limited as well, because a revoked key keeps its records for 90 days and they would fill the
-  // store.
+  // New keys per day are limited too, because a revoked key keeps its records for 90 days and would fill the store.
   const keyCreations = counted(quota.keyCreations, LIMITS.keyCreationsPerDay, now, "new API keys");
   return { ...quota, apiKeys: quota.apiKeys + 1, keyCreations };
 }

@@ -35,10 +35,7 @@ import * as sessions from "./sessions/handlers.ts";
 
 const route = routeFor<RegistryDeps, RegistryCallers>();
 const windowMs = LIMITS.limitWindowMs;
-/**
- * Counts per person, because a person could otherwise make more keys to send more requests. `app.ts` sets the
- * configured number.
- */
+/** Counts per person, because more keys would otherwise allow more requests. `app.ts` sets the configured number. */
 const perHuman: RouteLimit = { name: "api-key", requests: LIMITS.apiKeyRequests, windowMs, per: "person" };
 const perIp = (name: string, requests: number): RouteLimit => ({ name, requests, windowMs, per: "ip" });
 const byPerson = { auth: "api_key", limit: perHuman } as const;
@@ -123,8 +120,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   }),
   route("POST", "/v1/agents/auth/visit", "A token with which the agent may visit a proxy of another registry", {
     auth: "agent_proof",
-    // Counts only refused requests per address, because many agents may share one. The handler counts the others per
-    // agent.
+    // Only refused requests count per address, because many agents may share one. The handler counts others per agent.
     limit: {
       ...perIp("visit", LIMITS.refreshRequests),
       counts: ["AGENT_AUTH_REFRESH_UNAUTHORIZED", "AGENT_AUTH_VALIDATE_INVALID"],

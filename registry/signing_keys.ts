@@ -28,9 +28,7 @@ const KEY_LEAD_SECONDS = 60;
 
 type SigningDeps = Pick<RegistryStore, "kv" | "reads" | "clock" | "random">;
 
-/**
- * How long a retired key is published: the longest lifetime of an AIT. With less, valid AITs would no longer verify.
- */
+/** How long a retired key is published: as long as an AIT can last. With less, valid AITs would no longer verify. */
 const RETIRED_KEPT_MS = LIMITS.aitTtlDaysMax * DAY_MS;
 
 export class Signing {

@@ -78,10 +78,7 @@ export function settledWithin(clock: Pick<Clock, "after">, promise: Promise<unkn
   });
 }
 
-/**
- * Returns a function that tells how much of `ms` is left. A clock that is set back by hours does not make a wait hours
- * longer.
- */
+/** Returns a function that tells how much of `ms` is left, even if the clock is set back by hours meanwhile. */
 export function timeLeft(clock: Pick<Clock, "now">, ms: number): () => number {
   let left = ms, seen = clock.now();
   return () => {

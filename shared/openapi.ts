@@ -110,8 +110,7 @@ function describe<Code extends string, Credential extends string>(
       ...parametersOf(params, "path"),
       ...parametersOf(query, "query"),
       ...form.credentials[credential].headers.map(headerParameter),
-      // `Content-Type` follows from the content of the body. If it were a parameter, a generated client would ask its
-      // caller for it.
+      // `Content-Type` follows from the body. If it were a parameter, generated clients would ask callers for it.
       ...headers.filter(({ name }) => name !== "Content-Type").map(headerParameter),
       ...operation.response.isCacheable
         ? [{ name: "If-None-Match", in: "header", required: false, schema: { type: "string" } }]
@@ -221,10 +220,7 @@ function commonResponses<Code extends string, Credential extends string>(
   }));
 }
 
-/**
- * Returns a body, with an example if the schema accepts it, because a reader understands an example sooner than a
- * schema.
- */
+/** Returns a body, with an example if the schema accepts it, because an example is understood sooner than a schema. */
 function jsonContent(body: z.ZodType, io: "input" | "output"): Json {
   const schema = schemaOf(body, io), example = exampleOf(schema);
   return { "application/json": { schema, ...body.safeParse(example).success ? { example } : {} } };

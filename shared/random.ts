@@ -1,7 +1,4 @@
-/**
- * The source of randomness. Other code takes a `Random` as a parameter, because a test could not repeat the draws of
- * its own.
- */
+/** The source of randomness. Other code takes a `Random` as a parameter, because tests must be able to repeat it. */
 import type { Bytes } from "./protocol/base64url.ts";
 
 export interface Random {

@@ -33,8 +33,7 @@ export function audited(
   deps: AuditDeps,
   facts: Omit<AuditRecord, "id" | "at">,
 ): AtomicOperation {
-  // The time is taken before the ID, because an entry whose ID is older than its time would be missing from pages since
-  // that time.
+  // The time comes before the ID, because an entry with an ID older than its time is missing from pages since then.
   const at = toIso(deps.clock.now());
   const record: AuditRecord = { id: deps.newId(), at, ...facts };
   return operation.set(KEYS.audit(record.id), record, { expireIn: auditKeptMs(facts.event) });

@@ -1,7 +1,4 @@
-/**
- * The agents of all people: the list with its filters, the page of one agent, and the buttons that revoke it or end its
- * session.
- */
+/** The agents of all people: the list with its filters, one agent, and the buttons to revoke it or end its session. */
 import {
   agentLink,
   awayNote,

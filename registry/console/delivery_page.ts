@@ -24,10 +24,7 @@ import {
 } from "../../shared/protocol/api/relay_admin.ts";
 import { isRequestId, REQUEST_ID_FORM } from "../../shared/protocol/ids.ts";
 
-/**
- * Longest request ID that is looked up. With less, messages with a long ID are not found; with more, the page repeats
- * any text.
- */
+/** Longest request ID that is looked up. With less, long IDs are not found; with more, the page repeats any text. */
 const ID_LENGTH = 128;
 const UNTIL = "until ";
 
@@ -35,10 +32,7 @@ export const deliveryRows: readonly ConsoleRow[] = [
   { method: "GET", path: "deliveries", render: deliveriesPage },
 ];
 
-/**
- * Each event in words: a text before the name of the agent that it is about, and the state in which it leaves the
- * message.
- */
+/** Each event in words: a text before the name of its agent, and the state in which it leaves the message. */
 const EVENTS: Readonly<Record<DeliveryEvent, { mood: "ok" | "bad" | ""; text: string; state: string }>> = {
   began: { mood: "", text: "Accepted from", state: "On its way" },
   queued: { mood: "", text: "Queued while offline:", state: "Waits at the proxy" },

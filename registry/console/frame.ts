@@ -49,9 +49,7 @@ export const EVERY_SECONDS = 10;
 const ENDING_MS = 7 * DAY_MS;
 const NAV = ["Overview", "People", "Agents", "Deliveries", "Queues", "Invites", "Audit", "Limits"];
 
-/**
- * Returns a page with the navigation. `current` is the path of its entry in the menu; `main` are the parts of the page.
- */
+/** Returns a page with the navigation. `current` is the path of its menu entry; `main` are the parts of the page. */
 export function framed(
   { deps }: ConsolePages,
   { base, csrf, session }: Input,
@@ -85,10 +83,7 @@ export interface NamedAgent {
   ownerName: string;
 }
 
-/**
- * Returns the names of agents by DID. There is no name for an agent of another registry or one whose record was
- * deleted.
- */
+/** Returns the names of agents by DID. Agents of another registry, or whose record was deleted, have no name. */
 export async function agentsByDid({ deps }: ConsolePages, dids: Iterable<string>): Promise<Map<string, NamedAgent>> {
   const own = [...new Set(dids)].flatMap((did) => {
     const parsed = parseDid(did);
@@ -248,9 +243,7 @@ interface Asked {
   act(): Promise<void>;
 }
 
-/**
- * Returns the two rows of an action that asks first: one shows the question, the other acts when its button is pressed.
- */
+/** Returns the two rows of an action that asks first: one shows the question, the other acts when it is confirmed. */
 export function confirmed(
   path: string,
   not: string,

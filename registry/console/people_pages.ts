@@ -1,7 +1,4 @@
-/**
- * The people: the list with its filters, the page of one person with keys and agents, and the buttons that suspend or
- * restore.
- */
+/** The people: the list with its filters, one person with keys and agents, and the buttons to suspend or restore. */
 import { agentTable } from "./agent_pages.ts";
 import {
   confirmed,

@@ -9,9 +9,7 @@ import type { Refusal, RefusalGroup } from "../../shared/protocol/api/relay_admi
 /** How many checks of a request the proxy counts. */
 const CHECKS = 9;
 const TOO_MANY = { mood: "warn", text: "Too many requests", todo: () => "Ask its owner, or end its session." } as const;
-/**
- * The codes that an operator meets often, in words and with what to do. All others get the words of the error table.
- */
+/** Codes that an operator meets often, in words and with what to do. Others get the words of the error table. */
 const REASONS: { readonly [C in ErrorCode]?: { mood: ui.Mood; text: string; todo(agent: string): Value } } = {
   RATE_LIMIT_EXCEEDED: TOO_MANY,
   PROXY_RATE_LIMIT_EXCEEDED: TOO_MANY,

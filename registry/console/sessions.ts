@@ -83,8 +83,7 @@ export async function findConsoleSession(
   if (human === null) return null;
   if (isUse && Math.abs(now - entry.value.seenAt) >= SEEN_EVERY_MS) {
     const expireIn = Math.max(1, entry.value.createdAt + SESSION_MS - now);
-    // If another write comes first, this one is dropped, because the other has just stored its time or ended the
-    // session.
+    // If another write comes first, this one is dropped: the other has just stored its time or ended the session.
     await deps.kv.atomic().check(entry).set(entry.key, { ...entry.value, seenAt: now }, { expireIn }).commit();
   }
   return { human, digest, requestId };

@@ -24,10 +24,7 @@ export const REBUILD_MS = 1_000;
  * list; with less, short lists come late without need.
  */
 export const REBUILD_FREE_ENTRIES = 500;
-/**
- * How full the list is when the log warns. With more, the operator has too little time before registrations are
- * refused.
- */
+/** How full the list is when the log warns. With more, the operator has too little time before refusals begin. */
 const WARN_PERCENT = 50;
 /** Time between two warnings. With less, each build of a nearly full list writes the same warning. */
 const WARN_MS = 3_600_000;
@@ -68,10 +65,7 @@ export class CrlPublisher {
   #entries = 0;
   #warnedAt = -Infinity;
 
-  /**
-   * @param bytesMax bytes of the largest list that verifiers read; tests give fewer, because such a list takes 10 s to
-   * fill
-   */
+  /** @param bytesMax bytes of the largest list that verifiers read; tests give fewer, because filling it takes 10 s */
   constructor(private readonly deps: CrlDeps, private readonly bytesMax: number = LIMITS.crlBytes) {}
 
   /**

@@ -99,19 +99,14 @@ export interface SessionRecord {
   previousExpiresAt: number;
   /** `X-Svc-Timestamp` of the last refresh, Unix seconds. */
   refreshedAtSeconds: number;
-  /**
-   * When this session began. Spent refresh tokens name it, so that they end only the session to which they belonged.
-   */
+  /** When this session began. Spent refresh tokens name it, because they must not end a later session. */
   createdAt: number;
   revokedAt?: number;
   /** Present when a suspension of the owner revoked it; a restore makes it active again. */
   suspended?: true;
 }
 
-/**
- * A refresh token older than the previous one. A request that presents it comes from a copy, because its owner has
- * newer ones.
- */
+/** A refresh token older than the previous one. A request with it comes from a copy: its owner has newer ones. */
 export interface SpentRefresh {
   agentId: string;
   /** `createdAt` of the token's session, because a token of an older session must not end a newer one. */
@@ -132,8 +127,7 @@ export interface CrlHead {
 export interface ServiceRecord extends InternalService {
   digest: string;
   /**
-   * Digest of the secret before the last rotation, which works until `previousUntil` (milliseconds since the Unix
-   * epoch).
+   * Digest of the secret before the last rotation. It works until `previousUntil`, milliseconds since the Unix epoch.
    */
   previousDigest: string | null;
   previousUntil: number;

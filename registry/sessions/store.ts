@@ -16,10 +16,7 @@ import { ENDED_KEPT_MS, sessionEnd } from "../schema/retention.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import { evaluateRefresh, REFRESH_REFUSALS } from "./session_rules.ts";
 
-/**
- * Creates a session that is not stored yet, with its tokens, which are shown once. `before` is the session that they
- * continue.
- */
+/** Creates a session, not stored yet, with its tokens, which are shown once. `before` is the session it continues. */
 export function issueSession(
   deps: RegistryStore,
   before: Partial<SessionRecord> = {},

@@ -19,9 +19,7 @@ export type MessageState =
   | "dead_lettered"
   /** The recipient or a server did not accept it. */
   | "refused"
-  /**
-   * The request was interrupted, so the message may have arrived. Sending it again with the same request ID is safe.
-   */
+  /** The request was interrupted, so the message may have arrived. Repeating it with the same request ID is safe. */
   | "unknown";
 
 export interface SendOptions {
@@ -29,10 +27,7 @@ export interface SendOptions {
   conversationId?: string | undefined;
   /** 8 to 128 of `A-Z a-z 0-9 . _ : -` (default: a ULID). A repeated message with the same ID is delivered once. */
   requestId?: string | undefined;
-  /**
-   * With true, the message is sent only if the recipient is connected now. By default, connector or proxy keep it until
-   * then.
-   */
+  /** True to send it only if the recipient is connected now. By default, connector or proxy keep it until then. */
   onlyOnline?: boolean | undefined;
 }
 
@@ -98,9 +93,7 @@ export interface Receipt {
   receivedAt: string;
   /** `signed`: the recipient signed it for this message. `by-proxy`: only the proxy says it. */
   verified: "signed" | "by-proxy";
-  /**
-   * What is wrong with the receipt. If there is a problem, a server between the two agents lies, or the recipient does.
-   */
+  /** What is wrong with the receipt. With a problem, a server between the two agents lies, or the recipient does. */
   problem?: string | undefined;
   /** The signed receipt and the identity token of its recipient, which `svc receipt verify` checks. */
   signed?: string | undefined;
@@ -138,9 +131,7 @@ export interface AgentEvent {
   code: string | null;
 }
 
-/**
- * Handles a message. The value that it returns is sent as the reply. If it throws, the message counts as not processed.
- */
+/** Handles a message. The returned value is sent as the reply. If it throws, the message counts as not processed. */
 export type MessageHandler = (message: IncomingMessage) => Promise<Content | void> | Content | void;
 
 export interface LocalAgentOptions {

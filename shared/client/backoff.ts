@@ -5,10 +5,7 @@ export const RETRY_FIRST_MS = 1_000;
 /** Longest wait before a repetition. With more, senders learn the outcome minutes after the proxy is back. */
 export const RETRY_MAX_MS = 60_000;
 
-/**
- * Returns the milliseconds to wait after `attempts` failed attempts. `askedMs` is the wait that the last answer asked
- * for.
- */
+/** Returns the milliseconds to wait after `attempts` failures. `askedMs` is the wait that the last answer asked for. */
 export function retryWait(attempts: number, askedMs = 0): number {
   return Math.max(doubled(RETRY_FIRST_MS, attempts - 1, RETRY_MAX_MS), Math.min(askedMs, RETRY_MAX_MS));
 }

@@ -12,10 +12,7 @@ export function receivedCode(code: unknown): string {
 
 export class ApiError extends Error {
   override name = "ApiError";
-  /**
-   * The code of the answer. It is `UNKNOWN_ERROR` for a text that is not a code, and `null` for an answer without an
-   * error body.
-   */
+  /** The code of the answer: `UNKNOWN_ERROR` for a text that is not a code, `null` for an answer without error body. */
   readonly code: string | null;
   /** If set, replaces the fix that the error table has for the code. */
   fix: string | undefined;

@@ -25,10 +25,7 @@ export interface HttpRequest {
   timeoutMs: number;
   /** Milliseconds for the connection alone. It needs `reach`, which takes up to 1 s of them. */
   connectMs?: number;
-  /**
-   * Most bytes of the response body that are read; a function decides by status. With 0 and `truncate` the body is not
-   * awaited.
-   */
+  /** Most bytes of the body that are read; a function decides by status. With 0 and `truncate` it is not awaited. */
   maxBytes: number | ((status: number) => number);
   onTooLarge: "fail" | "truncate";
   /** With `truncate`: also accepts a body that breaks off or is late, because status and headers are known anyway. */
@@ -163,10 +160,7 @@ export function wholeSeconds(header: string | null): number | null {
 
 const MAX_MESSAGE_CHARS = 2_000;
 
-/**
- * Returns code and message of an error body, or `null` for any other text. A code of another form becomes
- * `UNKNOWN_ERROR`.
- */
+/** Returns code and message of an error body, or `null` for any other text. An odd code becomes `UNKNOWN_ERROR`. */
 export function errorEnvelope(text: string): { code: string; message: string } | null {
   try {
     const { code, message } = (JSON.parse(text) as { error: { code: unknown; message: unknown } }).error;

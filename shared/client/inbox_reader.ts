@@ -15,10 +15,7 @@ import { describeError } from "./refusals.ts";
 
 /** Most messages that are read and not yet handled. With more, they fill memory while the handlers are busy. */
 const MESSAGES_HELD_MAX = 20;
-/**
- * Attempts to handle one message. With more, a message that its handler cannot take blocks its sender's later ones for
- * longer.
- */
+/** Attempts to handle one message. With more, a message that cannot be handled blocks later ones for longer. */
 const TRIES_MAX = 5;
 
 /** Tells whether no connector answered. The next call may reach one. */
@@ -131,10 +128,7 @@ export class InboxReader {
     } else this.#lanes.add(message);
   }
 
-  /**
-   * Handles one message: calls the handler, sends its reply, and marks the message as read. Repeats the step that
-   * failed.
-   */
+  /** Handles one message: calls the handler, sends its reply, marks the message as read. Repeats what failed. */
   async #handle(message: IncomingMessage, handler: MessageHandler): Promise<void> {
     let returned: { value: Content | void } | null = null;
     for (let tries = 1;;) {
@@ -145,8 +139,7 @@ export class InboxReader {
       } catch (cause) {
         const error = asSvcError(cause);
         const askedMs = error instanceof SvcError ? (error.retryAfter ?? 0) * 1000 : 0;
-        // A try does not count while no connector answers, or while one asks to wait, because the message is not at
-        // fault.
+        // A try does not count while no connector answers or one asks to wait, because the message is not at fault.
         if (!isDown(error) && askedMs === 0 && ++tries > TRIES_MAX) {
           this.events.problem(error, `The message ${message.requestId} stays unread`);
           break;

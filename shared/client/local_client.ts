@@ -116,10 +116,7 @@ export async function call<S extends z.ZodType>(
   return (await callForText(calls, schema, request)).body;
 }
 
-/**
- * As `call`, but also returns the JSON text of the body, in which payloads are byte for byte as their senders wrote
- * them.
- */
+/** As `call`, but also returns the JSON text of the body, with payloads byte for byte as their senders wrote them. */
 export async function callForText<S extends z.ZodType>(
   calls: LocalCalls,
   schema: S,
@@ -167,10 +164,7 @@ export interface SendResult {
 
 /** Wait between two requests. With less, they repeat fast, because a connector that is ending answers at once. */
 const PAUSE_MS = 250;
-/**
- * Shortest wait before a message is sent again. With less, a connector that refuses at once gets requests without a
- * pause.
- */
+/** Shortest wait before a message is sent again. With less, a connector that refuses gets requests without pause. */
 const AGAIN_MS = 1_000;
 
 /**

@@ -220,9 +220,7 @@ export const PageCode = z.object({ url: z.url(), expiresAt: When });
 export const CheckedReceipt = Receipt.extend({
   /** `signed`: the recipient signed it for this message. `by-proxy`: only the proxy says it. */
   verified: z.enum(["signed", "by-proxy"]),
-  /**
-   * What is wrong with the receipt. If there is a problem, a server between the two agents lies, or the recipient does.
-   */
+  /** What is wrong with the receipt. With a problem, a server between the two agents lies, or the recipient does. */
   problem: z.string().optional(),
   /** Present for a sealed message, because `svc receipt verify` can compare the payload only with it. */
   salt: z.string().optional(),

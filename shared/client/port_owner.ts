@@ -23,9 +23,7 @@ export interface PortSystem {
 /** Name of the problem, in statuses and in the output of `doctor`. */
 export const OTHER_USER = "runtime_of_other_user";
 
-/**
- * Tells whether a connection to the address would reach a process of another user. Root does not count as another user.
- */
+/** Tells whether a connection to the address would reach a process of another user. Root does not count as one. */
 export async function isOfOtherUser(system: PortSystem, url: string): Promise<boolean> {
   const { os, uid } = system;
   const { origin, hostname, port, protocol } = new URL(url);
@@ -40,8 +38,7 @@ export async function isOfOtherUser(system: PortSystem, url: string): Promise<bo
   const text = await system.run("lsof", ["-nP", `-iTCP:${number}`, "-sTCP:LISTEN", "-Fu"]);
   if (text === null) return false;
   const owners = [...text.matchAll(/^u(\d+)$/gm)].map(([, owner]) => Number(owner));
-  // `lsof` shows an ordinary user only their own sockets. So if it shows none and the address answers, the socket is
-  // another user's.
+  // `lsof` shows users only their own sockets. If it shows none and the address answers, the socket is another user's.
   return owners.length > 0 ? !owners.every((owner) => isTrusted(owner, uid)) : await system.reach(url);
 }
 

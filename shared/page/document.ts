@@ -25,10 +25,7 @@ export interface PageView {
    * because it can only merge parts into the same layout.
    */
   kind?: string | undefined;
-  /**
-   * True when a person writes in the page. Without the script, such a page is not reloaded, because a reload would lose
-   * the text.
-   */
+  /** True when a person writes in the page. Without the script it is not reloaded, because that would lose the text. */
   hasField?: boolean | undefined;
 }
 

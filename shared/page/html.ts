@@ -24,10 +24,7 @@ export function markup(parts: TemplateStringsArray, ...values: readonly Value[])
   return new Html(text);
 }
 
-/**
- * Text for a form field. Invisible characters stay, because an escape such as `\u{200B}` would be sent back as typed
- * text.
- */
+/** Text for a form field. Invisible characters stay, because an escape like `\u{200B}` would be sent back as text. */
 export function typed(text: string): Html {
   return new Html(text.replace(/[&<>"']/g, entity));
 }

@@ -25,7 +25,7 @@ export interface PageRequest {
 /** Keeps codes and sessions by their digests, so that neither can be read back. */
 export interface PageSessions<S> {
   /**
-   * Uses up a code and begins the session in one atomic step. Returns `null` when the code is unknown, used or too old.
+   * Uses up a code and begins the session in one atomic step. Returns `null` for a code that is unknown, used or old.
    */
   take(codeDigest: string, sessionDigest: string): Promise<S | null> | S | null;
   /**
@@ -147,10 +147,7 @@ export function pageApp<C, S>(site: PageSite<C, S>): (request: PageRequest) => P
   };
 }
 
-/**
- * Tells whether a person caused a request. A poll of the script, or the reload of a page without the script, is not a
- * use.
- */
+/** Tells whether a person caused a request. A poll of the script, or a reload without the script, is not a use. */
 function isUse(headers: Headers): boolean {
   const isOfBrowser = headers.has("sec-fetch-mode");
   return !headers.has("if-none-match") && (!isOfBrowser || headers.get("sec-fetch-user") === "?1");

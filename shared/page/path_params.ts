@@ -1,6 +1,4 @@
-/**
- * Returns the parameters of a path, as `/peers/:alias` names them, or `null` when the path belongs to another route.
- */
+/** Returns the parameters of a path, as `/peers/:alias` names them, or `null` when it is the path of another route. */
 export function pathParams(pattern: string, path: string): Record<string, string> | null {
   const names = pattern.split("/"), parts = path.split("/");
   if (names.length !== parts.length) return null;

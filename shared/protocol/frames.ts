@@ -30,10 +30,7 @@ export const CLOSE = {
   replaced: 4409,
 } as const;
 
-/**
- * Returns the reason of the close code 1001, which says within how many milliseconds the connector should connect
- * again.
- */
+/** Returns the reason of the close code 1001: within how many milliseconds the connector should connect again. */
 export function shutdownReason(returnMs: number): string {
   return `shutting down; connect again within ${returnMs} ms`;
 }
@@ -54,9 +51,7 @@ export const TEMPORARY_REASONS: ReadonlySet<string> = new Set(["inbox_full", "st
 export const DELIVERY_STATES = ["queued", "delivered", "processed", "dead_lettered", "refused"] as const;
 export type DeliveryState = (typeof DELIVERY_STATES)[number];
 
-/**
- * The sender, as the proxy has verified it. A recipient that checks `proof` takes these values from the AIT instead.
- */
+/** The sender, as the proxy has verified it. A recipient that checks `proof` uses the values of the AIT instead. */
 export interface FrameIdentity {
   agentDid: string;
   ownerDid: string;
@@ -65,10 +60,7 @@ export interface FrameIdentity {
   name: string;
 }
 
-/**
- * Tells whether the member of a frame is valid; `undefined` stands for an absent member. `T` is the type of a valid
- * member.
- */
+/** Tells whether a member of a frame is valid; `undefined` is an absent member. `T` is the type of a valid one. */
 type Check<T = unknown> = (value: unknown) => value is T;
 
 const isText = (max: number): Check<string> => (value): value is string =>
@@ -121,10 +113,7 @@ export const FRAMES = {
     from: "connector",
     members: { ackId: isUlid, accepted: oneOf<boolean>(true, false), reason: optional(isText(256)) },
   },
-  /**
-   * A message of this agent has a new state. The frame is not repeated; `POST /v1/relay/deliveries` returns what was
-   * missed.
-   */
+  /** A message of this agent has a new state. Not repeated: `POST /v1/relay/deliveries` returns what was missed. */
   delivery: {
     from: "proxy",
     members: {
@@ -138,10 +127,7 @@ export const FRAMES = {
   },
   heartbeat: { from: "both", members: {} },
   heartbeat_ack: { from: "both", members: { ackId: isUlid } },
-  /**
-   * The agent has a new peer. `proxy` is the peer's home proxy; it is absent when that is the proxy that sends the
-   * frame.
-   */
+  /** The agent has a new peer. `proxy` is the peer's home proxy, absent when that is the sender of the frame. */
   paired: { from: "proxy", members: { peerAgentDid: isAgentDid, profile: isProfile, proxy: optional(isText(150)) } },
   /** The agent is no longer authorised. The proxy then closes the socket with 4401. */
   revoked: { from: "proxy", members: { reason: isText(256) } },
@@ -171,9 +157,7 @@ export type ConnectorFrame = SentBy<"connector">;
 export type ProxyFrame = SentBy<"proxy">;
 export type Frame = ConnectorFrame | ProxyFrame;
 
-/**
- * The checks of each frame, those of its head first. They are made once, because two frames are read for every message.
- */
+/** The checks of each frame, those of its head first. Made once, because two frames are read for every message. */
 const MEMBERS = new Map<string, { name: string; check: Check }[]>(
   Object.entries(FRAMES).map(([type, { members }]) => [
     type,

@@ -65,9 +65,7 @@ interface Block {
   jsonBytes: number;
 }
 
-/**
- * Blocks by the object of their identity. The messages of a sender share that object, so each block is made only once.
- */
+/** Blocks by the object of their identity, which all messages of a sender share, so each block is made only once. */
 const BLOCKS = new WeakMap<SenderIdentity, Block>();
 
 function blockOf(identity: SenderIdentity): Block {
@@ -86,9 +84,7 @@ function blockOf(identity: SenderIdentity): Block {
  */
 export type BodyEdit = readonly [offset: number, length: number, text: string];
 
-/**
- * Result of an insertion: the new payload and the way back, or a refusal because the object has two members `message`.
- */
+/** Result of an insertion: the new payload and the way back, or a refusal because `message` occurs twice. */
 export type Injected = { payload: string; edit?: BodyEdit } | { refused: "duplicate_message" };
 
 /**

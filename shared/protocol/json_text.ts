@@ -34,10 +34,7 @@ export function tryParse(text: string | null): unknown {
   }
 }
 
-/**
- * Returns the JSON text of a member of the outermost object. If the member occurs twice, the last one counts, as in
- * `JSON.parse`.
- */
+/** Returns the JSON text of a member of the outermost object: the last one of that name, as in `JSON.parse`. */
 export function memberText(json: string, name: string): string | undefined {
   const member = topLevelMembers(json).findLast(({ key }) => key === name);
   return member && json.slice(member.start, member.end);
@@ -134,10 +131,7 @@ export function hasDuplicateKeys(json: string): boolean {
   return false;
 }
 
-/**
- * Longest text of one element, and of everything outside the array. With more, a single `JSON.parse` of it blocks the
- * process.
- */
+/** Longest element, and longest text outside the array. With more, a single `JSON.parse` blocks the process. */
 const MAX_PART = 65_536;
 /** Characters in front of an array that are searched for its name. With more, each bracket costs a longer search. */
 const NAME_CHARS = 256;

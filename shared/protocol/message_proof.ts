@@ -79,8 +79,7 @@ export async function contextVerdict(
     const hash = contextOf(target);
     if (hash === null) return "unsigned";
     if (hash !== await sha256(contextText(context))) return "wrong";
-    // Names are put in lower case, as for the hash. A name in another case has the same hash and would otherwise be
-    // missed here.
+    // Names are in lower case, as in the hash, because a name in another case has the same hash and would be missed.
     signed = boundHeaders(context);
   } catch (error) {
     if (error instanceof ContextError) return "wrong";

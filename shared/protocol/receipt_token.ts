@@ -33,9 +33,7 @@ const ReceiptClaims = z.strictObject({
   bodySha256: Sha256,
   status: ReceiptStatus,
   conversationId: z.string().min(1).max(128).optional(),
-  /**
-   * For a sealed message: hash of its salt and its payload. Without the salt, the relay could guess a short payload.
-   */
+  /** For a sealed message: hash of salt and payload. Without the salt, the relay could guess a short payload. */
   payloadSha256: Sha256.optional(),
 });
 

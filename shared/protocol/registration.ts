@@ -5,10 +5,7 @@
 
 const FIELDS = ["challengeId", "nonce", "ownerDid", "publicKey", "name", "framework", "ttlDays"] as const;
 
-/**
- * The values of the registration request, as sent. If `framework` or `ttlDays` is absent, its line of the message is
- * empty.
- */
+/** The values of the registration request, as sent. An absent `framework` or `ttlDays` is an empty line. */
 export type RegistrationFields = Record<Exclude<(typeof FIELDS)[number], "framework" | "ttlDays">, string> & {
   framework?: string | undefined;
   ttlDays?: number | undefined;

@@ -35,8 +35,7 @@ const kdf: KDF = {
 };
 
 export const SEAL_SUITE: CipherSuite<CryptoKey> = new CipherSuite(
-  // The KEM has a KDF of its own in a member that its type does not show. If that stays, half of the hashes still use
-  // another thread.
+  // The KEM has a hidden KDF of its own. If that stays, half of the hashes still use another thread.
   () => Object.assign(KEM_DHKEM_X25519_HKDF_SHA256(), { kdf }),
   () => kdf,
   AEAD_AES_128_GCM,
@@ -146,9 +145,7 @@ export function isSealed(body: string): boolean {
   return typeof value === "object" && value !== null && Object.hasOwn(value, "svcSealed");
 }
 
-/**
- * Returns the payload of a sealed body, or `null` for any text that was not sealed to this key and for this message.
- */
+/** Returns the payload of a sealed body, or `null` for any text not sealed to this key and for this message. */
 export async function openPayload(body: string, key: OpeningKey, binding: SealBinding): Promise<SaltedPayload | null> {
   const parts = partsOf(body);
   if (parts === null) return null;

@@ -1,7 +1,4 @@
-/**
- * Bearer secrets (D-08). Only their SHA-256 is stored, and none is logged, because backups and logs would otherwise
- * contain keys.
- */
+/** Bearer secrets (D-08). They are stored only as SHA-256 and never logged: backups and logs would contain keys. */
 import { fromBase64Url, toBase64Url } from "./base64url.ts";
 
 export const SECRET_KINDS = {

@@ -10,9 +10,7 @@ const MAX_LENGTH = 2048;
 /** A pasted text, from the first to the last character that is neither white space nor a backtick. */
 const TEXT = /[^\s`](?:.*[^\s`])?/s;
 
-/**
- * The form of an authority. It is shown to people, so without this form it could be a sentence that asks them to agree.
- */
+/** The form of an authority. It is shown to people, so other text could be a sentence that asks them to agree. */
 const AUTHORITY = /^(?:\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::\d+)?$/;
 const LOOPBACK = /^(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?$/;
 
@@ -24,10 +22,7 @@ export function isLoopback(host: string): boolean {
 export interface Ticket {
   /** The complete text; a secret that one person gives to the other. */
   ticket: string;
-  /**
-   * The form that goes to the proxy. It lacks the pair secret, because with it the proxy could sign in the place of
-   * either agent.
-   */
+  /** The form that goes to the proxy, without the pair secret, with which it could sign in place of either agent. */
   plain: string;
   /** 16 bytes in base64url that only the two connectors know; `null` for a ticket without a pair secret. */
   pairSecret: string | null;
@@ -61,10 +56,7 @@ export function parseTicket(pasted: string): Ticket | null {
   return { ticket, plain: `${TICKET_PREFIX}${secret}.-.${authority}`, pairSecret, authority, origin };
 }
 
-/**
- * Tells whether a ticket belongs to this proxy. Only the authority is compared, because a ticket does not name a
- * scheme.
- */
+/** Tells whether a ticket belongs to this proxy. Only the authority counts, because a ticket names no scheme. */
 export function isTicketOf({ authority }: Pick<Ticket, "authority">, proxyUrl: string): boolean {
   return new URL(proxyUrl).host === authority;
 }
@@ -86,9 +78,7 @@ function originOf(authority: string): string | null {
 /** The ticket in a pasted text, or what is wrong with the text, in words for a person. */
 type PastedTicket = { ticket: Ticket } | { problem: string };
 
-/**
- * Longest text that is tried as a ticket. No ticket with a DNS name is longer, so a longer text would only cost work.
- */
+/** Longest text that is tried as a ticket. No ticket with a DNS name is longer, so more would only cost work. */
 const READING_MAX = 330;
 /** Most beginnings of tickets that are tried. With more, a text made of prefixes would cost a parse for each. */
 const STARTS_MAX = 50;

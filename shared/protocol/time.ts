@@ -42,10 +42,7 @@ export function parseIso(text: string): EpochMs | null {
   return moment >= FIRST && moment <= LAST ? moment : null;
 }
 
-/**
- * Parses `X-Svc-Timestamp`: decimal Unix seconds without sign, leading zero or fraction. Returns `null` for any other
- * text.
- */
+/** Parses `X-Svc-Timestamp`: decimal Unix seconds without sign, leading zero or fraction; `null` for other texts. */
 export function parseUnixSeconds(text: string): number | null {
   return UNIX_SECONDS.test(text) ? Number(text) : null;
 }

@@ -41,10 +41,7 @@ interface Alike {
   lines: number;
 }
 
-/**
- * A log that writes at most 20 lines a second for one event and code, and then a line with the number of those left
- * out.
- */
+/** A log that writes at most 20 lines a second for one event and code, then a line with the number left out. */
 export class LimitedLog {
   /** By event and code. Both must come from tables, because a caller could otherwise fill the map. */
   readonly #alike = new Map<string, Alike>();

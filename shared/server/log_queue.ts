@@ -67,16 +67,14 @@ export class LogQueue {
         this.dropped += lines.length;
       }
       this.#bytes -= bytes.length;
-      // Waits until half of the bound is free, because a slow reader would otherwise get such a report after each
-      // write.
+      // Waits until half of the bound is free, because a slow reader would otherwise get a report after each write.
       const unreported = this.dropped - this.#reported;
       if (isWritten && unreported > 0 && this.#bytes <= QUEUE_BYTES / 2) {
         this.#reported = this.dropped;
         this.report(unreported);
       }
     }
-    // Cleared here and not once the promise has settled, because a line that is added in between would otherwise wait
-    // for the next one.
+    // Cleared here, not when the promise settles: a line added in between would otherwise wait for the next one.
     this.#writing = null;
   }
 

@@ -1,6 +1,4 @@
-/**
- * Memory and disk of the machine. An answer is `null` when this process may not ask, or when the system does not tell.
- */
+/** Memory and disk of the machine. An answer is `null` when this process may not ask or the system does not tell. */
 import { statfsSync, statSync } from "node:fs";
 import process from "node:process";
 
@@ -13,8 +11,7 @@ export function memoryBytes(
   limit = () => process.constrainedMemory(),
   total = () => Deno.systemMemoryInfo().total,
 ): number | null {
-  // 0 means that there is no limit. If it were taken as the limit, the memory guard would ask and close sockets all the
-  // time.
+  // 0 means no limit. Taken for a limit, it would make the memory guard ask and close sockets all the time.
   return orNull(() => Math.min(limit() || Infinity, total()));
 }
 

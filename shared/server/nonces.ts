@@ -52,9 +52,7 @@ export function nonceEnd({ expiresAt }: NonceRecord): number {
   return expiresAt + LIMITS.nonceKeptSeconds * 1000;
 }
 
-/**
- * Most used nonces that are remembered. With fewer, more replays cost the store a commit; with more, they take memory.
- */
+/** Most used nonces that are remembered. With fewer, more replays cost a commit; with more, they take memory. */
 const REMEMBERED = 20_000;
 
 export class Nonces {
@@ -88,10 +86,7 @@ export class Nonces {
   }
 }
 
-/**
- * Returns the update that stores a nonce in a record of its own. It refuses with `"replay"` when the nonce was used
- * before.
- */
+/** Returns the update that stores a nonce in its own record. It refuses with `"replay"` if the nonce was used. */
 export function nonceUpdate(key: KvKey, { record, now }: Reservation): Update<"replay"> {
   return {
     key,

@@ -156,10 +156,7 @@ export function windowUpdate<R = never>(
   };
 }
 
-/**
- * Returns `RateLimit`, `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers) and, if the request is rejected,
- * `Retry-After`.
- */
+/** Returns `RateLimit`, `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers) and, for a refusal, `Retry-After`. */
 export function rateLimitHeaders(rule: WindowRule, decision: Decision): Record<string, string> {
   const seconds = Math.max(1, Math.ceil(decision.resetMs / 1000));
   return {

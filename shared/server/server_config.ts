@@ -115,10 +115,7 @@ export function isNetworkStore(database: string | null): boolean {
   return database !== null && /^https?:/.test(database);
 }
 
-/**
- * Returns a number that grows with the version. A text of another form gives `NaN`, because it must not count as a new
- * version.
- */
+/** Returns a number that grows with the version; `NaN` for another form, which must not count as a new version. */
 function versionNumber(version: string): number {
   const [major = NaN, minor = NaN, patch = NaN] = version.split(".").map((part) => Number.parseInt(part));
   return (major * 1_000 + minor) * 1_000 + patch;

@@ -2,9 +2,7 @@ import { type Cancel, type Clock, DAY_MS } from "../clock.ts";
 
 /** Shortest timer that the wheel takes. With less, a short deadline would end late by a large part of itself. */
 const WHEEL_TIMER_MS = 1_000;
-/**
- * Length of a slot. With more, a deadline ends later; with less, the wheel wakes up more often than it saves timers.
- */
+/** Length of a slot. With more, a deadline ends later; with less, the wheel wakes up too often to save anything. */
 export const SLOT_MS = 250;
 
 interface Timer {
@@ -45,8 +43,7 @@ export class TimerWheel implements Clock {
     this.#slots.set(slot, timers);
     if (slot < this.#wakeSlot) this.#wakeAt(slot);
     return () => {
-      // A set leaves copies of its content to the garbage collector, which would keep the objects that `fn` uses for
-      // seconds.
+      // A set leaves copies to the garbage collector, which would keep the objects that `fn` uses for seconds.
       timer.fn = nothing;
       if (timers.delete(timer) && timers.size === 0) this.#drop(slot);
     };
@@ -63,16 +60,14 @@ export class TimerWheel implements Clock {
     this.#cancelWake();
     this.#wakeSlot = slot;
     if (slot === Infinity) return;
-    // The runtime cannot wait for longer than 24 days, so the wait is at most a day. An early wake-up only sets the
-    // next one.
+    // The runtime cannot wait longer than 24 days, so the wait is at most a day. An early wake-up sets the next one.
     const wait = Math.min(Math.ceil(slot * SLOT_MS - this.uptime()), DAY_MS);
     this.#cancelWake = this.clock.after(Math.max(0, wait), () => this.#wake());
   }
 
   /** Fires the timers of every slot that has ended. */
   #wake(): void {
-    // The timer of the runtime has fired. A timer that is set meanwhile needs another one, because it would otherwise
-    // never fire.
+    // The runtime's timer has fired. A timer that is set from now on must set it again, or it would never fire.
     this.#wakeSlot = Infinity;
     const last = Math.floor(this.uptime() / SLOT_MS);
     const ended = [...this.#slots.keys()].filter((slot) => slot <= last).sort((a, b) => a - b);

@@ -28,10 +28,7 @@ export interface Moment {
 }
 
 export class WriteWatch {
-  /**
-   * The kinds that were written or asked about, by name. Their number is bounded, because the key tables have only so
-   * many kinds.
-   */
+  /** The kinds that were written or asked about, by name. There are only as many as the key tables have. */
   readonly #kinds = new Map<string, Kind>();
 
   /**

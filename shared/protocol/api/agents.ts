@@ -31,9 +31,7 @@ export const Challenge = z.object({
   messageTemplate: z.string(),
 });
 
-/**
- * If `framework` or `ttlDays` is absent, it stays absent, because the signed message differs from one with the default.
- */
+/** An absent `framework` or `ttlDays` stays absent, because the signed message differs from one with the default. */
 export type RegisterBody = z.output<typeof RegisterBody>;
 export const RegisterBody = z.object({
   name: AgentName,

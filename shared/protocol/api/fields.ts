@@ -29,10 +29,7 @@ const CONTROL_OR_BIDI = "\\u0000-\\u001f\\u007f-\\u009f\\u202a-\\u202e\\u2066-\\
 /** A text with at least one character that is not white space. */
 const TEXT_PATTERN = `^[^${CONTROL_OR_BIDI}]*[^${CONTROL_OR_BIDI}\\s\\ufeff][^${CONTROL_OR_BIDI}]*$`;
 
-/**
- * The pattern accepts only ports of four or five digits, because others are rare, and a default port is not part of an
- * origin.
- */
+/** Only ports of four or five digits, because others are rare, and a default port is not part of an origin. */
 const ORIGIN_PATTERN = `^https?://(?:127\\.0\\.0\\.1|(?:${LABEL_PATTERN}\\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?)` +
   "(?::(?:[1-9][0-9]{3}|[1-5][0-9]{4}))?$";
 
@@ -78,10 +75,7 @@ export const DisplayName = parsedText(
   `must be 1 to ${LIMITS.displayName} characters of text`,
   LIMITS.displayName,
 );
-/**
- * A framework label. It is not trimmed, because the signed registration contains it exactly as sent; `parseFramework`
- * trims it.
- */
+/** A framework label, not trimmed, because it is signed exactly as sent; `parseFramework` trims it. */
 export const FrameworkAsSent = text(
   (value) => parseFramework(value) !== null,
   `must be 1 to ${LIMITS.framework} characters of text`,
@@ -98,10 +92,7 @@ export const Pagination = z.object({
 /** Page size in a query, 1 to 100. */
 export const PageLimit = z.string().regex(/^[1-9]\d{0,2}$/).meta({ pattern: "^(?:[1-9][0-9]?|100)$" }).transform(Number)
   .pipe(z.int().min(LIMITS.agentListMin).max(LIMITS.agentListMax));
-/**
- * Most characters of an unknown parameter's name that a message repeats. With more, a caller's own text fills the
- * answer.
- */
+/** Most characters of an unknown parameter's name in a message. With more, a caller's own text fills the answer. */
 const SHOWN_NAME = 40;
 
 /**

@@ -28,10 +28,7 @@ export type RegistryHealth = z.output<typeof RegistryHealth>;
 export const RegistryHealth = z.object({
   ...health,
   checks: z.object({ kv: z.boolean(), signingKey: z.boolean() }),
-  /**
-   * How full the revocation list is: its size as a share of the largest list that verifiers accept, 0 to 1, two
-   * decimals.
-   */
+  /** Size of the revocation list as a share of the largest that verifiers accept, 0 to 1, two decimals. */
   crlFill: z.number().min(0).max(1),
 });
 
@@ -56,9 +53,7 @@ export const Liveness = z.object({ status: z.literal("ok") });
 export const Readiness = z.object({
   status: health.status,
   ready: health.ready,
-  /**
-   * Instances to which this one has no link, so that messages to them go through the store. Absent if there are none.
-   */
+  /** Instances to which this one has no link: messages to them go through the store. Absent if there are none. */
   linksMissing: z.array(z.string()).optional(),
 });
 

@@ -108,14 +108,10 @@ export const PeerList = z.object({
     peerKey: PairKey.optional(),
     /** Whether the peer is connected. It is `null` if the peer hides this or is at home on another server. */
     online: z.boolean().nullable(),
-    /**
-     * When the peer was last connected, to the minute. It is `null` if it never was, hides this, or is at home on
-     * another server.
-     */
+    /** When the peer was last connected, to the minute; `null` if never, hidden, or at home on another server. */
     lastSeenAt: IsoTime.nullable(),
     /**
-     * Origin of the peer's home proxy, to which messages for the peer go. It is absent when that is the proxy that
-     * answers.
+     * Origin of the peer's home proxy, which gets the messages for the peer. Absent when that is the answering proxy.
      */
     proxy: Origin.optional(),
   })),

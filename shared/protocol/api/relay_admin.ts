@@ -11,8 +11,7 @@ export const AdminTokenAnswer = z.object({
   expiresAt: IsoTime,
   /** Origin of the only proxy that accepts it. */
   audience: z.string(),
-  // This is no tuple, because programs that read the API document would then take its schema for one of an earlier JSON
-  // Schema draft.
+  // No tuple, because programs that read the document would take its schema for one of an older JSON Schema draft.
   scope: z.array(z.literal("relay.read")).length(1),
 });
 
@@ -44,10 +43,7 @@ export const AgentConnection = z.object({
   /** The instance that holds the agent's sockets, or held them last. */
   instance: Ulid,
   connectedAt: IsoTime,
-  /**
-   * End of the last connection. It is `null` while the connection lasts, and if its instance ended without recording
-   * it.
-   */
+  /** End of the last connection; `null` while it lasts, and if its instance ended without recording the end. */
   disconnectedAt: IsoTime.nullable(),
 });
 
@@ -165,10 +161,7 @@ export const Refusal = z.object({
   check: z.int().nullable(),
   /** The HTTP method, or `other` for an unusual one. */
   method: z.string(),
-  /**
-   * Path of the route, or `null` without a route. It is never the path of the request, because that may contain a
-   * secret.
-   */
+  /** Path of the route; `null` without one. Never the path of the request, because that may contain a secret. */
   route: z.string().nullable(),
   /** `null` unless the identity token of the request was verified. */
   agentDid: AgentDid.nullable(),
@@ -198,10 +191,7 @@ export const RefusalList = z.object({
     /** Time since which they are counted. */
     since: IsoTime,
     byAgent: z.array(RefusalGroup),
-    /**
-     * Refusals that are counted together, because at most 1,000 pairs of code and agent are counted separately in an
-     * hour.
-     */
+    /** Refusals counted together, because only 1,000 pairs of code and agent are counted by themselves in an hour. */
     others: z.int(),
   }).optional(),
 });
@@ -258,9 +248,7 @@ export const RelayPoint = z.object({
   waiting: z.int().nullable(),
   /** Connected agents at the end of the step. */
   agents: z.int().nullable(),
-  /**
-   * Time within which half of the acknowledgements came. 10001 means more than 10 s; `null` means that there were none.
-   */
+  /** Time within which half of the acknowledgements came. 10001 means more than 10 s, `null` that there were none. */
   ackP50Ms: z.number().nullable(),
   ackP95Ms: z.number().nullable(),
 });

@@ -1,7 +1,4 @@
-/**
- * The revocation list of identity tokens, CRL (D-21): its claims, signing and verification, and which of two lists is
- * newer.
- */
+/** The revocation list of identity tokens, CRL (D-21): claims, signing, verification, and which of two is newer. */
 import * as z from "zod";
 import { authorityOf, isAgentDid } from "../did.ts";
 import { isUlid } from "../ids.ts";
@@ -88,8 +85,7 @@ export async function verifyCrl(
 ): Promise<CrlClaims> {
   if (token.length > LIMITS.crlBytes) throw malformed(`The list is over ${LIMITS.crlBytes} bytes`);
   const bytes = typeof token === "string" ? utf8Bytes(token) : token;
-  // Searches only both ends, because a search of all bytes takes 23 ms. A third dot is not base64url, so it fails
-  // below.
+  // Searches only both ends, because a search of all bytes takes 23 ms. A third dot is not base64url and fails below.
   const first = bytes.subarray(0, HEADER_CHARS).indexOf(DOT);
   const last = bytes.length - 1 - SIGNATURE_CHARS;
   if (first < 1 || last - first < 2 || bytes[last] !== DOT) {
@@ -121,9 +117,7 @@ export async function verifyCrl(
   return claims;
 }
 
-/**
- * Decodes and parses the payload in slices. Returns its claims, with only those entries whose DID begins with `own`.
- */
+/** Decodes and parses the payload in slices. Returns its claims, with only the entries whose DID begins with `own`. */
 async function readClaims(payload: Bytes, own: string, yieldToEventLoop: () => Promise<void>): Promise<CrlClaims> {
   const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   const reader = new LongArrayReader("revocations");

@@ -33,10 +33,7 @@ export interface SigningKey {
   privateKey: CryptoKey;
 }
 
-/**
- * A published key. A retired one verifies no revocation list, because a thief of the key could otherwise undo
- * revocations.
- */
+/** A published key. A retired one verifies no revocation list, because a thief of it could undo revocations. */
 export interface VerificationKey {
   /** Whether the key still signs. */
   status: "active" | "retired";

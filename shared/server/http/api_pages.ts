@@ -150,9 +150,7 @@ function fieldRows(schema: Operation["body"], where: string): Row[] {
   return rows.length > 0 ? rows : [fieldRow("(whole)", where, true, typeText(json))];
 }
 
-/**
- * Levels of members that are shown below the first. Deeper ones are left out, because their rows would hide the others.
- */
+/** Levels of members shown below the first. Deeper ones are left out, because their rows would hide the others. */
 const DEPTH = 2;
 
 function memberRows(schema: Json, prefix: string, where: string, depth: number): Row[] {

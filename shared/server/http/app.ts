@@ -33,10 +33,7 @@ import type { Store } from "../store/open_store.ts";
 import { busyText, StoreUnavailable } from "../store/store_errors.ts";
 import type { WriteWatch } from "../write_watch.ts";
 
-/**
- * Most problems that are reported. With more, one invalid input would be answered with a text many times its own
- * length.
- */
+/** Most problems that are reported. With more, one invalid input would get an answer many times its own length. */
 const PROBLEMS_REPORTED_MAX = 20;
 
 export interface AppDeps {
@@ -100,8 +97,7 @@ export function createApp<D extends AppDeps, Callers>(
   }
   deps.metrics.addRoutes(routes.map(({ path }) => path));
   deps.metrics.read("body_room_bytes", () => bodies.total);
-  // `/v1/agents/challenge` also matches `/v1/agents/:id` although it is no ID, so rows with fixed paths are looked up
-  // first.
+  // `/v1/agents/challenge` also matches `/v1/agents/:id` but is no ID, so fixed paths are looked up first.
   const fixed = Map.groupBy(rows.filter(({ path }) => !path.includes(":")), ({ path }) => path);
   const methodsOf = (path: string): readonly string[] =>
     fixed.get(path)?.map(({ method }) => method) ??
@@ -212,8 +208,7 @@ async function handleRequest<D extends AppDeps>(
       if (stage === "before_body") await authenticate();
       const params = route.params && parseInput(route.params, rawParams, route.invalidPath);
       const length = declaredBytes(exchange.request);
-      // Requests of this process to itself take no room. They are small, and would otherwise wait for uploads of
-      // clients.
+      // Requests of this process to itself take no room. They are small, and would wait for uploads of clients.
       const expected = exchange.peer.from === "process" ? 0 : length ?? maxBytes;
       let room = bodies.take(exchange.ip, expected);
       if (room instanceof Promise) room = await room;
@@ -241,8 +236,7 @@ async function handleRequest<D extends AppDeps>(
     throw error;
   } finally {
     exchange.room?.release();
-    // Frees the memory of a large body now, because many bodies at once would fill the memory before the next garbage
-    // collection.
+    // Frees a large body now, because many at once would fill the memory before the next garbage collection.
     if (exchange.body.length > LIMITS.bodyFreeBytes) exchange.body.buffer.transfer(0);
   }
 }
@@ -305,10 +299,7 @@ function errorAnswer(deps: AppDeps, exchange: RequestContext, error: unknown, sc
   });
 }
 
-/**
- * A status such as 502 (agent offline) or 507 (mailbox full) is no failure of the service, so it is not logged as an
- * error.
- */
+/** 502 (agent offline) and 507 (mailbox full) are no failures of the service, so they are not logged as errors. */
 function levelOf(status: number): Level {
   return status === 500 || status === 503 ? "error" : "info";
 }

@@ -20,10 +20,7 @@ const TOO_MANY_PIECES = `comes in over ${BODY_PIECES_MAX} pieces`;
  * not the refusal; with more, it sends for nothing.
  */
 const BODY_LEFT_BYTES = 262_144;
-/**
- * Time for which a refused body is still read. With more, refused bodies that arrive slowly would hold their
- * connections.
- */
+/** Time for which a refused body is still read. With more, bodies that arrive slowly would hold their connections. */
 export const BODY_LEFT_MS = 2_000;
 
 /** @throws {ServiceError} `PAYLOAD_TOO_LARGE` when `Content-Length` exceeds the limit */

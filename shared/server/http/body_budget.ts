@@ -14,10 +14,7 @@ import { ByteBudget } from "../byte_budget.ts";
  * memory of the process.
  */
 export const BODY_ROOM_BYTES = 4_194_304;
-/**
- * How long a body waits for room. With more, slow bodies hold back the others for longer; with less, a short burst is
- * refused.
- */
+/** How long a body waits for room. With more, slow bodies hold back others; with less, a short burst is refused. */
 export const BODY_WAIT_MS = 2_000;
 /**
  * Most bodies that wait. Each holds a connection and the head of its request, so with more, a flood costs memory before
@@ -65,8 +62,7 @@ export class BodyBudget {
   }
 
   async #takeRoom(address: string, bytes: number): Promise<BodyLease> {
-    // While others wait, even a body that fits must wait, because small ones would otherwise always overtake a large
-    // one.
+    // While others wait, even a body that fits must wait, because small ones would otherwise overtake a large one.
     const granted = this.#queue.length === 0 ? this.#budget.take(address, bytes) : null;
     const release = granted ?? await this.#wait(address, bytes);
     const lease = new BodyLease(this.clock.now(), () => {

@@ -19,10 +19,7 @@ export interface Served {
   isReady(): Promise<boolean>;
   /** Returns the IDs of the instances to which this one should have a link but has none. */
   linksMissing?(): readonly string[];
-  /**
-   * Returns the answer of `/health` for both services. It is `null` when one service runs alone, because that one
-   * answers itself.
-   */
+  /** Returns the answer of `/health` for both services; `null` when one runs alone, because that answers itself. */
   health: (() => Promise<Answer>) | null;
 }
 
@@ -62,9 +59,7 @@ export class Entry {
     this.#isLeaving = this.#draining = true;
   }
 
-  /**
-   * Refuses even the requests that wait for the services, because they would otherwise keep a failed start from ending.
-   */
+  /** Refuses even requests that wait for the services, because they would otherwise keep a failed start from ending. */
   giveUp(): void {
     this.drain();
     this.#opened.resolve(null);

@@ -3,10 +3,7 @@ import { ByteBudget } from "../byte_budget.ts";
 import { type Bytes, utf8Bytes } from "../../protocol/base64url.ts";
 import type { Answer, RequestContext } from "./route.ts";
 
-/**
- * A large body is sent in chunks of this size, because a copy of the whole body for each request would use too much
- * memory.
- */
+/** A large body is sent in chunks of this size, because a whole copy for each request would use too much memory. */
 const PIECE_BYTES = 32_768;
 /**
  * Most large responses that wait for their clients; each holds up to three chunks. With more, clients that read
@@ -33,10 +30,7 @@ function isLarge(body: Answer["body"]): body is string | Bytes {
 
 const bytesOf = (body: string | Bytes) => typeof body === "string" ? utf8Bytes(body) : body;
 
-/**
- * Bounds the large responses that clients have not read yet, per address and in total, because they take memory until
- * then.
- */
+/** Bounds the large responses that clients have not read yet, per address and in total, because they take memory. */
 export class UnsentResponses {
   readonly #budget = new ByteBudget(UNSENT_MAX);
 

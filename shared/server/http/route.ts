@@ -36,10 +36,7 @@ export interface RequestContext {
   agentDid?: string;
   /** True when the caller says that it is an agent of another server's registry. */
   isVisit?: boolean;
-  /**
-   * Path of the row, present once the request is routed. The path of the request is not used, because it may contain a
-   * secret.
-   */
+  /** Path of the row, once the request is routed. The request's own path is not used, because it may hold a secret. */
   route?: string;
   /** Number of the check that refused the request, 1 to 9; absent when none of them did. */
   check?: number;
@@ -136,9 +133,7 @@ export interface Authenticator<D, C> {
   errors: readonly ErrorCode[];
   /** Text for the API documents about a limit that the authenticator itself counts. */
   limit?: string;
-  /**
-   * Rejects a request by its headers, before the body is read. If it returns a promise, the request is rejected later.
-   */
+  /** Rejects a request by its headers, before the body is read; if it returns a promise, only after a wait. */
   precheck?(deps: D, exchange: RequestContext): Promise<never> | undefined;
   run(deps: D, exchange: RequestContext): Promise<C>;
   /** Tells whether a caller is exempt from the limit per IP. */

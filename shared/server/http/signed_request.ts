@@ -11,9 +11,7 @@ import { parseUnixSeconds, unixSeconds } from "../../protocol/time.ts";
 import { digest, verify } from "../crypto.ts";
 import type { RequestContext, SignedHeaders } from "./route.ts";
 
-/**
- * Returns the token of an `Authorization` header of this scheme, `""` for any other form, or `null` without the header.
- */
+/** Returns the token of an `Authorization` header of this scheme; `""` for another form, `null` without the header. */
 export function authorizationToken(headers: Headers, scheme: "Svc" | "Bearer"): string | null {
   const value = headers.get(HEADERS.authorization);
   if (value === null) return null;
@@ -27,9 +25,7 @@ export function authorizationToken(headers: Headers, scheme: "Svc" | "Bearer"): 
   return /[\s,]/.test(token) ? "" : token;
 }
 
-/**
- * Returns the headers of a signed request. They are read once and kept, because each read is a call into the runtime.
- */
+/** Returns the headers of a signed request. They are read once and kept, because each read calls the runtime. */
 export function signedHeaders(exchange: RequestContext): SignedHeaders {
   const { headers } = exchange.request;
   return exchange.signed ??= {

@@ -31,10 +31,7 @@ export const PREFIX = "svc_";
 export const EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 const OTHER = "other";
-/**
- * Up to this many values, a counter shows each of its series from the start. With more, each answer has hundreds of
- * zeros.
- */
+/** Up to this many values, a counter shows each series from the start. With more, an answer has hundreds of zeros. */
 const SHOWN_FROM_START = 20;
 
 interface Kept {
@@ -143,9 +140,7 @@ function newSeries({ buckets }: MetricRow, values: readonly string[]): Series {
   return { values, value: 0, ...buckets && { counts: [...buckets.map(() => 0), 0] } };
 }
 
-/**
- * Returns the labels of the series that exist before anything is counted, because a rate would be missing without them.
- */
+/** Returns the labels of the series that exist from the start, because a rate would be missing without them. */
 function firstValues({ type, labels: [label, ...more] }: MetricRow): (readonly string[])[] {
   if (type === "gauge") return [];
   if (!label) return [[]];
@@ -154,9 +149,7 @@ function firstValues({ type, labels: [label, ...more] }: MetricRow): (readonly s
   return isLong || more.length > 0 || type === "histogram" ? [] : values.map((value) => [value]);
 }
 
-/**
- * Commits an operation, counts the result, and returns what the store answers. Without `metrics`, nothing is counted.
- */
+/** Commits an operation, counts the result, and returns what the store answers. Without `metrics`, only commits. */
 export async function countedCommit(
   operation: AtomicOperation,
   metrics: Metrics | undefined,

@@ -83,10 +83,7 @@ export interface BatchClaim {
   reject(error: unknown): void;
 }
 
-/**
- * Returns a record as absent without reading it, for records that rarely exist. The commit checks that it is really
- * absent.
- */
+/** Returns a record as absent without a read, for records that rarely exist. The commit checks that it is absent. */
 export function absent(key: KvKey): KvEntryMaybe<never> {
   return { key, value: null, versionstamp: null };
 }

@@ -15,9 +15,7 @@ import type { BatchedReads } from "./batched_reads.ts";
 import { StoreBusy, withDeadline } from "./store_errors.ts";
 import { announceTrustChange } from "./trust_changes.ts";
 
-/**
- * Most changes in one commit. With more, one change that conflicts with another instance makes more others run again.
- */
+/** Most changes in one commit. With more, one that conflicts with another instance makes more others run again. */
 const CHANGES_PER_COMMIT = 25;
 /** Most changes that wait. More could not be committed before their deadline, and would only hold memory. */
 const CHANGES_WAITING_MAX = 10_000;
@@ -159,10 +157,7 @@ class Attempt {
     await Promise.allSettled(keys.map((key) => this.#read(key)));
   }
 
-  /**
-   * Runs a change. Returns false when the commit has no room for its checks, and then the change is not part of the
-   * commit.
-   */
+  /** Runs a change. Returns false, and leaves the change out, when the commit has no room for its checks. */
   async add(queued: Queued): Promise<boolean> {
     const read = new Set<string>();
     const writes: [string, StoredRecord][] = [];

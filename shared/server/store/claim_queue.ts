@@ -6,10 +6,7 @@
  */
 import { LIMITS } from "../../protocol/limits.ts";
 
-/**
- * Most claims that are passed over. With more, the search for the next batch costs more than the commit that it would
- * join.
- */
+/** Most claims that are passed over. With more, the search for a batch costs more than its commit. */
 export const PASSED_OVER_MAX = 500;
 
 export interface Queued {

@@ -17,10 +17,7 @@ const SWEEP_ROWS = 200;
 const SWEEP_COMMIT_BYTES = 50_000;
 /** Pause after a step that finds little. With less, the sweep takes time from the requests for nothing. */
 export const SWEEP_SLOW_MS = 160;
-/**
- * Pause after a step that finds much. With more, records could end faster than they are deleted, and the store would
- * grow.
- */
+/** Pause after a step that finds much. With more, records could end faster than they are deleted. */
 const SWEEP_QUICK_MS = 20;
 /** Wait before the first sweep. With less, the sweep would compete with the start, when all agents connect. */
 export const SWEEP_FIRST_MS = 10_000;

@@ -99,9 +99,7 @@ export class GroupCommit {
   readonly #freeSlots: number[];
   readonly #clock: Clock;
   readonly #marks: CommitMarks;
-  /**
-   * Records that commits of this instance wrote or held, by key, so that the next claim on one of them needs no read.
-   */
+  /** Records that commits of this instance wrote or held, by key, so that the next claim on one needs no read. */
   readonly #known = new BoundedMap<string, CachedRecord>(REMEMBERED);
   #willCommit = false;
   #willJoin = false;
@@ -181,16 +179,13 @@ export class GroupCommit {
       const since = this.#queue.waitingSince;
       if (since === undefined) return;
       const rest = since + JOINING_WAIT_MS - this.#clock.now();
-      // If the clock was set back, the claims are committed now, because they would otherwise wait for as long as it
-      // was set back.
+      // If the clock was set back, the claims are committed now, because they would otherwise wait that much longer.
       if (rest > 0 && rest <= JOINING_WAIT_MS) this.#commitLater(rest);
       else this.#commitAll();
     });
   }
 
-  /**
-   * Rejects claims that have waited 10 s, because their callers have given up, and sets the timer for the next claim.
-   */
+  /** Rejects claims that have waited 10 s, because their callers have given up, and sets the timer for the next. */
   #endOverdue(): void {
     const now = this.#clock.now();
     for (const claim of this.#queue.takeOverdue(now - WAIT_MS, now)) {
@@ -223,10 +218,7 @@ export class GroupCommit {
     this.#fillSlots();
   }
 
-  /**
-   * Begins commits until every slot is in use, every waiting claim waits for a running commit, or none needs a commit
-   * now.
-   */
+  /** Begins commits until every slot is in use, every waiting claim waits for a running commit, or none is needed. */
   #fillSlots(): void {
     while (this.#freeSlots.length > 0 && this.#queue.isDue) {
       const batch = this.#queue.take();
@@ -271,8 +263,7 @@ export class GroupCommit {
         });
         if (refused.length === 0) return;
       } else if (mark) {
-        // Deno sends a commit over the network again if its answer was lost. The second one then conflicts with the
-        // first.
+        // Deno sends a commit over the network again if its answer was lost. The second then conflicts with the first.
         const sent = mark;
         batch.forEach((claim, i) => fates[i]?.taken && (claim.conflict = sent));
       }
@@ -283,8 +274,7 @@ export class GroupCommit {
     }
     const next = { ...now, attempt: now.attempt + 1 };
     if (refused.length > 0) return await this.#commit(refused, next);
-    // A cached record was out of date. The whole batch is tried again, because its other claims must not suffer from
-    // that.
+    // A cached record was out of date. The batch is tried again, because its other claims must not suffer from that.
     if (!isFresh) return await this.#commit(batch, next);
     if (batch.length > 1) return await this.#split(batch, next);
     if (now.attempt < LIMITS.commitRetries) return await this.#commit(batch, next);

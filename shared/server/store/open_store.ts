@@ -150,10 +150,7 @@ interface LockedFile {
 interface FileLock {
   /** Tells whether the store, or the file that is locked in its place, is no longer the one at its path. */
   isReplaced(): Promise<boolean>;
-  /**
-   * Ends the lock. The store must be closed before, because closing this file also ends SQLite's locks on the same
-   * file.
-   */
+  /** Ends the lock. Close the store first, because closing this file also ends SQLite's locks on the same file. */
   close(): void;
 }
 

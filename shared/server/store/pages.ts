@@ -17,10 +17,7 @@ export interface Page<T> {
   nextCursor: string | null;
 }
 
-/**
- * Reads one page of the values below a prefix whose last key part is a ULID. It reads at most one record more than the
- * page has.
- */
+/** Reads one page of the values below a prefix whose last key part is a ULID, and at most one record more. */
 export async function readPage<T>(
   kv: Kv,
   prefix: KvKey,

@@ -5,10 +5,7 @@
 import type { Kv, KvEntry, KvKey } from "../kv.ts";
 import { type Clock, yieldToEventLoop } from "../../clock.ts";
 
-/**
- * How long a count is used at least. With more, an overview is old; with less, each look of several admins counts
- * again.
- */
+/** How long a count is used at least. With more, an overview is old; with less, each look of an admin counts again. */
 const FRESH_MS = 10_000;
 /**
  * A count is used for this many times as long as it took: after one second, for 100 s. With less, counting takes a
@@ -17,10 +14,7 @@ const FRESH_MS = 10_000;
 const REST_TIMES = 100;
 /** Records of one part. With more, requests wait for the count; with less, the count takes much longer. */
 const READ_TOGETHER = 500;
-/**
- * Most records of a count. With more, one count takes seconds and its answer is minutes old. A count that stops here
- * says so.
- */
+/** Most records of a count. With more, a count takes seconds and is minutes old. A count that stops here says so. */
 export const COUNTED_MAX = 100_000;
 
 export class SharedCount<T> {

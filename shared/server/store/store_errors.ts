@@ -5,9 +5,7 @@
 import type { Kv, KvListIterator } from "../kv.ts";
 import { type Clock, sleep, systemClock } from "../../clock.ts";
 
-/**
- * Deadline of a call. With more, a client gives up before its answer (30 s); with less, a slow disk counts as a fault.
- */
+/** Deadline of a call. With more, a client gives up first (30 s); with less, a slow disk counts as a fault. */
 export const STORE_CALL_MS = 10_000;
 /**
  * Deadline of a call while the store is away. With more, the calls of a request would, one after the other, take longer

@@ -30,10 +30,7 @@ export class TransferError extends Error {
   }
 }
 
-/**
- * Yields the lines of an export, without line ends: a head, one line per record, and a count that shows that it is
- * complete.
- */
+/** Yields the lines of an export, without line ends: a head, one per record, and a count that shows it is complete. */
 export async function* exportLines(kv: Kv, tables: StoredTables, now: number): AsyncGenerator<string> {
   yield JSON.stringify({ svcStore: STORE_FORMAT, exportedAt: toIso(now) });
   let count = 0;

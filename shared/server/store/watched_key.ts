@@ -6,10 +6,7 @@ import type { Kv, KvKey } from "../kv.ts";
 import type { Clock } from "../../clock.ts";
 import type { Log } from "../log.ts";
 
-/**
- * Time between two polls. With more, a change that the watch missed is seen later; with less, idle instances read all
- * the time.
- */
+/** Time between two polls. With more, a missed change is seen later; with less, idle instances read all the time. */
 export const LOOK_MS = 2_000;
 
 interface WatchedKeyOptions {
@@ -29,9 +26,7 @@ export class WatchedKey {
   #running: Promise<void> | null = null;
   #reader: ReadableStreamDefaultReader<unknown> | null = null;
   #cancelPoll = () => {};
-  /**
-   * True after `stop()`. A handler that still runs must then have no effect, because what it acts on has stopped too.
-   */
+  /** True after `stop()`. A handler that still runs must have no effect, because what it acts on has stopped too. */
   isStopped = false;
 
   constructor(
