@@ -76,8 +76,7 @@ interface OwnProcess {
   /** Lines of the log that are not yet written to standard error. */
   lines: LogQueue;
   /**
-   * Called when the store is no longer the file at its path. The process must end then, because all that it writes from
-   * now on is lost.
+   * Called when another file, or none, is at the store's path. The process must end then, because its writes are lost.
    */
   onStoreReplaced(): void;
 }

@@ -18,10 +18,7 @@ import type { Draft } from "../shared/server/store/changes.ts";
  * the revocations of the others.
  */
 const CRL_REFUSE_PERCENT = 80;
-/**
- * Entries above which an account counts as one with many. With less, ordinary humans are refused when a few accounts
- * have filled the list.
- */
+/** Entries above which an account has many. With less, ordinary humans are refused because of a few accounts. */
 const CRL_REFUSE_ENTRIES = 100;
 
 const HOUR_MS = 3_600_000;

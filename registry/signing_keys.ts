@@ -20,10 +20,7 @@ import { toIso } from "../shared/protocol/time.ts";
 import { ConfigError } from "../shared/server/config_reader.ts";
 import type { Draft } from "../shared/server/store/changes.ts";
 
-/**
- * How long a new key is published before it signs. With less, proxies see tokens of a key that they may not look up
- * yet, and refuse them.
- */
+/** How long a new key is published before it signs. With less, proxies do not know it yet and refuse its tokens. */
 const KEY_LEAD_SECONDS = 60;
 
 type SigningDeps = Pick<RegistryStore, "kv" | "reads" | "clock" | "random">;

@@ -1,7 +1,4 @@
-/**
- * Invites in the store. A code works only once, because one commit changes the invite and creates the human and its API
- * key.
- */
+/** Invites in the store. A code works only once, because one commit changes the invite and creates the human. */
 import { newHuman, putHuman } from "../accounts/store.ts";
 import { issueApiKey, type IssuedApiKey } from "../api_keys/store.ts";
 import { audit } from "../audit/record.ts";

@@ -53,10 +53,7 @@ export async function keys(deps: { signing: Signing }, { exchange }: WithBody<un
   return conditionalAnswer(exchange.request, body, etag, `public, max-age=${LIMITS.keysMaxAgeSeconds}`);
 }
 
-/**
- * Creates a new signing key. Once it signs, the next request for the revocation list makes the registry sign the list
- * again.
- */
+/** Creates a new signing key. Once it signs, the next request for the revocation list has the list signed again. */
 export async function rotateKeys(
   deps: RegistryStore & { signing: Signing },
   { caller }: WithBody<undefined>,

@@ -20,10 +20,7 @@ import type { Log } from "../../shared/server/log.ts";
 import { afterCursor } from "../../shared/server/store/pages.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
 
-/**
- * How long the admin's request waits for the sessions; those that are left end in the background. With more, the client
- * gives up first.
- */
+/** How long a request waits for the sessions. With more, its client gives up; the rest ends in the background. */
 const SESSIONS_WAIT_MS = 5_000;
 /**
  * Pause after a failure of the store. With less, a store that is away gets more calls; with more, sessions of a

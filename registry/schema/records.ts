@@ -126,9 +126,7 @@ export interface CrlHead {
 
 export interface ServiceRecord extends InternalService {
   digest: string;
-  /**
-   * Digest of the secret before the last rotation. It works until `previousUntil`, milliseconds since the Unix epoch.
-   */
+  /** Digest of the secret before the last rotation, valid until `previousUntil` (milliseconds since the Unix epoch). */
   previousDigest: string | null;
   previousUntil: number;
   /** ISO-8601; absent while active. */

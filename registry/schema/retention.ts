@@ -18,10 +18,7 @@ import type { StoredKinds } from "../../shared/server/store/transfer.ts";
 
 export const ENDED_KEPT_MS = LIMITS.endedKeptSeconds * 1000;
 
-/**
- * Returns how long an audit event is kept. A refresh is kept for a shorter time, because refreshes are frequent and
- * would fill the store.
- */
+/** Returns how long an audit event is kept. Refreshes are kept for less time, because they would fill the store. */
 export const auditKeptMs = (event: AuditEvent): number =>
   (event === "session.refreshed" ? LIMITS.refreshAuditKeptSeconds : LIMITS.auditKeptSeconds) * 1000;
 

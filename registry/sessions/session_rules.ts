@@ -7,10 +7,7 @@ import type { AgentRecord, SessionRecord, SpentRefresh } from "../schema/records
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { equalDigests } from "../../shared/server/crypto.ts";
 
-/**
- * The error for each refusal of a refresh. `suspended` is missing here, because its message names the owner, whom
- * `store.ts` reads.
- */
+/** The error for each refusal of a refresh, except `suspended`, whose message names the owner that store.ts reads. */
 export const REFRESH_REFUSALS = {
   // This is not the code of a wrong proof, because the owner would then search for a fault of the machine instead of
   // registering the agent again.

@@ -62,10 +62,7 @@ export interface IncomingMessage {
   id: number;
   requestId: string;
   from: Sender;
-  /**
-   * `end-to-end`: it was sealed, and signed with a key that no server chose. `by-registry`: it was signed with a key
-   * that servers named.
-   */
+  /** Whether it was sealed and signed with a key that no server chose, or signed with a key that servers named. */
   verified: "end-to-end" | "by-registry";
   conversationId: string | null;
   /** Request ID of the message that this one answers. */

@@ -10,10 +10,7 @@ import { apiErrorOf, exchange, type HttpResponse, type Query, searchOf } from ".
 import { type InboxRead, InboxReadResult, type OutboundRequest, OutboundResult } from "./local_shapes.ts";
 import { LIMITS } from "../protocol/limits.ts";
 
-/**
- * Time for the answer to a status request. With more, a program waits longer for a connector that is stuck before it
- * tries the next one.
- */
+/** Time for the answer to a status request. With more, a program waits longer for a connector that is stuck. */
 export const STATUS_MS = 3_000;
 /**
  * Time for the answer to any other request. It exceeds the 30 s for which the connector waits for the proxy, because
@@ -63,10 +60,7 @@ export interface LocalDeps {
    * because when a connector has ended another program can take its port, and would get its messages and its token.
    */
   find(): Promise<ConnectorFile | null>;
-  /**
-   * Tells whether a process of another user listens at a connector's address and would get the token. If absent, that
-   * is not checked.
-   */
+  /** Tells whether another user's process listens at a connector's address. If absent, that is not checked. */
   isOfOtherUser?(file: ConnectorFile): Promise<boolean>;
 }
 

@@ -115,10 +115,7 @@ export const LocalMessage = z.object({
   text: z.string().nullable(),
   /** Why a reply has no answer. It is `null` for an answer, and for a message that is not a reply. */
   error: ReplyError.nullable(),
-  /**
-   * Any JSON value; `null` when the content was deleted. The schema is not `z.json()`, which would fail for a deeply
-   * nested value.
-   */
+  /** Any JSON value; `null` when the content was deleted. `z.json()` would fail for a deeply nested value. */
   payload: z.unknown(),
 });
 export type LocalMessage = z.infer<typeof LocalMessage>;
@@ -246,10 +243,7 @@ export const LocalPeer = ChangedPeer.extend({
   pairedAt: When,
   /** The peer's public key; `null` until it is known. */
   key: z.string().nullable(),
-  /**
-   * How the key became known: a ticket proved it, or registry and proxy named it (`contact`). It is `null` while the
-   * key is not known.
-   */
+  /** How the key became known: a ticket proved it, or servers named it (`contact`); `null` until it is known. */
   how: z.enum(["ticket", "contact"]).nullable(),
   /** When the key became known. */
   since: When.nullable(),

@@ -55,10 +55,7 @@ export function rootsToTry(authority: { pem: string } | undefined): (string | nu
   return authority === undefined ? [null] : [authority.pem, null];
 }
 
-/**
- * Tells whether other roots may accept the certificate. A lost connection counts too, because Deno 2.7 reports that
- * instead.
- */
+/** Tells whether other roots may accept the certificate. Deno 2.7 may report a lost connection, so that counts too. */
 export function mayPassWithOtherRoots(error: unknown): boolean {
   return error instanceof UnreachableError &&
     (error.code === "CLI_UNREACHABLE" || REFUSALS[0]?.found.test(causesOf(error)) === true);

@@ -24,9 +24,7 @@ export interface PageRequest {
 
 /** Keeps codes and sessions by their digests, so that neither can be read back. */
 export interface PageSessions<S> {
-  /**
-   * Uses up a code and begins the session in one atomic step. Returns `null` for a code that is unknown, used or old.
-   */
+  /** Uses up a code and begins the session in one atomic step. Returns `null` if the code is unknown, used or old. */
   take(codeDigest: string, sessionDigest: string): Promise<S | null> | S | null;
   /**
    * Returns the session as long as it is valid.

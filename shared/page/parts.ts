@@ -37,10 +37,7 @@ export function shell(
     foot: Html;
     main: Html;
     mainClass?: string | undefined;
-    /**
-     * Texts that a page which updates itself shows when the server does not answer (`lost`), and when its session has
-     * ended.
-     */
+    /** What a page that updates itself says when the server does not answer, and when its session has ended. */
     lost?: string;
     over?: string;
   },

@@ -78,10 +78,7 @@ function blockOf(identity: SenderIdentity): Block {
   return block;
 }
 
-/**
- * How to get from a payload with a block back to the body that the sender signed: replace `length` bytes of UTF-8 at
- * `offset` by `text`.
- */
+/** The way from a payload back to the signed body: replace `length` bytes of UTF-8 at `offset` by `text`. */
 export type BodyEdit = readonly [offset: number, length: number, text: string];
 
 /** Result of an insertion: the new payload and the way back, or a refusal because `message` occurs twice. */

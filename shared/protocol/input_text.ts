@@ -52,10 +52,7 @@ function expectationOf(issue: z.core.$ZodRawIssue): string | undefined {
   }
 }
 
-/**
- * The names of unknown members that a message repeats. Any other name is left out, because a person may have put a
- * secret in its place.
- */
+/** Names of unknown members that a message repeats. Others are left out, because they may be a misplaced secret. */
 const PLAIN_NAME = /^[A-Za-z]{1,32}$/;
 
 function unknownMember([name = ""]: readonly string[]): string {

@@ -4,10 +4,7 @@ import { isLoopback } from "./ticket.ts";
 /** Longest origin that is accepted. It has room for the longest authority of a DID. */
 const ORIGIN_MAX = 150;
 
-/**
- * Tells whether a text is an http or https origin in its only valid spelling, because two spellings of one origin would
- * not be equal.
- */
+/** Tells whether a text is an http or https origin in its only spelling, because two spellings would not be equal. */
 export function isOrigin(text: string): boolean {
   return text.length <= ORIGIN_MAX && URL.canParse(text) && new URL(text).origin === text && /^https?:/.test(text);
 }

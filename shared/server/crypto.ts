@@ -13,10 +13,7 @@ export function digest(data: string | Uint8Array): string {
   return hash("sha256", data, "base64url");
 }
 
-/**
- * Returns the hexadecimal SHA-256 of a text (as UTF-8). Hexadecimal leaves the least garbage; the encoding "binary"
- * would leave 2.5 KB.
- */
+/** Returns the hexadecimal SHA-256 of a text (as UTF-8). Hexadecimal leaves less garbage than other encodings. */
 export function hexDigest(text: string): string {
   return hash("sha256", text, "hex");
 }

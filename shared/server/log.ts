@@ -7,10 +7,7 @@ export type Level = "info" | "warn" | "error";
 export type Log = (level: Level, event: string, fields?: Record<string, unknown>) => void;
 
 const SECRET_NAME = /secret|token|ticket|password|authorization|proof|privatekey|seed|signature|ait$|code$|access$/i;
-/**
- * How secrets begin. Every member is searched for them, because a client may have put a secret into a path. A JWS also
- * needs a dot.
- */
+/** How secrets begin. Every member is searched for them, because a client may have put one into a path. */
 const SECRET_STARTS = /svc_(?:pat|agt|rft|srv|inv)_|svcpair1_|eyJ/;
 const SECRETS = /(?:svc_(?:pat|agt|rft|srv|inv)_|svcpair1_)[\w.~%-]*|eyJ[\w-]+(\.[\w.~%-]*)?/g;
 const SECRETS_IN_WORD = /(?:svc_(?:pat|agt|rft|srv|inv)_|svcpair1_)[\w-]*/g;

@@ -6,15 +6,9 @@
 import { type Clock, settledWithin } from "../clock.ts";
 import { type Bytes, joinedBytes, utf8Bytes } from "../protocol/base64url.ts";
 
-/**
- * Bytes that may wait. With more, a server whose log is not read fills its memory with lines; with less, a burst of
- * errors is lost.
- */
+/** Bytes that may wait. With more, a log that is not read fills the memory; with less, a burst of errors is lost. */
 const QUEUE_BYTES = 1_048_576;
-/**
- * Bytes of one write. With more, a write to a slow reader takes longer than a stop waits for it; with less, there are
- * more system calls.
- */
+/** Bytes of one write. With more, a slow reader takes longer than a stop waits; with less, there are more calls. */
 const WRITE_BYTES = 65_536;
 
 export class LogQueue {

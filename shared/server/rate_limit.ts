@@ -32,8 +32,7 @@ export interface Decision {
   /** Milliseconds until a retry can succeed or the window is empty. */
   resetMs: number;
   /**
-   * True when the window must be stored even if the request is rejected, because its times were corrected after the
-   * clock was set back.
+   * True when the window must be stored even for a refusal, because the clock was set back and times were corrected.
    */
   mended: boolean;
 }

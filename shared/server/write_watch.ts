@@ -8,10 +8,7 @@
  */
 import type { AtomicOperation, Kv, KvCommitError, KvCommitResult, KvKey } from "./kv.ts";
 
-/**
- * How long a check holds. With more, a change that this process did not make is noticed later; with less, most messages
- * check again.
- */
+/** How long a check holds. With more, another process's change is seen later; with less, most messages check again. */
 const CHECKED_FOR_MS = 1_000;
 
 interface Kind {

@@ -110,9 +110,7 @@ export const PeerList = z.object({
     online: z.boolean().nullable(),
     /** When the peer was last connected, to the minute; `null` if never, hidden, or at home on another server. */
     lastSeenAt: IsoTime.nullable(),
-    /**
-     * Origin of the peer's home proxy, which gets the messages for the peer. Absent when that is the answering proxy.
-     */
+    /** Origin of the peer's home proxy, which gets messages for the peer. Absent when that is the answering proxy. */
     proxy: Origin.optional(),
   })),
   pagination: z.object({ limit: z.int(), nextCursor: AgentDid.nullable() }),

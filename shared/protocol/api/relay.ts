@@ -51,10 +51,7 @@ export const HookAnswer = z.object({
   /** True when the recipient's connector has stored the message. */
   delivered: z.boolean(),
   connectedSockets: z.int(),
-  /**
-   * The ID by which a sender finds the receipt. It is in the body too, because shells and simple clients do not see
-   * headers.
-   */
+  /** The ID by which a sender finds the receipt. It is in the body, because simple clients do not see headers. */
   requestId: RequestId,
   reason: z.string().optional(),
   queued: z.literal(true).optional(),

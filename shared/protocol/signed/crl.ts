@@ -58,10 +58,7 @@ export function signCrl(grant: CrlGrant, key: SigningKey): Promise<string> {
 }
 
 const DOT = 0x2e;
-/**
- * Characters of base64url that are decoded at once, about 600 entries. It is a multiple of four, because each slice
- * must decode by itself.
- */
+/** Characters of base64url decoded at once, about 600 entries: a multiple of four, so each slice decodes by itself. */
 const SLICE = 131_072;
 /** Longest header, in characters. With more, the search for its end takes longer in a list without a dot. */
 const HEADER_CHARS = 1_024;

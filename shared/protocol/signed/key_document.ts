@@ -7,10 +7,7 @@ import * as z from "zod";
 import { importPublicKey, isPublicKey } from "../ed25519.ts";
 import type { VerificationKey, VerificationKeys } from "./jws.ts";
 
-/**
- * Most keys of a document. With fewer, a document with the keys of all valid tokens could be refused; with more,
- * reading it takes long.
- */
+/** Most keys of a document. With fewer, the keys of all valid tokens may not fit; with more, reading takes long. */
 export const MAX_KEYS = 1024;
 
 /** One published key. A private member makes the whole document invalid. */

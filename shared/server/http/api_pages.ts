@@ -194,10 +194,7 @@ function formText(pattern: unknown): string {
   return pattern.length > PATTERN_CHARACTERS ? ", of the form in OpenAPI" : `, matches ${pattern}`;
 }
 
-/**
- * Returns the bound, or `undefined` for the largest safe integer, because that bounds every JSON number and says
- * nothing about this one.
- */
+/** Returns a bound, or `undefined` for the largest safe integer, because that bounds every JSON number. */
 function bound(value: unknown): unknown {
   return Math.abs(Number(value)) < Number.MAX_SAFE_INTEGER ? value : undefined;
 }

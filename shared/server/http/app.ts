@@ -334,10 +334,7 @@ export function parseInput<S extends z.ZodType>(schema: S, value: unknown, code:
   throw invalidInput(code, { fieldErrors: fieldErrors as Record<string, string[]>, formErrors });
 }
 
-/**
- * Returns the error for invalid input. The message names the member of the first problem, but never its value, which
- * may be a secret.
- */
+/** Returns the error for invalid input. It names the first wrong member, never its value, which may be a secret. */
 export function invalidInput(code: ErrorCode | undefined, details: ErrorDetails): ServiceError {
   if (code === undefined) return new ServiceError("INTERNAL_ERROR", { message: "The route has no code for bad input" });
   const first = [...details.formErrors, ...Object.values(details.fieldErrors).flat()][0];

@@ -146,10 +146,7 @@ function endLater(reader: Cancellable, clock: Clock, ended: () => void = () => {
   });
 }
 
-/**
- * Returns a reader that fills a buffer if the body comes from a connection. A body that this process made arrives in
- * chunks instead.
- */
+/** Returns a reader that fills a buffer, or for a body that this process made, one that gets it in chunks. */
 function fillingReader(body: NonNullable<BodySource["body"]>) {
   try {
     return body.getReader({ mode: "byob" });

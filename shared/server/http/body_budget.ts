@@ -16,10 +16,7 @@ import { ByteBudget } from "../byte_budget.ts";
 export const BODY_ROOM_BYTES = 4_194_304;
 /** How long a body waits for room. With more, slow bodies hold back others; with less, a short burst is refused. */
 export const BODY_WAIT_MS = 2_000;
-/**
- * Most bodies that wait. Each holds a connection and the head of its request, so with more, a flood costs memory before
- * it is refused.
- */
+/** Most bodies that wait. With more, a flood costs memory for connections and heads before it is refused. */
 export const BODIES_WAITING_MAX = 1_000;
 
 export class BodyLease {

@@ -9,8 +9,7 @@ import { BlockList, isIP } from "node:net";
 export type Peer = { from: "socket"; address: string | null; info?: Sending } | { from: "process" };
 
 /**
- * `completed` settles when the response is sent or its client is gone. It should be read late, because reading it makes
- * the promise.
+ * `completed` settles when the response is sent or its client is gone. Read it late, because that makes the promise.
  */
 type Sending = Pick<Deno.ServeHandlerInfo, "completed">;
 

@@ -16,10 +16,7 @@ export function livenessAnswer(): Answer {
   return json({ status: "ok" });
 }
 
-/**
- * Returns the answer of `GET /readyz`: 200 when ready, or else 503. A missing link does not change that, because it
- * only slows messages.
- */
+/** Returns the answer of `GET /readyz`: 200 when ready, else 503. A missing link only slows messages, so it is 200. */
 export function readinessAnswer(ready: boolean, linksMissing: readonly string[] = []): Answer {
   const missing = linksMissing.length > 0 ? { linksMissing: [...linksMissing] } : {};
   return json({ status: ready ? "ok" : "unavailable", ready, ...missing }, ready ? 200 : 503);

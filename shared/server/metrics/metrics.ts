@@ -170,10 +170,7 @@ interface Sample {
   value: number;
 }
 
-/**
- * Returns the samples of a metric, as Prometheus has them. For a histogram these are a counter for each bucket, a sum
- * and a count.
- */
+/** Returns the samples of a metric as Prometheus has them: for a histogram its buckets, its sum and its count. */
 function samplesOf({ name, row, series }: Family): Sample[] {
   return series.flatMap(({ values, value, counts }) => {
     const labels = row.labels.map(([label], i): [string, string] => [label, values[i] ?? ""]);

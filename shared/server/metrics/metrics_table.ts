@@ -25,10 +25,7 @@ const SUCCESSES = [101, 200, 201, 202, 204, 304];
 const STATUSES = new Set([...SUCCESSES, ...Object.values(ERRORS).flatMap(({ status }) => status)]);
 const STATUS: MetricLabel = ["status", [...STATUSES].map(String)];
 const CHECK: MetricLabel = ["check", ["none", "1", "2", "3", "4", "5", "6", "7", "8", "9"]];
-/**
- * Whether the caller belongs to this server's registry. The name of another registry is no label, because strangers
- * could then add series.
- */
+/** Whether the caller's registry is this server's. Its name is no label, because strangers could then add series. */
 const ORIGIN: MetricLabel = ["origin", ["local", "foreign"]];
 const FRAME: MetricLabel = ["type", Object.keys(FRAMES)];
 const DIRECTION: MetricLabel = ["direction", ["in", "out"]];

@@ -17,10 +17,7 @@ export interface Mark {
 /** Second part of the keys of marks. */
 export const COMMIT_MARK = "commit_mark";
 
-/**
- * How long a mark is kept. With less, the mark of a commit in doubt could end before it is read, and the commit would
- * count as failed.
- */
+/** How long a mark is kept. With less, it could end before it is read, and its commit would count as failed. */
 export const MARK_KEPT_MS = 3_600_000;
 
 export class CommitMarks {

@@ -21,10 +21,7 @@ export const SWEEP_SLOW_MS = 160;
 const SWEEP_QUICK_MS = 20;
 /** Wait before the first sweep. With less, the sweep would compete with the start, when all agents connect. */
 export const SWEEP_FIRST_MS = 10_000;
-/**
- * Pause between two sweeps. With less, an idle server reads its whole store again and again; with more, ended records
- * stay longer.
- */
+/** Pause between two sweeps. With less, an idle server reads all the time; with more, ended records stay longer. */
 export const SWEEP_REST_MS = 60_000;
 
 export interface SweptFamily {

@@ -50,10 +50,7 @@ import { StoreBusy, StoreLate, StoreUnavailable } from "./store_errors.ts";
 
 /** Most claims that wait. More could not be committed before their deadline, and would only hold memory. */
 export const CLAIMS_WAITING_MAX = 10_000;
-/**
- * While the oldest claim has waited longer than this, new claims are refused. With more, their callers give up before
- * their commit.
- */
+/** Once the oldest claim has waited this long, new ones are refused. With more, callers give up before the commit. */
 export const CLAIM_WAIT_MS = 3_000;
 /**
  * How long a claim that may wait does so. With more, a crash leaves more outcomes unwritten; with less, such a claim
@@ -205,10 +202,7 @@ export class GroupCommit {
     await Promise.allSettled(before);
   }
 
-  /**
-   * Returns the record as the last commit of this instance left it. If it is out of date, a claim that uses it is
-   * evaluated again.
-   */
+  /** Returns the record as this instance last committed it. If it is stale, a claim that uses it is evaluated again. */
   cachedRecord(key: KvKey): KvEntryMaybe<unknown> | undefined {
     return this.#known.get(idOf(key)) as KvEntryMaybe<unknown> | undefined;
   }

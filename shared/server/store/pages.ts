@@ -1,7 +1,4 @@
-/**
- * Pages of a list: one page per request, with a bound on what it reads, because a list of 50,000 entries would
- * take seconds and 190 MB.
- */
+/** Pages of a list. Each read has a bound, because a list of 50,000 entries would take seconds and 190 MB. */
 import type { Kv, KvEntry, KvKey, KvListSelector } from "../kv.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 

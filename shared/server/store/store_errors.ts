@@ -99,10 +99,7 @@ const REFUSALS = [
   /^Too many (?:checks|mutations)|: Too many checks included in atomic write\.$/,
 ];
 
-/**
- * Tells whether an error is a defect of this program. Only the message shows that, because a failing store is a
- * `TypeError` too.
- */
+/** Tells whether this program is at fault. Only the message shows it: a failing store is a `TypeError` too. */
 function isWrongCall(error: unknown): boolean {
   return error instanceof Error && REFUSALS.some((refusal) => refusal.test(error.message));
 }

@@ -37,10 +37,7 @@ export function announceTrustChange(operation: AtomicOperation, at: number, agen
  */
 export type OnTrustChange = (agentDids: string[], since: number) => void;
 
-/**
- * Receives announcements. It reads only notes that were committed after the newest one that it has read, so each note
- * is handled once.
- */
+/** Receives announcements. It reads only notes that were committed after the last one, so each is handled once. */
 export class TrustChanges {
   readonly #watched: WatchedKey;
   /** Versionstamp of the newest note that was read. */
