@@ -1,6 +1,7 @@
 /**
- * Reads and writes `config.json`, which has exactly four keys. Precedence: option, environment, file, default. An
- * invalid file is reported and never overwritten, because it may hold the only copy of an API key.
+ * Reads and writes `config.json`. An option of the command wins over the environment, the environment over the file,
+ * and the file over the default. An invalid file is reported and never overwritten, because it may hold the only copy
+ * of an API key.
  */
 import { join } from "node:path";
 import type { Context, EnvironmentName } from "../context.ts";
@@ -16,7 +17,7 @@ import { parseDisplayName } from "../../shared/protocol/names.ts";
 export const CONFIG_KEYS = ["registryUrl", "proxyUrl", "apiKey", "humanName"] as const;
 export type ConfigKey = (typeof CONFIG_KEYS)[number];
 
-/** The values of the file, or the effective values. */
+/** The values of the file, or those that count once options and environment are considered. */
 export type Config = Partial<Record<ConfigKey, string>>;
 
 export const DEFAULT_REGISTRY_URL = "http://127.0.0.1:8787";
@@ -50,7 +51,7 @@ export function parseConfigValue(
     case "proxyUrl":
       return secureServiceUrl(ctx, text, key);
     case "apiKey":
-      // The registry checks the exact form. Here the key must only fit into a header.
+      // Refuses only what does not fit into a header, because the registry checks the exact form.
       if (/^[\x21-\x7e]{1,256}$/.test(text)) return text;
       throw new CliError("CLI_USAGE", "An API key is one word that starts with svc_pat_");
     case "humanName":
@@ -79,7 +80,8 @@ export function readConfig(ctx: Pick<Context, "configDir">): Config | null {
   const invalid = (what: string) => new CliError("CLI_CONFIG_INVALID", `${path} ${what}`);
   let text: string | null;
   try {
-    // A directory at this path counts as no configuration. Saving then reports the problem.
+    // A directory at this path counts as no configuration, so that commands which need none still run; saving reports
+    // it.
     text = isDirectory(path) ? null : readPrivate(path, MAX_BYTES);
   } catch (error) {
     if (error instanceof CliError && error.code === "CLI_FILE_INVALID") {
@@ -116,8 +118,8 @@ export async function updateConfig(ctx: Context, change: Config): Promise<void> 
 }
 
 /**
- * Checks that the file can be written. Called before a code or secret that works once is sent, because the API key that
- * it yields could otherwise not be saved.
+ * Checks that config.json can be written. A command does this before it sends a code or secret that works once, because
+ * the API key that it gets in return could otherwise not be saved.
  *
  * @throws {CliError} `CLI_SAVE_FAILED`, and as `readConfig`
  */

@@ -1,7 +1,8 @@
 /**
- * The join link of an invite: `https://<registry origin>/join#<invite code>`, or with a pairing
- * `…#<invite code>.<first field>.<second field>`: the fields of a ticket of the registry's proxy. All of it is in the
- * fragment, which no client sends to a server. An error never repeats a link, because it would show its secrets.
+ * The join link of an invite has the form `https://<registry origin>/join#<invite code>`. A link that also pairs adds
+ * the first two fields of a pairing ticket: `…#<invite code>.<first field>.<second field>`. All of it is in the
+ * fragment, because clients send no fragment to a server. An error never repeats a link, because it would show its
+ * secrets.
  */
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -13,12 +14,15 @@ export interface JoinLink {
   registryUrl: string;
   /** The invite code; a secret. */
   code: string;
-  /** The first two fields of a ticket, with a dot between them; a secret. `null`: the link pairs with no agent. */
+  /** The first two fields of a ticket, with a dot between them; a secret. `null` when the link pairs with no agent. */
   ticketFields: string | null;
 }
 
 const FORM = "https://<registry>/join#svc_inv_…";
-/** With less, a link with the longest host name (253 characters) is refused; with more, any pasted text is parsed. */
+/**
+ * With less, a link with the longest host name (253 characters) would be refused. With more, any long text that is
+ * pasted would be parsed.
+ */
 const MAX_LENGTH = 512;
 /** Scheme, authority, path, query and fragment. */
 const PARTS = /^(https?):\/\/([^/?#\\\s]+)([^?#]*)(\?[^#]*)?(?:#(.*))?$/is;
@@ -28,12 +32,17 @@ export function joinLink({ registryUrl, code, ticketFields }: JoinLink): string 
   return `${registryUrl}/join#${code}${ticketFields === null ? "" : `.${ticketFields}`}`;
 }
 
-/** Returns the first two fields of a ticket. The third is not in a link, because the registry names the proxy. */
+/**
+ * Returns the first two fields of a ticket. A link leaves out the third, the proxy's host, because the registry names
+ * its proxy.
+ */
 export function fieldsOf({ ticket, authority }: Pick<Ticket, "ticket" | "authority">): string {
   return ticket.slice(TICKET_PREFIX.length, -authority.length - 1);
 }
 
-/** Returns the ticket of a link, for the proxy that the registry names; `null` for a link without one. */
+/**
+ * Rebuilds the ticket of a link, with the proxy that the registry names. Returns `null` for a link without a ticket.
+ */
 export function ticketOf({ ticketFields }: Pick<JoinLink, "ticketFields">, proxyUrl: string): string | null {
   return ticketFields === null ? null : `${TICKET_PREFIX}${ticketFields}.${new URL(proxyUrl).host}`;
 }

@@ -1,4 +1,4 @@
-/** An invite that also pairs: a join link with the fields of a ticket of one of the administrator's agents. */
+/** An invite that also pairs: its join link carries the fields of a ticket of one of the administrator's agents. */
 import { ApiError } from "../../shared/client/errors.ts";
 import { call, type LocalCalls, post } from "../../shared/client/local_client.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
@@ -11,15 +11,18 @@ import { CliError } from "../errors.ts";
 import { fieldsOf, joinLink, joinWords } from "./join_link.ts";
 import { connectAsPerson, type ConnectionOptions } from "./registry_access.ts";
 
-/** Default lifetime: a person who reads the mail the next morning gets the account, though the ticket has ended. */
+/**
+ * Default lifetime in hours. A person who reads the mail the next morning still gets the account, although the ticket
+ * in the link has ended by then.
+ */
 export const INVITE_HOURS = 24;
 
 /**
- * Makes the invite. The ticket is made first, because when the rest fails an unused ticket ends within minutes, but an
- * invite would stay open for a day.
+ * Makes the invite. The ticket is made first, because if the rest fails, an unused ticket ends within minutes, but an
+ * unused invite would stay open for a day.
  *
  * @param calls the connector of the agent to pair with
- * @param expiresAt of the invite, ISO 8601; `null`: a day
+ * @param expiresAt when the invite ends, ISO 8601; `null`: after a day
  * @throws {CliError} `CLI_USAGE` for an agent of another server, `API_KEY_MISSING`
  */
 export async function createPairInvite(
@@ -44,7 +47,7 @@ export async function createPairInvite(
   return { invite, registryUrl: named, link: joinLink(link), words: [...joinWords(link), "--start"], pairing };
 }
 
-/** Whether the person has no account, or one that may not invite. */
+/** Returns true when an error says that the person has no account here, or may not invite. */
 export function mayNotInvite(error: unknown): boolean {
   return error instanceof CliError && error.code === "API_KEY_MISSING" ||
     error instanceof ApiError && error.status === 403;

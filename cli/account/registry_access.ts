@@ -1,6 +1,6 @@
 /**
- * Builds the clients of a command from options, environment and config.json. Rejects plain http to another machine unless
- * it is allowed, because the network could read the API key.
+ * Builds the clients of a command from options, environment and config.json. Plain http to another machine is refused
+ * unless it is allowed, because others on the network could read the API key.
  */
 import { type Config, effectiveConfig } from "./config_store.ts";
 import type { Context } from "../context.ts";
@@ -48,8 +48,9 @@ export function connectAsAdmin(ctx: Context, options: ConnectionOptions): AdminC
 }
 
 /**
- * Returns the client of the configured proxy's admin routes, or of the one that the registry names. The proxy gets a token
- * of the registry and never the API key, because its operator could administer the registry with that key (D-172).
+ * Returns a client for the admin routes of the configured proxy, or else of the proxy that the registry names. The
+ * proxy gets a token from the registry and never the API key, because its operator could administer the registry with
+ * that key (D-172).
  *
  * @throws {CliError} `API_KEY_MISSING`, `CLI_INSECURE_URL`
  */
