@@ -1,6 +1,6 @@
 /**
- * The agents on this machine: `agents/<name>/` holds key, tokens and identity; `agents/.<name>.pending/` holds an agent
- * during its creation. Checks each file that it reads. Makes no network request.
+ * The agents on this machine. `agents/<name>/` holds an agent's key, tokens and identity; `agents/.<name>.pending/`
+ * holds the same files while the agent is created. Each file is checked when it is read. Nothing here uses the network.
  */
 import { join } from "node:path";
 import { AGENT_FILES, Identity } from "../../shared/client/agent_files.ts";
@@ -69,7 +69,7 @@ export class AgentFolder extends PrivateFolder {
   }
 }
 
-/** Returns what `read` reads; `other` when the file is damaged. */
+/** Returns the result of `read`, or `other` when a file is missing or damaged. */
 export async function unlessDamaged<T, O>(read: () => T | Promise<T>, other: O): Promise<T | O> {
   try {
     return await read();
@@ -120,7 +120,8 @@ export class AgentStore {
     const deleted = join(this.#folder, `.${requireAgentName(name)}.deleted`);
     this.#letGo(held);
     try {
-      // One rename, so that a killed process leaves no partial agent. The next deletion removes what remains.
+      // One rename takes the agent away, because a kill while its files are removed would otherwise leave half an
+      // agent. What remains of them is removed at the next deletion.
       await Deno.remove(deleted, { recursive: true }).catch(() => {});
       await Deno.rename(path, deleted);
       await syncDirectory(this.#folder);
@@ -140,8 +141,8 @@ export class AgentStore {
   }
 
   /**
-   * Runs `work` on the pending folder of an agent while no other process works on it. `isNew`: no earlier run has left
-   * files in it.
+   * Runs `work` on the pending folder of an agent while no other process works on it. `isNew` is true when no earlier
+   * run has left files in the folder.
    *
    * @throws {CliError} `CLI_AGENT_EXISTS`
    */
@@ -162,7 +163,7 @@ export class AgentStore {
       const files = await Array.fromAsync(Deno.readDir(path), (entry) => entry.name);
       const isNew = files.every((file) => file === LOCK_FILE);
       try {
-        // Another process may have completed the agent between the check and the lock.
+        // Checked again, because another process may have completed the agent between the first check and the lock.
         await this.refuseExisting(name);
       } catch (error) {
         if (isNew) await this.discard(folder, held);
@@ -185,7 +186,7 @@ export class AgentStore {
     }, () => this.ctx.out.doing(`Waiting for another svc process that uses ${name}`));
   }
 
-  /** Releases the lock on Windows, which cannot rename a folder that contains an open file. */
+  /** Releases the lock early on Windows, because Windows cannot rename a folder that contains an open file. */
   #letGo(held: HeldLock): void {
     if (this.ctx.os === "windows") held.release();
   }
@@ -199,7 +200,8 @@ export class AgentStore {
         if (isDirectory && isAgentName(half)) pending.push(half);
       }
     } catch (error) {
-      // A file at this path counts as no agents. Creating an agent then reports the problem.
+      // A file in place of the folder counts as no agents, so that other commands still run; creating an agent reports
+      // it.
       if (!(error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory)) throw error;
     }
     return { agents: agents.sort(), pending: pending.sort() };
@@ -211,7 +213,7 @@ export class AgentStore {
       try {
         names.set((await this.open(name)).identity().did, name);
       } catch (error) {
-        // Skipped, because a damaged file of one agent would otherwise make commands about the others fail.
+        // Skips the agent, because one damaged file would otherwise make commands about the other agents fail.
         if (!(error instanceof CliError)) throw error;
       }
     }

@@ -1,10 +1,13 @@
 /**
- * Deletes and reissues an agent, and refreshes the tokens of its session (D-83), one process at a time. A refresh
- * survives a kill at any moment: a marker is written, the request is sent, the new tokens are saved, the marker is
- * removed; after a kill the next refresh recovers (D-44). A deletion revokes the agent before it deletes the files, so
- * that no active agent loses its files. A reissue writes a marker first: a run that finds one knows that an answer was
- * lost and that the registry may have created a session with unknown tokens, so it ends that session. After an
- * interruption, running the deletion or the reissue again completes it.
+ * Deletes or reissues an agent, or refreshes the tokens of its session, in one process at a time (D-83). A kill may
+ * happen at any moment, so each of the three can be run again to complete it:
+ *
+ * - A deletion revokes the agent before it removes the files, because an agent that stays active would otherwise lose
+ *   its key.
+ * - A reissue writes a marker first. A run that finds one knows that an answer was lost, so the registry may have
+ *   opened a session whose tokens are unknown here. It ends that session.
+ * - A refresh writes a marker, sends the request, saves the new tokens and removes the marker. If the marker is still
+ *   there, the next refresh asks for a recovery (D-44).
  */
 import { type AgentFolder, type AgentReference, AgentStore, unlessDamaged } from "./agent_store.ts";
 import type { Context } from "../context.ts";
@@ -20,9 +23,9 @@ import { CliError } from "../errors.ts";
 import type { AgentState, RegistryClient } from "../client/registry_client.ts";
 
 /**
- * Revokes an agent and deletes its files on this machine. Returns its state at the registry before.
+ * Revokes an agent and deletes its files on this machine. Returns the state that the agent had at the registry before.
  *
- * @param beforeFiles called once the agent is revoked, while its files are there
+ * @param beforeFiles called when the agent is revoked and its files still exist
  */
 export async function deleteAgent(
   ctx: Context,
@@ -38,7 +41,7 @@ export async function deleteAgent(
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       if (error.code === "AGENT_REVOKE_INVALID_STATE") return "revoked";
-      // The same code comes for an agent of another person or registry, whose only key may be here, so its files stay.
+      // An agent of another person or registry gets the same code. Its files stay, because they may hold its only key.
       const isOwn = error.code === "AGENT_NOT_FOUND" && registryUrl === registry.registryUrl;
       if (isOwn && await registry.stateOf(id) === "unknown") return "unknown";
       throw error;
@@ -80,9 +83,11 @@ export async function reissueAgent(ctx: Context, { registry, apiKey }: Owner, na
   });
 }
 
-/** The marker file. It holds the digest of a refresh token with which a refresh may have been sent. */
+/** The marker file of a refresh. It holds the digest of the refresh token that a request may have carried. */
 const REFRESH_MARKER = "refresh.pending";
-/** Over a second, because a recovery that is dated in the second of the last refresh gets 409. */
+/**
+ * More than a second, because the registry answers 409 to a recovery that is dated in the second of the last refresh.
+ */
 const AGAIN_AFTER_MS = 1_100;
 const TRIES = 4;
 
@@ -123,8 +128,8 @@ export async function refreshAgent(
         return { auth, how: isRecovery ? "recovered" : "refreshed" };
       } catch (error) {
         if (error instanceof ApiError && error.code === "AGENT_NOT_FOUND") error.fix = wayBack(name);
-        // The marker stays after any rejection, because an intermediary may have repeated the request, and the first may
-        // have worked.
+        // The marker stays after any refusal, because an intermediary may have sent the request twice, and the first
+        // copy may have worked.
         if (!(error instanceof ApiError) || error.status !== 409 || tries === TRIES) throw error;
         await sleep(ctx.clock, AGAIN_AFTER_MS);
       }
@@ -136,7 +141,8 @@ export async function refreshAgent(
 async function mark(folder: AgentFolder, refreshToken: string): Promise<boolean> {
   const digest = await sha256(refreshToken);
   const found = await unlessDamaged(() => folder.read(REFRESH_MARKER)?.trim() ?? null, "");
-  // A digest of another token remains from a refresh whose answer was saved. Damaged content may be this token's marker.
+  // A digest of another token is left from a refresh whose answer was saved, so nothing was lost. Damaged content may
+  // be the marker of this token, so it counts as one.
   if (found !== null && (found === digest || !/^[A-Za-z0-9_-]{43}$/.test(found))) return true;
   await folder.write(REFRESH_MARKER, digest);
   return false;

@@ -1,6 +1,7 @@
 /**
- * A new account: the names of its person and of its first agent, from options or asked for on a terminal before anything is
- * sent, and its API key. A command prints the key also when saving fails, because the registry never shows it again.
+ * Sets up a new account. Options give the names of the person and the first agent, or a person is asked on a terminal
+ * before anything is sent. The command prints the API key even if it cannot be saved, because the registry never shows
+ * it again.
  */
 import {
   type Config,
@@ -24,11 +25,14 @@ export const FIRST_NAME_OPTIONS = {
   agent: { value: "name", summary: "Create an agent with this name as well" },
 } as const;
 
-/** A person who mistypes is asked again; without a bound a program that answers at random would never end. */
+/**
+ * How many wrong answers end the command. Without a bound, a program that answers at random would be asked without an
+ * end.
+ */
 const TRIES = 3;
 
 /**
- * Asks for the names that are not given.
+ * Asks for the names that no option gives.
  *
  * @param needsAgent whether Enter alone is refused as the name of the agent
  * @throws {CliError} `CLI_USAGE` for a name that the registry would refuse, `CLI_AGENT_EXISTS`
@@ -57,7 +61,7 @@ export async function firstNames(
 }
 
 /**
- * Returns the answer; `undefined` where no person is asked, and for Enter alone unless an answer is needed.
+ * Returns the answer. Returns `undefined` where no person can be asked, and for Enter alone unless an answer is needed.
  *
  * @throws {CliError} that of `check`
  */
@@ -88,7 +92,8 @@ async function checkAgentName(ctx: Context, name: string): Promise<void> {
 }
 
 /**
- * Saves key, name and URLs in config.json. Plain http and authorities that this command allowed stay allowed.
+ * Saves key, name and URLs in config.json. Plain http and certificate authorities that this command allowed are saved
+ * too, so that later commands need no option for them.
  *
  * @param knownProxyUrl without it the registry is asked
  * @throws {CliError} `CLI_SAVE_FAILED`; its fix says how to save the key
@@ -120,7 +125,7 @@ export async function saveAccount(
   }
 }
 
-/** What a person is shown of a new account: names on a terminal, and the DIDs where `showsIds` says so. */
+/** The lines about a new account. A terminal shows names, because a person reads them; elsewhere the DIDs are shown. */
 export function accountFields(
   { out }: Pick<Context, "out">,
   { human, apiKey }: { human: { did: string; displayName: string }; apiKey: { token: string } },

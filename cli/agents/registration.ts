@@ -1,7 +1,7 @@
 /**
- * Creates an agent. Key and intent are on disk before the first request; all files are written in a pending folder,
- * which one rename completes. After any interruption the same command resumes: the name never stays blocked, and a
- * registered identity is never lost.
+ * Creates an agent. Its key and a note of what was begun are on disk before the first request. All files are written in
+ * a pending folder, which one rename turns into the agent's folder. After any interruption the same command resumes,
+ * because the name would otherwise stay blocked, or a registered identity would be lost.
  */
 import * as z from "zod";
 import { decodeTime } from "ulid";
@@ -46,7 +46,10 @@ const Intent = z.object({
 });
 type Intent = z.infer<typeof Intent>;
 
-/** How far apart the clocks of registry instances may be. With less, the search could end before it reaches the agent. */
+/**
+ * How far apart the clocks of registry instances may be. With less, the search for an agent could end before it reaches
+ * it.
+ */
 const CLOCKS_APART_MS = 10_000;
 
 /** Creates an agent, or resumes its creation. @throws {CliError} `CLI_AGENT_EXISTS` before anything is sent */
@@ -58,7 +61,8 @@ export async function createAgent(ctx: Context, owner: Owner, wanted: WantedAgen
       try {
         identity = await register(ctx, owner, wanted, folder);
       } catch (error) {
-        // Frees the name, because nothing was registered or the result is unusable.
+        // The folder is removed, so the name is free again: nothing was registered, or the token that came cannot be
+        // used.
         const isUseless = error instanceof CliError && error.code === "CLI_TOKEN_REFUSED";
         if (isUseless || (isNew && isRefusal(error))) await store.discard(folder, held);
         throw error;
@@ -102,7 +106,7 @@ async function register(ctx: Context, owner: Owner, wanted: WantedAgent, folder:
   return identity;
 }
 
-/** Saves a new challenge before it is answered, so that goOn() can resume after a crash. */
+/** Saves a new challenge before it answers it, because goOn() could not resume without it after a crash. */
 async function begin(
   { registry, apiKey }: Owner,
   keys: KeyPair,
@@ -118,9 +122,9 @@ async function begin(
 }
 
 /**
- * Resumes the registration of an earlier run by answering its challenge again. If the registry accepts, nothing was
- * registered before; if it reports a replay, the agent exists. One key is therefore never registered twice, even if the
- * earlier request is still in transit.
+ * Resumes the registration of an earlier run by answering its challenge again. If the registry accepts the answer,
+ * nothing was registered before. If it reports a replay, the agent exists. So a key is never registered twice, even if
+ * the earlier request is still in transit.
  *
  * @returns `null` when the registration must start again
  */
@@ -155,7 +159,10 @@ async function goOn(
   }
 }
 
-/** Returns the key of an earlier run, or a new key. It is on disk before its first use, because a kill could otherwise lose it. */
+/**
+ * Returns the key of an earlier run, or a new one. It is on disk before its first use, because a kill could otherwise
+ * lose the key of a registered agent.
+ */
 async function ensureKeys(ctx: Context, folder: AgentFolder, wasSent: boolean): Promise<KeyPair> {
   const found = await folder.keysIfAny();
   if (found === null && wasSent) {
@@ -170,8 +177,8 @@ async function ensureKeys(ctx: Context, folder: AgentFolder, wasSent: boolean): 
 }
 
 /**
- * Recovers an agent whose registration answer was lost. Its tokens are unknown, so its session is ended, and identity
- * token and session are issued again. Returns `null` when the key is not registered.
+ * Recovers an agent whose registration answer was lost. The tokens of its session are unknown here, so that session is
+ * ended, and identity token and session are issued again. Returns `null` when the key is not registered.
  *
  * @param sinceMs earliest time of the registration, by the registry's clock
  */
@@ -197,7 +204,7 @@ async function findByKey(
   const read = (cursor?: string) => registry.agents(apiKey, { status: "active", limit: LIMITS.agentListMax, cursor });
   for await (const { agents } of pagesOf(read, undefined, PAGES_MAX)) {
     for (const { id, name: found } of agents) {
-      // Sorted newest first, so all following agents are older.
+      // The list is sorted newest first, so all following agents are older.
       if (decodeTime(id) < sinceMs) return null;
       if (found !== name) continue;
       const agent = await registry.agent(apiKey, id);
@@ -207,14 +214,17 @@ async function findByKey(
   return null;
 }
 
-/** Returns true when nothing was registered. A replayed challenge may have been used by this key, so it does not count. */
+/**
+ * Returns true when the refusal shows that nothing was registered. A replayed challenge does not show it, because an
+ * earlier request with this key may have used the challenge.
+ */
 function isRefusal(error: unknown): error is ApiError {
   return wasRefused(error) && error.code !== "AGENT_REGISTRATION_CHALLENGE_REPLAYED";
 }
 
 /**
- * Checks signature, issuer, times, subject and key of the token. The agent of an invalid token is deleted, because no other
- * machine has its key.
+ * Verifies signature, issuer, times, subject and key of the token. If the token is invalid, the agent is deleted at the
+ * registry, because it would stay registered although no machine can use it.
  *
  * @param publicKey the agent's own key, base64url
  * @throws {CliError} `CLI_TOKEN_REFUSED` when the token is invalid
@@ -227,7 +237,8 @@ async function verifyOrDelete(
   publicKey: string,
 ): Promise<void> {
   const trusted = await trustedKeys(ctx, registry).catch((cause) => {
-    // An ApiError would count as a refusal, and the key of an agent that is registered already would be discarded.
+    // Reported as unreachable, because an ApiError would count as a refusal, and the key of the agent, which is
+    // registered already, would be discarded.
     if (cause instanceof ApiError) throw new UnreachableError(`No keys to verify with: ${cause.message}`, { cause });
     throw cause;
   });
@@ -242,7 +253,7 @@ async function verifyOrDelete(
     ? "it is for another key"
     : null;
   if (problem === null) return;
-  // The saved keys may lack the newest one, and a refused token would cost an agent that is registered its key.
+  // The saved keys may lack the newest one, so the token is not refused: that would cost a registered agent its key.
   if (trusted.stale !== null) throw new UnreachableError(`The saved keys do not verify the token: ${trusted.stale}`);
   await registry.deleteAgent(apiKey, agent.id).catch(() => {
     ctx.out.warn(`The agent ${agent.id} is registered but unusable; delete it with: svc agent delete ${agent.id}`);
