@@ -8,26 +8,26 @@ export interface ArgSpec {
   summary: string;
   optional?: true;
   secret?: true;
-  /** The variable to use for a secret that is not given. */
+  /** The environment variable to read when the secret is not given. */
   env?: EnvironmentName;
   /** What shell completion offers. With `agents` the word must be a valid agent name. */
   complete?: Completion;
   /** With `complete: "agents"`: the word may also be an agent's ID or DID. */
   orId?: true;
-  /** The last argument may be given several times; with `optional` also not at all. */
+  /** Only for the last argument: it may be given several times, and with `optional` also not at all. */
   repeat?: true;
 }
 
 /** A named option. Without `value` it is a switch. */
 export interface OptionSpec {
   summary: string;
-  /** Placeholder of the value: `url`, `timestamp`. */
+  /** Placeholder of the value in help texts, for example `url` or `timestamp`. */
   value?: string;
   required?: true;
   repeat?: true;
-  /** The environment variable with the same meaning. Shown in help; unless `secret` is set, the command reads it. */
+  /** The environment variable with the same meaning, which help shows. The command reads it, unless `secret` is set. */
   env?: EnvironmentName;
-  /** Marks a secret: the parser's caller reads it from `env`, or from standard input for `-`. */
+  /** Marks a secret. The caller of the parser reads it from `env`, or from standard input when the value is `-`. */
   secret?: true;
   complete?: Completion;
 }
@@ -54,7 +54,7 @@ export interface Input<A extends Args = Args, O extends Options = Options> {
 
 /** The definition of a command, with the types of its own arguments and options. */
 export interface CommandSpec<A extends Args, O extends Options> {
-  /** `["agent", "create"]` */
+  /** The words of the command, for example `["agent", "create"]`. */
   path: readonly string[];
   /** Imperative, without a full stop, at most 80 characters, because a list of commands shows it on one line. */
   summary: string;
@@ -67,7 +67,7 @@ export interface CommandSpec<A extends Args, O extends Options> {
   run(ctx: Context, input: Input<A, O>): Promise<number | void> | number | void;
 }
 
-/** A command in the table. The types of its input are erased; `command` ensures that they match. */
+/** A command in the table. The types of its input are erased here; `command()` ensures that they match. */
 export interface Command extends Omit<CommandSpec<Args, Options>, "run" | "args" | "options"> {
   args: Args;
   options: Options;
@@ -157,12 +157,14 @@ export function inputPlaces({ args, options }: Command, input: RawInput): InputP
   return places;
 }
 
-/** Whether a path begins with these words. */
 export function beginsWith(path: readonly string[], words: readonly string[]): boolean {
   return words.every((word, i) => path[i] === word);
 }
 
-/** Returns the usage line with required options. Secret options are left out: they have other sources. */
+/**
+ * Returns the usage line with required options. Secret options are left out, because the environment or standard input
+ * may give them too.
+ */
 export function usageOf({ path, args, options }: Pick<Command, "path" | "args" | "options">): string {
   const shown = Object.entries(args).map(([name, { optional, repeat }]) =>
     (optional ? `[${name}]` : `<${name}>`) + (repeat ? "…" : "")

@@ -8,7 +8,7 @@ const UNIT_MS = { min: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 /**
  * Returns a duration such as `30min`, `12h` or `7d` in milliseconds.
  *
- * @param what the option in messages: `--offline-for`
+ * @param what the option as messages name it: `--offline-for`
  * @throws {CliError} `CLI_USAGE`
  */
 export function parseDuration(text: string, what: string): number {
@@ -20,7 +20,7 @@ export function parseDuration(text: string, what: string): number {
 /**
  * Returns an integer from 1 to `max`.
  *
- * @param what the option or argument in messages: `--limit`
+ * @param what the option or argument as messages name it: `--limit`
  * @throws {CliError} `CLI_USAGE`
  */
 export function parseCount(text: string, what: string, max: number): number {
@@ -50,9 +50,14 @@ export function parsePort(text: string | undefined, what: string): number | unde
 
 interface IdKind {
   isWhole(text: string): boolean;
-  /** The IDs that the list command shows; called only for the end of an ID. */
+  /**
+   * The IDs that the list command shows. They are read only when the end of an ID is given, because that is a request.
+   */
   known(): Promise<readonly string[]>;
-  /** What the ID is, with an article: `an invite ID`; what has it: `invite`; the command for a list: `svc invite list`. */
+  /**
+   * Words for messages: the ID with its article (`an invite ID`), the thing that has it (`invite`), and the command
+   * that lists such IDs (`svc invite list`).
+   */
   what: string;
   named: string;
   list: string;

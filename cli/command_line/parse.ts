@@ -1,6 +1,6 @@
 /**
- * Parses a command line into a command and its input. Rejects unknown words and suggests the nearest known one. Reads
- * neither the environment nor standard input; secrets.ts does.
+ * Parses a command line into a command and its input. An unknown word is refused, and the nearest known one is
+ * suggested. Environment and standard input are not read here but in secrets.ts.
  */
 import { beginsWith, type Command, GLOBAL_OPTIONS, type OptionSpec, type RawInput, usageOf } from "./command.ts";
 import { CliError } from "../errors.ts";
@@ -20,7 +20,7 @@ export type Parsed =
 
 /** @throws {CliError} `CLI_USAGE` */
 export function parse(argv: readonly string[], commands: readonly Command[]): Parsed {
-  // Each option takes a value in all commands or in none, because they are read before the command.
+  // An option takes a value in all commands or in none, because options are read before the command is known.
   const version: OptionSpec = { summary: "Print the version" };
   const options = Object.assign({ version }, ...commands.map((command) => command.options), GLOBAL_OPTIONS);
   const { flags, words: given, unknown } = readFlags(argv, options);
@@ -59,7 +59,7 @@ export function parse(argv: readonly string[], commands: readonly Command[]): Pa
   return { kind: "run", command: found, here, input: { args, options: ownOptions(found, flags) } };
 }
 
-/** What to use in place of words that people try as commands. */
+/** The fix for words that people try as commands, although svc does the thing in another way. */
 const ELSEWHERE = {
   "pair pairing confirm ticket":
     "A person pairs with the keys of svc connector start <agent>; svc connector <agent> prints the lines for a program.",
@@ -75,7 +75,7 @@ export function hasSwitch(argv: readonly string[], name: "json" | "wide"): boole
   return argv.slice(0, end === -1 ? argv.length : end).includes(`--${name}`);
 }
 
-/** Separates words and options, with the values of each option by its name; a switch has the empty text. */
+/** Separates words and options. The values of each option are listed by its name; a switch has the empty text. */
 function readFlags(argv: readonly string[], options: Record<string, OptionSpec>) {
   const flags: Record<string, string[]> = {}, words: string[] = [], unknown: string[] = [];
   for (let i = 0; i < argv.length; i++) {
@@ -86,7 +86,8 @@ function readFlags(argv: readonly string[], options: Record<string, OptionSpec>)
     if (name === undefined) words.push(arg);
     else if (option === undefined) {
       unknown.push(name);
-      // Its value is no word of the command, because the error would else be about that word.
+      // Skips the next word as its value, because the error would otherwise be about that word and not about the
+      // option.
       if (given === undefined && next !== undefined && !next.startsWith("-")) i++;
     } else {
       const takesNext = given === undefined && option.value !== undefined && !(next?.startsWith("--") ?? true);
@@ -115,7 +116,7 @@ function knownGroup(words: readonly string[], commands: readonly Command[]): str
   return [];
 }
 
-/** The words that commands have behind these words. */
+/** The words that can follow these words in a command. */
 function wordsBelow(words: readonly string[], commands: readonly Command[]): string[] {
   const { length } = words;
   return commands.filter(({ path }) => beginsWith(path, words)).flatMap(({ path }) => path.slice(length, length + 1));

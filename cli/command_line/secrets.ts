@@ -1,13 +1,13 @@
 /**
- * The secrets that are not on the command line: from standard input for `-`, or from the environment, because other
- * processes can read the arguments of a command.
+ * Reads the secrets that are not on the command line: from standard input for `-`, else from the environment. A command
+ * line is no place for them, because other processes can read it.
  */
 import { type Command, inputPlaces, type RawInput } from "./command.ts";
 import type { System } from "../context.ts";
 import { CliError } from "../errors.ts";
 import type { Output } from "../terminal/output.ts";
 
-/** Far longer than any secret. With more, a wrong file on standard input would fill the memory. */
+/** Far longer than any secret. Without a bound, a wrong file on standard input would fill the memory. */
 const MAX_SECRET_BYTES = 64 * 1024;
 
 /** @throws {CliError} `CLI_USAGE` when a required secret is missing, or two would come from standard input */
