@@ -11,7 +11,7 @@ export function defaultConfigDir({ env, os }: Pick<System, "env" | "os">): strin
   return folder;
 }
 
-/** The configuration directory where nothing names another one; `undefined` without a home directory. */
+/** The configuration directory when neither option nor variable names one; `undefined` without a home directory. */
 export function usualConfigDir(system: Pick<System, "env" | "os">): string | undefined {
   const parent = userFolder(system, "config");
   return parent === undefined ? undefined : join(parent, "svc");
@@ -30,8 +30,8 @@ export function userFolder({ env, os }: Pick<System, "env" | "os">, kind: "confi
 }
 
 /**
- * Creates the configuration directory if needed, and makes it private to its owner. Its path is the user's choice and
- * may contain links; paths below it must not, because a link could lead secrets to another place.
+ * Creates the configuration directory if needed, and makes it private to its owner. The user chooses its path, so the
+ * path may contain links. A path below it must not, because a link could lead secrets to another place.
  *
  * @returns the owners whose directories below it are trusted
  * @throws {CliError} `CLI_SAVE_FAILED`, `CLI_FILE_UNSAFE`
@@ -47,7 +47,7 @@ export async function ensureConfigDir(
     throw saveFailed(configDir, "created", error);
   }
   if (uid === null || stat.mode === null || stat.uid === null) return null;
-  // In a sticky directory such as /tmp other users can add entries, but cannot change ours.
+  // In a sticky directory such as /tmp, other users can add entries but cannot change ours, so its mode stays.
   const isSticky = (stat.mode & 0o1000) !== 0;
   if (!isSticky) await takeRights(configDir, stat.mode);
   return isSticky ? [uid, 0] : [uid, 0, stat.uid];

@@ -1,6 +1,6 @@
 /**
- * An advisory lock that one process holds at a time. The lock file contains the pid of its holder and stays. The
- * system releases the lock when the holder ends for any reason. A file that is not such a lock is rejected, never
+ * An advisory lock that one process holds at a time. The lock file stays, with the pid of its last holder in it. The
+ * system releases the lock when the holder ends for any reason. A file that is not such a lock is refused and never
  * changed, because it may be the data of another program.
  */
 import { join } from "node:path";
@@ -12,16 +12,22 @@ import { ensureConfigDir } from "./config_dir.ts";
 import { isSame, readPrivate, saveFailed } from "./private_files.ts";
 
 const LOOK_EVERY_MS = 50;
-/** Longer than any work under a lock: a request takes at most 30 s, and a conflict is retried. */
+/**
+ * Longer than any work under a lock, in which a request takes at most 30 s and a conflict is retried. With less, a
+ * second process would give up while the first still works.
+ */
 const WAIT_MS = 120_000;
 /** Content of a lock file: empty, or a pid. */
 const CONTENT = /^(?:\d{1,20}\n?)?$/;
 const MAX_CONTENT_BYTES = 32;
-/** How often a file may be removed or replaced while it is being opened. */
+/**
+ * How often a lock file may be removed or replaced while it is opened. Without a bound, a program that does so all the
+ * time would hold up the command.
+ */
 const MAX_OPENS = 100;
 
 export interface HeldLock {
-  /** Releases it before the work ends. Idempotent. */
+  /** Releases the lock before the work ends. A second call does nothing. */
   release(): void;
 }
 
@@ -41,7 +47,7 @@ export async function withLock<T>(
   waitMs = WAIT_MS,
 ): Promise<T> {
   let announced = false;
-  // Counted and not read from the clock, because one that is set back would lengthen the wait.
+  // The wait is counted and not read from the clock, because a clock that is set back would lengthen it.
   let waited = 0;
   for (let opens = 1;; opens++) {
     const path = await place();
@@ -86,13 +92,14 @@ async function openLock(path: string): Promise<Deno.FsFile | null> {
     if (error instanceof Deno.errors.NotFound) return null;
     throw saveFailed(path, "written", error);
   }
-  // Deno has no O_NOFOLLOW: if the open file is not the one that lstat saw, the path leads through a link.
+  // Deno has no O_NOFOLLOW, so the open file is compared with the one that lstat saw. If they differ, the path leads
+  // through a link.
   if (await isSameFile(path, file)) return file;
   file.close();
   return null;
 }
 
-/** Returns true when the path still names the open file, and not through a link. */
+/** Returns true when the path still names the open file, and does not lead through a link. */
 async function isSameFile(path: string, file: Deno.FsFile): Promise<boolean> {
   const [there, open] = await Promise.all([Deno.lstat(path).catch(() => null), file.stat()]);
   return there?.isFile === true && isSame(there, open);

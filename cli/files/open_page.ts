@@ -7,9 +7,9 @@ import type { System } from "../context.ts";
 import type { PrivateFolder } from "./private_files.ts";
 
 /**
- * Shows the page of an address that works once. The browser gets a private file that leads to it, because other users of
- * the machine can read the command line of the browser. Returns the lines for the terminal: without a browser they have
- * the address.
+ * Shows the page of an address that works once. The browser gets a private file that leads to the address, because
+ * other users of the machine can read the command line of the browser. Returns the lines for the terminal, which
+ * contain the address only when there is no browser.
  */
 export async function openPage(
   system: Pick<System, "openFile">,

@@ -1,6 +1,7 @@
 /**
- * Reads and writes files with secrets. Another user could read or redirect them, so they are private from the first
- * byte and never reached through a link. A kill could leave half a file, so they are written completely or not at all.
+ * Reads and writes files with secrets. They are private from the first byte and are never reached through a link,
+ * because another user could otherwise read or redirect them. They are written completely or not at all, because a kill
+ * could otherwise leave half a file.
  */
 import { dirname, join } from "node:path";
 import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
@@ -12,7 +13,10 @@ import type { Context } from "../context.ts";
 const TEMPORARY = /^\.svc-[A-Za-z0-9_-]{16}\.tmp$/;
 const LEFTOVER_AFTER_MS = 600_000;
 const OTHERS_MAY_WRITE = 0o022;
-/** A save of svc replaces a file once; with more looks, a program that replaces it without end holds up the command. */
+/**
+ * How often a file may be replaced while it is opened. A save of svc replaces it once; without a bound, a program that
+ * replaces it all the time would hold up the command.
+ */
 const LOOKS_MAX = 5;
 
 /**
@@ -37,8 +41,8 @@ export function readPrivate(path: string, maxBytes: number): string | null {
 }
 
 /**
- * Opens a plain file, and never through a link. Returns `null` when it does not exist. With node:fs, which can refuse links
- * in the open itself, each command would start a fifth slower.
+ * Opens a plain file, and never through a link. Returns `null` when it does not exist. node:fs could refuse a link in
+ * the open itself, but with it each command would start a fifth slower.
  */
 function openPlain(path: string): { file: Deno.FsFile; size: number } | null {
   for (let look = 0; look < LOOKS_MAX; look++) {
@@ -46,32 +50,35 @@ function openPlain(path: string): { file: Deno.FsFile; size: number } | null {
     try {
       named = Deno.lstatSync(path);
       if (named.isSymlink) throw unsafe(path, "is a link");
-      // Before it is opened, because opening a pipe waits for a writer.
+      // Checked before the file is opened, because opening a pipe waits for a writer.
       if (!named.isFile) throw unsafe(path, "is not a plain file");
       file = Deno.openSync(path);
     } catch (error) {
       if (error instanceof CliError) throw error;
-      // Places that need --allow-all (/dev, /proc) never hold a file of svc.
+      // A place that needs --allow-all (/dev, /proc) never holds a file of svc, so the file counts as missing.
       if (isMissing(error) || isForbidden(error)) return null;
       throw new CliError("CLI_FILE_INVALID", `${path} cannot be read: ${reason(error)}`);
     }
     const open = file.statSync();
     if (isSame(named, open)) return { file, size: open.size };
-    // A link or another file has taken its place in between: the next look says which.
+    // Meanwhile a link or another file has taken its place. The next look finds out which.
     file.close();
   }
   throw unsafe(path, "is replaced while it is read");
 }
 
-/** Returns true when an open file is the one that `lstat` saw: otherwise its path leads through a link. */
+/**
+ * Returns true when an open file is the one that `lstat` saw. If it is another one, the path leads through a link or
+ * was replaced.
+ */
 export function isSame(named: Deno.FileInfo, open: Deno.FileInfo): boolean {
-  // Windows has no inode numbers to compare. Creating links there needs a right that ordinary users do not have.
+  // Windows has no inode numbers to compare, but there creating a link needs a right that ordinary users do not have.
   return named.ino === null || open.ino === null || named.ino === open.ino && named.dev === open.dev;
 }
 
 /**
- * Replaces a file atomically: writes a temporary file beside it (mode 0600), fsync, rename, fsync of the directory. The
- * old content stays until the new content is on disk.
+ * Replaces a file atomically: it writes a temporary file beside it (mode 0600), syncs it, renames it and syncs the
+ * directory. The old content stays until the new content is on disk.
  *
  * @param mode the permissions of the new file, for a file of another program (default 0600)
  * @param isReady called when the new content is on disk beside the file; `false` leaves the old content
@@ -155,8 +162,8 @@ export async function ensureDirectory(path: string, owners: Owners): Promise<voi
 }
 
 /**
- * Checks a directory for secrets: not a link, of a trusted owner, not writable by others. Sets mode 0700 if others could
- * write into it.
+ * Checks that a directory can hold secrets: it is not a link and has a trusted owner. Sets mode 0700 if others could
+ * write into it, because they could replace its files.
  *
  * @throws {CliError} `CLI_FILE_UNSAFE`
  */

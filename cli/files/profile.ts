@@ -1,7 +1,7 @@
 /**
- * Profiles: configuration folders side by side, each with a `profile.json` for settings of this machine, beside the
- * `config.json` that names the registry. What a person trusts is saved there once, so that no later command needs
- * `--ca` or `--allow-insecure`.
+ * Profiles are configuration folders side by side. Each has a `profile.json` for settings of this machine, beside the
+ * `config.json` that names the registry. What a person trusts is saved there once, because every later command would
+ * otherwise need `--ca` or `--allow-insecure`.
  */
 import { basename, dirname, join, resolve } from "node:path";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
@@ -15,23 +15,23 @@ import { withConfigLock } from "./lock.ts";
 import { readAtMost, readPrivate, removeFile, writePrivate } from "./private_files.ts";
 
 const PROFILE_FILE = "profile.json", CA_FILE = "ca.pem", PROFILES_FOLDER = "profiles";
-/** The profile of the configuration folder itself. */
+/** The name of the profile that is the configuration folder itself. */
 export const DEFAULT_PROFILE = "default";
 const NAME = /^[a-z0-9-]{1,32}$/;
 const MAX_BYTES = 64 * 1024;
-/** Largest file of authorities. With more, a wrong file would fill the memory. */
+/** Largest file of certificate authorities, in bytes. With more, a wrong file would fill the memory. */
 const CA_MAX_BYTES = 1024 * 1024;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/;
 const { historyDays: HISTORY_DAYS, historyDaysMax: HISTORY_DAYS_MAX } = LIMITS;
 /** How a person at a terminal is told of messages; the second is the default. */
 export const NOTIFY = ["off", "bell", "desktop"] as const;
 export type Notify = (typeof NOTIFY)[number];
-/** Enough for registry and proxy, and for those of earlier servers while a person moves. */
+/** Enough for a registry and its proxy, and for those of the server before while a person moves. */
 const ORIGINS_MAX = 8;
 const PROFILES_MAX = 1_000;
 
 export interface ProfileSettings {
-  /** The authorities of `ca.pem` are trusted too. */
+  /** `ca.pem` when its authorities are trusted too, else `null`. */
   ca: typeof CA_FILE | null;
   /** Origins that secrets may be sent to with plain http. */
   insecureOrigins: readonly string[];
@@ -60,7 +60,10 @@ export function profileFolders({ baseDir }: { baseDir: string }): Map<string, st
   return new Map([DEFAULT_PROFILE, ...names.sort()].map((name) => [name, profileFolder(baseDir, name)]));
 }
 
-/** Returns the profile of a folder by its path, because services and hosts name the folder; `null` for the default one. */
+/**
+ * Returns the profile of a folder, or `null` for the default one. It is found by the path, because services and hosts
+ * name only the folder.
+ */
 export function profileOf({ configDir }: Folder): string | null {
   const name = basename(configDir);
   return basename(dirname(configDir)) === PROFILES_FOLDER && NAME.test(name) ? name : null;
@@ -117,7 +120,7 @@ export async function readAuthority(
 export async function saveAuthority(ctx: Context, authority: Authority | null): Promise<void> {
   const path = join(ctx.configDir, CA_FILE);
   await ensureConfigDir(ctx);
-  // The settings never name a file that is not there, because commands would then refuse to run.
+  // In this order the settings never name a file that is missing, because commands would then refuse to run.
   if (authority !== null) await writePrivate(ctx.random, path, authority.pem);
   await updateProfile(ctx, { ca: authority === null ? null : CA_FILE });
   if (authority === null) await removeFile(path);
@@ -157,7 +160,8 @@ export async function saveHistoryDays(ctx: Context, text: string): Promise<void>
 }
 
 /**
- * Saves what the options of this command allowed, for the server that was just saved: its authority and its origins.
+ * Saves what the options of this command allowed for the server that was just saved: its certificate authority, and its
+ * origins with plain http.
  *
  * @param origins those of registry and proxy
  */
@@ -170,7 +174,7 @@ export async function saveTrust(ctx: Context, origins: readonly string[]): Promi
   if (at !== -1) ctx.out.hereWords = ctx.out.hereWords.filter((_, i) => i !== at && i !== at + 1);
 }
 
-/** Whether secrets sent to an origin can be read on the network. */
+/** Returns true when others on the network can read the secrets that are sent to an origin. */
 export function isPlain(origin: string): boolean {
   return origin.startsWith("http:") && !isLoopback(origin);
 }
