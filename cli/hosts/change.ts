@@ -1,7 +1,7 @@
 /**
  * Puts an entry of svc into a configuration file, or takes it out. An entry that svc did not write is never changed,
- * because the person may have made it for another purpose. The caller holds the lock of these files; other programs are
- * noticed because the file is read again before it is replaced.
+ * because the person may have made it for another purpose. The caller holds the lock of these files. A change by
+ * another program is noticed, because the file is read again before it is replaced.
  */
 import { dirname } from "node:path";
 import type { Context } from "../context.ts";
@@ -11,7 +11,10 @@ import { type HostFilePlace, readHostFile, refuseReadOnly, replaceHostFile } fro
 import { BYTE_ORDER_MARK, isSame, NotEditableError, type Place, type TextEditor } from "./place.ts";
 import type { Record, Records } from "./records.ts";
 
-/** With less, a host that writes its file once makes the command fail; with more, two programs race for longer. */
+/**
+ * With less, a host that writes its file once would make the command fail. With more, two programs that both write
+ * would race for longer.
+ */
 const REPLACE_TRIES = 3;
 
 export interface Target extends HostFilePlace {
@@ -34,10 +37,11 @@ export async function checkEntry(ctx: Context, records: Records, target: Target)
 }
 
 /**
- * Adds the entry, or replaces the present one of the agent.
+ * Adds the entry, or replaces the agent's present one.
  *
  * @returns false when the file has it already
- * @throws {CliError} `CLI_FILE_INVALID`, `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`; `CLI_BUSY` when the file changes all the time
+ * @throws {CliError} `CLI_FILE_INVALID`, `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`; `CLI_BUSY` when the file changes all the
+ *   time
  */
 export async function addEntry(ctx: Context, records: Records, target: Target): Promise<boolean> {
   for (let tries = 1; tries <= REPLACE_TRIES; tries++) {
@@ -99,11 +103,11 @@ export async function removeEntry(ctx: Context, records: Records, target: Target
 }
 
 /**
- * The text before svc changed the file, from its copy; `null` when another program has changed the file since. A removal
- * alone cannot know whether the text had a line end at its end, or was empty.
+ * Returns the text from before svc changed the file, or `null` when another program has changed the file since. The
+ * text comes from a copy, because a removal alone cannot know whether it had a line end at its end, or was empty.
  */
 function original(records: Records, record: Record | null, target: Target, present: string): string | null {
-  // Copies are private files, which are read without the mark.
+  // A copy is read without its byte order mark, so the mark of the present text is put in front of it.
   const mark = present.startsWith(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK : "";
   for (const name of record?.copies ?? []) {
     const text = records.copyOf(name);
@@ -116,7 +120,7 @@ function original(records: Records, record: Record | null, target: Target, prese
   return null;
 }
 
-/** The text with the entry; `null` when it has it already. @throws {CliError} `CLI_FILE_INVALID` */
+/** Returns the text with the entry; `null` when the file has it already. @throws {CliError} `CLI_FILE_INVALID` */
 function withEntry(target: Target, path: string, before: string, record: Record | null) {
   const isWritten = (entry: unknown) => record?.written.some((one) => isSame(one, entry)) ?? false;
   return edited(path, target, () => {

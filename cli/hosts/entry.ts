@@ -5,9 +5,15 @@ import { CliError } from "../errors.ts";
 import { memberOf } from "../platforms/settings.ts";
 import { shellWord } from "../terminal/output.ts";
 
-/** Hosts put the name in front of that of each tool, whose length they limit: with more, they refuse the tools. */
+/**
+ * Hosts put the name of the entry in front of each tool's name, and limit the length of both together: with more, they
+ * would refuse the tools.
+ */
 const ENTRY_NAME_LENGTH_MAX = 32;
-/** Longer than the longest wait of the hook: with less, Claude Code ends it, and no message wakes the model. */
+/**
+ * Longer than the longest wait of the hook. With less, Claude Code would end the hook, and no message would wake the
+ * model.
+ */
 const HOOK_TIMEOUT_MS = 3_600_000;
 
 export interface OwnCommand {
@@ -51,7 +57,10 @@ export function hasInbox(wake: Wake | undefined): boolean {
   return wake === "auto" || wake === "inbox";
 }
 
-/** The hooks that wake Claude Code. With `auto` they do nothing in a session with an inbox, which the entry uses. */
+/**
+ * The hook that wakes Claude Code. With `auto` it does nothing in a session that has an inbox, because there `svc mcp`
+ * wakes the model.
+ */
 export function wakeHook({ own, agent, here }: OwnCommand, wake: Wake): Record<string, unknown> {
   const unless = wake === "auto" ? ["--unless-inbox"] : [];
   const command = [...own, "hook", "claude-code", agent, ...here, ...unless].map(shellWord).join(" ");
@@ -63,8 +72,8 @@ export function wakeHook({ own, agent, here }: OwnCommand, wake: Wake): Record<s
 export const WAKE_PATH: Place["path"] = ["hooks", "Stop"];
 
 /**
- * Whether an entry is ours: it runs `svc mcp` or `svc hook` for this agent in this configuration directory, regardless of its
- * path and options. Otherwise an update would add a second one.
+ * Returns true when an entry runs `svc mcp` for this agent in this configuration directory. Its path and options do not
+ * count, because an update that changes them would otherwise add a second entry.
  */
 export function isOwnTool({ agent, here }: OwnCommand, entry: unknown): boolean {
   const args = memberOf(entry, "args");
@@ -73,12 +82,12 @@ export function isOwnTool({ agent, here }: OwnCommand, entry: unknown): boolean 
   return at !== -1 && isSame(configDirOf(args.slice(at)), configDirOf(here));
 }
 
-/** Whether a group of hooks is ours, by the rule of `isOwnTool`. */
+/** Returns true when a group of hooks runs `svc hook` for this agent, by the rule of `isOwnTool`. */
 export function isOwnHook({ agent, here }: OwnCommand, group: unknown): boolean {
   const hooks = memberOf(group, "hooks");
   const command = Array.isArray(hooks) && hooks.length === 1 ? memberOf(hooks[0], "command") : null;
   if (typeof command !== "string") return false;
-  // With a space at its end each word is whole, also one that has spaces in its quotes.
+  // The space at the end gives every word a space behind it, so that a longer word does not match.
   const [, rest] = `${command} `.split(` hook claude-code ${shellWord(agent)} `), folder = configDirOf(here);
   if (rest === undefined) return false;
   const named = ` ${rest}`;

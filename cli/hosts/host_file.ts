@@ -80,7 +80,8 @@ export async function replaceHostFile(
 }
 
 /**
- * Refuses a read-only file, which would otherwise be replaced, because that needs only the right to write the folder.
+ * Refuses a read-only file. It would otherwise be replaced, because replacing needs only the right to write to its
+ * folder.
  *
  * @throws {CliError} `CLI_FILE_UNSAFE`
  */
@@ -138,7 +139,8 @@ async function checkFolder(ctx: Context, folder: string): Promise<void> {
   const { mode, uid, gid } = await Deno.stat(folder);
   if (ctx.uid === null || mode === null) return;
   if (uid !== 0 && isOfOther(ctx, uid)) throw new CliError("CLI_FILE_UNSAFE", `${folder} belongs to another user`);
-  // A group with the number of the user has no other member, so pam_umask lets it write, and no other user can.
+  // A group with the number of the user has no other member, so no other user gains from the right to write that
+  // pam_umask gives to it.
   const isPrivateGroup = gid === ctx.uid;
   if ((mode & OTHERS_MAY_WRITE) === 0 && (isPrivateGroup || (mode & GROUP_MAY_WRITE) === 0)) return;
   throw new CliError("CLI_FILE_UNSAFE", `Other users can write to ${folder}`, {

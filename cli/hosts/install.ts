@@ -28,13 +28,13 @@ import { Records } from "./records.ts";
 import { TOML_TEXT } from "./toml_text.ts";
 
 const LOCK_FILE = "hosts.lock";
-/** In a project, the file belongs to all who work on it. */
+/** A file in a project belongs to all who work on it, so others may read it. */
 const NEW_MODE: Readonly<Record<Scope, number>> = { user: 0o600, project: 0o644 };
 
 export interface InstallWish extends ToolSwitches {
   host: HostId;
   scope: Scope;
-  /** Name of the entry; `undefined`: that of the agent. */
+  /** Name of the entry; `undefined` for one that is made from the agent's name. */
   name: string | undefined;
   /** Program and first words of this svc. */
   own: readonly string[];
@@ -55,7 +55,8 @@ export function planEntry(ctx: Context, folder: AgentFolder, wish: InstallWish) 
 }
 
 /**
- * Writes the entry, and the hook if it is asked for. Both are checked first, because only one may be written otherwise.
+ * Writes the entry, and the hook if it is asked for. Both are checked first, because a refusal of the second would
+ * otherwise leave only the first.
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_FILE_INVALID`, `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`, `CLI_BUSY`
  */
@@ -91,7 +92,10 @@ export async function removeInstalled(ctx: Context, folder: AgentFolder, wish: I
   });
 }
 
-/** The result for the second file. Its error names the first one if that is changed, or the change would go unnoticed. */
+/**
+ * Returns the result for the second file. An error also says that the first file is already changed, because the person
+ * would otherwise not know of it.
+ */
 async function second(changed: Target | false, work: Promise<boolean>): Promise<boolean> {
   try {
     return await work;
@@ -204,7 +208,7 @@ function whereabouts(ctx: Context, folder: AgentFolder, project: string): Wherea
   return { home, project, os, env, stateDir, machine: { ...thisMachine(ctx), home } };
 }
 
-/** Options that find this agent's files: a host starts svc without the variables of this shell. */
+/** Options that find this agent's files, because a host starts svc without the variables of this shell. */
 function hereWords(ctx: Context): string[] {
   const env: Context["env"] = (name) => name === "HOME" || name === "APPDATA" ? ctx.env(name) : undefined;
   const isUsual = ctx.configDir === usualConfigDir({ env, os: ctx.os });
@@ -215,7 +219,9 @@ function hereWords(ctx: Context): string[] {
   ];
 }
 
-/** The hosts' files of this user are changed by one svc at a time, so that no entry of another agent is lost. */
+/**
+ * One svc at a time changes the files of hosts for this user, because two at once could lose the entry of one agent.
+ */
 async function locked<T>(ctx: Context, work: () => Promise<T>): Promise<T> {
   const waiting = () => ctx.out.doing("Waiting for another svc process that changes files of hosts");
   return await withLock(ctx, () => join(ctx.configDir, LOCK_FILE), work, waiting);
@@ -232,7 +238,7 @@ async function ensureProjectFolder(project: string, folder: string): Promise<voi
   }
 }
 
-/** Makes the agent read its messages when nothing names a platform for them. */
+/** Records the platform `inbox` when nothing names a platform for the agent's messages. */
 async function chooseInbox(ctx: Context, folder: AgentFolder): Promise<Messages> {
   const messages = messagesOf(ctx, folder);
   if (messages.platform !== "inbox" || runtimeSettings(folder) !== null) return messages;
@@ -240,7 +246,9 @@ async function chooseInbox(ctx: Context, folder: AgentFolder): Promise<Messages>
   return { platform: "inbox", isNew: true };
 }
 
-/** Where the messages go: without `runtime.json`, the framework may be a runtime that gets them today. */
+/**
+ * Returns where the messages go. Even without `runtime.json`, the agent's framework may be a runtime that gets them.
+ */
 function messagesOf(ctx: Context, folder: AgentFolder): Messages {
   const file = runtimeSettings(folder)?.file ?? null;
   const target = runtimeTarget({ env: ctx.env, allowInsecure: true }, file, folder.identity().framework);

@@ -1,14 +1,14 @@
 /**
  * Writes and removes an entry in a JSON text. Comments, trailing commas, indentation and line ends of the rest stay.
- * Each result is read again, and refused unless only tokens of the entry differ, because other settings would be lost.
- * Of two members with one name the last one counts, as in every parser. The parser comes from npm and loads only for
- * this, because a command that does not edit files should not pay for it.
+ * Each result is read again and refused if a token outside the entry differs, because other settings would be lost. Of
+ * two members with one name the last counts, as in every parser. The parser comes from npm and is loaded only here,
+ * because a command that edits no files should not wait for it.
  */
 import { createScanner, parse, visit } from "jsonc-parser";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { BYTE_ORDER_MARK, NotEditableError, type Place, type TextEditor } from "./place.ts";
 
-/** A change of a text at positions of the old text. */
+/** A replacement in a text. Its positions are those of the old text. */
 interface Edit {
   start: number;
   end: number;
@@ -66,7 +66,7 @@ function wantedAt({ containers }: JsonView, level: number): Item | null {
   return containers[level]?.wanted ?? null;
 }
 
-/** Whether a container has nothing but the wanted item, also no comment. */
+/** Returns true when a container holds only the wanted item, and no comment either. */
 function isAlone(text: string, container: Container | undefined): boolean {
   if (container?.wanted == null || container.first !== container.last) return false;
   const { open, close, wanted } = container;
@@ -83,7 +83,7 @@ function edited(text: string, edits: readonly Edit[]): string {
   return result + text.slice(at);
 }
 
-/** The edits that replace the entry, or add it with the objects around it that do not exist. */
+/** The edits that replace the entry, or add it together with the objects around it that are missing. */
 function placed(text: string, { containers, entry }: JsonView, { path, isEntry }: Place, value: object): Edit[] {
   const layout = layoutOf(text, containers);
   if (entry !== null) return [{ start: entry.value, end: entry.end, text: formatted(value, layout) }];
@@ -99,7 +99,7 @@ function placed(text: string, { containers, entry }: JsonView, { path, isEntry }
   const marks = marksBetween(text, last.end, close);
   const comma = marks.find(({ kind }) => kind === "comma");
   if (isInline) return [{ start: last.end, end: last.end, text: `, ${item}` }];
-  // Comments behind the last item in its line are about that item, so the new item goes behind them.
+  // Comments in the line of the last item are about that item, so the new item goes behind them.
   const lineEnd = marks.find(({ kind }) => kind === "line break")?.start ?? close;
   const isOfLine = (mark: Mark) => mark.start < lineEnd && !text.slice(mark.start, mark.end).includes("\n");
   const start = Math.max(last.end, ...marks.filter(isOfLine).map(({ end }) => end));
@@ -196,19 +196,20 @@ interface Container {
 /** The containers that exist on the way to the entry, the outermost first. If all exist, the last may have it. */
 interface JsonView {
   containers: Container[];
-  /** How many containers there would be with an entry. */
+  /** How many containers there are when the entry is present. */
   depth: number;
   /** The entry; `null` when there is none. */
   entry: Item | null;
 }
 
-/** Tokens of the scanner as numbers, because its enumeration is not a value. */
+/** The scanner's kinds of tokens as numbers, because its enumeration exists only as a type. */
 const TOKEN = { open: [1, 3], close: [2, 4], comma: 5, colon: 6, comment: [12, 13], lineBreak: 14, end: 17 };
-/** With more, the millions of values in what stands in place of an entry would fill the memory. */
+/** Longest value that is parsed as an entry. With more, a huge value in place of the entry would fill the memory. */
 const ENTRY_CHARACTERS_MAX = 64 * 1024;
 
 /**
- * Keeps no items but those of an edit, because a file of 10 MiB can have five million.
+ * Finds the containers on the way to the entry, and the entry. Only items that an edit needs are kept, because a file
+ * of 10 MiB can have five million.
  *
  * @throws {NotEditableError} for a text that is not an object in JSON, or is nested too deep
  */
@@ -244,7 +245,7 @@ function refuseInvalid(text: string): void {
   const max = CONNECTOR_LIMITS.hostFileDepth;
   let depth = 0;
   const begin = () => {
-    // Refused before the parser calls itself for the next level, because many levels would exhaust the stack.
+    // Refused before the parser calls itself for the next level, because too many levels would exhaust the stack.
     if (++depth > max) throw new NotEditableError(`it is nested deeper than ${max} levels`);
   };
   const end = () => {
@@ -261,7 +262,10 @@ function refuseInvalid(text: string): void {
   }, { allowTrailingComma: true });
 }
 
-/** The items of the container of a valid text that is open at a position; at 0 the text itself is the only item. */
+/**
+ * Yields the items of a container in a valid text. `open` is the position behind its opening bracket; at 0 the text
+ * itself is the only item.
+ */
 function* itemsOf(text: string, open: number): Generator<Item & { name: string }, undefined> {
   const scanner = createScanner(text, true);
   scanner.setPosition(open);
@@ -276,20 +280,19 @@ function* itemsOf(text: string, open: number): Generator<Item & { name: string }
       continue;
     }
     item ??= { name: scanner.getTokenValue(), start, value: start, end: start };
-    // Behind the name and the colon the value begins.
+    // The value begins behind the name and the colon.
     if (depth === 0 && !isEnd && token !== TOKEN.colon) item.value = start;
     item.end = start + scanner.getTokenLength();
     if (TOKEN.open.includes(token)) depth++;
   }
 }
 
-/** The value of an item; its text when it is longer than any entry of svc. */
+/** Returns the value of an item, or its text when that is longer than any entry of svc. */
 function valueAt(text: string, { value, end }: Item): unknown {
   const own = text.slice(value, end);
   return own.length > ENTRY_CHARACTERS_MAX ? own : parse(own, [], { allowTrailingComma: true });
 }
 
-/** A token between two positions that is a comma or a comment, or a line break. */
 interface Mark {
   kind: "comma" | "comment" | "line break";
   start: number;
@@ -313,8 +316,8 @@ function marksBetween(text: string, from: number, to: number): Mark[] {
 }
 
 /**
- * Returns true when two texts have the same tokens in the same order, without those of the given items. Commas do not
- * count, because both texts have been found valid.
+ * Returns true when two texts have the same tokens in the same order, apart from those of the given items. Commas do
+ * not count, because both texts have been found valid.
  */
 function isSameExcept(a: string, skippedInA: Item | null, b: string, skippedInB: Item | null): boolean {
   const [left, right] = [tokensOf(a, skippedInA), tokensOf(b, skippedInB)];

@@ -25,7 +25,7 @@ export interface TextEditor {
   /** Returns the text with the entry, which replaces the present one. @throws {NotEditableError} */
   withEntry(text: string, place: Place, value: object): string;
   /**
-   * @param made number of the innermost objects around the entry that are removed too when they are empty then
+   * @param made how many of the innermost objects around the entry are removed too if nothing else is in them
    * @throws {NotEditableError}
    */
   withoutEntry(text: string, place: Place, made: number): string;
@@ -33,20 +33,20 @@ export interface TextEditor {
   fragment(place: Place, value: object): string;
 }
 
-/** The file is not changed; the message completes "the file cannot be changed: ". */
+/** Thrown when a file is not changed. The message completes "the file cannot be changed: ". */
 export class NotEditableError extends Error {
   override name = "NotEditableError";
 }
 
 /**
  * Returns true when two values of JSON or TOML are equal; the order of members does not matter. Values that are nested
- * deeper than `hostFileDepth` are not equal, so that no file exhausts the stack.
+ * deeper than `hostFileDepth` count as different, because comparing them could exhaust the stack.
  */
 export function isSame(a: unknown, b: unknown, depth: number = CONNECTOR_LIMITS.hostFileDepth): boolean {
   if (Object.is(a, b)) return true;
   if (typeof a !== "object" || typeof b !== "object" || a === null || b === null || depth === 0) return false;
   if (a instanceof Date || b instanceof Date) {
-    // A date of TOML writes itself as its file does: date only, time only, or with its offset.
+    // A date of TOML writes itself in the form that the file has: date only, time only, or with its offset.
     return a instanceof Date && b instanceof Date && a.toISOString() === b.toISOString();
   }
   if (Array.isArray(a) !== Array.isArray(b)) return false;

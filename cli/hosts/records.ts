@@ -1,6 +1,6 @@
 /**
- * What svc has written into files of hosts for an agent, and copies of the text before. A record is saved before the
- * file changes, so that `--undo` works after a kill at any moment.
+ * Records what svc has written into files of hosts for an agent, and keeps copies of the text before. A record is saved
+ * before its file changes, because `--undo` could otherwise do nothing after a kill in between.
  */
 import { join } from "node:path";
 import * as z from "zod";
@@ -10,9 +10,11 @@ import type { Context } from "../context.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { ensureDirectory, isDirectory, writePrivate } from "../files/private_files.ts";
 
-/** Copies that are kept: the first and the newest. With more, secrets of the host's file stay in old copies. */
+/**
+ * How many copies are kept: the first and the newest. With more, secrets of the host's file would stay in old copies.
+ */
 const COPIES_MAX = 2;
-/** With more, a damaged record costs memory before it is refused. */
+/** Largest file of records, in bytes. With more, a damaged one would cost memory before it is refused. */
 const RECORD_BYTES_MAX = 1024 ** 2;
 
 const RECORD_FILE = "hosts.json";
@@ -47,11 +49,11 @@ export class Records {
   }
 
   /**
-   * A name for a copy of the text before a change. The record has the name before the copy exists, so that no copy is
-   * forgotten.
+   * A name for a copy of the text before a change. The record gets the name before the copy exists, because a kill in
+   * between would otherwise leave a copy that no record names.
    */
   nameOfCopy(host: string): string {
-    // Random too, because of two copies within one millisecond the second would replace the first.
+    // Partly random, because of two copies within one millisecond the second would otherwise replace the first.
     return `${host}-${this.ctx.clock.now()}-${this.ctx.random.bytes(4).toHex()}.txt`;
   }
 

@@ -12,8 +12,8 @@ export type HostId = (typeof HOST_IDS)[number];
 export const IN_A_CODING_AGENT = `to use it in a coding agent (${HOST_IDS.join(", ")})`;
 
 /**
- * How a message wakes the model: `inbox` through what the host has for it, `hook` by a hook at the end of a turn, `auto` by
- * the hook where a session has no inbox.
+ * How a message wakes the model: `inbox` through the inbox or queue of the host, `hook` by a hook at the end of a turn,
+ * `auto` by the inbox where a session has one, and by the hook elsewhere.
  */
 export const WAKES = ["auto", "inbox", "hook"] as const;
 export type Wake = (typeof WAKES)[number];
@@ -22,9 +22,12 @@ export type Wake = (typeof WAKES)[number];
 export const SCOPES = ["user", "project"] as const;
 export type Scope = (typeof SCOPES)[number];
 
-/** Longer than the longest wait of a tool (45 s without progress): with less, the host ends a call that still waits. */
+/**
+ * Longer than the longest wait of a tool (45 s without progress). With less, the host would end a call that still
+ * waits.
+ */
 const TOOL_MS = 60_000;
-/** With less, a slow disk makes the host give up the start; with more, a broken entry holds up the host. */
+/** With less, a host on a slow disk would give up the start. With more, a broken entry would hold up the host. */
 const START_MS = 20_000;
 
 export interface Whereabouts extends Pick<System, "os" | "env"> {
@@ -80,7 +83,7 @@ export const HOSTS: Readonly<Record<HostId, HostRow>> = Object.freeze({
       tool_timeout_sec: TOOL_MS / 1000,
     }),
     wakes: ["auto", "inbox"],
-    // Codex gives its servers only variables that an entry names, and this one names the folder of its queue.
+    // Codex gives its servers only the variables that an entry names. This one names the folder of the queue of Codex.
     inboxEntry: { env_vars: ["CODEX_HOME"] },
     then: "Restart Codex; it reads the file of a project only when it trusts the project.",
   },
@@ -121,7 +124,7 @@ export const HOSTS: Readonly<Record<HostId, HostRow>> = Object.freeze({
     format: "json",
     around: ["mcp", "servers"],
     path: (scope, { machine, stateDir }) => scope === "user" ? openClawConfigPath(machine, stateDir) : null,
-    // A member `timeout` makes OpenClaw 2026.9.6 refuse the whole file.
+    // With a member `timeout`, OpenClaw 2026.9.6 refuses the whole file.
     entry: (command, args) => ({ command, args, requestTimeoutMs: TOOL_MS }),
     wakes: [],
     then: "Start a new session of OpenClaw.",

@@ -1,6 +1,7 @@
 /**
- * Writes and removes a table in a TOML text: it is appended, or replaced where exactly the present one stands, so that
- * the rest of the text stays as it is. Each result is parsed: everything else must have the same value as before.
+ * Writes and removes a table in a TOML text. A new table is appended, and a present one is replaced exactly where it
+ * stands, so the rest of the text stays unchanged. Each result is parsed and refused if any other value differs,
+ * because other settings would be lost.
  */
 import { parse } from "smol-toml";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
@@ -64,8 +65,8 @@ function parsed(text: string): Table {
 }
 
 /**
- * The parser has a bound for nested values, but none for the parts of a dotted name, each of which is a table. Counts the
- * parts in front of the first `=` of each line.
+ * Refuses dotted names with too many parts, each of which is a table, because the parser bounds only nested values. The
+ * parts in front of the first `=` of each line are counted.
  */
 function refuseDeepNames(text: string): void {
   const max = CONNECTOR_LIMITS.hostFileDepth;
@@ -74,13 +75,13 @@ function refuseDeepNames(text: string): void {
     const character = text.charAt(i);
     if (character === "\n") [parts, isName] = [0, true];
     else if (character === "=" || character === "#") isName = false;
-    // Dots in a row separate nothing, because they are a line in a text.
+    // Several dots in a row separate no names, because they are a line of a text.
     else if (isName && character === "." && text.charAt(i - 1) !== ".") parts++;
   }
   if (parts > max) throw new NotEditableError(`it is nested deeper than ${max} levels`);
 }
 
-/** Parses the changed text, because a present value can have a form to which TOML adds no table. */
+/** Parses the changed text, because the file may have a value of a form to which TOML cannot add a table. */
 function parsedAgain(written: string, path: readonly string[]): Table {
   try {
     return parsed(written);
@@ -110,7 +111,9 @@ function appended(text: string, block: string): string {
   return text + (text.endsWith("\n") ? "" : end) + end + lines + end;
 }
 
-/** The present entry as it stands in the text. @throws {NotEditableError} when it is written in another way */
+/**
+ * Returns the present entry exactly as the text has it. @throws {NotEditableError} when it is written in another way
+ */
 function presentBlock(text: string, place: Place, present: unknown): string {
   const block = isTable(present) ? blockOf(place, present).replaceAll("\n", lineEndOf(text)) : "";
   const start = block === "" ? -1 : text.indexOf(block);
