@@ -1,6 +1,6 @@
 /**
- * The credentials that the link and the calls to the proxy use, refreshed before they expire, and read again when
- * another process has changed them. One refresh runs at a time. Where they are stored is the caller's part.
+ * Keeps the credentials that the link and the calls to the proxy use. They are refreshed before they expire, one
+ * refresh at a time, and read again when another process has changed them. The caller decides where they are stored.
  */
 import type { Cancel } from "../../shared/clock.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
@@ -26,14 +26,14 @@ export type AgentCredentials = Pick<
 /** Credentials that also reach the servers of peers elsewhere. */
 export type VisitCredentials = AgentCredentials & Pick<StoredCredentials, "visit" | "endVisit">;
 
-/** A minute before the token ends is enough; 10 s more leave room for a slow response. */
+/** How long before its end a token is refreshed. A minute is enough; 10 s more leave room for a slow response. */
 const AHEAD_MS = 70_000;
-/** Least wait before a refresh, so that tokens with a shorter lifetime do not cause a loop. */
+/** Least wait before a refresh, because tokens with a shorter lifetime would otherwise be refreshed in a loop. */
 const LEAST_MS = 5_000;
 
-/** With less, a token could end on its way. */
+/** How long a kept visit token must still be valid. With less, it could end on its way. */
 const VISIT_AHEAD_MS = 60_000;
-/** With more, tokens for servers of the past take memory. */
+/** How many visit tokens are kept. With more, those for servers that the agent no longer calls would take memory. */
 const VISITS_KEPT = 1_000;
 
 export interface StoredSession {
@@ -53,13 +53,13 @@ interface CredentialsDeps {
   clock: ServiceClock;
   store: SessionStore;
   emit: EmitLinkEvent;
-  /** Whether an error of `read` says that the agent is not stored there any longer. */
+  /** Returns true when an error of `read` says that the agent is no longer stored there. */
   isGone?: (error: unknown) => boolean;
 }
 
 /**
- * Repairs the cause of a refusal if it can: by other credentials, or by the service's time. Returns true when the next
- * try may follow at once.
+ * Repairs the cause of a refusal if it can: by other credentials, or by the service's time. Returns true when the
+ * caller may try again at once.
  */
 export async function repair(
   error: unknown,
@@ -109,7 +109,7 @@ export class StoredCredentials {
   async current(): Promise<AgentIdentity> {
     const { clock } = this.deps;
     if (this.accessExpiresAt - clock.now() <= LEAST_MS) {
-      // Other failures are ignored, because the service decides whether the token has expired.
+      // Other failures are ignored, because the token may still be valid, and the service decides that.
       await this.#refresh().catch((error) => {
         if (isPermanent(error)) throw error;
       });
@@ -117,7 +117,7 @@ export class StoredCredentials {
     return this.session.identity;
   }
 
-  /** After a refusal: reads the files again, or refreshes. Returns true when the credentials have changed. */
+  /** Called after a refusal: reads the credentials again, or refreshes them. Returns true when they have changed. */
   async renew(what: "access" | "identity"): Promise<boolean> {
     const { ait, accessToken } = this.session.identity;
     await this.#reload();
@@ -145,7 +145,7 @@ export class StoredCredentials {
     } catch (cause) {
       this.#visits.delete(audience);
       if (isPermanent(cause)) throw cause;
-      // A cause of this kind tells the caller that the message has not left.
+      // This kind of cause tells the caller that the message has not left.
       const why = `Your server gives no token for ${new URL(audience).host}: ${describeError(cause)}`;
       throw new UnreachableError(why, { cause: new Error("connection refused", { cause }) });
     }
@@ -216,7 +216,8 @@ export class StoredCredentials {
   async #reload(): Promise<void> {
     const { store, isGone } = this.deps;
     this.session = await store.read().catch((error) => {
-      // Ends, because files of a later agent of this name would bring its messages into a store that is deleted.
+      // The session ends when the agent's files are gone, because a later agent of this name would otherwise bring its
+      // messages into a store that is deleted.
       if (isGone?.(error)) this.onEnd(error);
       throw error;
     });

@@ -1,6 +1,6 @@
 /**
  * The connector's link to the proxy: one WebSocket, opened with signed headers, that receives frames and sends
- * acknowledgements. Detects a dead connection and reports why a link ended. Does not reconnect.
+ * acknowledgements. It detects a dead connection and reports why it ended. reconnect.ts opens the next one.
  */
 // @ts-types="./ws.d.ts"
 import { type UnexpectedResponse, WebSocket } from "ws";
@@ -26,14 +26,23 @@ import { type AgentIdentity, signedHeaders } from "./signed_headers.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import { mayPassWithOtherRoots, rootsToTry, unreachable } from "../../shared/client/tls.ts";
 
-/** With less, a busy proxy admits agents that have given up; with more, a dead address is noticed later. */
+/**
+ * Longest wait until the proxy accepts the link. With less, a busy proxy would admit agents that have already given up.
+ * With more, a dead address is noticed later.
+ */
 export const HANDSHAKE_MS = 10_000;
-/** Wait for a frame after a heartbeat. With less, a busy proxy loses links; with more, a dead link seems to work. */
+/**
+ * Longest wait for a frame after a heartbeat. With less, a busy proxy loses links; with more, a dead link seems to
+ * work.
+ */
 const ANSWER_MS = 10_000;
 /** Silence before a heartbeat. With less, idle links carry more frames; with more, their end is noticed later. */
 const QUIET_MS = LIMITS.heartbeatIntervalMs / 2 + 1_000;
 
-/** Text of messages that are being checked. With more, a proxy could fill the memory while a registry does not answer. */
+/**
+ * How many characters of messages may be processed at once. With more, a proxy could fill the memory while a registry
+ * does not answer.
+ */
 const TAKING_CHARACTERS = 64 * 1024 ** 2;
 
 /** The acknowledgement of a message. */
@@ -62,7 +71,7 @@ interface LinkDeps {
   newId: NewId;
   /** Certificates in PEM form that are trusted in addition to the system's. */
   authority?: { pem: string } | undefined;
-  /** The peers of the agent are not told whether it is connected. */
+  /** Set when the peers of the agent are not told whether it is connected. */
   isHidden?: boolean;
 }
 
@@ -81,7 +90,7 @@ export class RefusedError extends ApiError {
 const TARGET = "/v1/relay/connect";
 const MAX_REFUSAL_CHARS = 64 * 1024;
 const SILENT = `no answer within ${ANSWER_MS / 1000} s`;
-/** The system's text for an address that accepts no connection. */
+/** The code of the system for an address that does not answer a connection. */
 const NO_WAY = "ETIMEDOUT";
 const HANDSHAKE_LATE = `did not answer within ${HANDSHAKE_MS / 1000} s`;
 
@@ -207,7 +216,7 @@ class OpenLink {
   }
 
   async #take(frame: DeliverFrame, length: number): Promise<void> {
-    // For this reason the proxy keeps the message, and does not count the refusal.
+    // With this reason the proxy keeps the message, and does not count the refusal.
     let ack: Ack = { accepted: false, reason: "store_failed" };
     if (this.#taking + length <= TAKING_CHARACTERS) {
       this.#taking += length;
@@ -227,7 +236,7 @@ class OpenLink {
   }
 
   #endSilent(): void {
-    // A close frame would not be answered. Report the end here, because the socket would report only that it broke.
+    // Reported here, because no close frame would be answered, and the socket would report only that it broke.
     this.socket.removeAllListeners();
     this.socket.on("error", () => {});
     this.socket.close(CLOSE.silent, SILENT);
@@ -237,10 +246,10 @@ class OpenLink {
 }
 
 /**
- * Waits for the socket to open, or rejects with the reason why it did not. The link is created at once, because the
- * proxy's first frames follow the upgrade directly. The deadline is a timer of this file, because that of the library
- * acts on a request that has already failed, and the error ends the process. Errors after the first one are ignored
- * for the same reason.
+ * Waits for the socket to open, or rejects with the reason why it did not. The link is created as soon as it opens,
+ * because the proxy's first frames follow the upgrade directly. The deadline is a timer of this file, because the
+ * library's own timer acts on a request that has already failed, and that error ends the process. Errors after the
+ * first one are ignored for the same reason.
  */
 function opened(
   clock: Clock,
@@ -257,7 +266,7 @@ function opened(
   socket.on("error", (cause) => reject(unreachable(dialUrl, "cannot be reached", cause)));
   socket.once("unexpected-response", (_request, response) => {
     let text = "";
-    // A response that breaks off, or does not end in time, is still a refusal with a status.
+    // If the response breaks off, or does not end in time, it is still a refusal with a status.
     refused = () => reject(refusal(response, text));
     response.on("data", (chunk) => {
       text += new TextDecoder().decode(chunk);

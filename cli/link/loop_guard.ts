@@ -1,21 +1,23 @@
 /**
- * Stops agents that answer each other without end (D-113). Honest work has no bound here: an answered question does not
- * count, and a question that nothing automatic precedes is always answered. It counts what this agent sends, so no peer
- * and no proxy can switch it off. In memory; the time is a parameter.
+ * Stops agents that answer each other without an end (D-113). Honest work has no bound here, because an answered
+ * question does not count, and a question that nothing automatic precedes is always answered. Only what this agent
+ * sends is counted, so no peer and no proxy can switch the guard off. The counts are in memory; the time is a
+ * parameter.
  */
 import { BoundedMap } from "../../shared/bounded_map.ts";
 
 /**
- * Automatic messages of one thread, and messages to one peer that it has not answered. A ring of three agents ends after
- * three times as many: with more than 33 it would send over 100 messages, with fewer a model could not ask 32 at once.
+ * Bound for the automatic messages of one thread, and for messages to one peer that it has not answered. A ring of
+ * three agents ends after three times as many: with more than 33 it would send over 100 messages, and with fewer a
+ * model could not ask 32 questions at once.
  */
 export const LOOP_MESSAGES = 32;
 /**
- * How long a message counts. A ring of models takes a minute or more for a turn, so with some minutes it would never
- * reach the bound; without an end a model could never again write to a peer that does not answer.
+ * How long a message counts. With some minutes, a ring of models would never reach the bound, because a model takes a
+ * minute or more for a turn. Without an end, a model could never again write to a peer that does not answer.
  */
 export const LOOP_WINDOW_MS = 60 * 60_000;
-/** Peers that are remembered, those with the latest message; without a bound a person with many peers fills the memory. */
+/** How many peers are remembered, those with the latest messages. Without a bound, many peers would fill the memory. */
 export const LOOP_PEERS = 1_000;
 
 /** Messages to one peer: their times by request ID, milliseconds since the Unix epoch, oldest first. */
@@ -34,7 +36,7 @@ export class LoopGuard {
   refusals = 0;
 
   /**
-   * Milliseconds until an automatic reply may be sent; 0: now. Counts a refusal.
+   * Returns how many milliseconds an automatic reply must wait; 0: it may be sent now. A wait counts as a refusal.
    *
    * @param before time of the automatic message `LOOP_MESSAGES` earlier in its thread; `null`: none
    */
@@ -43,23 +45,26 @@ export class LoopGuard {
   }
 
   /**
-   * Counts an automatic message that answers none, unless the agent has received nothing since the last one: then it
-   * continues no loop, so a program may announce as much as it wants. Returns 0 when it may be sent, else the milliseconds
-   * to wait.
+   * Counts an automatic message that answers none. Returns 0 when it may be sent, else the milliseconds to wait. If the
+   * agent has received nothing since the last one, the message continues no loop, so it is always allowed and a program
+   * may announce as much as it wants.
    */
   automaticMessage(peer: string, requestId: string, now: number): number {
     if (this.#passedOn.get(peer)?.received === this.#received) return 0;
     return this.#count(this.#passedOn, peer, requestId, now);
   }
 
-  /** Counts a message of a model. Returns 0 when it may be sent, else the milliseconds to wait; then it is not counted. */
+  /**
+   * Counts a message of a model and returns 0 when it may be sent. Otherwise returns the milliseconds to wait, and does
+   * not count it.
+   */
   modelMessage(peer: string, requestId: string, now: number): number {
     return this.#count(this.#asked, peer, requestId, now);
   }
 
   /**
-   * Records a message from a peer. A reply answers its question; any other message answers everything, because models
-   * write to each other also without naming what they answer.
+   * Records a message from a peer. A reply answers its question. Any other message answers all questions, because
+   * models also write to each other without naming what they answer.
    */
   received(peer: string, inReplyTo: string | null): void {
     this.#received++;
@@ -76,7 +81,7 @@ export class LoopGuard {
 
   #count(counts: BoundedMap<string, Sent>, peer: string, requestId: string, now: number): number {
     const known = counts.get(peer)?.times ?? new Map<string, number>();
-    // A later time comes from a clock that was set back.
+    // A time in the future comes from a clock that was set back, so it does not count.
     const times = new Map([...known].filter(([, at]) => at <= now && now - at < LOOP_WINDOW_MS));
     const [oldest = now] = times.values();
     if (times.size >= LOOP_MESSAGES) return this.#refusedFor(oldest + LOOP_WINDOW_MS - now);

@@ -1,6 +1,6 @@
 /**
- * A message as a request to the proxy, with its signed context (D-140), and the state that the answer shows. Pure;
- * ProxyCaller sends it.
+ * Builds the request for a message, with its signed context (D-140), and reads the message's state from the answer.
+ * Nothing is sent here; ProxyCaller does that.
  */
 import { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { contextText, messageTarget } from "../../shared/protocol/message_context.ts";
@@ -12,7 +12,7 @@ import type { ProxyRequest } from "./proxy_caller.ts";
 
 export interface OutgoingMessage {
   to: string;
-  /** JSON text; the body, unless it is sealed. */
+  /** JSON text. It is the body of the request, unless the message is sealed. */
   payload: string;
   requestId: string;
   conversationId?: string | null | undefined;
@@ -20,11 +20,11 @@ export interface OutgoingMessage {
   inReplyTo?: string | null | undefined;
   /** True when no person or model decided to send it. */
   auto?: boolean | undefined;
-  /** The message may wait at the proxy for an offline recipient (D-68). */
+  /** True when the message may wait at the proxy for an offline recipient (D-68). */
   mayWait?: boolean | undefined;
 }
 
-/** Returns the sealed body for a payload, from the text of its signed context. */
+/** Returns the body of a sealed message, for the text of its signed context. */
 export type Seal = (context: string) => Promise<string>;
 
 /**
@@ -50,8 +50,8 @@ const NOT_DELIVERED: ReadonlySet<string | null> = new Set([
 ]);
 
 /**
- * Returns the state that a response shows; `expiresAt` is ISO 8601. After another 5xx, and after a 2xx with a body that
- * is not of this protocol, the recipient may have the message, so it is `unknown`.
+ * Returns the state that a response shows; `expiresAt` is ISO 8601. After any other 5xx, and after a 2xx with a body
+ * that is not of this protocol, the state is `unknown`, because the recipient may have the message.
  */
 export function stateOf(response: HttpResponse): Pick<SentEntry, "state" | "problem" | "expiresAt"> {
   const error = apiErrorOf(response);
@@ -65,7 +65,7 @@ export function stateOf(response: HttpResponse): Pick<SentEntry, "state" | "prob
   const { delivered, queued, reason, expiresAt } = answer;
   if (delivered) return { state: "delivered", problem: null, expiresAt: null };
   if (queued) return { state: "queued", problem: null, expiresAt: expiresAt ?? null };
-  // Another text would pass for words of svc, before a person or a model.
+  // Only a plain word is passed on, because any other text would pass for words of svc before a person or a model.
   const problem = /^[a-z_]{1,64}$/.exec(reason ?? "")?.[0] ?? "refused by the recipient's connector";
   return { state: "refused", problem, expiresAt: null };
 }

@@ -1,4 +1,7 @@
-/** Reads the agent's peers from the proxy, all pages. A refusal is returned unchanged: the local API passes it on. */
+/**
+ * Reads all pages of the agent's peers from the proxy. A refusal is returned unchanged, because the local API passes it
+ * on.
+ */
 import { PeerList } from "../../shared/protocol/api/pairing.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -8,12 +11,16 @@ import { answerOf, type ProxyCaller } from "./proxy_caller.ts";
 
 export type Peer = PeerList["peers"][number];
 
-/** At most 100,000 peers, also in longer pages, so that a faulty proxy causes no endless loop and fills no memory. */
+/**
+ * At most 100,000 peers in pages of any length, because a faulty proxy could otherwise cause an endless loop or fill
+ * the memory.
+ */
 const MAX_PAGES = 200, MAX_PEERS = MAX_PAGES * LIMITS.peerListMax;
 
 /**
- * All peers of the agent `own`. Those of its own authority live at this proxy and the others elsewhere, regardless of what the proxy
- * says; one of another authority without an address is left out, because nothing could be sent to it.
+ * Returns all peers of the agent `own`. Peers of its own authority live at this proxy and the others elsewhere,
+ * regardless of what the proxy says. A peer of another authority without an address is left out, because nothing could
+ * be sent to it.
  *
  * @throws {UnreachableError} when the proxy does not answer with a list of peers
  */

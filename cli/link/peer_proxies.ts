@@ -1,7 +1,7 @@
 /**
- * The proxy at which each peer lives (D-287). A peer of another server is called there, with a visit token in place of
- * the access token, which is a secret of the home registry. Each proxy has a clock of its own here, because the wrong
- * clock of one would otherwise make the others refuse.
+ * Finds the proxy at which each peer lives (D-287). A call to another server carries a visit token in place of the
+ * access token, because that is a secret of the agent's own registry. Each proxy has a clock of its own here, because
+ * one proxy with a wrong clock would otherwise make the others refuse.
  */
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { type ApiError, UnreachableError } from "../../shared/client/errors.ts";
@@ -20,7 +20,7 @@ const PROXIES_MAX = 1_000;
 interface PeerProxiesDeps extends Omit<CallerDeps, "clock" | "session"> {
   session: VisitCredentials;
   machine: Clock;
-  /** Throws for an origin that must not be called, as plain http to another machine. */
+  /** Throws for an origin that must not be called, such as plain http to another machine. */
   check(origin: string): void;
   /** Called when another server has answered with success. */
   onAnswer?: (host: string) => void;
@@ -88,7 +88,7 @@ export class PeerProxies {
     if (known) return known;
     const { machine, check, onAnswer, ...deps } = this.deps;
     try {
-      // A ticket can name a longer one, with which the file of the peers could not be read again.
+      // A ticket can name a longer origin, and with that one the file of the peers could not be read again.
       if (!isOrigin(origin)) throw new TypeError(`${origin} is not the origin of a server`);
       check(origin);
     } catch (error) {
@@ -105,8 +105,8 @@ export class PeerProxies {
 }
 
 /**
- * The refusal of another server in words of this program, because its own would pass for those of svc, before a person
- * or a model.
+ * Returns the refusal of another server in words of this program, because its own words would pass for those of svc
+ * before a person or a model.
  */
 function inOwnWords({ status, code }: ApiError, host: string): string {
   // Without a code only the status is shown.

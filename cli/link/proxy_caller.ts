@@ -1,6 +1,6 @@
 /**
- * Calls to the proxy as the agent, signed for the proxy's public origin. Repeats a call once after a refusal that it can
- * repair. Returns the response unchanged: the local API passes it on.
+ * Calls the proxy as the agent, with requests that are signed for the proxy's public origin. A call is repeated once
+ * after a refusal whose cause can be repaired. The response is returned unchanged, because the local API passes it on.
  */
 import type * as z from "zod";
 import { tryParse } from "../../shared/protocol/json_text.ts";
@@ -14,9 +14,9 @@ import type { ProxyPlace } from "./link.ts";
 import type { ServiceClock } from "./service_clock.ts";
 import { type AgentCredentials, repair } from "./agent_credentials.ts";
 
-/** Longer than the proxy waits for an acknowledgement (10 s): with less, messages that arrive count as failed. */
+/** Longer than the proxy waits for an acknowledgement (10 s). With less, messages that arrive would count as failed. */
 const CALL_MS = 30_000;
-/** After this time without an answer the link is checked, because a working proxy answers sooner. */
+/** After this time without an answer the link is checked too, because a working proxy answers sooner. */
 const SLOW_MS = 3_000;
 /** With more, a wrong address could fill the memory; with less, a page of peers would not fit. */
 const ANSWER_BYTES_MAX = 4 * 1024 ** 2;
@@ -52,7 +52,9 @@ export interface CallerDeps {
   onSilence?: () => void;
 }
 
-/** The token that a request shows beside its proof, because the agent's session must be valid. */
+/**
+ * The token that a request carries beside its proof, because the proof does not show that the agent's session is valid.
+ */
 interface AccessSource {
   current(agent: AgentIdentity): string | Promise<string>;
   /** Called after a refusal. Returns true when `current` gives another token from now on. */
@@ -61,7 +63,7 @@ interface AccessSource {
 
 export class ProxyCaller {
   readonly #access: AccessSource;
-  /** Requests that have waited for an answer for long. */
+  /** Requests that have waited long for their answer. */
   readonly #slow = new Set<AbortController>();
 
   constructor(readonly deps: CallerDeps, readonly place: ProxyPlace, access?: AccessSource) {

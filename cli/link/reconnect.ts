@@ -1,6 +1,6 @@
 /**
- * Keeps a link to the proxy open: connects, reports a failure, repairs its cause if it can, waits, and connects again
- * with a new signature. Ends when it is stopped, or after a refusal that a retry cannot change.
+ * Keeps a link to the proxy open. After a failure it repairs the cause if it can, waits, and connects again with a new
+ * signature. It ends when it is stopped, or after a refusal that a retry cannot change.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { CLOSE, returnWindow } from "../../shared/protocol/frames.ts";
@@ -21,29 +21,49 @@ import {
 import type { ServiceClock } from "./service_clock.ts";
 import { type AgentCredentials, repair } from "./agent_credentials.ts";
 
-/** With less, connectors that lost a proxy together come back together; with more, messages wait for longer. */
+/**
+ * Longest first wait. With less, connectors that lost a proxy together would come back together. With more, messages
+ * wait for longer.
+ */
 export const RECONNECT_FIRST_MAX_MS = 5_000;
-/** With less, a proxy that refuses gets the next tries at once. */
+/**
+ * The wait after the first failure, which doubles with each further failure. With less, a proxy that refuses would get
+ * the next attempts at once.
+ */
 const RECONNECT_START_MS = 2_000;
-/** With more, and the 20 % at random, agents are away for over half a minute after the proxy is back. */
+/**
+ * Longest wait, to which up to 20 % is added at random. With more, agents would be away for longer after the proxy is
+ * back.
+ */
 const RECONNECT_MAX_MS = 28_000;
-/** The share by which a wait between connections varies at random. With less, all agents of a server return at the same moment. */
+/**
+ * The share by which a wait between connections varies at random. Without it, all agents of a server would return at
+ * the same moment.
+ */
 const JITTER = 0.2;
-/** With less, two connectors of one agent replace each other without an end. */
+/**
+ * The wait of a connector that another one has replaced. With less, two connectors of one agent would replace each
+ * other all the time.
+ */
 const REPLACED_MS = 30_000;
-/** With less, a proxy that closes each new link would see all agents again after their first wait. */
+/**
+ * How long a link must last to count as a success. With less, a proxy that closes each new link would see all agents
+ * again after their first wait.
+ */
 export const SETTLED_MS = 10_000;
-/** With more, one wrong header would keep an agent away for hours. */
+/** Longest wait that a service can ask for. With more, one wrong header would keep an agent away for hours. */
 const RETRY_AFTER_MAX_MS = 60_000;
 
-/** For this long a machine without a network tries often, because a person may wait and its tries burden no server. */
+/**
+ * For how long a machine without a network tries often. A person may be waiting, and these attempts burden no server.
+ */
 const WITHOUT_NETWORK_MS = 600_000;
 /** The shortest wait without a network. A random part of up to as much is added. */
 const NETWORK_WAIT_MS = 1_000;
 
 /**
- * Milliseconds before the next connection: first a random wait, so that connectors that lost a proxy together do not
- * reconnect together; then a wait that doubles with each failure.
+ * Returns the milliseconds before the next connection. The first wait is random, because connectors that lost a proxy
+ * together would otherwise reconnect together. Later waits double with each failure.
  *
  * @param failures consecutive attempts without a link
  * @param chance 0 up to 1
@@ -55,7 +75,9 @@ export function reconnectWait(failures: number, chance: number, firstMaxMs = REC
   return Math.round(wait * (1 + JITTER * (2 * chance - 1)));
 }
 
-/** It cannot be decided now whether messages are genuine, so there is no link: they stay at the proxy. */
+/**
+ * Thrown when it cannot be decided now whether messages are genuine. There is no link then, so they stay at the proxy.
+ */
 export class Undecided extends Error {
   override name = "Undecided";
 }
@@ -95,7 +117,7 @@ export class ReconnectingLink {
   #status: ConnectionStatus;
   #link: Link | null = null;
   #failures = 0;
-  /** Longest first wait: of the proxy that shut down, or the default. */
+  /** Longest first wait, as the proxy named it when it shut down, or else the default. */
   #firstMaxMs: number = RECONNECT_FIRST_MAX_MS;
   /** Since when there is no link. */
   #awaySince: number;
@@ -119,7 +141,8 @@ export class ReconnectingLink {
         const closed = await this.#hold();
         repaired = false;
         if (this.#stop.signal.aborted) break;
-        // Without the handshake, because one of 10 s would make a link that ends at once count as a good connection.
+        // Counted without the handshake, because a handshake of 10 s would make a link that ends at once look like a
+        // good connection.
         const lived = this.deps.clock.now() - this.#status.since;
         if (lived >= SETTLED_MS) this.#failures = 0;
         wait = this.#afterClose(closed);
@@ -153,7 +176,7 @@ export class ReconnectingLink {
     this.#become("stopped");
   }
 
-  /** A request did not get through: ends the link if the proxy does not answer on it either. */
+  /** Called when a request did not get through. Ends the link if the proxy does not answer on it either. */
   check(): void {
     this.#link?.check();
   }
@@ -209,7 +232,7 @@ export class ReconnectingLink {
     }
     const wait = this.#nextWait();
     this.#failures++;
-    // Reconnecting at once would evict the other connector, and the two would loop.
+    // If it reconnected at once, it would evict the other connector, and the two would loop.
     return code === CLOSE.replaced ? REPLACED_MS + wait : wait;
   }
 

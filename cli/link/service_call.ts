@@ -1,6 +1,6 @@
 /**
- * One call to a service: checks the response against its wire schema. Retries nothing and stores nothing; the caller
- * decides what an error means.
+ * Makes one call to a service and checks the response against its wire schema. It neither retries nor stores anything,
+ * because the caller decides what an error means.
  */
 import type * as z from "zod";
 import { tryParse } from "../../shared/protocol/json_text.ts";

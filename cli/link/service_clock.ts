@@ -1,12 +1,12 @@
 /**
- * The clock for timestamps of requests: this machine's time, corrected by a service's time after the service refused a
- * timestamp. Timers use the machine's clock.
+ * The clock for timestamps of requests: this machine's time, corrected by a service's time once that service has
+ * refused a timestamp. Timers use the machine's clock.
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
 
 /**
- * A time that is further off is not corrected, because a relay could otherwise make the machine sign requests dated far
- * ahead.
+ * A larger difference is not corrected, because a relay could otherwise make the machine sign requests that are dated
+ * far ahead.
  */
 const OFFSET_MAX_MS = 86_400_000;
 /** `Date` headers have a resolution of 1 s; a smaller offset is ignored. */

@@ -1,4 +1,4 @@
-/** An agent's identity for requests, and the proof headers. Signs; sends nothing. */
+/** An agent's identity for requests, and the proof headers that are signed with it. Nothing is sent here. */
 import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { proofHeaders, publicOrigin } from "../../shared/protocol/proof.ts";
 import { parseAit } from "../../shared/protocol/signed/ait.ts";
