@@ -1,14 +1,15 @@
 /**
- * The messages in answers under way (D-395). A tool only leases what it returns; the messages are read when the answer has
- * left this process. A call that is cancelled, a host that has gone and a server that ends release them: marking them first
- * would take messages that no model ever saw, while their senders read that they were processed.
+ * Tracks the messages in answers that are under way (D-395). A tool only leases the messages that it returns. They are
+ * marked read when the answer has left this process, and released when the call is cancelled, the host has gone or the
+ * server ends. If they were marked first, messages that no model ever saw would be lost, while their senders read that
+ * they were processed.
  */
 import type { JSONRPCMessage, RequestId } from "@modelcontextprotocol/server";
 import { type LocalCalls, readMessages } from "../../shared/client/local_client.ts";
 
 /**
- * Seconds of a lease. A host that reads slower gets the messages again, as repeats; after a kill of this process they stay
- * hidden for as long.
+ * Seconds of a lease. A host that takes longer to read gets the messages again, as repeats. After a kill of this
+ * process they stay hidden for this time.
  */
 const LEASE_SECONDS = 20;
 
@@ -29,7 +30,7 @@ export class Answers {
     const answer = new LeasedAnswer(this.connector, this.newId(), (work) => this.#await(work));
     this.#open.set(request, answer);
     signal.addEventListener("abort", () => {
-      // Not while it is being written, because only `write` knows whether the answer has left.
+      // Not while the answer is being written, because only `write` knows whether it has left.
       if (this.#open.get(request) !== answer) return;
       this.#open.delete(request);
       answer.end(false);
@@ -37,7 +38,10 @@ export class Answers {
     return answer;
   }
 
-  /** Writes a message of the server. What an answer holds is read once `write` has resolved, and unread when it fails. */
+  /**
+   * Writes a message of the server. If it is an answer, the messages that it holds are marked read once `write` has
+   * resolved, and released when it fails.
+   */
   async write(message: JSONRPCMessage, write: () => Promise<void>): Promise<void> {
     const request = "result" in message || "error" in message ? message.id : undefined;
     const answer = request === undefined ? undefined : this.#open.get(request);
@@ -64,7 +68,10 @@ export class Answers {
   }
 }
 
-/** Its requests are repeatable: the same lease holds, marks or releases the same messages. */
+/**
+ * An answer and the messages that it leases. Its requests can be repeated, because the same lease holds, marks or
+ * releases the same messages.
+ */
 class LeasedAnswer {
   readonly #ids: number[] = [];
   #isOver = false;
@@ -97,7 +104,10 @@ class LeasedAnswer {
   }
 }
 
-/** Whether an answer is the result of a tool: an error, also one of the library about the result, shows no message. */
+/**
+ * Returns true when an answer is the result of a tool. An error shows no message to the model, not even one of the
+ * library about a result.
+ */
 function hasData(message: JSONRPCMessage): boolean {
   return "result" in message && (message.result as { structuredContent?: unknown }).structuredContent !== undefined;
 }

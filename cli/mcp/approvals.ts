@@ -1,6 +1,6 @@
 /**
- * Approvals of a person. Each question has a state that belongs to one tool and its arguments, counts once and for a
- * few minutes, and cannot be made outside of this process, because a model could otherwise use it for another pairing.
+ * Approvals of a person. The state of a question belongs to one tool and its arguments, counts once and for a few
+ * minutes, and cannot be made outside of this process, because a model could otherwise use it for another pairing.
  */
 import type { Clock } from "../../shared/clock.ts";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
@@ -8,7 +8,7 @@ import type { Random } from "../../shared/random.ts";
 
 /** With more, a model could ask until the person says yes out of fatigue. */
 export const QUESTIONS_MAX = 3;
-/** With less, a model could soon ask as often again. */
+/** With less, a model could ask as often again soon afterwards. */
 export const QUESTIONS_WINDOW_MS = 10 * 60_000;
 /** With more, an answer could concern a question that the person no longer sees. */
 export const APPROVAL_MS = 5 * 60_000;

@@ -1,6 +1,7 @@
 /**
- * Tells the program that runs this server of new messages, with notifications for Claude's channel preview. Without any
- * text of a message, because a peer could otherwise put text before a model that did not ask. Marks nothing read.
+ * Tells the program that runs this server of new messages, with notifications for Claude's channel preview. They
+ * contain no text of a message, because a peer could otherwise put text before a model that did not ask. Nothing is
+ * marked read.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
@@ -8,13 +9,19 @@ import { announcement } from "../messages/announcement.ts";
 import type { Received } from "../messages/received.ts";
 import { CALL_SECONDS, type McpAgent } from "./mcp_agent.ts";
 
-/** With less, a connector that is away is asked again and again; with more, messages are announced later. */
+/**
+ * The wait before a connector that is away is asked again. With less, it would be asked all the time. With more,
+ * messages are announced later.
+ */
 export const WATCH_MS = 5_000;
-/** With more, a full inbox makes one count read for seconds. */
+/** With more, a full inbox would make one count read pages for seconds. */
 const COUNTED_PAGES_MAX = 10;
-/** With less, a host drops what it gets before it has begun to listen. */
+/** With less, a host would drop what it gets before it has begun to listen. */
 const CHANNEL_DELAY_MS = 2_000;
-/** With more, a burst wakes the model once for each of its messages. */
+/**
+ * Up to this many new messages are announced one by one. With more, a burst would wake the model once for each of its
+ * messages.
+ */
 const MESSAGES_EACH_MAX = 5;
 /** With more, a peer that writes all the time keeps the model, and its costs, running. */
 export const NOTICES_MAX = 30;
@@ -51,7 +58,10 @@ export async function announce(
   }
 }
 
-/** The unread messages behind an ID, on at most `COUNTED_PAGES_MAX` pages, waiting for the first one. */
+/**
+ * Yields the unread messages whose IDs are above `after`, on at most `COUNTED_PAGES_MAX` pages. The first page waits up
+ * to `wait` seconds for a message.
+ */
 export async function* unreadPages(mcp: McpAgent, after: number, wait: number): AsyncGenerator<Received[]> {
   const limit = CONNECTOR_LIMITS.pageMessagesMax;
   for (let pages = 0, more = true; more && pages < COUNTED_PAGES_MAX; pages++) {
@@ -62,7 +72,7 @@ export async function* unreadPages(mcp: McpAgent, after: number, wait: number): 
   }
 }
 
-/** The same as one list; what was read of them when the connector has gone. */
+/** The same as one list. If the connector goes away, the list has what was read until then. */
 export async function newMessages(
   mcp: McpAgent,
   after: number,

@@ -33,7 +33,7 @@ export const WHOAMI: ToolRow = tool({
     const { identity, connector, only, isPush } = mcp.options;
     const { connection, inbox, proxy, runtime } = await statusOf(connector);
     const problem = connection.problem ?? runtime.problem;
-    // Of the peers that the server may see. Messages that go to the runtime are not unread here.
+    // Counts messages of the peers that the server may see. Messages that go to the runtime are never unread here.
     let unread = 0;
     if (only === null) unread = inbox.waiting;
     else if (!isPush) { for await (const messages of unreadPages(mcp, 0, 0)) unread += messages.length; }

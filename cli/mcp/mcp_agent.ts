@@ -1,6 +1,6 @@
 /**
  * What the tools of one MCP server share (D-128): the agent, its connector, which peers it may see, and which messages
- * its answers hold. A message is leased before it is returned, so of two servers one gets it.
+ * its answers hold. A message is leased before it is returned, because two servers could otherwise return the same one.
  */
 import { type Clock, sleep, timeLeft } from "../../shared/clock.ts";
 import type { Identity } from "../../shared/client/agent_files.ts";
@@ -24,7 +24,9 @@ export interface McpAgentOptions {
   identity: Pick<Identity, "name" | "did" | "ownerDid" | "registryUrl">;
   connector: LocalCalls;
   peers(): Peers;
-  /** The command with which a person pairs without this program; `null` without the file of a running connector. */
+  /**
+   * The command with which a person pairs without this program; `null` when there is no file of a running connector.
+   */
   pairingCommand(action: "start" | "confirm", body: Record<string, unknown>): string | null;
   clock: Clock;
   random: Random;
@@ -124,8 +126,8 @@ export class McpAgent {
   }
 
   /**
-   * The unread messages that fit into a result, held by its answer unless the server is read-only. Of messages that another
-   * server takes at the same time none is returned.
+   * Returns the unread messages that fit into a result. Unless the server is read-only, its answer holds them, and
+   * messages that another server takes at the same time are left out.
    */
   async unread(
     wanted: Omit<PageQuery, "unread">,

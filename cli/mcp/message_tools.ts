@@ -11,15 +11,15 @@ import { failureText, localError, PROBLEM_CHARACTERS_MAX, shownText, ToolError }
 import { LONG_WAIT_SECONDS, WAIT_DEFAULT_SECONDS, WAIT_SECONDS } from "./waits.ts";
 import * as z from "zod";
 
-/** With more, the JSON of a text could pass the largest payload, which its sender would learn late. */
+/** With more, the JSON of a text could be larger than the largest payload, which the sender would learn late. */
 const TEXT_CHARACTERS_MAX = 100_000;
 /** With more, one call fills the context of a model that asked for no number. */
 const READ_MESSAGES_DEFAULT = 10;
 /** With more, the result would be cut at its characters anyway. */
 const READ_MESSAGES_MAX = 20;
 /**
- * Reads of a page until a free message is found. With more, a model waits longer when other MCP servers take every
- * message; with less, it is told that there is none although some are free.
+ * How often a page is read until a free message is found. With more, a model waits longer when other MCP servers take
+ * every message. With less, it is told that there is none although some are free.
  */
 const READ_TRIES = 5;
 
@@ -57,7 +57,7 @@ export const SEND_MESSAGE: ToolRow = tool({
     const { clock, connector } = mcp.options;
     const payload = payloadOf(args);
     const to = mcp.peer(args.to);
-    // Throws for a message of a peer that this server may not see, because the answer would go to that peer.
+    // Throws for a message of a peer that this server may not see, because the model's answer would go to that peer.
     if (args.reply_to !== undefined && mcp.allowed() !== null) await mcp.message(args.reply_to);
     const requestId = args.request_id ?? mcp.newId();
     const sent = await sendAndWait(connector, clock, {
@@ -138,7 +138,7 @@ function nextAfter({ options: { isPush } }: McpAgent, state: SentState, requestI
 
 /** Adds how to send the same message again, unless it was certainly not sent. */
 function withRepeat(error: unknown, requestId: string): unknown {
-  // The proxy has another message with that ID, so a repetition of this one would be refused each time.
+  // The proxy has another message with that ID, so it would refuse this one each time.
   const isReused = error instanceof ApiError && error.code === "PROXY_HOOK_REQUEST_ID_REUSED";
   const isLoopGuard = error instanceof ApiError && error.status === 429;
   const isKnown = error instanceof ApiError || error instanceof CliError || error instanceof LocalDown;

@@ -14,9 +14,12 @@ import * as z from "zod";
 export const RESULT_CHARACTERS_MAX = 24_000;
 /** With more, one message leaves no room in a result for the others. */
 export const MESSAGE_CHARACTERS_MAX = 8_000;
-/** A control character is escaped as six. With more, a text of them leaves no room in a result for the others. */
+/**
+ * Bound for a text with its escapes. A control character becomes six characters, so with more, a text of such
+ * characters would leave no room in a result for the others.
+ */
 const MESSAGE_JSON_CHARACTERS_MAX = 16_000;
-/** With more, data leaves no room in a result for the texts; such data is shown as JSON text, which is cut. */
+/** With more, data would leave no room in a result for the texts. Longer data is shown as JSON text, which is cut. */
 const DATA_CHARACTERS_MAX = 4_000;
 
 const Text = z.string();
@@ -57,7 +60,7 @@ export function modelMessage(received: Received, offset = 0): ModelMessage {
   const { message } = received;
   const { data, isLost } = dataOf(received);
   const isText = message.text !== null && !isLost;
-  // Hidden code points are escaped, because the model would read them, but its user, who decides, could not see them.
+  // Hidden code points are escaped, because the model would read them while its user, who decides, could not see them.
   const whole = isText ? withoutHidden(message.text ?? "") : oneLine(payloadOf(received));
   const text = partOf(whole, offset);
   return {
@@ -90,16 +93,20 @@ function payloadOf({ message, json }: Received): string {
   return message.payload === null && message.readAt !== null ? "" : memberOf(json, "payload");
 }
 
-/** The last quote is optional, because a search that fails at the end of the text would begin again at each quote. */
+/**
+ * The last quote is optional, because a search that fails at the end of the text would otherwise begin again at each
+ * quote.
+ */
 const STRINGS = /"(?:[^"\\]|\\.)*"?/g;
-/** Half of a surrogate pair in a name: a host whose JSON reader is strict would end its session at the line. */
+/** Half of a surrogate pair in a name. A host whose JSON reader is strict would end its session at such a line. */
 const HALF_PAIR = /\\ud[89a-f]/;
 /** Outside strings: numbers that JavaScript would round, or read as infinite. */
 const LONG_NUMBER = /\d{16}|[eE]\+?\d{3}/;
 
 /**
- * The members of a message beside its text and its error; `null` without any. `isLost`: they do not fit into a result, a
- * number would be rounded, or a name is hidden, so the message is shown as JSON text, of which `read_inbox` reads every part.
+ * Returns the members of a message beside its text and its error; `null` without any. `isLost` is true when they do not
+ * fit into a result, when a number would be rounded, or when a name has hidden characters. The message is then shown as
+ * JSON text, of which `read_inbox` reads every part.
  */
 function dataOf(received: Received): { data: Record<string, unknown> | null; isLost: boolean } {
   const payload = payloadOf(received);

@@ -1,6 +1,6 @@
 /**
- * Tools that pair (D-130). Both ask the person behind the MCP client first, because a model may have the idea to pair
- * from a text that a peer wrote, and could hand a ticket to a peer.
+ * Tools that pair (D-130). Both ask the person behind the MCP client first, because the model may have the idea to pair
+ * from a text of a peer, and could hand a ticket to a peer.
  */
 import { inputRequired, type InputRequiredResult } from "@modelcontextprotocol/server";
 import { PairConfirmAnswer, PairStartAnswer } from "../../shared/protocol/api/pairing.ts";
@@ -22,7 +22,7 @@ import * as z from "zod";
 const TICKET_SECONDS_MIN = 60;
 /** With more, a ticket that leaks is of use for longer; with less, few people pass it on in time. */
 const TICKET_SECONDS_DEFAULT = 300;
-/** Longer than any ticket; with more, a wrong text comes back at its full length. */
+/** Longer than any ticket. With more, a wrong text would come back at its full length. */
 const TICKET_CHARACTERS_MAX = 2_048;
 
 export const Confirmation = z.object({
@@ -70,7 +70,7 @@ export const PAIR_CONFIRM: ToolRow = tool({
     const parsed = parseTicket(args.ticket);
     if (parsed === null) throw refusal("PROXY_PAIR_TICKET_NOT_FOUND", "This is not a ticket", "Copy it again, whole.");
     const { ticket } = parsed;
-    // A host name may be longer than what a person can take in.
+    // Cut, because a host name may be longer than what a person can take in.
     const authority = shownText(parsed.authority, PROBLEM_CHARACTERS_MAX);
     const warning = (proxy: string) =>
       isTicketOf(parsed, proxy) ? "" : `This ticket is from another server: ${authority}. This agent uses ${proxy}. `;
@@ -94,8 +94,8 @@ export const PAIR_CONFIRM: ToolRow = tool({
 });
 
 /**
- * Asks the person, or checks the answer of a repeated call. `null`: the person has agreed to exactly this. `warning` comes
- * before the question.
+ * Asks the person, or checks the answer in a repeated call. Returns `null` when the person has agreed to exactly this.
+ * `warning` comes before the question.
  *
  * @throws {ToolError} when no person can be asked, or the person has not agreed
  */
@@ -115,7 +115,7 @@ async function asked(
     if (person.hasAgreed) return null;
     throw refusal("CLI_INTERRUPTED", "Your user did not agree", "Do not ask again unless your user wants it.");
   }
-  // Also starts a connector where none runs, so that the command for the person works.
+  // This call also starts a connector where none runs, because the command for the person works only with one.
   const proxy = (await statusOf(connector)).proxy.origin;
   const byHand = () => warning(proxy) + pairByHand(pairingCommand(action, args));
   if (!person.canBeAsked) {

@@ -1,4 +1,7 @@
-/** Serves an agent over standard input and output. Standard output carries lines of the protocol only. */
+/**
+ * Serves an agent's tools over standard input and output. Standard output carries only lines of the protocol, because
+ * the client reads each line as one.
+ */
 import type { Readable, Writable } from "node:stream";
 import {
   acceptedContent,
@@ -29,7 +32,10 @@ import type * as z from "zod";
 /** With more, a client that never ends its line fills the memory; with less, a long text is refused. */
 export const REQUEST_BYTES_MAX = 1024 ** 2;
 
-/** Milliseconds for marking and giving back messages at the end; a host kills a server that takes 2 s. */
+/**
+ * Longest time for marking and releasing messages at the end, milliseconds. With more, a host that kills a server after
+ * 2 s could cut it off.
+ */
 const SETTLED_MS = 1_000;
 
 export interface Serving {
@@ -38,7 +44,7 @@ export interface Serving {
   isChannel: boolean;
   report(error: Error): void;
   signal: AbortSignal;
-  /** Streams in place of those of the process. */
+  /** Used in place of the streams of the process. */
   streams?: { input: Readable; output: Writable };
 }
 
@@ -143,18 +149,24 @@ function register(server: McpServer, mcp: McpAgent, row: ToolRow): void {
   });
 }
 
-/** The schema for `tools/list`. It checks nothing, because the library would refuse with a text of its own. */
+/**
+ * The schema for `tools/list`. It accepts everything, because the library would otherwise refuse arguments with a text
+ * of its own.
+ */
 function shownSchema(schema: z.ZodObject): StandardSchemaWithJSON {
   const standard = schema["~standard"];
   return { "~standard": { ...standard, validate: (value: unknown) => ({ value }) } };
 }
 
-/** The person behind the MCP client, in both kinds of protocol revisions. */
+/**
+ * What the client says about its person: in each request in newer revisions of the protocol, at the start in older
+ * ones.
+ */
 function personOf(server: McpServer, { mcpReq }: ServerContext): Person {
   const envelope: Record<string, unknown> = { ...mcpReq.envelope };
   const ofRequest = envelope[CLIENT_CAPABILITIES_META_KEY] as ClientCapabilities | undefined;
   const { elicitation } = ofRequest ?? server.server.getClientCapabilities() ?? {};
-  // A client that names no kind of question shows forms.
+  // A client that names no kind of question can show forms.
   const hasForms = elicitation !== undefined && (elicitation.form !== undefined || elicitation.url === undefined);
   const state = mcpReq.requestState<string>();
   const answer = acceptedContent(mcpReq.inputResponses, QUESTION, Confirmation);

@@ -1,4 +1,4 @@
-/** The tools that a model may call, in their order. */
+/** The tools that a model may call, in the order in which it sees them. */
 import { DELIVERY_STATUS, LIST_PEERS, WHOAMI } from "./lookup_tools.ts";
 import { READ_INBOX, SEND_MESSAGE, WAIT_FOR_MESSAGE } from "./message_tools.ts";
 import { PAIR_CONFIRM, PAIR_START } from "./pair_tools.ts";

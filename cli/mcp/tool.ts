@@ -8,7 +8,7 @@ import { isRequestId, REQUEST_ID_FORM } from "../../shared/protocol/ids.ts";
 import * as z from "zod";
 
 export interface ToolCall extends AnsweredCall {
-  /** Longest wait of the call, seconds; a longer one that is asked for ends after it. */
+  /** Longest wait of the call, in seconds. A longer one that is asked for is cut to it. */
   maxWaitSeconds: number;
   person: Person;
 }
@@ -30,9 +30,9 @@ export interface ToolRow {
   isLookup?: true;
   /** True when a result can hold texts of peers. */
   hasPeerText?: true;
-  /** The error of a peer in a result, which makes the result one of a failed call. */
+  /** Returns the error of a peer that a result contains. With one, the result counts as that of a failed call. */
   errorOf?(result: Record<string, unknown>): ReplyError | null;
-  /** Whether the server of an agent is without the tool; absent: none is. */
+  /** Returns true when the server of an agent does not offer the tool. When absent, every server offers it. */
   absent?(mcp: McpAgent): boolean;
   run(mcp: McpAgent, args: unknown, call: ToolCall): Promise<Record<string, unknown> | InputRequiredResult>;
 }
@@ -49,7 +49,7 @@ export function tool<I extends z.ZodObject, O extends z.ZodObject>(row: ToolSpec
   return row as unknown as ToolRow;
 }
 
-/** Longer than any DID; with more, a model's mistake comes back at its full length. */
+/** Longer than any DID. With more, a model's mistake would come back at its full length. */
 const PEER_CHARACTERS_MAX = 256;
 
 export const Peer = z.string().min(1).max(PEER_CHARACTERS_MAX).describe("Alias or DID of a peer, from list_peers");

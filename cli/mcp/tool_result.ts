@@ -37,7 +37,7 @@ const MCP_FIXES: Readonly<Record<string, string>> = {
   PROXY_PAIR_TICKET_ALREADY_CONFIRMED: NEW_TICKET,
 };
 
-/** An error of a tool with its complete text. */
+/** An error whose message is the complete text for the model. */
 export class ToolError extends Error {
   override name = "ToolError";
 }
@@ -51,7 +51,7 @@ export function localError(code: LocalCode, message?: string, fix?: string): Api
 }
 
 /**
- * The result of a tool: JSON in one line, behind the line about texts of peers when it may hold some.
+ * The result of a tool: JSON on one line. If it may hold texts of peers, the line about such texts stands before it.
  *
  * @param error of a peer that could not answer: its code comes first, as in each error of a tool; its words are data
  */
@@ -132,8 +132,8 @@ export function isHighSurrogate(unit: number): boolean {
 }
 
 /**
- * What a person does who pairs without a tool, because a refusal that names no step ends the task: one command, which
- * also works while `svc mcp` runs the connector and no terminal has its keys.
+ * Says what a person who pairs without a tool does, because a refusal that names no step would end the task. It is one
+ * command, which also works while `svc mcp` runs the connector and no terminal has its keys.
  *
  * @param command `null` while no connector runs
  */

@@ -4,7 +4,7 @@ import { type Clock, sleep } from "../../shared/clock.ts";
 
 /** With more, programs that run a model end the call, and the model sees an error and no answer. */
 export const WAIT_SECONDS = 45;
-/** For a call with a progress token, whose client may extend its time: with more, a turn seems to hang. */
+/** Longest wait of a call with a progress token, whose client may extend its time. With more, a turn seems to hang. */
 export const LONG_WAIT_SECONDS = 600;
 /** With more, a model without a message waits for longer than it needs; with less, it asks more often. */
 export const WAIT_DEFAULT_SECONDS = 30;
@@ -13,15 +13,18 @@ const PROGRESS_MS = 5_000;
 
 type McpRequest = Pick<ServerContext["mcpReq"], "_meta" | "notify" | "signal">;
 
-/** Seconds that a tool may wait in a call, because without notifications a client cuts off a longer wait. */
+/**
+ * Returns the longest wait of a tool in seconds. It is short without a progress token, because a client that gets no
+ * notifications would cut off a longer call.
+ */
 export function longestWait({ _meta }: McpRequest): number {
   return _meta?.progressToken === undefined ? WAIT_SECONDS : LONG_WAIT_SECONDS;
 }
 
 /**
- * Notifies every 5 s that a call with a progress token lives, so that a client which resets its time-out with each of
- * them waits longer than the 60 s after which most clients give up. Ends when it is disposed, because a notification
- * behind the answer would name a call that the client no longer knows.
+ * Tells the client every 5 s that a call with a progress token is alive. A client that resets its time-out at each
+ * notification waits longer than the 60 s after which most clients give up. The notifications end on disposal, because
+ * one that follows the answer would name a call that the client no longer knows.
  */
 export function reportProgress(clock: Clock, { _meta, notify, signal }: McpRequest): Disposable {
   const ended = new AbortController();

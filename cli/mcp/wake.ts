@@ -10,15 +10,15 @@ import { announcement } from "../messages/announcement.ts";
 import { newMessages, WATCH_MS } from "./channel.ts";
 import { CALL_SECONDS, type McpAgent } from "./mcp_agent.ts";
 
-/** With less, a model that waits for a message is woken for the one that it takes at this moment. */
+/** With less, a model that waits for a message would be woken for the one that it takes at this moment. */
 const WAKE_DELAY_MS = 2_000;
 
 /** Gives a line to the model; false when that has failed. */
 export type Wake = (line: string) => Promise<boolean>;
 
 /**
- * Announces unread messages, then each new one, until `signal` aborts. Never rejects. A message is announced once, and not at
- * all when it has been read a moment later: the model was waiting for it.
+ * Announces unread messages, then each new one, until `signal` aborts. Never rejects. A message is announced once, and
+ * not at all if it is read a moment later, because the model was then waiting for it.
  *
  * @param wayOf returns the way to the model; `null` while there is none
  */
@@ -44,17 +44,17 @@ export async function wakeModel(mcp: McpAgent, wayOf: () => Wake | null, signal:
     if (signal.aborted) return;
     if (left.length > 0) {
       wakeUps.push(clock.now());
-      // A failure is tried again. It is counted too, because without a bound it would be tried without end.
+      // A failure is tried again. It is counted too, because it would otherwise be tried without an end.
       if (!await wake(announcement(identity.name, left.map(({ message }) => message)))) continue;
     }
     after = (left.at(-1) ?? found.at(-1))?.message.id ?? after;
   }
 }
 
-/** The way to the model of Claude Code: `null` where it has set no inbox. */
+/** Returns the way to the model of Claude Code; `null` when Claude Code has set no inbox. */
 export function claudeInbox({ env, os, writeSocket }: Pick<System, "env" | "os" | "writeSocket">): Wake | null {
   const path = env("CLAUDE_CODE_MESSAGING_SOCKET");
-  // On Windows it is a named pipe, which this program cannot open, so there the hook wakes.
+  // On Windows the inbox is a named pipe, which this program cannot open, so there the hook wakes the model.
   if (path === undefined || os === "windows" || writeSocket === undefined) return null;
   const token = env("CLAUDE_CODE_MESSAGING_TOKEN");
   return async (line) => {
@@ -65,7 +65,7 @@ export function claudeInbox({ env, os, writeSocket }: Pick<System, "env" | "os" 
   };
 }
 
-/** A thread of Codex, as it names itself in each call of a tool. */
+/** Returns the thread of Codex that calls, as Codex names it in each call of a tool. */
 export function codexThread(meta: Record<string, unknown> | undefined): string | null {
   const { threadId } = meta ?? {};
   return typeof threadId === "string" && /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(threadId)
