@@ -1,6 +1,7 @@
 /**
  * A local agent that speaks A2A 1.0, for example OpenClaw with its A2A channel, or Hermes (D-134). It is asked with
- * `returnImmediately`, so its answer is a task, which the connector follows. Chosen by name, never detected.
+ * `returnImmediately`, so it answers with a task, which the connector follows. It is used only when a person names it,
+ * and is never detected.
  */
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import { A2A_VERSION, A2A_VERSION_HEADER, CARD_PATH, Part, RPC_ERROR, textOfParts } from "./a2a_protocol.ts";
@@ -75,7 +76,7 @@ export const A2A: PushPlatform = {
   id: "a2a",
   name: "an A2A agent",
   defaults: { baseUrl: "http://127.0.0.1:18789", hookPath: HOOK_PATH },
-  // Long, because an agent may answer only at the end of its run, and a repeated request could be a second run.
+  // Long, because an agent may answer only at the end of its run, and a repeated request could start a second run.
   timeoutMs: 120_000,
   needsToken: true,
   repliesByDefault: true,
@@ -97,7 +98,8 @@ export const A2A: PushPlatform = {
       message: {
         messageId,
         role: "ROLE_USER",
-        // Contains the sender's DID, because with a free choice a peer could join the conversation of another.
+        // Made from the sender's DID, because a peer that could choose it freely could join the conversation of
+        // another.
         contextId: await contextOf(fromDid, session),
         parts: [{ text: textOf(message) }],
         ...(taskId === undefined ? {} : { taskId }),

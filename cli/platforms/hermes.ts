@@ -1,6 +1,6 @@
 /**
- * Hermes: its webhook adapter accepts messages at `/webhooks/<route>`, signed with its secret over time and body, and drops
- * duplicates by `X-Request-ID`. `~/.hermes/.env` turns it on; a command of Hermes creates a route.
+ * Hermes: its webhook adapter accepts messages at `/webhooks/<route>`, signed with its secret over time and body, and
+ * drops duplicates by `X-Request-ID`. A setting in `~/.hermes/.env` turns it on; a command of Hermes creates a route.
  */
 import { join } from "node:path";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
@@ -30,7 +30,8 @@ export const HERMES: PushPlatform = {
       : JSON.stringify({ message: textOf(message) });
     const headers = {
       ...senderHeaders(message),
-      // Hermes deduplicates by this header, but the request IDs of two senders could be equal.
+      // Hermes drops duplicates by this header. The request ID alone is not enough, because those of two senders could
+      // be equal.
       "x-request-id": message.idempotencyKey,
     };
     if (hookToken === null) return { headers, body };
@@ -60,14 +61,14 @@ export const HERMES: PushPlatform = {
   async inspectHook(machine, { hookPath, hookToken }, stateDir) {
     const folder = stateOf(machine, stateDir);
     const text = folder === null ? null : await machine.read(join(folder, ".env"));
-    // The state directory may not be readable, so then only the health check is possible.
+    // The state directory may not be readable. Then only the health check is possible.
     if (folder === null || text === null) return null;
     const values = readEnvFile(text);
     if (values.get("WEBHOOK_ENABLED") !== "true") return `webhooks are off in ${join(folder, ".env")}`;
     if (values.get("WEBHOOK_SECRET") !== hookToken) return `the secret is not that of ${join(folder, ".env")}`;
     const route = routeOf(hookPath);
     const made = memberOf(tryParse(await machine.read(join(folder, "webhook_subscriptions.json"))), route);
-    // A route may also be written by hand.
+    // A route may also have been written by hand.
     const isWritten = (await machine.read(join(folder, "config.yaml")))?.includes(`${route}:`) ?? false;
     return made !== undefined || isWritten ? null : `there is no route ${route}: ${subscribe(route)}`;
   },

@@ -67,7 +67,7 @@ export async function runProgram(
       why = `it did not end within ${ms / 1000} s`;
       child.kill("SIGKILL");
     }
-    // The output too, because a program that the child has started keeps it open.
+    // The output is cancelled too, because a program that the child has started may keep it open.
     void output.cancel();
     void errors.cancel();
   });

@@ -25,7 +25,7 @@ export const NANOBOT: PushPlatform = {
   request(message, { hookToken }) {
     const body = JSON.stringify({
       messages: [{ role: "user", content: textOf(message) }],
-      // Contains the sender's DID, because with a free choice a peer could join the conversation of another.
+      // Made from the sender's DID, because a peer that could choose it freely could join the conversation of another.
       session_id: message.session === null ? message.fromDid : `${message.fromDid}#${message.session}`,
     });
     return Promise.resolve({ headers: senderHeaders(message, hookToken), body });
@@ -50,7 +50,7 @@ export const NANOBOT: PushPlatform = {
   },
 
   plan(_machine, { target: { hookToken } }) {
-    // Its API needs no settings.
+    // There is nothing to change, because its API needs no settings.
     return Promise.resolve({ change: null, steps: ["Run its API: nanobot serve"], hookToken });
   },
 };

@@ -44,7 +44,7 @@ export const OPENCLAW: PushPlatform = {
   async inspectHook(machine, { baseUrl, hookPath, hookToken }, stateDir) {
     const response = await machine.ask(baseUrl + hookPath);
     if (response === null) return "it does not answer";
-    // With hooks on, a GET is refused by method. With hooks off, it returns a page.
+    // With hooks on, OpenClaw refuses a GET with 405. With hooks off, it returns a page.
     if (response.status !== 405) {
       return `hooks are off, or not at ${hookPath}: a GET returns ${response.status}`;
     }
@@ -96,7 +96,7 @@ export async function withA2aPeer(
       fix: "Name its state directory with --platform-state-dir.",
     });
   }
-  // OpenClaw takes lower case only.
+  // Lower case, because OpenClaw takes no other.
   const name = `svc-${alias.toLowerCase()}`.slice(0, 64);
   const settings = parseSettings(text, path);
   const at = ["channels", "a2a", "peers", name];
@@ -125,7 +125,7 @@ export function openClawConfigPath(machine: Machine, stateDir: string | null): s
   return machine.home === null ? null : join(machine.home, ".openclaw", "openclaw.json");
 }
 
-/** Path and text of `openclaw.json`; `null` for what there is not. */
+/** Path and text of `openclaw.json`; each is `null` when there is none. */
 export async function openClawSettings(machine: Machine, stateDir: string | null) {
   const path = openClawConfigPath(machine, stateDir);
   return { path, text: path === null ? null : await machine.read(path) };

@@ -1,7 +1,7 @@
 /**
- * A row of the platform table (D-116). A push row: the request that an agent runtime accepts, its health check, its
- * detection and its set-up. The pull row has no runtime, so the agent reads its messages. Rows know nothing of the
- * connector.
+ * A row of the platform table (D-116). A push row describes an agent runtime: the request that it accepts, its health
+ * check, its detection and its set-up. The pull row has no runtime, so the agent reads its messages itself. A row knows
+ * nothing of the connector.
  */
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Verified } from "../../shared/client/local_shapes.ts";
@@ -22,7 +22,7 @@ export interface RuntimeMessage {
   requestId: string;
   identity: FrameIdentity;
   conversationId: string | null;
-  /** The conversation that a session of the runtime is for; `null`: the sender's own session. */
+  /** The conversation that has a session of its own at the runtime; `null` for the sender's general session. */
   session: string | null;
   /** ID of the message that this one answers, as its sender states it. */
   inReplyTo: string | null;
@@ -39,7 +39,7 @@ export interface RuntimeMessage {
   taskId?: string | undefined;
 }
 
-/** Source of a runtime's address; `agent`: the agent's file, `install`: the file for every agent. */
+/** Source of a runtime's address. `agent` is the agent's own file, `install` the file for every agent. */
 export const RUNTIME_SOURCES = ["option", "environment", "agent", "install", "default"] as const;
 export type RuntimeSource = (typeof RUNTIME_SOURCES)[number];
 
@@ -56,7 +56,7 @@ export interface RuntimeTarget {
   replies?: boolean;
 }
 
-/** Whether answers of a runtime go back to the senders; `auto`: as its row says. */
+/** Whether answers of a runtime go back to the senders. With `auto` the row of the runtime decides. */
 export const REPLIES = ["auto", "on", "off"] as const;
 export type Replies = (typeof REPLIES)[number];
 
@@ -69,14 +69,16 @@ export type TaskCode = (typeof TASK_CODES)[number];
 
 /** The 2xx answer of a runtime that runs tasks. `text` may be blank. */
 export type TaskAnswer =
-  /** The result is there. `code`: why there is none. */
+  /** The task has ended. `code` says why it has no result; `null` when it has one. */
   | { kind: "ended"; text: string; code: TaskCode | null }
   /** The task waits for another message of the sender. */
   | { kind: "asks"; taskId: string; text: string }
   | { kind: "working"; taskId: string }
   /** The runtime has no task with the given ID. */
   | { kind: "unknown_task" }
-  /** The runtime will never accept the request. `isEnded`: the reason may be that the given task has ended. */
+  /**
+   * The runtime will never accept the request. `isEnded` is true when the reason may be that the given task has ended.
+   */
   | { kind: "refused"; why: string; isEnded: boolean }
   /** The runtime may accept the request later. */
   | { kind: "unclear"; why: string };
@@ -99,7 +101,7 @@ export interface FileChange {
 
 /** The plan of a set-up, printed before it is applied. */
 export interface SetupPlan {
-  /** `null`: the file has what it needs, or there is none. */
+  /** `null` when the file has what it needs already, or when there is no file. */
   change: FileChange | null;
   steps: string[];
   /** The token that the runtime will require; `null` for none. */
@@ -120,23 +122,20 @@ export interface PushPlatform {
   defaults: { baseUrl: string; hookPath: string };
   timeoutMs: number;
   needsToken: boolean;
-  /** `null`: the only check is whether the port accepts connections. */
+  /** With `null`, the only check is whether the port accepts connections. */
   health: { path: string; isHealthy(status: number, body: string): boolean } | null;
   /**
-   * Text of a peer may become text for the runtime, never a member that controls it, because some runtimes take
+   * Text of a peer may become text for the runtime, but never a member that controls it, because some runtimes take
    * session, model or channel from the caller.
    */
   request(message: RuntimeMessage, target: RuntimeTarget, nowSeconds: number): Promise<RuntimeRequest>;
-  /**
-   * The reply in an answer; `null` when it has none. Absent: the runtime does not reply in its answer. Off by default
-   * for a generic webhook, because the answers of an internal service would otherwise go to peers.
-   */
+  /** Returns the reply in an answer; `null` when it has none. Absent when the runtime does not reply in its answer. */
   replyOf?(text: string): ReplyContent | null;
-  /** Present: the answers are about tasks, which the connector follows; `replyOf` is absent then. */
+  /** Present when the answers are about tasks, which the connector follows. `replyOf` is absent then. */
   tasks?: TaskProtocol;
   /** Whether replies go back to the sender when neither option nor `runtime.json` says so. */
   repliesByDefault: boolean;
-  /** `stateDir`: its state directory, when it is not the default. */
+  /** `stateDir` is the state directory of the runtime, when it is not the default one. */
   detect(machine: Machine, stateDir: string | null): Promise<Finding>;
   /** Checks whether messages would be accepted, without sending one. Returns the problem, or `null`. */
   inspectHook?(machine: Machine, target: RuntimeTarget, stateDir: string | null): Promise<string | null>;
@@ -182,7 +181,7 @@ export function senderHeaders(message: RuntimeMessage, hookToken: string | null 
 /** The largest settings file of a runtime that is read or changed. With more, a wrong file would fill the memory. */
 export const MAX_SETTINGS_BYTES = 16 * 1024 * 1024;
 
-/** Files, environment and programs; injected, so that a test has its own machine. */
+/** Files, environment and programs of a machine. They are a parameter, so that a test has its own machine. */
 export interface Machine {
   home: string | null;
   env(name: string): string | undefined;
@@ -218,8 +217,9 @@ function ownText({ payload }: Sent): string | null {
 }
 
 /**
- * The message as text below the sender's identity block. Without a text it is the whole payload. The sender comes from the
- * frame only: the proxy may have added a block, depending on its settings, and a peer may have written a false one.
+ * Returns the message as text below the sender's identity block. Without a text it is the whole payload. The block is
+ * made from the frame alone, because one in the payload may be from the proxy, depending on its settings, or a false
+ * one of the peer.
  */
 export function textOf(sent: Sent): string {
   const text = ownText(sent) ?? sent.payload;
@@ -228,8 +228,9 @@ export function textOf(sent: Sent): string {
 }
 
 /**
- * The payload, byte for byte, except that `message` contains no identity block but the sender's own at its beginning.
- * Every other line that equals the marker is quoted.
+ * Returns the payload byte for byte, except that `message` contains no identity block but the sender's own at its
+ * beginning. Every other line that equals the block's marker is quoted, because a peer could otherwise pass for another
+ * sender.
  */
 export function payloadOf(sent: Sent): string {
   const json = sent.payload;

@@ -1,7 +1,7 @@
 /**
- * Changes the files of a runtime, and undoes it. The content before the first change is kept until it is restored. A
- * file that another program has changed since is not restored, because that change would be lost. A file keeps its
- * permissions.
+ * Changes the files of a runtime, and undoes the changes. The content before the first change is kept until it is
+ * restored. A file that another program has changed since is not restored, because that change would be lost. A file
+ * keeps its permissions.
  */
 import { dirname } from "node:path";
 import { sha256 } from "../../shared/protocol/base64url.ts";
@@ -25,7 +25,10 @@ type Backup = z.infer<typeof Backup>;
 /** Largest backup file. With less, a large settings file would have no backup to restore. */
 const MAX_BACKUP_BYTES = 4 * MAX_SETTINGS_BYTES;
 
-/** Backs up and changes a file. @throws {CliError} `CLI_FILE_INVALID` before it changes such a file */
+/**
+ * Backs up a file, then changes it. @throws {CliError} `CLI_FILE_INVALID`, before any change, when it cannot be backed
+ * up
+ */
 export async function applyChange(ctx: Context, folder: PrivateFolder, { path, text }: FileChange): Promise<void> {
   const backup = readBackup(folder);
   if (await kindOf(dirname(path)) !== "directory") {
@@ -49,7 +52,8 @@ export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<
   const modes = new Map<string, number | null>();
   for (const { path, before, written } of backup) {
     const current = await currentOf(path).catch(() => undefined);
-    // As after an undo that failed at another file, which could otherwise never be repeated.
+    // The file is restored already, by an undo that failed at another file. That undo could otherwise never be
+    // repeated.
     if (current !== undefined && (current?.text ?? null) === before) continue;
     if (!current || await sha256(current.text) !== written) {
       throw new CliError(

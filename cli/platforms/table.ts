@@ -1,6 +1,6 @@
 /**
- * The platform table: every supported agent runtime, and the inbox for agents without one; and which of them are on a
- * machine, with evidence. A row has the runtime's address, timeout, request, replies and setup, and a new runtime is one
+ * The platform table: every supported agent runtime, and the inbox for agents without one. It also finds out which of
+ * them are on a machine. A row has the runtime's address, timeout, request, replies and set-up, so a new runtime is one
  * row and no new path in the code.
  */
 import { A2A } from "./a2a.ts";
@@ -44,7 +44,7 @@ export async function detectAll(machine: Machine): Promise<Detected[]> {
   const found = await Promise.all(
     PLATFORM_IDS.map(async (id) => {
       const platform: Platform = PLATFORMS[id];
-      // A pull platform is chosen by name only: nothing on a machine shows that it is wanted.
+      // A pull platform is chosen by name only, because nothing on a machine shows that it is wanted.
       const finding = platform.delivery === "push" ? await platform.detect(machine, null) : UNSEEN;
       return { platform: id, name: platform.name, ...finding };
     }),
