@@ -1,7 +1,10 @@
-/** Texts of other parties without what steers a terminal or hides text: control and invisible characters are escaped. Pure. */
+/**
+ * Escapes control and invisible characters in texts of other parties, because these could steer a terminal or hide
+ * text.
+ */
 
 /**
- * Code points that a terminal may show as nothing, and that could hide a text in another one: all that Unicode calls
+ * Code points that a terminal may show as nothing, so that they could hide one text in another: all that Unicode calls
  * default-ignorable, among them those that change the direction of text, and the marks of annotations.
  */
 const HIDDEN = /[\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;

@@ -15,8 +15,8 @@ export class Interrupt {
   constructor(private readonly clock: Clock) {}
 
   /**
-   * Makes the next Ctrl-C call `stop`, unless `discard` has something to discard; the one after `stop` ends the program.
-   * Returns a function that undoes this.
+   * Makes the next Ctrl-C call `discard`, and `stop` if there was nothing to discard. After `stop`, one more Ctrl-C
+   * ends the program. Returns a function that undoes this.
    */
   take(stop: () => void, discard = () => false): () => void {
     this.#stop = stop;
@@ -48,7 +48,8 @@ export function stopSignal(ctx: Parameters<typeof onStop>[0]): Disposable & { si
  * Calls `stop` on Ctrl-C and SIGTERM (SIGBREAK on Windows, which has no SIGTERM); a second Ctrl-C ends the process.
  * Returns a function that undoes this.
  *
- * @param discard called for Ctrl-C first; true when there was something to discard
+ * @param discard called for Ctrl-C first; when it returns true, there was something to discard, and `stop` is not
+ *   called
  */
 export function onStop(
   { interrupt, os }: { interrupt: Interrupt; os: typeof Deno.build.os },

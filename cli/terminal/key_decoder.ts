@@ -1,10 +1,10 @@
-/** Reads the bytes of a terminal as keys and pasted texts. Pure. */
+/** Turns the bytes of a terminal into keys and pasted texts. */
 
 /** A key: the character that it prints, or its name (`Enter`); or a pasted text, `null` when it is too long. */
 export type KeyInput = { kind: "key"; key: string } | { kind: "paste"; text: string | null };
 
 const PASTE = { start: "\x1b[200~", end: "\x1b[201~" };
-/** A complete escape sequence, at the start: CSI, SS3, or another character with the Alt key. */
+/** A complete escape sequence at the start of a text: CSI, SS3, or another character with the Alt key. */
 // deno-lint-ignore no-control-regex
 const SEQUENCE = /^\x1b(?:\[[\x30-\x3f]*[\x20-\x2f]*[\x40-\x7e]|O.|[^[O])/s;
 /** Keys that print nothing. All others are ignored. */
@@ -31,14 +31,14 @@ const NAMES: Readonly<Record<string, string>> = {
 };
 /** A key with the number before it, as in `12r`. */
 const NUMBERED = /^\d{1,9}[a-z]?$/;
-/** The longest start of a sequence that is kept until its rest arrives. */
+/** The longest start of a sequence that is kept until its rest arrives. A longer one is dropped. */
 const MAX_HELD = 32;
 
 export class KeyDecoder {
   readonly #decoder = new TextDecoder();
   /** The start of an escape sequence. */
   #held = "";
-  /** The text of the present paste, bounded, and the end marker. */
+  /** The present paste. Its text is bounded, and can end with a part of the end marker. */
   #paste: { text: string; isTooLong: boolean } | null = null;
 
   constructor(private readonly maxPasteCharacters: number) {}
@@ -72,8 +72,8 @@ export class KeyDecoder {
     const escape = text.indexOf("\x1b");
     const plain = escape === -1 ? text : text.slice(0, escape);
     const typed = [...plain].filter((character) => character >= " " && character !== "\x7f");
-    // A terminal without bracketed paste sends a pasted text like keys, but at once. A number and its key, which a slow
-    // line may also send at once, stay keys.
+    // A terminal without bracketed paste sends a pasted text like keys, but all at once, so several characters are a
+    // paste. A number and its key stay keys, because a slow line may also send them at once.
     if (typed.length > 1 && !NUMBERED.test(plain)) {
       found.push({ kind: "paste", text: plain.length > this.maxPasteCharacters ? null : plain });
     } else {

@@ -1,7 +1,7 @@
 /**
  * The keyboard of a terminal: keys without Enter and without echo, and bracketed paste. The terminal gets its earlier
- * state back on every way out of the process but SIGKILL and SIGHUP, after which it is usually gone. SIGHUP has no
- * listener, because one would cancel the effect of nohup. key_decoder.ts reads the bytes.
+ * state back when the process ends, except by SIGKILL and SIGHUP, after which it is usually gone. SIGHUP has no
+ * listener, because one would cancel the effect of nohup. key_decoder.ts turns the bytes into keys.
  */
 
 export interface Keyboard {
@@ -22,8 +22,8 @@ const READ_BYTES = 4096;
 /**
  * The keyboard of this process; `null` unless standard input and output are terminals.
  *
- * @param run what a program prints. `ps` knows the process group in the foreground of the terminal: Deno itself cannot ask,
- * and lets a program read /proc with all permissions only
+ * @param run returns what a program prints. It runs `ps`, which knows the process group in the foreground of the
+ *   terminal, because Deno itself cannot ask, and lets a program read /proc only with all permissions
  */
 export function systemKeyboard(run: (program: string, args: string[]) => Promise<string | null>): Keyboard | null {
   if (!Deno.stdin.isTerminal() || !Deno.stdout.isTerminal()) return null;
@@ -45,12 +45,12 @@ function open(onBytes: (bytes: Uint8Array) => void, onQuit: () => void): () => v
       Deno.stdin.setRaw(false);
       write(BRACKETED_PASTE.off);
     } catch {
-      // The terminal is closed.
+      // The terminal is closed, so there is nothing to restore.
     }
   };
-  // Without this the signal would end the process and leave the terminal without echo.
+  // Without this listener the signal would end the process and leave the terminal without echo.
   if (hasSignals) Deno.addSignalListener("SIGQUIT", onQuit);
-  // The end of the process, and an exception that ends it.
+  // `unload` comes at the end of the process, `error` at an exception that ends it.
   for (const event of ["unload", "error"]) globalThis.addEventListener(event, restore);
   Deno.stdin.setRaw(true, { cbreak: hasSignals });
   write(BRACKETED_PASTE.on);
@@ -67,7 +67,10 @@ function open(onBytes: (bytes: Uint8Array) => void, onQuit: () => void): () => v
   return restore;
 }
 
-/** Whether the two numbers that `ps` printed, process group and foreground group, are equal. */
+/**
+ * Returns whether the two numbers that `ps` printed, process group and foreground group, are equal; `null` for any
+ * other text.
+ */
 export function foregroundOf(printed: string): boolean | null {
   const [, group, foreground] = /^\s*(\d+)\s+(-?\d+)\s*$/.exec(printed) ?? [];
   return group === undefined ? null : group === foreground;

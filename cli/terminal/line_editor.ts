@@ -1,4 +1,4 @@
-/** One line that a person edits with the keys of a terminal. Pure. */
+/** One line that a person edits with the keys of a terminal. */
 import { printable } from "./escapes.ts";
 import { columnsOf } from "./text_width.ts";
 
@@ -49,7 +49,7 @@ export class LineEditor {
     this.insert(text);
   }
 
-  /** Handles a key. Returns the text when it is complete: Enter was pressed, and no backslash is at its end. */
+  /** Handles a key. Returns the text when Enter completes it. After a backslash, Enter begins another line instead. */
   press(key: string): string | null {
     if (key === "Enter") {
       if (this.#text.at(-1) !== "\\") return this.#remember();
@@ -62,7 +62,10 @@ export class LineEditor {
     return null;
   }
 
-  /** Returns prompt and line around the cursor, cut to `columns`, and its column. A line break is shown as `⏎`. */
+  /**
+   * Returns the prompt, the part of the line around the cursor that fits into `columns`, and the cursor's column. A
+   * line break is shown as `⏎`.
+   */
   draw(columns: number) {
     const cells = this.#text.map((character) => character === "\n" ? "⏎" : printable(character));
     const widthOf = (text: string) => [...text].reduce((sum, character) => sum + columnsOf(character), 0);

@@ -1,7 +1,7 @@
 /**
  * The output of a command: the result on standard output, all other texts on standard error. With `--json` a stream has
- * at most one JSON document, or one a line when a command follows or exports. Every text passes through one function
- * that escapes control characters, because a text of a peer could otherwise forge what a terminal shows.
+ * at most one JSON document, or one on each line when a command follows or exports. Every text passes through one
+ * function that escapes control characters, because a text of a peer could otherwise forge what a terminal shows.
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import type { Described } from "../errors.ts";
@@ -101,8 +101,8 @@ export class Output {
   }
 
   /**
-   * Prints a JSON object that another program wrote, unchanged except for its control characters: on one line, with
-   * warnings as a member.
+   * Prints a JSON object that another program wrote, on one line, with warnings as a member. It stays unchanged except
+   * for its control characters.
    *
    * @returns false when the reader of the output has ended
    */
@@ -131,7 +131,6 @@ export class Output {
     return this.showsIds ? cell.whole : cell.short;
   }
 
-  /** The cell of a time. */
   time(iso: string | null): Cell {
     return timeCell(iso, this.clock.now());
   }
@@ -155,7 +154,9 @@ export class Output {
     return columns === null ? null : Math.max(2, columns - 1);
   }
 
-  /** The lines with control characters escaped, in the width of the terminal. A table with `--wide` keeps its own. */
+  /**
+   * The lines with control characters escaped, in the width of the terminal. With `--wide` a table keeps its own width.
+   */
   #laidOut(lines: readonly string[], columns: number | null): string[] {
     const room = this.#wide ? null : this.#room(columns);
     return lines.map((line) => this.#clean(line))
@@ -185,7 +186,7 @@ export class Output {
     const room = this.#room(this.#errorColumns);
     if (room === null || textColumns(printable(line)) <= room) return this.#say([line]);
     this.#say([label]);
-    // In two lines without a backslash a shell would run the first one alone.
+    // Each line but the last ends in a backslash, because a shell would otherwise run the first one alone.
     const command = continued(this.#commandWords(words, isHere).map(printable), room);
     this.terminal.stderr(`${command.join("\n")}\n`);
   }
@@ -278,7 +279,7 @@ export class Output {
 
   /** Escapes a line, except for the colours that this object added. */
   #clean(text: string): string {
-    // Latest first, because it may contain an earlier one.
+    // The latest comes first, because it may contain an earlier one.
     for (const painted of [...this.#painted].reverse()) {
       const parts = text.split(painted);
       if (parts.length > 1) return parts.map((part) => this.#clean(part)).join(painted);
@@ -314,7 +315,8 @@ export function shellWord(word: string): string {
 
 /** Returns a text as one sentence: a capital at its start and a full stop at its end. */
 export function sentence(text: string): string {
-  // Only words with which a text of svc begins, because a file, a command or an alias with a capital is another one.
+  // Only words with which a text of svc begins get a capital, because a file, a command or an alias with a capital is
+  // another one.
   const isWord = /^(?:an?|another|no|not|several|the|there|this|too|unread) /.test(text);
   const first = isWord ? text.charAt(0).toUpperCase() + text.slice(1) : text;
   return /[.!?…]$/.test(first) ? first : `${first}.`;

@@ -1,4 +1,4 @@
-/** Tables in the width of a terminal: the columns that matter most, with cells that are wrapped at words. Pure. */
+/** Tables in the width of a terminal. They show the columns that matter most, and wrap their cells at words. */
 import { parseIso } from "../../shared/protocol/time.ts";
 import { printable } from "./escapes.ts";
 import { cutToColumns, textColumns, wordWrap } from "./text_width.ts";
@@ -9,9 +9,12 @@ export type Cell = string | null | { short: string; whole: string };
 
 export interface Column<T> {
   head: string;
-  /** Without room the column with the highest rank is left out first; 0, the default, stays as long as it can. */
+  /**
+   * When there is no room, the column with the highest rank is left out first. Rank 0, the default, stays as long as it
+   * can.
+   */
   rank?: number;
-  /** Its cells are cut and not wrapped, at this width or, if the terminal has room, at a larger one. */
+  /** The width at which its cells are cut and not wrapped. It is larger if the terminal has room. */
   cut?: number;
   /** Shown only where the table has no width to keep. */
   isWide?: true;
@@ -23,7 +26,10 @@ const GAP = 2;
 const SHORT = 20;
 /** The rank from which on a column is left out before a short cell is wrapped. */
 const MINOR = 2;
-/** Columns for a word that is wider than the terminal, so that its cell leaves room for the other cells. */
+/**
+ * Width that is planned for a word that is wider than the terminal, because the other cells would otherwise get no
+ * room.
+ */
 const CUT_WORD = 12;
 
 /** @param width columns of the terminal; `null`: a pipe, or a person who wants everything */
@@ -91,7 +97,7 @@ function padded(text: string, columns: number): string {
   return text + " ".repeat(Math.max(0, columns - textColumns(text)));
 }
 
-/** The cell of a time: for people, and whole. */
+/** The cell of a time: in words for people, and as ISO 8601 where values are whole. */
 export function timeCell(iso: string | null, now: number): Cell {
   const at = iso === null ? null : parseIso(iso);
   return iso === null || at === null ? iso : { short: whenText(at, now), whole: iso };

@@ -1,11 +1,10 @@
 /**
  * Counts the columns of a text on a terminal, wraps it, and cuts it, because a live line that wraps cannot be redrawn.
- * Pure.
  */
 
 /**
- * Assigned code points that terminals show in one column. All others count two, because a text that is wider than counted
- * would go on in the first column of the next line, where it can look like another message.
+ * Assigned code points that terminals show in one column. All others count as two, because a text that is wider than
+ * counted would go on in the first column of the next line, where it can look like another message.
  */
 const NARROW: readonly (readonly [first: number, last: number])[] = [
   [0x0000, 0x10ff],
@@ -51,8 +50,9 @@ export function cutToColumns(text: string, columns: number): string {
 const TAB_COLUMNS = 8;
 
 /**
- * Returns the text as lines that fit into `columns`, broken at spaces, and inside a word only when it is wider than a
- * line, because a word in two parts is hard to read and copies wrong. With `keepsWide` such a word is a line of its own.
+ * Returns the text as lines that fit into `columns`, broken at spaces. A word is broken only when it is wider than a
+ * line, because a word in two parts is hard to read and copies wrong. With `keepsWide` such a word is a line of its
+ * own.
  */
 export function wordWrap(text: string, columns: number, { keepsWide = false } = {}): string[] {
   const lines: string[] = [];
@@ -81,7 +81,10 @@ export function textColumns(text: string): number {
   return used;
 }
 
-/** The code points of a text, and each colour as one unit. Only svc writes colours, because others are escaped. */
+/**
+ * The code points of a text, with each colour as one unit. Only svc writes colours, because those in other texts are
+ * escaped.
+ */
 function unitsOf(text: string): Iterable<string> {
   // deno-lint-ignore no-control-regex
   return text.includes("\x1b") ? text.match(/\x1b\[\d+(?:;\d+)*m|./gsu) ?? [] : text;
@@ -108,14 +111,20 @@ export function wrapToColumns(text: string, columns: number): string[] {
   return [...lines, line];
 }
 
-/** Largest share of a line for a label. The text of a longer one begins below, because it would get too narrow a column. */
+/**
+ * Largest share of a line for a label. The text of a longer label begins below it, because its column would be too
+ * narrow.
+ */
 const LABEL_MAX = 0.5;
 const STEP = 4;
-/** What a person copies into another place. The terminal wraps it, and copies it as one line; a line feed would break it. */
+/**
+ * What a person copies into another place. It stays on one line, because a wrap of the terminal is not copied, but a
+ * line feed would break it.
+ */
 const COPIED = /svc_[a-z]+_|svcpair1_|https?:/;
 
 /**
- * Returns a line as lines of at most `columns`, broken at words; what is behind a label or an indent stays behind it. A
+ * Returns a line as lines of at most `columns`, broken at words. What follows a label or an indent stays behind it. A
  * secret and an address stay whole, because in two parts they could not be copied.
  */
 export function layOut(line: string, columns: number): string[] {

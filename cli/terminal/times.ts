@@ -1,4 +1,4 @@
-/** Times and durations for people, in the time zone of the terminal. Pure. */
+/** Times and durations for people, in the time zone of the terminal. */
 import { DAY_MS } from "../../shared/clock.ts";
 
 const UNITS = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1_000]] as const;
@@ -9,7 +9,9 @@ export function durationText(ms: number): string {
   return "0 s";
 }
 
-/** Returns a duration that a person watches, below two of a unit in the smaller unit: `90 s`, `110 min`, `40 h`. */
+/**
+ * Returns a duration that a person watches. Below two of a unit it is in the smaller unit: `90 s`, `110 min`, `40 h`.
+ */
 export function formatDuration(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 120) return `${seconds} s`;
@@ -24,7 +26,7 @@ export function agoText(ms: number): string {
 
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-/** From this time ahead on, a date says more than a number of days. */
+/** For times this far ahead, a date says more than a number of days. */
 const AHEAD_MS = 60 * DAY_MS;
 
 /**
@@ -52,7 +54,7 @@ export function dayAndTime(iso: string): string {
   return `${dateText(at)} ${clockText(at)}`;
 }
 
-/** `14:02`. */
+/** The time of day, for example `14:02`. */
 export function clockText(time: number | Date): string {
   return new Date(time).toTimeString().slice(0, 5);
 }
@@ -61,7 +63,7 @@ function dateText(at: Date): string {
   return `${at.getDate()} ${MONTHS[at.getMonth()]}`;
 }
 
-/** A number that grows by one each calendar day, also when the clocks change. */
+/** A number that grows by one each calendar day, even when the clocks change. */
 function dayNumber(at: Date): number {
   return Date.UTC(at.getFullYear(), at.getMonth(), at.getDate()) / DAY_MS;
 }
