@@ -1,6 +1,6 @@
 /**
- * The dependencies that every command receives: network, clock, entropy, terminal, environment. Tests pass other ones.
- * Imports types only; system.ts builds the real ones.
+ * The dependencies that every command receives: network, clock, entropy, terminal, environment. Tests pass their own,
+ * and system.ts builds the real ones. This file imports only types.
  */
 import type { Interrupt } from "./terminal/interrupt.ts";
 import type { Keyboard } from "./terminal/keyboard.ts";
@@ -59,13 +59,15 @@ export const ENVIRONMENT = [
 ] as const;
 export type EnvironmentName = (typeof ENVIRONMENT)[number];
 
-/** A certificate authority from `--ca` or `SVC_CA`, else the saved one. */
+/** The certificate authority of `--ca` or `SVC_CA`, or else the saved one. */
 export interface Authority {
   /** Absolute path of the file. */
   path: string;
   /** One or more PEM certificates. */
   pem: string;
-  /** It is saved in the configuration folder, so commands with that folder need no option. */
+  /**
+   * Set for an authority that is saved in the configuration folder, so that commands with that folder need no option.
+   */
   isSaved?: true;
 }
 
@@ -78,14 +80,19 @@ export interface System {
   authority?: Authority | undefined;
   /** Returns true when a server accepts connections at the URL. Absent where there is no network. */
   reach?: (url: string) => Promise<boolean>;
-  /** Returns true when a process of another user listens at an address of this machine. Absent where `reach` is. */
+  /**
+   * Returns true when a process of another user listens at an address of this machine. Absent where `reach` is absent.
+   */
   isOfOtherUser?: (url: string) => Promise<boolean>;
-  /** Shows a file in the browser of this person; returns false where there is none. Absent where no program may start. */
+  /**
+   * Shows a file in the browser of this person. Returns false when there is no browser. Absent where no program may
+   * start.
+   */
   openFile?: (path: string) => boolean | Promise<boolean>;
   /** Starts programs that a person has named. Absent where none may start. */
   exec?: {
     isAllowed(program: string): Promise<boolean>;
-    /** Runs a program with these variables only, and ends it with the signal. Returns its exit code. */
+    /** Runs a program with only these variables, and ends it when the signal aborts. Returns its exit code. */
     run(program: string, variables: Record<string, string>, signal: AbortSignal): Promise<number>;
   };
   /** Writes a text to the Unix socket at a path. Absent where there are none. */
@@ -106,7 +113,7 @@ export interface System {
   interrupt: Interrupt;
   /** Returns the value of a variable; `undefined` when it is unset or empty. */
   env(name: EnvironmentName): string | undefined;
-  /** The server and the work on its store; absent or `null` for the command alone. */
+  /** The server and the work on its store. Absent or `null` in a build that has only the command. */
   programs?: Programs | null;
   /** The working directory; absent: that of the process. */
   cwd?: string;
@@ -131,13 +138,13 @@ export interface Context extends System {
   out: Output;
   /** Called with the headers of each response of a service. */
   onResponse?: ((headers: Headers) => void) | undefined;
-  /** Called with the version of a server, where an answer that the command reads anyway has it. */
+  /** Called with the version of a server when an answer that the command reads anyway contains it. */
   onVersion?: ((seen: SeenVersion) => void) | undefined;
 }
 
 /**
  * Returns a value of `NO_PROXY` that keeps requests to this machine away from any proxy, because they carry secrets in
- * clear. `*` means every address, but the platform alone would match it with names only.
+ * clear. `*` is completed with all address ranges, because the platform would match it with names only.
  */
 export function withLoopback(given: string | undefined): string {
   const list = (given ?? "").split(",").map((entry) => entry.trim()).filter((entry) => entry !== "");
@@ -148,11 +155,11 @@ export interface ServeOptions {
   /** Values of the server's variables, by name. */
   variables: Readonly<Record<string, string>>;
   /**
-   * `service`: the work of this process. Other variables come from the environment, and it logs to standard error.
-   * `demo`: a server beside the command. It reads no environment and logs nothing.
+   * `service`: the server is the work of this process, so it also reads the environment, and logs to standard error.
+   * `demo`: it runs beside the command, reads no environment and logs nothing.
    */
   purpose: "service" | "demo";
-  /** The option that sets each variable. A refusal names it, because a person looks for what they gave. */
+  /** The option that sets each variable. A refusal names the option, because a person looks for what they typed. */
   optionOf?: Readonly<Record<string, string>>;
 }
 
@@ -170,7 +177,10 @@ export interface RunningProgram {
 /** Returns a variable of the environment; `undefined` when it is unset or empty. */
 export type ServerVariable = (name: string) => string | undefined;
 
-/** Filled in by `svc.ts`, because `cli/` does not import the server. The CLI without it answers `CLI_NO_SERVER`. */
+/**
+ * The programs of the server. `svc.ts` fills them in, because `cli/` does not import the server. Without them the CLI
+ * answers `CLI_NO_SERVER`.
+ */
 export interface Programs {
   /** Starts the server. @throws {import("./errors.ts").CliError} `CLI_SERVER_REFUSED` */
   serve(options: ServeOptions): Promise<RunningProgram>;

@@ -1,6 +1,6 @@
 /**
- * Errors of the CLI: its own codes, and code, cause, fix and exit code of any error, because scripts act on the code
- * and people on the fix. output.ts prints them. The errors of the services are in shared/client/errors.ts.
+ * The CLI's own errors, and the description of any error by code, cause, fix and exit code, because scripts act on the
+ * code and people on the fix. output.ts prints them. The errors of the services are in shared/client/errors.ts.
  */
 import { ApiError, LocalDown, UnreachableError } from "../shared/client/errors.ts";
 import { ERRORS, isErrorCode } from "../shared/protocol/errors.ts";
@@ -14,7 +14,10 @@ export const EXIT = {
   unauthorised: 3,
   notFound: 4,
   unreachable: 5,
-  /** The message was accepted, but no reply came in time. A code of its own, because sending again would ask twice. */
+  /**
+   * The message was accepted, but no reply came in time. This has a code of its own, because a script that takes it for
+   * a failure would send again, and so ask twice.
+   */
   noReply: 6,
   interrupted: 130,
 } as const;
@@ -142,7 +145,7 @@ const OWN_ERRORS = {
 export type CliErrorCode = keyof typeof OWN_ERRORS;
 export const CLI_ERRORS: Readonly<Record<CliErrorCode, { exit?: number; when: string; fix: string }>> = OWN_ERRORS;
 
-/** Codes of the services that the CLI detects before a request would, with their exit codes. */
+/** Codes of the services for what the CLI notices before it sends a request, with their exit codes. */
 const DETECTED_HERE = { API_KEY_MISSING: EXIT.unauthorised, PAYLOAD_TOO_LARGE: EXIT.failed } as const;
 
 /** An error that the CLI itself detects. */
@@ -150,7 +153,7 @@ export class CliError extends Error {
   override name = "CliError";
   /** Replaces the fix of the table. */
   readonly fix: string | undefined;
-  /** One problem each, below the message. */
+  /** Lines below the message, one for each problem. */
   readonly details: readonly string[];
 
   constructor(
@@ -241,7 +244,7 @@ export function fixOf(code: string): string {
 }
 
 export function exitOf(status: number, code: string | null = null): number {
-  // The connector answers, but the service behind it does not.
+  // The connector answers here, but the service behind it does not, so the exit code is that of a service.
   if (code === "CONNECTOR_PROXY_UNREACHABLE") return EXIT.unreachable;
   if (status === 401 || status === 403) return EXIT.unauthorised;
   return status === 404 ? EXIT.notFound : EXIT.failed;

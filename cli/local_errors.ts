@@ -1,13 +1,16 @@
 /**
- * The errors of the connector's local API: code, status, condition and fix. Their names begin with `CONNECTOR_`, so
- * that a program tells them from those of the proxy. Errors of the proxy are passed on unchanged.
+ * The errors of the connector's local API: code, status, condition and fix. Their names begin with `CONNECTOR_`,
+ * because a program could otherwise not tell them from errors of the proxy, which are passed on unchanged.
  */
 
 interface LocalErrorRow {
   status: number;
   /** The condition. It is also the message, unless the code that throws gives a more exact one. */
   when: string;
-  /** What to do: for commands, MCP tools, `svc explain` and the documents. A response of the local API does not hold it. */
+  /**
+   * What to do, for commands, MCP tools, `svc explain` and the documents. A response of the local API does not contain
+   * it.
+   */
   fix: string;
 }
 

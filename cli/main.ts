@@ -21,7 +21,10 @@ import { Output } from "./terminal/output.ts";
 import { hasSwitch, type HereOptions, parse } from "./command_line/parse.ts";
 import project from "../deno.json" with { type: "json" };
 
-/** First words of commands that work with a damaged profile, because they use no server of it, or explain, or undo. */
+/**
+ * First words of commands that also work with a damaged profile, because they use no server of it, or explain or undo
+ * something.
+ */
 const NEEDS_NO_PROFILE: ReadonlySet<string | undefined> = new Set(
   ["serve", "store", "demo", "profile", "explain", "completions", "uninstall"],
 );
@@ -55,7 +58,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     const agentPlaces = inputPlaces(command, input).filter(({ spec }) => spec.complete === "agents");
     if (agentPlaces.length > 0) {
       const words = agentPlaces.flatMap(({ name, values }) => values[name]);
-      // The variable is read only here, because the demo has no permission for it.
+      // The variable is read only for such a command, because the demo has no permission for it.
       named = words.find((word) => typeof word === "string") ?? world.env("SVC_AGENT") ?? null;
       (await import("./agents/agent_store.ts")).checkAgentWords(agentPlaces);
     }
@@ -75,7 +78,8 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     if (described.fix.includes("<name>")) described.fix = described.fix.replaceAll("<name>", named ?? await only());
     described.fix = out.withHere(described.fix);
     out.error(described);
-    // For a hook of Claude Code this exit code means to wake the model, at the end of every turn.
+    // From a hook, Claude Code takes this exit code as an order to wake the model, which it would then do at the end of
+    // every turn.
     return argv[0] === "hook" && described.exit === EXIT.usage ? EXIT.failed : described.exit;
   } finally {
     out.finish();
@@ -115,7 +119,7 @@ class ClockCheck {
   }
 }
 
-/** Adds the clock offset to an error of a service whose clock differs: that is the most likely cause. */
+/** Adds the offset of the clock to an error of a service, because a wrong clock is its most likely cause. */
 function withClock(described: Described, error: unknown, clockCheck: ClockCheck): Described {
   const complaint = error instanceof UnreachableError ? null : clockCheck.complaint();
   if (complaint === null) return described;
@@ -132,13 +136,16 @@ export async function main(programs: Programs | null): Promise<never> {
       const interrupted = describe(new CliError("CLI_INTERRUPTED", "The command was interrupted"));
       new Output(world.terminal, world.clock, { json: true, colour: false }).error(interrupted);
     } else stderr(stderrIsTerminal ? "\r\x1b[KInterrupted.\n" : "Interrupted.\n");
-    // Safe at any moment, because every command resumes when it is run again.
+    // This is safe at any moment, because every command resumes when it is run again.
     Deno.exit(EXIT.interrupted);
   });
   Deno.exit(await run(Deno.args, world));
 }
 
-/** Returns the context of a command. The folder is named on use: a command that stores no files works without a home. */
+/**
+ * Returns the context of a command. The folder is looked up only when it is used, because a command that stores no
+ * files must also work without a home directory.
+ */
 async function contextOf(
   world: System,
   here: HereOptions,
@@ -167,14 +174,15 @@ async function contextOf(
 }
 
 /**
- * The saved authorities. Read before the command runs, because a damaged file that a request finds would be reported as
- * a service that cannot be reached.
+ * Returns the saved authorities. They are read before the command runs, because a damaged file that a request finds
+ * would be reported as a service that cannot be reached.
  */
 function savedOf(folder: () => string, isNeeded: boolean): Authority | undefined {
   try {
     return savedAuthority({ configDir: folder() }) ?? undefined;
   } catch (error) {
-    // A command that needs a folder says so itself; the demo may not even ask where it is.
+    // Without a home directory, a command that needs the folder reports that itself. The demo may not even look up
+    // where the folder is.
     if (isNeeded && error instanceof CliError && error.code !== "CLI_NO_CONFIG_DIR") throw error;
     return undefined;
   }

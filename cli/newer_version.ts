@@ -17,8 +17,8 @@ export function isNewer(version: string, than: string): boolean {
 }
 
 /**
- * Prints the notice on a terminal, unless it was printed within a day, with `--json` and with `SVC_NO_NOTICE=1`.
- * Never throws: the command that was asked for has ended by then.
+ * Prints the notice on a terminal, at most once a day, and never with `--json` or `SVC_NO_NOTICE=1`. Never throws,
+ * because the command that was asked for has already ended.
  */
 export async function tellNewerVersion(ctx: Context, { version, registryUrl }: SeenVersion): Promise<void> {
   const [plain = ""] = /^[\d.]+/.exec(version) ?? [];

@@ -1,7 +1,8 @@
 /**
- * The command with which a service, a host or a hook starts this `svc` again: the compiled binary, or Deno with the file
- * of this process. The permissions are a set of the deno.json beside that file, never a list: what is written outlives
- * the release, and with an old list the next release fails at the first variable that the list lacks.
+ * The command with which a service, a host or a hook starts this `svc` again: the compiled binary, or Deno with the
+ * main file of this process. Its permissions are a set of the deno.json beside that file and not a list, because the
+ * command outlives the release in which it is written. With an old list, the next release would fail at the first
+ * variable that the list lacks.
  */
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -20,7 +21,7 @@ export function ownCommand(set: "connector" | "svc" = "connector", exec?: string
     throw new CliError("CLI_USAGE", problem);
   }
   const main = fileURLToPath(Deno.mainModule);
-  // The bundle of the npm package has all its code, but the source loads libraries.
+  // The bundle of the npm package has all its code, so it may load nothing. The source loads libraries.
   const alone = main.endsWith(".js") ? ["--no-remote", "--no-npm"] : [];
   const config = join(dirname(main), "deno.json");
   const flags = ["--quiet", "--no-prompt", ...alone, "--config", config, `-P=${set}`];

@@ -1,4 +1,6 @@
-/** The real system of a command: network, clock, entropy, terminal. The only file of the CLI that reads the environment. */
+/**
+ * The real system of a command: network, clock, entropy and terminal. No other file of the CLI reads the environment.
+ */
 import { isOfOtherUser } from "../shared/client/port_owner.ts";
 import { isLoopback } from "../shared/client/service_url.ts";
 import { type EnvironmentName, type Programs, type System, withLoopback } from "./context.ts";
@@ -8,7 +10,10 @@ import { layOut } from "./terminal/text_width.ts";
 import { settledWithin, systemClock } from "../shared/clock.ts";
 import { systemRandom } from "../shared/random.ts";
 
-/** The system of this machine. Sets `NO_PROXY` when a proxy is configured. */
+/**
+ * The system of this machine. When an HTTP proxy is configured, it sets `NO_PROXY`, because requests to this machine
+ * would otherwise go to that proxy.
+ */
 export function realSystem(version: string, programs: Programs | null = null): System {
   const env = (name: EnvironmentName) => Deno.env.get(name) || undefined;
   const isAsked = Deno.stdin.isTerminal() && Deno.stderr.isTerminal();
@@ -52,17 +57,20 @@ export function realSystem(version: string, programs: Programs | null = null): S
   };
 }
 
-/** Milliseconds for a program that only looks, because one that hangs would stop a hand-over. */
+/**
+ * Longest time for a program that only looks something up, milliseconds, because one that hangs would stop a hand-over.
+ */
 const RUN_MS = 2_000;
 const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] as const;
 
 /**
- * A `fetch` that sends a POST once. The platform repeats a POST when the connection ends before the response: always
- * (Deno 2.7), or when the connection was reused. A repetition would redeem an invite or refresh a session twice. A
- * stream body cannot be repeated, and without idle connections none is reused.
+ * Returns a `fetch` that sends a POST once, because a repetition would redeem an invite or refresh a session twice. The
+ * platform repeats a POST when the connection ends before the response: always (Deno 2.7), or when the connection was
+ * reused. So the body is a stream, which cannot be repeated, and no connection is kept idle, so that none is reused.
  */
 function sentOnce(caCerts: string[]): typeof fetch {
-  // With certificates it is created at once, to report an invalid one; else with the first request.
+  // With certificates the client is created at once, because an invalid one must be reported; else with the first
+  // request.
   let client = caCerts.length > 0 ? Deno.createHttpClient({ poolMaxIdlePerHost: 0, caCerts }) : undefined;
   return (input: RequestInfo | URL, init?: RequestInit) => {
     client ??= Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
@@ -99,7 +107,7 @@ function write(stream: { writeSync(bytes: Uint8Array): number }, text: string): 
 async function readStandardInput(maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
   const chunks: Uint8Array<ArrayBuffer>[] = [];
   let left = maxBytes;
-  // Leaving the loop stops reading.
+  // Leaving the loop also ends the reading of standard input.
   for await (const chunk of Deno.stdin.readable) {
     chunks.push(chunk.subarray(0, left));
     left -= chunk.length;
@@ -133,7 +141,8 @@ async function run(command: string, args: string[]): Promise<string | null> {
     const options = { args, stdin: "null", stdout: "piped", stderr: "null", signal: late.signal } as const;
     const reading = new Deno.Command(command, options).output()
       .then(({ stdout }) => printed = new TextDecoder().decode(stdout));
-    // Not the end of the output, because a program that it has started keeps that open for as long as it runs.
+    // The wait has a bound, because a program that this one has started can keep the output open for as long as it
+    // runs.
     await settledWithin(systemClock, reading, RUN_MS);
     return printed;
   } catch {
@@ -143,14 +152,14 @@ async function run(command: string, args: string[]): Promise<string | null> {
   }
 }
 
-/** Streams of a program that only runs. */
+/** Streams of a program that reads nothing and whose output is dropped. */
 const QUIET = { stdin: "null", stdout: "null", stderr: "null" } as const;
 
 async function runNamed(program: string, env: Record<string, string>, signal: AbortSignal): Promise<number> {
   // A signal that has aborted already calls no listener, so the program would run without an end.
   signal.throwIfAborted();
   const child = new Deno.Command(program, { ...QUIET, env, clearEnv: true }).spawn();
-  // A program that handles SIGTERM could run on, and all later messages would wait for it.
+  // Not SIGTERM, because a program that handles it could run on, and all later messages would wait for it.
   const end = () => child.kill("SIGKILL");
   signal.addEventListener("abort", end);
   const { code } = await child.status;

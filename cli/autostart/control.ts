@@ -1,7 +1,7 @@
 /**
- * Installs and removes an autostart service, and builds the command that shows its log. A unit holds no secret,
- * because other programs of the machine can read it. Install and removal are idempotent. The caller checks whether
- * the connector in the service answers.
+ * Installs and removes an autostart service, and builds the command that shows its log. The service file holds no
+ * secret, because other programs of the machine can read it. Installing or removing twice does no harm. The caller
+ * checks whether the connector in the service answers.
  */
 import { basename, dirname, join } from "node:path";
 import { isAgentName } from "../../shared/protocol/names.ts";
@@ -10,7 +10,10 @@ import { removeFile, saveFailed } from "../files/private_files.ts";
 import { type Ran, runProgram } from "../platforms/local_machine.ts";
 import type { Context } from "../context.ts";
 
-/** With less, a service that is slow to stop counts as rejected; with more, a service manager that hangs holds up svc. */
+/**
+ * With less, a service that is slow to stop would count as rejected. With more, a service manager that hangs would hold
+ * up svc.
+ */
 const RUN_MS = 60_000;
 
 export interface Installed {
@@ -39,13 +42,13 @@ export async function installService(host: Host, system: ServiceSystem, spec: Se
   try {
     return system === "systemd" ? await installUnit(host, spec) : await installAgent(host, spec);
   } catch (error) {
-    // Remove the file, because a rejected service would otherwise start at the next login.
+    // The file is removed again, because a rejected service would otherwise start at the next login.
     if (!wasThere) await uninstallService(host, system, spec);
     throw error;
   }
 }
 
-/** The agents that a file of a service names, also those whose own files are gone. */
+/** Returns the agents that a service file names, even those whose own files are gone. */
 export async function agentsWithService(
   host: Host,
   system: ServiceSystem,
@@ -58,7 +61,7 @@ export async function agentsWithService(
     .map((name) => name.slice(before.length, -after.length)).filter(isAgentName);
 }
 
-/** The file of a service that is installed for a configuration folder; `null` without one. */
+/** Returns the path of a service's file if it was installed for this configuration folder, else `null`. */
 export async function serviceFile(
   host: Host,
   system: ServiceSystem,
@@ -74,7 +77,7 @@ export async function serviceFile(
 
 /**
  * Refuses a service that is installed for another configuration folder. In two folders that are no profiles, agents of
- * one name share the name of their service, so that installing one would end the connector of the other.
+ * the same name also share the name of their service, so installing one would end the connector of the other.
  *
  * @throws {CliError} `CLI_USAGE`
  */
@@ -96,7 +99,7 @@ export async function requireOwnService(
 export async function uninstallService(host: Host, system: ServiceSystem, service: ServiceName): Promise<boolean> {
   const path = pathOf(host, system, service);
   if (!await exists(path)) return false;
-  // The results do not matter, because a service that is not loaded does not run.
+  // The exit codes do not matter, because a service that is not loaded does not run.
   const name = nameOf(system, service);
   if (system === "systemd") await host.run("systemctl", ["--user", "disable", "--now", name]);
   else await host.run("launchctl", ["bootout", `gui/${host.uid}/${name}`]);
@@ -179,8 +182,8 @@ function exists(path: string): Promise<boolean> {
 
 /** The name of a unit of systemd, or the label of an agent of launchd. */
 function nameOf(system: ServiceSystem, { agentName, profile }: ServiceName): string {
-  // Two dots, which no agent name has, because otherwise the agent `a.work` and the agent `a` of the profile `work` would
-  // share a service.
+  // Two dots, which no agent name has, stand before the profile, because with one dot the agent `a.work` and the agent
+  // `a` of the profile `work` would share a service.
   const suffix = profile === null ? "" : `..${profile}`;
   return system === "systemd"
     ? `svc-connector${agentName === null ? "" : `-${agentName}`}${suffix}.service`
@@ -196,7 +199,10 @@ export function unitPath({ configHome }: Pick<Host, "configHome">, service: Serv
   return join(configHome, "systemd", "user", nameOf("systemd", service));
 }
 
-/** The text of the unit. It is not restarted after exit codes that stay: usage error, not authorised, not found. */
+/**
+ * The text of the unit. systemd does not restart the connector after a usage error, a refused authorisation or a
+ * missing agent, because each restart would end in the same way.
+ */
 export function unitText({ agentName, command }: ServiceSpec): string {
   return [
     "# Written by svc connector service install; svc connector service uninstall removes it.",
@@ -206,7 +212,7 @@ export function unitText({ agentName, command }: ServiceSpec): string {
     "",
     "[Service]",
     "Type=exec",
-    // Without this Deno would look for its own updates over the network.
+    // Without this, Deno would look for its own updates over the network.
     "Environment=DENO_NO_UPDATE_CHECK=1",
     // The colon turns off variables in the command line, so that a $ stays a $.
     `ExecStart=:${command.map(quoted).join(" ")}`,
@@ -223,7 +229,7 @@ export function unitText({ agentName, command }: ServiceSpec): string {
   ].join("\n");
 }
 
-/** Whether systemd can run a program at this path. Some characters cannot be quoted. */
+/** Returns true when systemd can run a program at this path, because it cannot quote some characters there. */
 export function isProgram(path: string): boolean {
   // deno-lint-ignore no-control-regex
   return path.startsWith("/") && !/["'\\*?[\u0000-\u001f\u007f]/.test(path);
@@ -238,7 +244,7 @@ export function quoted(word: string): string {
   return `"${specifiersEscaped(escaped)}"`;
 }
 
-/** Escapes specifiers such as `%n`, the name of the unit. */
+/** Escapes the percent sign, because systemd would replace a specifier such as `%n` by the name of the unit. */
 function specifiersEscaped(text: string): string {
   return text.replaceAll("%", "%%");
 }
@@ -254,14 +260,14 @@ export function plistText({ command, logPath, ...service }: ServiceSpec): string
     "  <array>",
     ...command.map((word) => `    <string>${escaped(word)}</string>`),
     "  </array>",
-    // Without this Deno would look for its own updates over the network.
+    // Without this, Deno would look for its own updates over the network.
     "  <key>EnvironmentVariables</key>",
     "  <dict><key>DENO_NO_UPDATE_CHECK</key><string>1</string></dict>",
     "  <key>RunAtLoad</key><true/>",
     "  <key>KeepAlive</key><true/>",
     "  <key>ThrottleInterval</key><integer>10</integer>",
     "  <key>ProcessType</key><string>Background</string>",
-    // Decimal of 077.
+    // This is 077 in decimal, because a property list knows no octal numbers.
     "  <key>Umask</key><integer>63</integer>",
     `  <key>StandardOutPath</key><string>${escaped(logPath)}</string>`,
     `  <key>StandardErrorPath</key><string>${escaped(logPath)}</string>`,
@@ -285,7 +291,10 @@ export function escaped(text: string): string {
 
 export type ServiceSystem = "launchd" | "systemd";
 
-/** Agent and profile, because with the agent alone one profile would replace the service of another. */
+/**
+ * A service is named by agent and profile, because with the agent alone one profile would replace the service of
+ * another.
+ */
 export interface ServiceName {
   /** `null`: all agents of the profile. */
   agentName: string | null;

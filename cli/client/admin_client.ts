@@ -1,4 +1,7 @@
-/** Clients of the admin's routes of registry and proxy: one row per route. They retry nothing and store nothing. */
+/**
+ * Clients for the admin routes of registry and proxy, with one row for each route. They neither retry nor store
+ * anything.
+ */
 import type * as z from "zod";
 import { type Query, searchOf } from "../../shared/client/http.ts";
 import * as admin from "../../shared/protocol/api/admin.ts";
@@ -25,7 +28,10 @@ export class AdminClient {
   /** Makes an address that opens the console once. */
   readonly consoleCode = () => this.#call("POST", "console-codes", admin.ConsoleCode);
   readonly audit = (query: Query) => this.#call("GET", `audit${searchOf(query)}`, AuditList);
-  /** Makes a token for the proxy, which must not see the API key. */
+  /**
+   * Makes a token for the proxy, which must not see the API key, because its operator could administer the registry
+   * with it.
+   */
   readonly relayToken = () => this.#call("POST", "tokens", relay.AdminTokenAnswer);
 
   #call<S extends z.ZodType | null>(method: "GET" | "POST" | "DELETE", path: string, response: S, body?: object) {

@@ -1,4 +1,4 @@
-/** Calls of the registry. Registering an agent takes two of them; lists are read page by page. */
+/** Calls the routes of the registry. Registering an agent takes two calls; a list is read page by page. */
 import type { Context } from "../context.ts";
 import type * as z from "zod";
 import { type Query, searchOf } from "../../shared/client/http.ts";
@@ -25,7 +25,10 @@ export interface WantedAgent {
   ttlDays?: number | undefined;
 }
 
-/** State of an agent at a registry; `unknown`: it has none such, for example after a restore from an older backup. */
+/**
+ * State of an agent at a registry. `unknown` means that the registry has no such agent, for example after it was
+ * restored from an older backup.
+ */
 export type AgentState = "active" | "revoked" | "unknown";
 
 export class RegistryClient {
@@ -34,7 +37,7 @@ export class RegistryClient {
     readonly registryUrl: string,
   ) {}
 
-  // Without credentials
+  // Routes that need no credentials
 
   async metadata(): Promise<meta.Metadata> {
     const metadata = await this.#call("GET", "/v1/metadata", null, meta.Metadata);
@@ -43,7 +46,7 @@ export class RegistryClient {
   }
 
   readonly keyDocument = () => this.#call("GET", "/.well-known/svc-keys.json", null, KeyDocument);
-  /** The CRL, not verified. */
+  /** Returns the CRL as the registry sent it; its signature is not verified here. */
   readonly crl = async () => (await this.#call("GET", "/v1/crl", null, meta.CrlAnswer)).crl;
   /** The state of an agent that is named by its ID or DID. */
   readonly stateOf = async (agent: string): Promise<AgentState> => {
@@ -63,7 +66,7 @@ export class RegistryClient {
     return this.#call("POST", "/v1/admin/bootstrap", null, accounts.BootstrapAnswer, { displayName }, headers);
   };
 
-  // With an API key
+  // Routes that need a person's API key
 
   readonly me = (apiKey: string) => this.#call("GET", "/v1/me", apiKey, accounts.AccountProfile);
   readonly createApiKey = (apiKey: string, name?: string) =>
@@ -80,7 +83,7 @@ export class RegistryClient {
   readonly challenge = (apiKey: string, publicKey: string) =>
     this.#call("POST", "/v1/agents/challenge", apiKey, agents.Challenge, { publicKey });
 
-  /** Registers an agent by the answer to a challenge. The private key is not sent. */
+  /** Registers an agent by answering a challenge. The answer is a signature, so the private key is not sent. */
   async answerChallenge(
     apiKey: string,
     keys: KeyPair,
@@ -105,7 +108,7 @@ export class RegistryClient {
     this.#call("DELETE", `${agentPath(agentId)}/auth/revoke`, apiKey, null);
   readonly deleteAgent = (apiKey: string, agentId: string) => this.#call("DELETE", agentPath(agentId), apiKey, null);
 
-  // With an admin's API key
+  // Routes that need an admin's API key
 
   readonly createInvite = (apiKey: string, expiresAt: string | null = null) =>
     this.#call("POST", "/v1/invites", apiKey, invites.CreateInviteAnswer, { expiresAt });
@@ -129,11 +132,12 @@ export class RegistryClient {
     this.#call("DELETE", `${SERVICES}/${encodeURIComponent(serviceId)}`, apiKey, null);
   readonly rotateKeys = (apiKey: string) => this.#call("POST", "/v1/admin/keys/rotate", apiKey, meta.RotateKeysAnswer);
 
-  // With an agent's credentials
+  // Routes that need an agent's credentials
 
   /**
    * @param recovery true after a response that was lost
-   * @param origin the registry's public origin, which is signed also when `registryUrl` is another address (D-24)
+   * @param origin the registry's public origin; the signature is about it, even if `registryUrl` is another address
+   *   (D-24)
    */
   async refresh(
     agent: Pick<AgentIdentity, "ait" | "privateKey">,
@@ -187,7 +191,10 @@ export class RegistryClient {
   }
 }
 
-/** Pages of a list that is read whole. With more, a registry that always has another page would hold a command permanently. */
+/**
+ * How many pages of a list a command reads. With more, a registry that always has another page would hold a command
+ * permanently.
+ */
 export const PAGES_MAX = 100;
 
 /** Reads at most `most` pages of a list one by one, until there is no cursor or a cursor repeats. */

@@ -1,7 +1,7 @@
 /**
- * `svc demo`: two people, two agents, a pairing, a message, a receipt, a question with its answer, and a revocation on
- * one machine, step by step. It starts a server with a store in memory on a free loopback port, calls it over real HTTP
- * and real WebSockets, stops it, and removes the files of the agents.
+ * `svc demo` shows on one machine, step by step, how two people create agents, pair them, send a message, get a
+ * receipt, ask a question and revoke an agent. It starts a server with a store in memory on a free loopback port, calls
+ * it over real HTTP and real WebSockets, stops it, and removes the files of the agents.
  */
 import type { BootstrapAnswer } from "../../shared/protocol/api/accounts.ts";
 import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../shared/protocol/api/pairing.ts";
@@ -28,7 +28,10 @@ import { Story } from "./story.ts";
 import { resolve } from "node:path";
 import { reason } from "../files/private_files.ts";
 
-/** Longest wait until the proxy knows of a revocation, milliseconds. With less, the demo fails on a busy machine. */
+/**
+ * Longest wait until the proxy knows of a revocation, in milliseconds. With less, the demo would fail on a busy
+ * machine.
+ */
 const REVOCATION_MS = 2_000;
 const RETRY_MS = 50;
 
@@ -39,7 +42,7 @@ const RETRY_MS = 50;
 export async function runDemo(ctx: Context, programs: Programs, tempDir: string | undefined): Promise<void> {
   const began = ctx.clock.now();
   const interrupted = Promise.withResolvers<never>();
-  // Only the steps wait for it, so a rejection between two steps would otherwise end the process.
+  // Only a step waits for this promise, so without a handler a rejection between two steps would end the process.
   interrupted.promise.catch(() => {});
   const story = new Story(ctx, interrupted.promise);
   await using stack = new AsyncDisposableStack();
@@ -54,7 +57,8 @@ export async function runDemo(ctx: Context, programs: Programs, tempDir: string 
     proves: "one program is the whole service; it needs no account, container or cloud",
     run: () => {
       const starting = programs.serve({ variables, purpose: "demo" });
-      // The stop is registered while the server still starts, because after an interruption it would otherwise go on running.
+      // The stop is registered while the server still starts, because after an interruption the server would otherwise
+      // go on running.
       stack.defer(() => starting.then((server) => server.stop(), () => {}));
       return starting;
     },
@@ -100,7 +104,7 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
     shows: aboutAgent,
   });
 
-  // Travels in the ticket from person to person, and to no server.
+  // The secret travels in the ticket from person to person, and to no server.
   const pairSecret = toBase64Url(ctx.random.bytes(16));
   const started = await story.step("alpha starts a pairing", {
     proves: "no agent can send to another one before both sides agree",
@@ -131,7 +135,8 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
 
   const newId = ulidSource(() => ctx.clock.now(), (n) => ctx.random.bytes(n));
   const arrived = Promise.withResolvers<DeliverFrame>();
-  // The rejection is reported by the step that waits for the message.
+  // The step that waits for the message reports the rejection. Without this handler, one that comes earlier would end
+  // the process.
   arrived.promise.catch(() => {});
   const link = await story.step("beta's connector opens its WebSocket", {
     proves: "an agent behind NAT receives messages without an open port",
@@ -152,7 +157,8 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
   const to = beta.identity.did;
   const payload = JSON.stringify({ message: "Hello beta, this is alpha." });
   const send = async (requestId: string) =>
-    // In the clear, to show the frame that the proxy makes. The connectors of the second act seal.
+    // Sent in the clear, so that the next step can show the frame that the proxy makes. The connectors of the second
+    // act seal their messages.
     await callAs(alpha, url, HookAnswer, await messageRequest({ to, payload, requestId }, null));
   const requestId = newId();
   await story.step("alpha sends a message", {
@@ -200,10 +206,10 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
     shows: ({ status, iss }) => [`receipt  ${status}, signed by ${iss}`],
   });
 
-  // The second act runs a connector of its own.
+  // Closed, because the connector of the second act opens a link of its own for beta.
   link.close();
 
-  // Loads the MCP library, which the steps before do not need.
+  // Imported only here, because it loads the MCP library, which the steps before do not need.
   const { askOverMcp } = await import("./question.ts");
   await askOverMcp(story, { alpha, beta });
 
@@ -232,8 +238,9 @@ function post(target: string, body: unknown): ProxyRequest {
 }
 
 /**
- * Returns the refusal of a call by a revoked agent. Before the proxy has the new revocation list, the check of the
- * session or of the pair, which is removed with the agent, may refuse the call, so it is tried again.
+ * Returns the refusal of a call by a revoked agent. Until the proxy has the new revocation list, another check may
+ * refuse the call: that of the session, or that of the pair, which is removed with the agent. So the call is repeated
+ * until the refusal is about the revocation.
  *
  * @throws {Error} when the call succeeds, or fails in another way
  */
@@ -268,13 +275,14 @@ function makeDemoFolder(parent: string | undefined): string {
   }
 }
 
-/** Removes the folder. A failure is only a warning, because it does not change the result of the demo. */
+/** Removes the folder. A failure is only a warning, because the result of the demo is already known. */
 async function removeDemoFolder({ clock, out }: Pick<Context, "clock" | "out">, path: string): Promise<void> {
   for (let tries = 1;; tries++) {
     try {
       return await Deno.remove(path, { recursive: true });
     } catch (error) {
-      // A database that is closing removes its journal, and the removal of the folder fails if a file is gone already.
+      // Tried again, because the removal fails when a file disappears meanwhile, as the journal of a database does that
+      // is closing.
       if (tries < REMOVE_TRIES) await sleep(clock, REMOVE_AGAIN_MS);
       else return out.warn(`${path} could not be removed: ${reason(error)}`);
     }

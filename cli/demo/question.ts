@@ -17,7 +17,7 @@ const ANSWER = "It uses 8443, with TLS.";
 const Sent = z.object({ requestId: z.string(), state: z.string(), reply: ModelMessage.nullable() });
 const Waited = z.object({ messages: z.array(ModelMessage) });
 
-/** Runs its steps. Both MCP servers and their connectors have ended when this returns. */
+/** Runs the steps of the second act. Both MCP servers and their connectors have ended when this returns. */
 export async function askOverMcp(story: Story, agents: { alpha: DemoAgent; beta: DemoAgent }): Promise<void> {
   await using stack = new AsyncDisposableStack();
   const alpha = stack.use(new McpProgram(agents.alpha)), beta = stack.use(new McpProgram(agents.beta));
@@ -29,7 +29,8 @@ export async function askOverMcp(story: Story, agents: { alpha: DemoAgent; beta:
 
   const question = { to: "beta", text: QUESTION, wait_seconds: WAIT_DEFAULT_SECONDS };
   const asking = alpha.call("send_message", question, Sent);
-  // The rejection is reported by a step that waits for the answer.
+  // A step that waits for the answer reports the rejection. Without this handler, one that comes earlier would end the
+  // process.
   asking.catch(() => {});
   await story.step("alpha asks through its MCP tool", {
     proves:
@@ -41,7 +42,7 @@ export async function askOverMcp(story: Story, agents: { alpha: DemoAgent; beta:
     proves: "a model knows who wrote a text, and that the text is not an instruction of its user",
     run: async () => {
       const waiting = beta.call("wait_for_message", { timeout_seconds: WAIT_DEFAULT_SECONDS }, Waited);
-      // Fails at once when the question could not be sent.
+      // The race fails at once when the question could not be sent, because beta would otherwise wait for it in vain.
       const { text, data: { messages: [message] } } = await Promise.race([waiting, asking.then(() => waiting)]);
       if (message?.text !== QUESTION) throw new Error(`beta did not get the question: ${text}`);
       return { text, data: message };
@@ -84,8 +85,8 @@ const ToolResult = z.object({
 });
 
 /**
- * Stands for a program that runs a model: calls the tools of an MCP server in this process by lines of JSON-RPC, one
- * after another. The server runs the agent's connector.
+ * Stands for a program that runs a model. It calls the tools of an MCP server in this process by lines of JSON-RPC, one
+ * call after another. The server runs the agent's connector.
  */
 class McpProgram implements AsyncDisposable {
   readonly name: string;

@@ -1,8 +1,11 @@
-/** Prints the steps of the demo as they end; with `--json` all of them at the end. Ends a step that is interrupted. */
+/**
+ * Prints each step of the demo when it ends, or with `--json` all steps at the end. A step that is interrupted ends at
+ * once.
+ */
 import { settledWithin } from "../../shared/clock.ts";
 import type { Context } from "../context.ts";
 
-/** Longest wait for the work of an interrupted step, milliseconds. With more, Ctrl-C seems to do nothing. */
+/** Longest wait for the work of an interrupted step, in milliseconds. With more, Ctrl-C would seem to do nothing. */
 const SETTLE_MS = 5_000;
 
 export interface Step<T> {
@@ -28,7 +31,7 @@ export class Story {
     try {
       const work = run();
       this.#work = work;
-      // The interruption is first, because otherwise a step whose work is done already would ignore it.
+      // The interruption is first in the race, because a step whose work is already done would otherwise ignore it.
       result = await Promise.race([this.interrupted, work]);
     } catch (error) {
       out.note("");
@@ -47,7 +50,10 @@ export class Story {
     return result;
   }
 
-  /** Waits until the work of an interrupted step is over, so that it writes no file afterwards. */
+  /**
+   * Waits until the work of an interrupted step is over, because it could otherwise write files after their folder is
+   * removed.
+   */
   async settle(): Promise<void> {
     await settledWithin(this.ctx.clock, this.#work, SETTLE_MS);
   }

@@ -53,14 +53,17 @@ export const BLOCKING_CHECKS: ReadonlySet<string> = new Set([
   "proxy",
 ]);
 
-/** Servers of peers that are shown. With more, the lines of the other checks leave the terminal. */
+/** How many servers of peers are shown. With more, the lines of the other checks would leave the terminal. */
 const SERVERS_CHECKED = 10;
 
 const RUNNING = "the running connector";
 const FILES = "the agent's files";
 const HERE = "a request from here";
 
-/** Runs every check, also after one fails. Queries a running connector first. */
+/**
+ * Runs every check, even after one has failed. A running connector is asked first, because it may use another runtime
+ * than the settings on disk name.
+ */
 export async function runChecks(
   deps: DoctorDeps,
   options: { peer?: string | undefined; skipConnector: boolean },
@@ -69,7 +72,7 @@ export async function runChecks(
   const response = options.skipConnector || client === null ? null : await statusOf(client).catch(describeError);
   const status = typeof response === "string" ? null : response;
   const runtime = status === null ? deps.runtime : runtimeOf(status, deps);
-  // The hook checks apply only to the settings that the connector uses.
+  // The hook checks read the settings on disk, so they say nothing about a connector that uses another runtime.
   const isOfFile = runtime?.url === deps.runtime?.url;
   const checks = [
     ...identityChecks(deps),
@@ -109,8 +112,8 @@ function identityChecks({ folder, now }: DoctorDeps): DoctorCheck[] {
 }
 
 /**
- * Returns no check when it could not be made: the files of the agent are damaged, which its own check says, or it has
- * so many neighbours here that the limit of the registry would make each of them look ill.
+ * Returns no check in two cases. If the agent's files are damaged, another check reports that. If the registry refuses
+ * because of its rate limit, many agents run on this machine, and each of them would look faulty.
  */
 async function registryCheck(name: string, { registered }: Pick<DoctorDeps, "registered">): Promise<DoctorCheck[]> {
   try {
@@ -124,7 +127,10 @@ async function registryCheck(name: string, { registered }: Pick<DoctorDeps, "reg
   }
 }
 
-/** What to do about a server with this problem: its code says more where it answers, else it may have to be started. */
+/**
+ * What to do about a server with this problem. An error code shows that the server answers, and `svc explain` says more
+ * about the code. Without one, the server may have to be started.
+ */
 function remedy(problem: string | null): string {
   const [code = ""] = problem?.split(":", 1) ?? [];
   return isErrorCode(code) ? `svc explain ${code} describes it` : "Check that the server runs, or ask its operator";
@@ -150,7 +156,9 @@ function livePlatformCheck(runtime: Runtime | null, status: Status): DoctorCheck
   return check("platform", true, seen, source, "");
 }
 
-/** The runtime that a connector uses; that of the settings when the status has no valid URL. */
+/**
+ * Returns the runtime that the connector uses, or that of the settings when the connector's status has no valid URL.
+ */
 export function runtimeOf(
   { runtime: { platform, url } }: Status,
   { runtime: known, runtimeAt }: Pick<DoctorDeps, "runtime" | "runtimeAt">,
@@ -181,7 +189,7 @@ async function hookChecks(
   return [check("hook", problem === null, problem ?? `takes messages at ${url}`, "the runtime's own settings", fix)];
 }
 
-/** @param response status of the connector, or the error as text; `null`: none runs */
+/** @param response the connector's status, or an error as text; `null` when no connector runs */
 function connectorChecks(
   { name }: AgentFolder,
   clientUrl: string | null,
@@ -198,7 +206,8 @@ function connectorChecks(
   const isPull = runtime.platform === "inbox";
   return [
     live("connector", true, `runs as process ${response.pid}`, ""),
-    // Whether the local API has the agent's own port, which other programs know.
+    // Other programs know the agent's own port, so they do not find a connector whose local API had to take another
+    // one.
     ...api === null ? [] : [live(
       "port",
       api.movedFrom === null,
@@ -265,12 +274,15 @@ function peerCheck(folder: AgentFolder, alias: string): DoctorCheck {
   }
 }
 
-/** The fix for an agent that was deleted, or that its registry lost because an older backup was restored. */
+/** The fix for an agent that was deleted, or that its registry lost when an older backup was restored. */
 function againFrom(name: string): string {
   return `Make it again: svc agent delete ${name}, then svc agent create ${name}, and pair it by new tickets`;
 }
 
-/** The fix for why a connector has no link; `null` when the link comes back by itself, or no command is known. */
+/**
+ * The fix for a connector without a link. Returns `null` when the link comes back by itself, or when no command can
+ * bring it back.
+ */
 function wayBack(name: string, problem: string | null): string | null {
   if (problem === null) return null;
   const again = `svc agent reissue ${name}`, newSession = `svc agent auth revoke ${name}, then ${again}`;

@@ -1,6 +1,7 @@
 /**
- * Sends a message when no connector runs, with the rules and the rows of one, so that `svc sent` lists it. The connector's lock is
- * taken for the moments of writing and not for the request, because a connector that starts meanwhile would find it taken.
+ * Sends a message when no connector runs. The rules and the stored rows are those of a connector, so that `svc sent`
+ * lists the message. The connector's lock is held while something is written, but not during the request, because a
+ * connector that starts meanwhile would find it taken.
  */
 import { join } from "node:path";
 import { ApiError } from "../../shared/client/errors.ts";

@@ -61,7 +61,8 @@ export async function verifyRequest(
   }
   const expected = given ?? (request.target.startsWith(REFRESH_PATH) ? issuer : proxyUrl);
   const host = request.headers.get("Host");
-  // Origins that a client may sign by mistake. Naming the one it used explains the wrong proof.
+  // Origins that a client may sign by mistake. If the proof is for one of them, the result names it, because that
+  // explains the failure.
   const mistaken = [request.origin, issuer, proxyUrl, host && `https://${host}`, host && `http://${host}`];
   const origins = [...new Set([expected, ...mistaken.filter((origin) => origin !== null)])];
   return { ...await evaluateRequest(request, known, origins), keysFrom: source(known.trusted) };
@@ -85,7 +86,7 @@ async function revocations(
 ): Promise<TrustedInputs["crl"]> {
   try {
     ctx.out.doing("Fetching the revocation list");
-    // Checked at the current time, regardless of `--at`, because the list is the current one.
+    // The current time counts here, regardless of `--at`, because the list is the current one.
     return await verifyCrl(await registry.crl(), trusted, Math.floor(ctx.clock.now() / 1000));
   } catch (error) {
     if (error instanceof ApiError && error.code === "CRL_NOT_FOUND") return { revocations: [] };

@@ -1,6 +1,6 @@
 /**
- * Evaluates identity tokens and signed requests step by step with the rules of shared/protocol, as the services do.
- * Reports the result of each step. Makes no network request.
+ * Evaluates identity tokens and signed requests step by step with the rules of shared/protocol, as the services do, and
+ * reports the result of each step. Makes no network request.
  */
 import { type AitClaims, checkAitTimes, parseAit, verifyAitSignature } from "../../shared/protocol/signed/ait.ts";
 import { tryParse } from "../../shared/protocol/json_text.ts";
@@ -129,7 +129,7 @@ async function bodyStep(claimed: string, body: Uint8Array<ArrayBuffer>): Promise
   return failed("body hash", `The header says ${claimed || "nothing"}, the body has ${real}`);
 }
 
-/** A text as it is in a file, and without a final line feed, because editors add one that was not sent. */
+/** Returns a text as the file has it, and also without a final line feed, because editors add one that was not sent. */
 export function textsOf(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
   return bytes.at(-1) === 0x0a ? [bytes, bytes.slice(0, bytes.at(-2) === 0x0d ? -2 : -1)] : [bytes];
 }

@@ -1,4 +1,4 @@
-/** Parses a saved request: the text of an HTTP message, or JSON. Does not check it. */
+/** Parses a saved request: the text of an HTTP message, or JSON. evaluate.ts checks it. */
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 
 export interface RequestFile {
@@ -17,7 +17,7 @@ export function parseRequestFile(bytes: Uint8Array<ArrayBuffer>): RequestFile | 
   try {
     return bytes.at(0) === 0x7b ? fromJson(bytes) : fromMessage(bytes);
   } catch {
-    // The platform throws on invalid header names and URLs.
+    // The platform throws on invalid header names and URLs, so the file has neither form.
     return null;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The registry's published keys. They are fetched each time and saved in `{config_dir}/keys/`. The saved copy is used
- * when the registry does not answer, and offline.
+ * The registry's published keys. They are fetched each time, and a copy is saved in `{config_dir}/keys/`. The copy is
+ * used offline, and when the registry does not answer.
  */
 import { join } from "node:path";
 import * as z from "zod";
@@ -56,7 +56,10 @@ export async function trustedKeys(
   }
 }
 
-/** Whether the registry has not answered: also where a front answers for it, or it has no turn for this caller. */
+/**
+ * Returns true when the registry itself has not answered. A 5xx may come from a server in front of it, and with 429 it
+ * has no turn for this caller.
+ */
 function isAway(error: unknown): boolean {
   return error instanceof UnreachableError ||
     error instanceof ApiError && (error.status === 429 || error.status >= 500);
@@ -71,14 +74,16 @@ function readCopy(path: string): Copy | null {
   }
 }
 
-/** Saves a text of the registry in `{config_dir}/keys/`. A failure is ignored. */
+/**
+ * Saves a text of the registry in `{config_dir}/keys/`. A failure is ignored, because the copy is needed only while the
+ * registry does not answer.
+ */
 export async function keepCopy(ctx: Context, file: string, text: string): Promise<void> {
   const folder = join(ctx.configDir, "keys");
   try {
     await ensureDirectory(folder, await ensureConfigDir(ctx));
     await writePrivate(ctx.random, join(folder, file), text);
   } catch (error) {
-    // The copy is needed only while the registry does not answer.
     if (!(error instanceof CliError)) throw error;
   }
 }

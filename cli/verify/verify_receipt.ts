@@ -1,6 +1,6 @@
 /**
- * Verifies a signed receipt: form, identity token, signature, time, revocation and payload, step by step. Needs no agent
- * and no connector, so also a third party can do it.
+ * Verifies a signed receipt step by step: form, identity token, signature, time, revocation and payload. It needs no
+ * agent and no connector, so a third party can do it too.
  */
 import * as z from "zod";
 import { fromBase64Url, sha256 } from "../../shared/protocol/base64url.ts";
@@ -25,7 +25,7 @@ import {
 
 const FILE_BYTES_MAX = 64 * 1024, KEYS_BYTES_MAX = 256 * 1024, PAYLOAD_BYTES_MAX = 1024 * 1024;
 
-/** What a receipt file has. Other members, which the signature does not cover, are not looked at. */
+/** What a receipt file must have. Other members are ignored, because the signature does not cover them. */
 const Row = z.object({ signed: z.string(), ait: z.string(), salt: z.string().optional() });
 export type ReceiptRow = z.output<typeof Row>;
 /** The output of `svc sent <requestId> --json`, or the answer of the local API. */
@@ -67,7 +67,9 @@ async function readJson(ctx: Context, path: string, maxBytes: number): Promise<u
   }
 }
 
-/** The keys of a saved document. Nothing in it proves which registry published it, so the person must know that. */
+/**
+ * Returns the keys of a saved document. Nothing in it proves which registry published it, so the person must know that.
+ */
 async function ofFile({ ait }: ReceiptRow, document: unknown, path: string): Promise<TrustedInputs> {
   const keys = await readKeyDocument(document);
   if (keys === null) {
@@ -83,13 +85,16 @@ function issuerOf(ait: string): string {
   try {
     return readAitClaims(parseAit(ait)).iss;
   } catch (error) {
-    // The step that reads the token says why.
+    // The step that reads the token reports this error.
     if (error instanceof TokenError) return "";
     throw error;
   }
 }
 
-/** Evaluates a receipt. The token must be valid at the time of the receipt, because it may have expired since. */
+/**
+ * Evaluates a receipt. The token must have been valid at the time of the receipt and not now, because it may have
+ * expired since.
+ */
 export async function evaluateReceipt(
   { signed, ait, salt }: ReceiptRow,
   payload: Uint8Array<ArrayBuffer> | null,
