@@ -1,6 +1,7 @@
 /**
- * The authenticator of the proxy's admin routes (D-172). Verifies the admin token with the registry's published keys, also
- * when both services share a process. It takes no API key, because the proxy's operator could use it at the registry.
+ * The authenticator of the proxy's admin routes (D-172). It verifies the admin token with the registry's published
+ * keys, even when both services share a process. It takes no API key, because the proxy's operator could use that at
+ * the registry.
  */
 import type { Clock } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";

@@ -1,4 +1,4 @@
-/** HTTP handlers of what the proxy reports to an admin. They write nothing, and read no payload, ticket or pair. */
+/** Handlers that report the state of the relay to an admin. They write nothing, and read no payload, ticket or pair. */
 import type { KvEntry, KvKey } from "../../shared/server/kv.ts";
 import { readAll } from "../../shared/server/store/batched_reads.ts";
 import {
@@ -32,7 +32,9 @@ import { timelinesOf } from "./timeline.ts";
 import type { Issuers } from "../federation/issuers.ts";
 import type { IssuerPolicy } from "../issuer_policy.ts";
 
-/** Most records of a list that are read together. With more, one question of an admin keeps the store from messages. */
+/**
+ * How many records of a list are read together. With more, one question of an admin would keep the store from messages.
+ */
 const BATCH = 100;
 
 interface RelayAdminDeps extends Pick<ServiceDeps, "kv" | "clock"> {
@@ -130,7 +132,7 @@ async function pageByDid<V, T>(
   const items: T[] = [];
   let last = cursor ?? null;
   for (let read = 0;;) {
-    // One more than needed, because it shows that another page follows.
+    // One record more than needed, because it shows that another page follows.
     const size = Math.min(BATCH, LIMITS.filteredPageReads - read) + 1;
     // The list begins right after `last`, because no DID has a character below "\u0001".
     const selector = last === null ? { prefix } : { prefix, start: [...prefix, `${last}\u0001`] };
@@ -149,7 +151,7 @@ async function pageByDid<V, T>(
   }
 }
 
-/** With more, one look would read the records of every agent that ever visited. */
+/** With more, one request would read the records of every agent that ever visited. */
 const AGENTS_MAX = 10_000;
 
 /** Lists the registries whose agents have pairs here (D-280). */
@@ -157,7 +159,7 @@ export async function issuers({ kv, config, policy, issuers }: RelayAdminDeps): 
   const own = authorityOf(config.registryUrl) ?? "", found = new Map<string, IssuerView>();
   const known = new Map([...issuers.known].map(([issuer, one]) => [authorityOf(issuer), one]));
   let agents = 0;
-  // Keys are in order, so the agents of this server are between the two ranges and are left out.
+  // Keys are in order, so the two ranges leave out the agents of this server, which stand between them.
   for (const range of [KEYS.pairCountsBefore(own), KEYS.pairCountsBehind(own)]) {
     for await (const { key, value } of kv.list<PairCount>(range, { limit: AGENTS_MAX - agents + 1 })) {
       if (++agents > AGENTS_MAX) break;

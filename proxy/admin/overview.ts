@@ -1,4 +1,4 @@
-/** What an admin sees of the relay at a glance, and the metrics see too. Reads no message and names no agent. */
+/** What an admin and the metrics see of the relay at a glance. It reads no message and names no agent. */
 import type { RelayOverview } from "../../shared/protocol/api/relay_admin.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { DAY_MS } from "../../shared/clock.ts";
@@ -82,7 +82,8 @@ async function countAgents(
   });
   const alive = await leases.aliveOf(holders.values());
   const recent = new Set<string>();
-  // The lease of an instance that was killed is kept for a day, so until then its agents are not offline for longer.
+  // The lease of an instance that was killed is kept for a day. Until it ends, the agents of that instance cannot have
+  // been offline for over a day.
   await visitAll(kv, KEYS.instances(), ({ key }) => recent.add(String(key.at(-1))));
   let online = 0, offlineOver1d = 0;
   const areSeen = await visitAll<Seen>(kv, KEYS.allSeen(), ({ key, value: { instance, disconnectedAt } }) => {

@@ -1,6 +1,7 @@
 /**
- * The newest refusals of this instance, in memory, because a flood of refusals would load the store. Each code
- * has a bounded number, so that a flood of one code does not push out the others. They end with the process.
+ * The newest refusals of this instance. They are in memory and end with the process, because a flood of refusals would
+ * otherwise load the store. Each code has a bounded number, because a flood of one code would otherwise push out the
+ * others.
  */
 import type { Clock } from "../../shared/clock.ts";
 import type { Refusal, RefusalGroup, RefusalQuery } from "../../shared/protocol/api/relay_admin.ts";
@@ -11,7 +12,9 @@ import { withoutSecrets } from "../../shared/server/log.ts";
 /** With more, a flood of refusals takes memory; with less, it hides the refusals before it. */
 export const REFUSALS_PER_CODE = 50;
 
-/** A refusal as it is kept. Path, query, body and credential of the request are left out: they may hold secrets. */
+/**
+ * A refusal as it is kept. Path, query, body and credential of the request are left out, because they may hold secrets.
+ */
 interface KeptRefusal extends Omit<Refusal, "at"> {
   /** Rises with each refusal of this instance. */
   number: number;
@@ -22,7 +25,7 @@ interface KeptRefusal extends Omit<Refusal, "at"> {
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 const HOUR_MS = 3_600_000;
-/** With more, an attacker with many agents fills the memory. */
+/** How many pairs of agent and code an hour has. With more, an attacker with many agents could fill the memory. */
 export const GROUPS_MAX = 1_000;
 
 /** How often an agent was refused with a code; the time is milliseconds since the Unix epoch. */
@@ -48,7 +51,7 @@ export class Refusals {
     this.since = clock.now();
   }
 
-  /** Keeps a refusal in place of the oldest one of its code. */
+  /** Keeps a refusal. If its code has the largest number already, the oldest one is replaced. */
   record(code: ErrorCode, { request, requestId, check, route, agentDid }: RequestContext): void {
     const refusal: KeptRefusal = {
       number: ++this.#count,

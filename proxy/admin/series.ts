@@ -1,6 +1,6 @@
 /**
- * What passed in the last hour and the last day, for the plots of the console. The metrics are read once a minute into two
- * rings of a fixed size, so that a plot costs nothing on the path of a message and nothing in the store.
+ * What passed in the last hour and the last day, for the plots of the console. The metrics are read once a minute into
+ * two rings of a fixed size, so a plot costs nothing on the path of a message and nothing in the store.
  */
 import {
   ACK_OVER_MS,
@@ -19,7 +19,7 @@ import type { Admin } from "./authenticator.ts";
 import type { RelayCounts } from "./overview.ts";
 
 const MINUTE_MS = 60_000;
-/** Points that are kept, and the time from one to the next. */
+/** How many points are kept, and the time from one to the next. */
 const SPANS = { hour: { stepMs: MINUTE_MS, points: 60 }, day: { stepMs: 15 * MINUTE_MS, points: 96 } } as const;
 type Span = keyof typeof SPANS;
 
@@ -67,10 +67,10 @@ export class RelaySeries {
     this.#cancel();
   }
 
-  /** Ends the present minute, and every 15 minutes the longer step. Never rejects. */
+  /** Ends the present minute, and every 15 minutes also the longer step. Never rejects. */
   async take(): Promise<void> {
     const { clock, metrics, counts } = this.deps;
-    // A timer fires a little late, so without rounding the steps of two instances could not be compared.
+    // Rounded, because a timer fires a little late, and the steps of two instances could then not be compared.
     const at = Math.round(clock.now() / MINUTE_MS) * MINUTE_MS;
     const reading = readingOf(metrics);
     const steps = (["hour", "day"] as const).filter((span) => at % SPANS[span].stepMs === 0)
@@ -132,7 +132,7 @@ function eachGroup(numberOf: (group: Group) => number): Reading["refusals"] {
   return { rate: numberOf("rate"), pair: numberOf("pair"), identity: numberOf("identity"), other: numberOf("other") };
 }
 
-/** Returns the group of a refusal. An operator acts on each group in another way. */
+/** Returns the group of a refusal. Groups exist because an operator acts on each in another way. */
 export function refusalGroup(code: string): Group {
   if (code.includes("RATE_LIMIT") || code === "QUOTA_EXCEEDED") return "rate";
   if (code === "PROXY_AUTH_FORBIDDEN" || code.startsWith("PROXY_PAIR_")) return "pair";
@@ -141,8 +141,8 @@ export function refusalGroup(code: string): Group {
 }
 
 /**
- * The upper bound of the bucket in which a share of the values ends, in milliseconds; `null` without values. What lies
- * above the last bound has no number of its own, so it is one more than that bound.
+ * Returns the upper bound of the bucket in which a share of the values ends, in milliseconds; `null` without values.
+ * Above the last bound there is no number, so one more than that bound is returned.
  */
 function boundOf(counts: readonly number[], share: number): number | null {
   const total = counts.reduce((sum, count) => sum + count, 0);

@@ -1,6 +1,6 @@
 /**
- * The timeline of a message, from the records that exist: delivery, sender, mailbox entry and receipts. It has no
- * record of its own, so that a message costs nothing more. Reads no payload.
+ * The timeline of a message, made from the records that exist: delivery, sender, mailbox entry and receipts. It has no
+ * record of its own, because each message would then cost a write. It reads no payload.
  */
 import type { DeliveryEvent, DeliveryTimeline } from "../../shared/protocol/api/relay_admin.ts";
 import { RECEIPT_STATUSES, type ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
@@ -16,9 +16,9 @@ import { STATE_OF_RECEIPT } from "../receipts/store.ts";
 import { begunDeliveries } from "../message/deliveries.ts";
 import type { Mailbox } from "../relay/mailbox.ts";
 
-/** A request ID that many senders use would otherwise make an answer without a bound. */
+/** How many deliveries an answer has, because many senders may use one request ID. */
 const DELIVERIES_LISTED_MAX = 50;
-/** With more, one question of an admin takes the time of many messages. */
+/** With more, one question of an admin would take the time of many messages. */
 const SENDERS_READ_MAX = 1_000;
 
 interface TimelineDeps extends Pick<ServiceDeps, "kv" | "clock"> {
@@ -71,7 +71,7 @@ export async function timelinesOf(deps: TimelineDeps, requestId: string): Promis
   return timelines;
 }
 
-/** Returns the deliveries and receipts of a request ID that have not ended, by recipient and sender. */
+/** Returns the deliveries and receipts of a request ID whose time has not ended, by recipient and sender. */
 async function recordsOf({ kv, clock, commits, config }: TimelineDeps, requestId: string): Promise<Found[]> {
   await commits.flush();
   const now = clock.now();
@@ -88,7 +88,8 @@ async function recordsOf({ kv, clock, commits, config }: TimelineDeps, requestId
     if (delivery === null || now >= deliveryEnd(delivery)) continue;
     foundOf(String(key.at(-2)), String(key.at(-1))).delivery = delivery;
   }
-  // A delivery that has begun is in the record of its sender. Which sender is not known, so of many not all are read.
+  // A delivery that has begun is in the record of its sender. It is not known which sender that is, so the records of
+  // senders are searched, up to a bound.
   const senders = kv.list({ prefix: KEYS.allSenders() }, {
     limit: SENDERS_READ_MAX,
     batchSize: READ_TOGETHER,
