@@ -1,6 +1,7 @@
 /**
- * Admission. Runs the checks and commits the nonce and the rate-limit count once: of a message with its records or
- * after its handler, also on an error; of other requests before their handler. So no route can forget the commit.
+ * Admission runs the checks of a request, and commits its nonce and its rate-limit count once. A message commits them
+ * with its records, or after its handler, even on an error. Any other request commits them before its handler. This is
+ * done here, because a route could otherwise forget it.
  */
 import {
   type AdmissionCheck,
@@ -60,7 +61,7 @@ export async function admit(
   if (visit && profile.trust) {
     await setPeerProxy(deps, signedHeaders(exchange).recipient, claims.sub, visit.proxy);
   }
-  // A registry that is asked over HTTP gives no records that a commit could check, so there is no standing.
+  // A registry that is asked over HTTP gives no records that a commit could check, so then there is no standing.
   const pair = deps.readsAccess && !standing && !state.visitor ? await state.prefetched?.message?.pair : undefined;
   if (pair?.value) deps.standings.add(exchange, { ait, pair, preconditions: state.preconditions }, now);
   return {
@@ -80,12 +81,12 @@ export async function admit(
 }
 
 /**
- * True for a refusal that costs a signature check, or after check 5 also the write of a nonce. No rate-limit window
- * counts such a request, so the bad-proof limiter does. A replay costs as much as a bad proof and needs no key, so
- * without its count one recorded request could keep the server verifying it on many connections.
+ * Returns true for a refusal that cost a signature check, or after check 5 the write of a nonce. The bad-proof limiter
+ * counts such a request, because no rate-limit window does. A replay counts too, because it costs as much as a bad
+ * proof and needs no key: one recorded request could otherwise keep the server verifying it on many connections.
  */
 function isCostlyRefusal({ use, ait, payer }: AdmissionState, { code }: ServiceError): boolean {
-  // A visiting agent that may not call here cost reads of the store, and perhaps a signature check.
+  // A visiting agent that may not call here has cost reads of the store, and perhaps a signature check.
   const isStranger = ait === undefined && payer !== undefined;
   return isStranger || code === "PROXY_AUTH_INVALID_PROOF" || code === "PROXY_AUTH_REPLAY" || use !== undefined;
 }
@@ -125,7 +126,7 @@ export function admission(profile: keyof typeof PROFILES): Authenticator<CheckDe
           throw error;
         }
       },
-    // After the handler, on success and on error.
+    // Runs after the handler, on success and on error.
     conclude: (_deps, { admission, endTurn }) => profile === "message" ? admission.commitAlone() : endTurn(),
   };
 }

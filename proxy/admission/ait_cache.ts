@@ -1,6 +1,6 @@
 /**
  * Caches identity tokens with a verified signature (D-20), so that one token costs one signature check. An entry counts
- * while the key document has the same key, because the tokens of a withdrawn key would otherwise pass. Check 2 of
+ * only while the key document has the same key, because the tokens of a withdrawn key would otherwise pass. Check 2 of
  * admission checks the times at every use.
  */
 import type { KeyObject } from "node:crypto";
@@ -14,13 +14,16 @@ import type { KeyCache } from "./key_cache.ts";
 export interface VerifiedAit {
   claims: AitClaims;
   kid: string;
-  /** The verification key under that `kid`. A later document may use the `kid` for another key. */
+  /**
+   * The key that verified the token. It is compared later, because another document may use the same `kid` for another
+   * key.
+   */
   signer: VerificationKey | undefined;
   /** base64url SHA-256 of the token. */
   sha256: string;
   /** The agent's public key, which verifies proofs. */
   publicKey: KeyObject;
-  /** What messages say of the agent: one object for all messages, so that the identity block is made once. */
+  /** What messages say of the agent. All messages share this object, so that the identity block is made only once. */
   identity: FrameIdentity;
 }
 
@@ -51,8 +54,8 @@ export class AitCache {
     let keys = await this.keys.current();
     if (kept?.signer && keys.get(kept.kid) === kept.signer) return kept;
     const jws = parseAit(token);
-    // Keys that were fetched for this token need no search, because a stranger's token would otherwise cost its
-    // registry two requests.
+    // If the keys were fetched just for this token, no newer ones are searched for, because a stranger's token would
+    // otherwise cost its registry two requests.
     if (!keys.has(jws.kid) && fresh !== null) keys = await this.keys.search();
     const claims = await verifyAitSignature(jws, { issuer: this.issuer, keys });
     const publicKey = readPublicKey(claims.cnf.jwk.x);

@@ -1,9 +1,12 @@
 /**
- * Rejects a client whose requests are refused again and again, before its body is read. It counts per address and token
- * together, so that an attacker who knows a token can lock out neither its agent nor other agents at the same address.
- * It also counts per owner, because a person with a hundred agents would have a hundred counts: over all addresses for
- * requests that the owner's agents did sign, and per address for the others, which a stranger may have made. The counts
- * are bounded and in memory, because they only reduce load.
+ * Rejects a client whose requests are refused again and again, before its body is read.
+ *
+ * - It counts per address and token together, because an attacker who knows a token could otherwise lock out its agent,
+ *   or other agents at the same address.
+ * - It also counts per owner, because a person with a hundred agents would otherwise have a hundred counts. Requests
+ *   that the owner's agents did sign count over all addresses. Others count per address, because a stranger may have
+ *   made them.
+ * - The counts are bounded and in memory, because they only reduce load.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
@@ -16,7 +19,8 @@ import { authorizationToken } from "../../shared/server/http/signed_request.ts";
 import { BODY_REFUSAL, type OwnerBudgets } from "../owner_budgets.ts";
 
 /**
- * With more, bad proofs cost the time that checks of good ones need; with less, one agent's fault locks out its host.
+ * With more, bad proofs would cost the time that checks of good ones need. With less, a client would be locked out for
+ * few mistakes.
  */
 export const BAD_PROOFS_MAX = 200;
 /** With more, a token whose client was repaired stays refused for longer. */
@@ -24,18 +28,20 @@ const BAD_PROOFS_WINDOW_MS = 10_000;
 
 const MAX_KEPT = 10_000;
 /**
- * Refused requests of an owner in the window: those of five agents. With more, a hundred agents keep a core busy; with
- * less, one program that asks too often would stop the owner's other agents.
+ * Refused requests of an owner in the window, as many as those of five agents. With more, a hundred agents could keep a
+ * core busy. With less, one program that asks too often would stop the owner's other agents.
  */
 const OWNER_FAILURES = 5 * BAD_PROOFS_MAX;
 
 /**
- * Refusals of a locked-out count that are answered at once. A program that meets the lock learns it quickly, but one
- * that goes on waits a second for each answer, because it would otherwise ask again as fast as it is refused.
+ * How many refusals of a locked-out client are answered at once, so that it learns of the lock quickly. If it goes on,
+ * it waits a second for each answer, because it would otherwise ask again as fast as it is refused.
  */
 const QUICK_REFUSALS = 20;
 const SLOW_REFUSAL_MS = 1_000;
-/** Refusals that wait at the same time. More are answered at once, because each one that waits holds a connection. */
+/**
+ * How many refusals wait at the same time. More are answered at once, because each one that waits holds a connection.
+ */
 const MAX_WAITING = 256;
 
 /** Authorization scheme of the token: an AIT, or an admin token. */
@@ -100,7 +106,10 @@ export class BadProofLimiter {
     return restMs > 0 ? this.#refuse(count, message, restMs) : undefined;
   }
 
-  /** Returns how long a count goes on, milliseconds; 0 after a step back of the clock, which would make it longer. */
+  /**
+   * Returns how many milliseconds a count still lasts. After a step back of the clock it is 0, because the count would
+   * otherwise last longer.
+   */
   #restMs({ since }: Count): number {
     const rest = since + BAD_PROOFS_WINDOW_MS - this.clock.now();
     return rest > BAD_PROOFS_WINDOW_MS ? 0 : Math.max(0, rest);
@@ -119,7 +128,9 @@ export class BadProofLimiter {
     });
   }
 
-  /** Counts a refused request; `isProven`: it was signed with the token's key. An admin token has no owner. */
+  /**
+   * Counts a refused request. `isProven` is true when it was signed with the token's key. An admin token has no owner.
+   */
   recordFailure(exchange: RequestContext, failing: { ownerDid: string; isProven: boolean } | null): void {
     const key = keyOf(exchange, failing ? "Svc" : "Bearer");
     if (key === null) return;
@@ -139,7 +150,10 @@ export class BadProofLimiter {
   }
 }
 
-/** Returns the key of the count. The token is parsed as in check 1, so that header spelling does not change it. */
+/**
+ * Returns the key of the count. The token is parsed as in check 1, because another spelling of the header would
+ * otherwise have another count.
+ */
 function keyOf({ request, ip }: RequestContext, scheme: Scheme): string | null {
   const token = authorizationToken(request.headers, scheme);
   return token ? `${ip} ${digest(token)}` : null;

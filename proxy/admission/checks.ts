@@ -1,7 +1,7 @@
 /**
- * The nine checks of a request in their fixed order (D-60). Each row lists its error codes. The first check that fails
- * decides the response. Before check 5 only the bad-proof limiter records a failure, because any stranger can cause
- * one.
+ * The nine checks of a request in their fixed order (D-60). Each row lists its error codes, and the first check that
+ * fails decides the response. Before check 5 a failure is recorded only in the bad-proof limiter, because any stranger
+ * can cause one.
  */
 import type { AccessTokenCheck } from "../../shared/server/store/preconditions.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
@@ -47,7 +47,7 @@ export interface AdmissionProfile {
   access: boolean;
   /** Check 9: the rate-limit window that counts the request. */
   window: WindowName;
-  /** The records of these rare requests are not cached, because they would push out those of messages. */
+  /** Set for rare requests. Their records are not cached, because they would push out those of messages. */
   uncached?: true;
   /** Agents of other registries may make the request. */
   visits?: true;
@@ -72,20 +72,22 @@ export interface AdmissionState {
   origin?: string;
   use?: NonceUse | undefined;
   prefetched?: PrefetchedRecords;
-  /** What checks 7 and 8 read; the commit is refused if it is no longer good. */
+  /** The records that checks 7 and 8 rely on. The commit is refused if they no longer hold. */
   preconditions: readonly Update<PreconditionFailed>[];
   rule?: WindowRule;
   decision?: Decision;
-  /** Ends the turn of a connect. */
+  /** Ends the turn that a connect has taken. */
   endTurn?: () => void;
-  /** The bad-proof limiter has counted the request. */
+  /** Set when the bad-proof limiter has counted the request. */
   isCounted?: true;
 }
 
 const PAIR_LOST = new PreconditionFailed("PROXY_AUTH_FORBIDDEN");
 export const ACCESS_TOKEN_ENDED = new PreconditionFailed("PROXY_AGENT_ACCESS_INVALID");
 
-/** Records for later checks and the delivery, read together at check 5 and awaited where they are used. */
+/**
+ * Records for later checks and the delivery. Their reads begin together at check 5; each is awaited where it is used.
+ */
 export interface PrefetchedRecords {
   /** The window of a route that has a window of its own; otherwise `null`. */
   window: Prefetched<WindowRecord> | null;
@@ -102,7 +104,9 @@ export interface IssuerDocuments {
   keys: { current(): Promise<VerificationKeys> };
   crl: {
     isRevoked(jti: string): Promise<boolean>;
-    /** Returns whether the newest list that was seen, of any age, ends the agent or its token; false without a list. */
+    /**
+     * Returns true when the newest list that was seen, of any age, ends the agent or its token; false without a list.
+     */
     wasRevoked(agentDid: string, jti: string): boolean;
   };
 }
@@ -218,7 +222,8 @@ export const CHECKS: readonly AdmissionCheck[] = [
       const { exchange, profile, ait, now, prefetched } = state;
       if (!profile.trust) return;
       const pair = await prefetched?.message?.pair;
-      // A pair with a deleted agent ends when the revocation list names the agent, also before its record is removed.
+      // A pair with a deleted agent ends as soon as the revocation list names the agent, even before its record is
+      // removed.
       if (pair?.value && await deps.crl.isDeleted(signedHeaders(exchange).recipient)) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN");
       }
@@ -254,7 +259,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
     run(deps, state) {
       const { window } = requireSet(state.prefetched);
       const rule = state.rule = deps.windows[state.profile.window];
-      // Later requests may have been counted meanwhile, so the sender's own window is asked at the present time.
+      // The sender's own window is asked at the present time, because later requests may have been counted meanwhile.
       if (!window) return judgeRate(deps, state, requireSet(state.use).sender.window.peek(rule, deps.clock.now()));
       return Promise.resolve(window).then(({ value }) => judgeRate(deps, state, decide(rule, value ?? [], state.now)));
     },
@@ -262,7 +267,8 @@ export const CHECKS: readonly AdmissionCheck[] = [
 ];
 
 /**
- * Reserves a connect's nonce in the turn of its owner: many agents that return at once would stop other requests.
+ * Reserves the nonce of a connect in a turn of its owner, because many agents that return at once would otherwise stop
+ * other requests.
  *
  * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` when too many of the owner's agents connect
  */
@@ -273,9 +279,9 @@ async function inTurn(deps: CheckDeps, state: AdmissionState): Promise<void> {
 }
 
 /**
- * Reserves the nonce in the memory of its sender, and begins to read what later checks need. A sender that is not in
- * memory is read together with those records. For a sender in memory, the nonce is reserved first, because replays on
- * many connections would otherwise fill the queue of the store with reads that no request waits for, and every other
+ * Reserves the nonce in the memory of its sender, and begins to read what later checks need. If the sender is not in
+ * memory, it is read together with those records. If it is, the nonce is reserved before they are read, because replays
+ * on many connections would otherwise fill the queue of the store with reads that no request waits for, and every other
  * caller would stand behind them.
  *
  * @throws {ServiceError} `PROXY_AUTH_REPLAY`
@@ -330,8 +336,8 @@ async function verifyVisiting(
 }
 
 /**
- * Counts a request that the agent's own window allows for the owner. A request that the window refuses is not counted,
- * because an agent that repeats without end would otherwise use up what the owner's other agents have.
+ * Counts a request for its owner after the agent's own window has allowed it. A request that the window refuses is not
+ * counted, because an agent that repeats without an end would otherwise use up what the owner's other agents have.
  *
  * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`
  */
@@ -385,7 +391,10 @@ export function requireSet<T>(value: T | undefined): T {
   return value;
 }
 
-/** Resolves when every read of a request has ended, because reads of a refused request would hold up others. */
+/**
+ * Resolves when every read of a request has ended. A refusal waits for it, because the reads of refused requests would
+ * otherwise pile up and hold up others.
+ */
 export async function readsEnded({ window, message, access }: PrefetchedRecords): Promise<void> {
   await Promise.allSettled([window, message?.pair, message?.presence, access]);
 }
@@ -397,7 +406,7 @@ function readAhead(
   const sender = requireSet(ait).claims.sub;
   const { recipient, access } = signedHeaders(exchange);
   if (standing) return { window: null, message: { pair: standing.pair, presence: undefined }, access: null };
-  // An earlier check may end the request before a read is awaited, and its failure would then be an unhandled
+  // The request may end before a read is awaited. Without this handler, a read that fails then would be an unhandled
   // rejection.
   const begun = <T>(read: T): T => {
     if (read instanceof Promise) read.catch(() => {});

@@ -1,6 +1,6 @@
 /**
  * The commit of a request: nonce, count, and what its route writes, on condition that nothing has changed that a check
- * relied on. Without one commit for all of them, a crash between two would let a replay through, or lose a message that
+ * relied on. All of them are one commit, because a crash between two would let a replay through, or lose a message that
  * was counted.
  */
 import type { Admission, CommitResult } from "../caller.ts";
@@ -32,8 +32,7 @@ export class RequestCommits implements Admission {
 
   commitAlone(): Promise<unknown> | void {
     if (this.#isCommitted) return;
-    // A late commit may still take effect. Another one would be as late, and the client would give up before its
-    // answer.
+    // A late commit may still take effect. Another one would be as late, so the client would give up before its answer.
     return this.#isLate ? Promise.reject(this.#doubt) : this.commitWith([]);
   }
 
@@ -62,7 +61,7 @@ export class RequestCommits implements Admission {
       if (isFirst) await this.useNonce();
       throw refused instanceof PreconditionFailed ? changedRecord(this.deps, state, refused) : limitExceeded(state);
     }
-    // Counted too, because requests whose own updates are refused would otherwise pass the rate limit without end.
+    // Counted too, because requests whose own updates are refused would otherwise pass the rate limit without an end.
     const isFull = isFirst && await this.#claim([], null, "nonce and count") === WINDOW_FULL;
     if (isFull) throw limitExceeded(state);
     return { committed: false, refused };
@@ -74,8 +73,8 @@ export class RequestCommits implements Admission {
   }
 
   /**
-   * Commits updates with nonce, count and beginning. The updates refuse first; a replay is detected anyway, because the
-   * nonce of a refused request is committed alone. Returns the refusal, or `null` after the commit.
+   * Commits updates with nonce, count and beginning. A refusal by the updates comes first. A replay is detected anyway,
+   * because the nonce of a refused request is committed alone. Returns the refusal, or `null` after the commit.
    *
    * @throws {ServiceError} `PROXY_AUTH_REPLAY`; with the nonce also `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
    * @throws {StoreUnavailable} without the nonce
@@ -112,7 +111,7 @@ export class RequestCommits implements Admission {
     }
     if (refused !== "replay") return refused;
     sender.release(use);
-    // The nonce may be from this request's own commit, whose result was not known.
+    // The nonce may be from this request's own earlier commit, whose result was not known.
     if (this.#doubt !== undefined) throw this.#doubt;
     state.exchange.check = 5;
     countCostly(this.deps, state, "PROXY_AUTH_REPLAY");
@@ -122,7 +121,10 @@ export class RequestCommits implements Admission {
 
 const COMMITTED = { committed: true } as const;
 
-/** Returns the refusal of check 7 or 8, whose record changed since. Ends the standing: the next message is checked. */
+/**
+ * Returns the refusal of check 7 or 8, whose record has changed since. Ends the standing, so that the next message is
+ * checked completely.
+ */
 function changedRecord(
   { standings }: CheckDeps,
   { exchange, standing }: AdmissionState,
@@ -163,7 +165,7 @@ function uncached<R>(update: Update<R>): Update<R> {
  */
 export function countCostly({ guard }: CheckDeps, state: AdmissionState, code: ErrorCode): void {
   const ownerDid = requireSet(state.payer);
-  // A replay was signed by the agent, but any program that saw the original may send it.
+  // A replay does not prove it: the agent signed the request, but any program that saw the original may send it.
   const isProven = state.use !== undefined && code !== "PROXY_AUTH_REPLAY";
   if (!state.isCounted) guard.recordFailure(state.exchange, { ownerDid, isProven });
   state.isCounted = true;

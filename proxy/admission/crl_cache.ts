@@ -1,7 +1,7 @@
 /**
- * Caches the revocation list. Refreshes it in the background, rejects older lists, and fails closed, because a party
- * that keeps the list away could otherwise undo revocations. The store keeps the sequence number of the newest
- * installed list, so that a forged 404 cannot replace a list.
+ * Caches the revocation list and refreshes it in the background. It rejects older lists, and fails closed without a
+ * usable one, because a party that keeps the list away could otherwise undo revocations. The store keeps the sequence
+ * number of the newest installed list, because a forged 404 could otherwise replace a list.
  */
 import type { KvKey } from "../../shared/server/kv.ts";
 import type { KeyCache } from "./key_cache.ts";
@@ -18,7 +18,7 @@ import { fraction } from "../../shared/random.ts";
 import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
-/** With more, the list could reach its largest age although the registry is back. */
+/** Longest wait between two retries. With more, the list could reach its largest age although the registry is back. */
 const RETRY_MAX_MS = 60_000;
 
 interface Installed {
@@ -31,12 +31,14 @@ interface Installed {
   etag: string | null;
 }
 
-/** Entries that are added to the maps in one turn. With more, other requests wait for a long list. */
+/**
+ * How many entries are added to the maps in one turn of the event loop. With more, other requests wait for a long list.
+ */
 const ENTRIES_AT_ONCE = 5_000;
 
 const NONE: ReadonlyMap<string, number> = new Map();
 
-/** The registry sent a list that is older than the installed one. */
+/** Thrown when the registry sends a list that is older than the installed one. */
 class CrlRollback extends RegistryUnavailable {}
 
 interface CrlCacheOptions {
@@ -48,7 +50,7 @@ interface CrlCacheOptions {
 }
 
 interface CrlCacheDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "random"> {
-  /** `null` for a list of another registry, whose calls have a counter of their own. */
+  /** `null` for a list of another registry, because such fetches have a counter of their own. */
   metrics: Metrics | null;
   registry: RegistryClient;
   keys: KeyCache;
@@ -91,7 +93,7 @@ export class CrlCache {
   }
 
   /**
-   * Returns whether an AIT is revoked. Waits for a running refresh only when there is no usable list.
+   * Returns true when an AIT is revoked. Waits for a running refresh only when there is no usable list.
    *
    * @throws {RegistryUnavailable} when there is no usable list
    */
@@ -100,8 +102,8 @@ export class CrlCache {
   }
 
   /**
-   * Returns whether messages that an agent sent with this AIT must no longer be delivered. An AIT that was only
-   * replaced by a newer one does not count as revoked.
+   * Returns true when messages that an agent sent with this AIT must no longer be delivered. An AIT that was only
+   * replaced by a newer one does not count as revoked, because the agent still exists.
    *
    * @throws {RegistryUnavailable} when there is no usable list
    */
@@ -139,7 +141,10 @@ export class CrlCache {
     return this.#refreshing;
   }
 
-  /** Fetches the list after a running fetch, whose response may be older than the expected change. */
+  /**
+   * Fetches the list once more after a running fetch, because the response of that one may be older than the expected
+   * change.
+   */
   async refreshAgain(): Promise<void> {
     await this.#refreshing;
     await this.refresh();
@@ -152,7 +157,7 @@ export class CrlCache {
     return list;
   }
 
-  /** The installed list while it counts; otherwise `null`. Each list is a new object. */
+  /** The installed list while it is usable, else `null`. Each list is a new object. */
   get usable(): Installed | null {
     const now = this.deps.clock.now();
     const list = this.#installed;

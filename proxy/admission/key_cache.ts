@@ -11,10 +11,14 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
 
 /**
- * With less, a short outage of the registry refuses each request; with more, a withdrawn key is accepted for longer.
+ * How long the keys stay usable while the registry fails. With less, a short outage of it would refuse each request.
+ * With more, a withdrawn key would be accepted for longer.
  */
 const GRACE_MS = 900_000;
-/** With less, tokens with invented key IDs, or a registry that forbids caching, would make each request ask it. */
+/**
+ * Least time between two searches. With less, tokens with invented key IDs, or a registry that forbids caching, would
+ * make each request ask the registry.
+ */
 const REFETCH_MS = 30_000;
 
 /** Time after a failure in which the registry is not called. With less, requests wait for a registry that is down. */
@@ -46,11 +50,11 @@ export class KeyCache {
   }
 
   /**
-   * The keys until they must be fetched, then `null`. Each document has a new map, so that callers compare by `===`.
+   * The keys until they must be fetched, then `null`. Each document has a new map, so callers can compare with `===`.
    */
   get fresh(): VerificationKeys | null {
     const now = this.clock.now();
-    // Without the lower bound, a clock that stepped back would keep the keys for longer, also a withdrawn key.
+    // Without the lower bound, a clock that stepped back would keep the keys for longer, even a withdrawn one.
     return now < this.#freshUntil && now > this.#freshUntil - this.ttlMs - 1000 ? this.#keys : null;
   }
 

@@ -1,8 +1,8 @@
 /**
- * What admission proved for a sender, its access token and a recipient. While it holds, a message needs no signature
- * check of its identity token and no reads: only its timestamp, proof, nonce and rate limit are checked. Pair, agent
- * and session are preconditions of each commit as without a standing (D-101), so a message after the end of one of the
- * three is refused there.
+ * What admission has proven for a sender, its access token and a recipient. While it holds, a message needs no read and
+ * no signature check of its identity token: only its timestamp, proof, nonce and rate limit are checked. Pair, agent
+ * and session remain preconditions of each commit (D-101), because a message could otherwise pass after one of the
+ * three has ended.
  */
 import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
@@ -16,10 +16,13 @@ import type { CrlCache } from "./crl_cache.ts";
 import type { KeyCache } from "./key_cache.ts";
 import type { PairRecord } from "../schema/records.ts";
 
-/** With more, standings of the past take memory; with less, a sender to many recipients is checked each time. */
+/**
+ * With more, standings that are no longer used take memory. With less, every message of a sender to many recipients
+ * would be checked completely.
+ */
 const STANDINGS_MAX = 20_000;
 
-/** A record that admission depends on changed before the request committed. */
+/** Says that a record on which admission relied changed before the request committed. */
 export class PreconditionFailed {
   constructor(readonly code: "PROXY_AUTH_FORBIDDEN" | "PROXY_AGENT_ACCESS_INVALID") {}
 }
@@ -43,7 +46,10 @@ interface StandingsDeps {
   aits: Pick<AitCache, "kept">;
   keys: Pick<KeyCache, "fresh">;
   crl: Pick<CrlCache, "usable">;
-  /** Longest time that a standing holds with a store over a network, milliseconds; 0 when there is no such bound. */
+  /**
+   * Longest time that a standing holds when the store is reached over a network, milliseconds; 0 when there is no such
+   * bound.
+   */
   reliedMs: number;
 }
 
