@@ -1,7 +1,7 @@
 /**
- * What other registries publish (D-282): their keys and revocation lists, read when one of their agents comes and never
- * for a local one. Each issuer has the caches that this server's own registry has, so the same rules hold: an older list is
- * refused, and without a usable list the issuer's agents are refused.
+ * What other registries publish (D-282): their keys and revocation lists, which are read when one of their agents
+ * comes, and never for a local one. Each issuer has the same caches as this server's own registry, so the same rules
+ * hold: an older list is refused, and without a usable list the issuer's agents are refused.
  */
 import { BlockList, isIP } from "node:net";
 import { BoundedMap } from "../../shared/bounded_map.ts";
@@ -49,12 +49,15 @@ const AITS_PER_ISSUER = 1_000;
 /** Bytes that an entry of a list takes in memory, approximately. */
 const ENTRY_BYTES = 210;
 const LISTS_BYTES = 67_108_864;
-/** Calls that run at the same time: with more, hostile issuers that answer slowly hold connections and memory. */
+/** Calls that run at the same time. With more, hostile issuers that answer slowly would hold connections and memory. */
 const CALLS = { atOnce: 16, waiting: 100, waitMs: 3_000 };
-/** How long the newest list of an issuer is remembered. A list is valid for 15 minutes, so an older one is refused in any case. */
+/**
+ * How long the newest list of an issuer is remembered, so that an older one is refused. Afterwards an older one is
+ * refused in any case, because a list is valid for only 15 minutes.
+ */
 const SEEN_MS = 7 * 86_400_000;
 
-/** Asks one issuer. A call counts until its body is read, because a body that comes slowly holds a connection as well. */
+/** Asks one issuer. A call counts until its body is read, because a body that comes slowly also holds a connection. */
 class IssuerClient extends RegistryClient {
   #failures = 0;
   /** The issuer is not asked again before this time, milliseconds since the Unix epoch. */
@@ -77,10 +80,10 @@ class IssuerClient extends RegistryClient {
   async #ask(call: () => Promise<RegistryAnswer>): Promise<RegistryAnswer> {
     const { clock, turns, metrics } = this.deps;
     const pauseMs = this.pausedUntil - clock.now();
-    // After a step back of the clock the pause would last as long as the step.
+    // A longer pause than the longest comes from a clock that stepped back, and would last as long as that step.
     if (pauseMs > 0 && pauseMs <= PAUSE.most) throw new RegistryUnavailable("The last call failed a short time ago");
     const end = await turns.take("all");
-    // No failure of this issuer: with a pause, slow answers of other issuers would shut it out.
+    // This is no failure of the issuer, because slow answers of other issuers would then shut it out with a pause.
     if (!end) throw new RegistryUnavailable("Too many registries are asked at once");
     try {
       const answer = await call();
@@ -123,8 +126,8 @@ class Issuer implements IssuerDocuments {
       refreshIntervalMs: LIST_FRESH_MS,
       maxAgeMs: LIST_USABLE_MS,
     });
-    // Read when an agent comes, not by the clock, because a server with many issuers would otherwise never stop
-    // calling.
+    // The list is read when an agent comes and not by the clock, because a server with many issuers would otherwise
+    // call all the time.
     this.list.stop();
     this.list.onInstalled = () => deps.onList(authority, this.list.deletedAgents);
   }
@@ -157,7 +160,7 @@ class Issuer implements IssuerDocuments {
     }
   }
 
-  /** The refusal names the registry, because a person could otherwise not know which of two servers to look at. */
+  /** Names the registry in the refusal, because a person could otherwise not know at which of two servers to look. */
   async #named<T>(work: Promise<T>): Promise<T> {
     try {
       return await work;
@@ -184,7 +187,7 @@ export class Issuers {
       if (!deps.config.federationPrivate) await requirePublic(deps.lookup, new URL(request.url));
       return await deps.send(request);
     };
-    // Called for each list, because the lists of one minute alone could fill the memory.
+    // Checked after each list, because the lists of one minute alone could fill the memory.
     const onList: IssuersDeps["onList"] = (...list) => {
       this.#letGo(deps.clock.now());
       deps.onList(...list);
@@ -192,7 +195,10 @@ export class Issuers {
     this.#deps = { ...deps, send, onList, turns: new Turns(deps.clock, CALLS) };
   }
 
-  /** Returns what an issuer publishes, made at its first use. `issuer` is one that the policy accepts. */
+  /**
+   * Returns what an issuer publishes, from objects that are made at its first use. `issuer` is one that the policy
+   * accepts.
+   */
   of(issuer: string): Issuer {
     const now = this.#deps.clock.now();
     const known = this.#known.get(issuer) ?? new Issuer(this.#deps, issuer);
@@ -202,17 +208,21 @@ export class Issuers {
     return known;
   }
 
-  /** Issuers that were asked within an hour. */
+  /** Issuers that this server keeps, which have been asked within about an hour. */
   get known(): ReadonlyMap<string, Pick<Issuer, "keysAgeSeconds" | "list" | "problem">> {
     return new Map(this.#known);
   }
 
-  /** Drops issuers without a use for an hour, and the least used ones while all lists together are too large. */
+  /**
+   * Drops issuers that were not used for an hour, and the least recently used ones while all lists together are too
+   * large.
+   */
   #letGo(now: number): void {
     this.#lookedAt = now;
     let bytes = 0;
     for (const [issuer, { list, usedAt }] of [...this.#known].reverse()) {
-      // The larger number counts: a hostile list may name one token of many agents, or one agent of many tokens.
+      // The larger number counts, because a hostile list may name one token of many agents, or one agent with many
+      // tokens.
       bytes += Math.max(0, list.entries, list.deletedAgents.size) * ENTRY_BYTES;
       if (now - usedAt >= IDLE_MS || bytes > LISTS_BYTES) this.#known.delete(issuer);
     }
@@ -222,9 +232,15 @@ export class Issuers {
 /** Ranges that are not of the open internet. */
 const INSIDE_IPV4 = "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 " +
   "192.168.0.0/16 198.18.0.0/15 224.0.0.0/4 240.0.0.0/4";
-/** Includes the tunnels 6to4 and Teredo: an IPv4 address of the inside can be behind one, but no registry is. */
+/**
+ * The tunnels 6to4 and Teredo are included, because an IPv4 address of the inside can be behind one, but no registry
+ * is.
+ */
 const INSIDE_IPV6 = "::/96 64:ff9b:1::/48 2001::/32 2002::/16 fc00::/7 fe80::/10 fec0::/10 ff00::/8";
-/** Prefix of a translator, which calls the IPv4 address after it. `BlockList` itself reads those after `::ffff:`. */
+/**
+ * Prefix of a NAT64 translator, which calls the IPv4 address after it. `BlockList` itself handles addresses after
+ * `::ffff:`.
+ */
 const NAT64 = "64:ff9b::";
 const INSIDE = insideAddresses();
 
@@ -243,8 +259,8 @@ function insideAddresses(): BlockList {
 }
 
 /**
- * Returns whether an address is inside a network. Such an address is not called for a stranger, because that would open
- * what a firewall closes.
+ * Returns true when an address is inside a network. Such an address is not called for a stranger, because that would
+ * open what a firewall closes.
  */
 export function isInside(address: string): boolean {
   const [text = ""] = address.split("%"), version = isIP(text);
@@ -257,7 +273,7 @@ export function isInside(address: string): boolean {
  * @throws {RegistryUnavailable} when any of its addresses is inside a network, it has none, or this process may not ask
  */
 async function requirePublic(lookup: Lookup, { protocol, hostname }: URL): Promise<void> {
-  // Such an issuer is loopback by its name; the policy accepts it with ENVIRONMENT=local only.
+  // Such an issuer has a loopback name; the policy accepts it only with ENVIRONMENT=local.
   if (protocol === "http:") return;
   const found = await lookup(hostname).catch(({ code }) => {
     if (code !== "EPERM") return [];

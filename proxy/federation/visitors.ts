@@ -1,7 +1,8 @@
 /**
  * Agents of other registries at this proxy (D-280): whose requests are looked at, with whose keys they are checked, and
- * what their visit token says. Before a signature is checked or another server is asked, the agent must have a pair here or
- * bring a ticket that waits here, because a stranger's registry could otherwise make this server work and call.
+ * what their visit token says. Before a signature is checked or another server is asked, the agent must have a pair
+ * here, or bring a ticket that waits here, because a stranger's registry could otherwise make this server work and
+ * call.
  */
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { type AitClaims, parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
@@ -26,7 +27,10 @@ interface VisitorsDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   config: { registryUrl: string; environment: "local" | "dev" | "production" };
 }
 
-/** With more, the holder of one ticket makes this server call more strangers. */
+/**
+ * How many issuers are asked because of one ticket. With more, the holder of a ticket could make this server call more
+ * strangers.
+ */
 const ISSUERS_PER_TICKET = 3;
 const TICKETS_KEPT = 10_000;
 const VISITS_KEPT = 20_000;
@@ -39,12 +43,16 @@ interface KeptVisit extends Visit {
   exp: number;
 }
 
-/** Returns the refusal of a bad signature, because another one would tell a stranger who is paired here. */
+/**
+ * The refusal of a bad signature serves for every refusal here, because a different one would tell a stranger who is
+ * paired.
+ */
 const refused = () => new TokenError("signature", "The signature does not verify");
 
 /**
- * Returns whose budgets a sender uses: those of its owner. All agents of another registry share the budgets of that registry,
- * because the registry could otherwise invent an owner for each agent and get new budgets with each one.
+ * Returns whose budgets a sender uses. An agent of this server's registry uses those of its owner. All agents of
+ * another registry share one budget, because that registry could otherwise invent an owner for each agent and get a new
+ * budget with each.
  */
 export function payerOf({ issuer, ownerDid }: { issuer: string; ownerDid: string }, home: string): string {
   return issuer === home ? ownerDid : issuer;
@@ -58,8 +66,8 @@ export class Visitors implements VisitorChecks {
   constructor(private readonly deps: VisitorsDeps) {}
 
   /**
-   * Returns the claims of a token that names another registry, not verified; `null` for one of this server's registry, and for
-   * a text that is no token, which the usual check refuses.
+   * Returns the claims of a token that names another registry, not verified. Returns `null` for a token of this
+   * server's registry, and for a text that is no token, which the usual check refuses.
    */
   claimsOf(token: string): AitClaims | null {
     const { registryUrl } = this.deps.config;
@@ -89,7 +97,7 @@ export class Visitors implements VisitorChecks {
   }
 
   /**
-   * Returns what a visit token says of the agent that brings it, or `null` for one that is not valid here.
+   * Returns what a visit token says of the agent that brings it, or `null` when the token is not valid here.
    *
    * @throws {RegistryUnavailable} when the issuer has no usable keys
    */
@@ -104,8 +112,8 @@ export class Visitors implements VisitorChecks {
   }
 
   /**
-   * Returns whether a queued message of a visiting agent may be handed over, by the policy and the newest list that was
-   * seen. Its registry is not asked, because a slow one would hold up the mailbox.
+   * Returns true when a queued message of a visiting agent may be handed over, by the policy and the newest list that
+   * was seen. The agent's registry is not asked, because a slow one would hold up the mailbox.
    */
   mayStillSend({ issuer, agentDid, aitJti }: { issuer: string; agentDid: string; aitJti: string }): boolean {
     const { policy, issuers } = this.deps;
@@ -124,7 +132,10 @@ export class Visitors implements VisitorChecks {
     }
   }
 
-  /** Whether a request has a ticket that its agent may confirm or has confirmed, and few other issuers came with it. */
+  /**
+   * Returns true when a request has a ticket that its agent may confirm or has confirmed, and that few other issuers
+   * brought.
+   */
   async #hasTicket(exchange: RequestContext, issuer: string, agentDid: string): Promise<boolean> {
     const { kv, clock } = this.deps;
     const body = parseJson(exchange.body)?.value as { ticket?: unknown } | null | undefined;
