@@ -1,7 +1,8 @@
 /**
  * The deliveries of this instance, and what changes a delivery apart from its message: a receipt, the mailbox, the end
- * of an instance. A duplicate that arrives during the first delivery waits for it. The sweep gives delivery records to
- * deliveries whose instance has ended without an outcome, so that they are kept like any other.
+ * of an instance. A duplicate that arrives during the first delivery waits for it. When an instance has ended without
+ * an outcome of a delivery, the sweep gives that delivery a record, because it would otherwise not be kept like the
+ * others.
  */
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
@@ -40,7 +41,7 @@ export interface DeliveryOutcome {
   status?: ReceiptStatus;
 }
 
-/** One attempt to deliver a message: the instance that began it, and its record. Times are by that instance's clock. */
+/** One attempt to deliver a message. Its times are by the clock of the instance that began it. */
 export interface Attempt {
   instance: string;
   /** Milliseconds since the Unix epoch, as `until`. */
@@ -70,7 +71,10 @@ export class Deliveries {
     return this.#underWay.has(nameOf(id));
   }
 
-  /** Begins a delivery; none with this ID may be under way here. `leave` ends it. */
+  /**
+   * Begins a delivery, which `leave` ends. No delivery with this ID may be under way here, because its end would be
+   * lost.
+   */
   enter(id: DeliveryId): void {
     this.#underWay.set(nameOf(id), null);
   }
@@ -98,7 +102,7 @@ export class Deliveries {
   async repeat(id: DeliveryId, bodySha256: string): Promise<DuplicateResult | null> {
     const { clock, commits, senders, leases, attemptMs } = this.deps;
     const now = clock.now(), sender = senders.of(id.sender);
-    // This is a claim, because a read of the store does not see a 202 that waits for its commit.
+    // A claim and not a read, because a read of the store does not see a 202 that waits for its commit.
     const found = await commits.claim<DuplicateResult>([{
       key: keyOf(id),
       uncached: true,
@@ -111,7 +115,10 @@ export class Deliveries {
     return found.taken ? null : found.refused;
   }
 
-  /** Returns the parts of a claim that begin an attempt, with the 202 of a queued message. An earlier 202 refuses. */
+  /**
+   * Returns the parts of a claim that begin an attempt, with the 202 if the message is queued. An earlier 202 refuses
+   * the claim.
+   */
   begin(
     id: DeliveryId,
     bodySha256: string,
@@ -122,14 +129,16 @@ export class Deliveries {
     return new BeginningOfDelivery(id, bodySha256, answer, judging, this.#open);
   }
 
-  /** Records the 202 with the next commit, after 20 ms at the latest. Never rejects: a failure is logged. */
+  /**
+   * Records the 202 with the next commit, after 20 ms at the latest. Never rejects, because a failure is only logged.
+   */
   answered(id: DeliveryId, answer: HookAnswer): Promise<void> {
     return this.#end(id, answer, { mayWait: true });
   }
 
   /**
-   * Returns what records the 202 of an attempt together with the queued message. It refuses with `"over"` when
-   * the attempt has an outcome: its instance has answered meanwhile, and may have queued the message itself.
+   * Returns what records the 202 of an attempt together with the queued message. It refuses with `"over"` when the
+   * attempt has an outcome, because its instance has then answered, and may have queued the message itself.
    */
   queued(id: DeliveryId, attempt: Attempt, answer: HookAnswer): { update: Update<"over">; live: { record: Sender } } {
     const now = this.deps.clock.now(), sender = this.deps.senders.of(id.sender);
@@ -145,17 +154,22 @@ export class Deliveries {
     return { update, live: { record: sender } };
   }
 
-  /** Notes that the outcome of an attempt of this instance is stored, so its entry leaves the record of its sender. */
+  /**
+   * Notes that the outcome of an attempt of this instance is stored. Its entry then leaves the record of its sender.
+   */
   settled(id: DeliveryId): void {
     this.#open.delete(nameOf(id));
   }
 
-  /** Records that the attempt of this instance ended without a 202, so that no duplicate waits for it. */
+  /** Records that the attempt of this instance ended without a 202, because a duplicate would otherwise wait for it. */
   markFailed(id: DeliveryId): Promise<void> {
     return this.#end(id, null);
   }
 
-  /** Records that the attempt of a stopped instance ended without a 202. Never rejects: a failure is logged. */
+  /**
+   * Records that the attempt of a stopped instance ended without a 202. Never rejects, because a failure is only
+   * logged.
+   */
   async markLost(id: DeliveryId, instance: string): Promise<void> {
     const hasEnded = (one: BegunDelivery) => one.instance === instance;
     await this.#settle(id.sender, [id], hasEnded, instance).catch((cause) => this.#lost(id, cause));
@@ -216,16 +230,19 @@ export class Deliveries {
   }
 }
 
-/** Deliveries without a stored outcome. With fewer, one in progress loses its 202, and its repeat arrives twice. */
+/**
+ * How many deliveries without a stored outcome are remembered. With fewer, one in progress would lose its 202, and its
+ * repeat would arrive twice.
+ */
 const REMEMBERED = 10_000;
-/** Deliveries in one claim, because a commit over the network holds ten checks. */
+/** How many deliveries are settled in one claim, because a commit over the network holds ten checks. */
 const SETTLED_TOGETHER = 8;
 
 /**
  * Returns the update that records the time of a delivery's first receipt, which shortens the lifetime of its record.
  * Without a record the update refuses with `"unknown"`.
  *
- * @param found called with the delivery, also again when the commit is repeated
+ * @param found called with the delivery, and called again when the commit is repeated
  */
 export function receiptUpdate(
   id: DeliveryId,
@@ -247,10 +264,10 @@ export function receiptUpdate(
 }
 
 /**
- * Returns the update that records when a queued message was handed over, or got its receipt. A queued message is never
- * in the record of its sender, so the record of the sender is not read.
+ * Returns the update that records when a queued message was handed over, or got its receipt. The record of the sender
+ * is not read, because a queued message is never in it.
  *
- * @param found called with the delivery, also again when the commit is repeated
+ * @param found called with the delivery, and called again when the commit is repeated
  */
 export function queuedUpdate(
   id: DeliveryId,

@@ -1,11 +1,11 @@
 /**
- * One delivery: its beginning, at which a repeat of the message joins it or is refused, and its end. Deliveries (D-69,
- * D-72) say which message was sent with which request ID, and its response. The same message within a day of its 202
+ * One delivery: its beginning, at which a repeat of the message joins it or is refused, and its end. A delivery (D-69,
+ * D-72) says which message was sent with which request ID, and its response. The same message within a day of its 202
  * gets the same response.
  *
- * A delivery that begins is put into the record of its sender; the commit checks that it has no delivery record. Its
- * end is written as a delivery record. So a delivery record, if there is one, decides, and otherwise the record of the
- * sender. When the record of the sender has no room, a delivery begins with a delivery record.
+ * A delivery that begins is put into the record of its sender, and the commit checks that it has no delivery record.
+ * Its end is written as a delivery record. So a delivery record decides if there is one, and otherwise the record of
+ * the sender. When the record of the sender has no room, a delivery begins with a delivery record.
  */
 import type { KvEntryMaybe, KvKey } from "../../shared/server/kv.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
@@ -17,9 +17,12 @@ import type { DeliveryRecord, Envelope } from "../schema/records.ts";
 import type { BegunDelivery } from "../schema/sender_record.ts";
 import type { Beginning } from "./sender.ts";
 
-/** With more, each request of the sender reads and writes a larger record. */
+/**
+ * How many begun deliveries the record of a sender holds. With more, each request of the sender would read and write a
+ * larger record.
+ */
 export const BEGUN_MAX = 16;
-/** The service deletes ended records. The expiry in the store is later, for records that the service missed. */
+/** The service deletes ended records. The store deletes them this much later, for those that the service missed. */
 const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
 
 /** Identifies a message: sender, recipient and request ID. */
@@ -27,18 +30,21 @@ export interface DeliveryId {
   readonly sender: string;
   readonly recipient: string;
   readonly requestId: string;
-  /** The key of the delivery record, also as text; kept from their first use, because a message needs them often. */
+  /**
+   * The key of the delivery record, and the key as text. Both are kept from their first use, because a message needs
+   * them often.
+   */
   key?: KvKey;
   name?: string;
 }
 
-/** Why a message is not sent again. `under_way`: another instance delivers it. */
+/** Why a message is not sent again. `under_way` means that another instance delivers it. */
 export type DuplicateResult =
   | { repeat: "same"; answer: HookAnswer }
   | { repeat: "other_body" }
   | { repeat: "under_way"; instance: string };
 
-/** This instance, and the present time of others by their clocks: `null` for one that is not known. */
+/** This instance, and what the clocks of other instances show now; `null` for an instance that is not known. */
 export interface Instances {
   readonly instance: string;
   timeAt(instance: string): number | null;
@@ -63,14 +69,14 @@ export function checkDuplicate(
   if (answer && now < answeredAt + LIMITS.sameAnswerSeconds * 1000) {
     return record.bodySha256 === bodySha256 ? { repeat: "same", answer } : { repeat: "other_body" };
   }
-  // An attempt of this instance has ended, because a repeat waits before this check for an attempt under way.
+  // An attempt of this instance has ended, because a repeat waits for one under way before this check.
   if (answer || !record.instance || record.instance === leases.instance) return null;
-  // The start is a time of that instance's clock; by another clock its attempt could seem to be over.
+  // The start is by the clock of that instance, because by another clock its attempt could seem to be over.
   const isUnderWay = (leases.timeAt(record.instance) ?? now) < startedAt + attemptMs;
   return isUnderWay ? { repeat: "under_way", instance: record.instance } : null;
 }
 
-/** A claim that begins an attempt: the check of its delivery record, and its place in the record of the sender. */
+/** A claim that begins an attempt. It checks the delivery record, and takes a place in the record of the sender. */
 export class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<DuplicateResult> {
   readonly startedAt: number;
   readonly key: KvKey;

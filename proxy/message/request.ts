@@ -1,4 +1,4 @@
-/** Reads a message from its admitted request, and refuses an invalid one before anything is stored. */
+/** Reads a message from its admitted request. An invalid one is refused before anything is stored. */
 import { ConversationId } from "../../shared/protocol/api/relay.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
@@ -65,8 +65,8 @@ export function readMessage(
 }
 
 /**
- * Returns the reply headers, which the frame carries on every path. Checks their form only, because the recipient's
- * connector checks whether they are true (D-112).
+ * Returns the reply headers, which the frame carries on every path. Only their form is checked here, because the
+ * recipient's connector checks whether they are true (D-112).
  */
 function parseReplyHeaders(headers: Headers): { inReplyTo: string | null; isAuto: boolean } {
   const inReplyTo = headers.get(HEADERS.inReplyTo), auto = headers.get(HEADERS.auto);
@@ -77,8 +77,8 @@ function parseReplyHeaders(headers: Headers): { inReplyTo: string | null; isAuto
 }
 
 /**
- * Returns the headers of the signed context, none for a message without one. Refuses a message whose headers differ
- * from it, because a party between sender and proxy has then changed them.
+ * Returns the headers of the signed context; none for a message without one. A message whose headers differ from it is
+ * refused, because a party between sender and proxy has then changed them.
  */
 function signedContext({ request, target }: RequestContext): Record<string, string> {
   try {
@@ -126,10 +126,10 @@ function withIdentity(
 /** Returns true when the `Prefer` header (RFC 7240) names `respond-async`. A header over the limit counts as absent. */
 export function prefersAsync(prefer: string | null): boolean {
   if (prefer === null || prefer.length > LIMITS.preferLength) return false;
-  // The name of a preference ends at `;` or `=`. What is quoted names none.
+  // The name of a preference ends at `;` or `=`. Quoted text is removed first, because it names no preference.
   const preferences = prefer.replace(QUOTED, "").split(",");
   return preferences.some((one) => one.split(/[;=]/)[0]?.trim().toLowerCase() === "respond-async");
 }
 
-/** A quoted string, in which a backslash escapes the next character; also one without an end. */
+/** A quoted string, in which a backslash escapes the next character. It may lack its end. */
 const QUOTED = /"(?:\\.?|[^"\\])*"?/g;

@@ -1,9 +1,9 @@
 /**
- * The senders of this instance as live objects: their used nonces, their window "agent" and their begun deliveries. A
- * request judges and changes them in memory, and its commit packs the record of its sender once, for all requests that
- * share the commit.
+ * The senders of this instance as live objects: their used nonces, their window "agent" and their begun deliveries.
+ * Requests judge and change them in memory, and a commit packs the record of a sender once for all requests that share
+ * the commit.
  *
- * What is in memory may be ahead of the store. A nonce is reserved at check 5 and stored with the commit of its
+ * What is in memory may be ahead of the store, because a nonce is reserved at check 5 and stored with the commit of its
  * request. After a commit that failed, was late or met another instance's record, the sender is dropped: what was not
  * known to be stored is forgotten, the record is read again, and each request is judged again. Otherwise a nonce whose
  * commit took effect unseen would be accepted twice.
@@ -35,20 +35,23 @@ import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { idOf, type LiveChange, type LiveRecord, type Update, type Write } from "../../shared/server/store/batch.ts";
 import { StoreBusy, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
-/** With more, one request may read the store for seconds; with less, a sender with a high limit is refused. */
+/** With more, one request may read the store for seconds. With less, a sender with a high limit is refused. */
 const PARTS_READ_MAX = 32_768;
 const PARTS_AT_ONCE = 200;
-/** With more, senders of the past take memory; with less, a returning one costs a read. */
+/** With more, senders that are no longer active take memory. With less, a returning one costs a read. */
 const SENDERS_KEPT_MAX = 10_000;
 /** With more, the nonces take hundreds of megabytes. */
 const NONCES_KEPT_MAX = 1_000_000;
-/** With less, each request looks through the nonces of its sender; with more, ended ones take memory. */
+/** With less, each request would look through the nonces of its sender. With more, ended ones take memory. */
 const PRUNE_MS = 10_000;
-/** Requests are judged by the time at which their checks began, so an ended nonce stays for longer than checks take. */
+/**
+ * How long an ended nonce is kept. Requests are judged by the time at which their checks began, so it must be longer
+ * than the checks take.
+ */
 const ENDED_KEPT_MS = 15_000;
 /** A nonce is refused for this much longer than a request with its timestamp is accepted. */
 const CLOCK_GRACE_MS = (LIMITS.nonceGraceSeconds - LIMITS.timestampSkewSeconds) * 1000;
-/** The service deletes ended parts. The expiry in the store is later, for parts that the service missed. */
+/** The service deletes ended parts. The store deletes them this much later, for those that the service missed. */
 const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
 const MOST_BYTES = LIMITS.senderNonces * NONCE_BYTES;
 const NO_WRITES: readonly Write[] = [];
@@ -90,7 +93,8 @@ export class Senders {
   }
 
   /**
-   * Forgets the oldest senders while there are too many nonces. One in use is safe, because commits check its version.
+   * Forgets the oldest senders while there are too many nonces. Forgetting one in use is safe, because commits check
+   * its version.
    */
   #forgetOldest(): void {
     this.#untilCount = REQUESTS_PER_COUNT;
@@ -111,7 +115,7 @@ export class Sender implements LiveRecord {
   readonly id: string;
   isLoaded = false;
   versionstamp: string | null = null;
-  /** Rises when the record is read: what was judged before is judged again. */
+  /** Rises each time the record is read. What was judged before a reading is judged again. */
   generation = 0;
   window = new Window();
   /** Deliveries that have begun and have no delivery record. */
@@ -130,9 +134,9 @@ export class Sender implements LiveRecord {
   #bytes = 0;
   /** Parts that were sealed since the last commit. */
   #parts: Write[] = [];
-  /** Every stored nonce with a smaller running number that has not ended is known. */
+  /** Every stored nonce with a smaller running number is known, unless it has ended. */
   #upTo = 0;
-  /** Time of the newest pruning or reading: what had ended then is not known. */
+  /** Time of the newest pruning or reading. Nonces that had ended by then are not known. */
   #asOf = 0;
   /** When the store deletes the record. */
   #endsAt = Infinity;
@@ -161,7 +165,7 @@ export class Sender implements LiveRecord {
       const now = clock.now();
       const { since, sealed, nonces, window, begun } = value === null ? newSender(now) : unpackSender(value);
       // All parts are read when the record is another one, whose numbers differ, and when the clock went back, because
-      // nonces that had ended may count again.
+      // nonces that had ended may then count again.
       const isKnown = since === this.#since && now >= this.#asOf - CLOCK_GRACE_MS;
       const first = isKnown ? Math.floor(this.#upTo / LIMITS.senderPartNonces) : 0;
       const older = first < sealed ? await this.#readParts(first, sealed, now) : [];
@@ -170,7 +174,7 @@ export class Sender implements LiveRecord {
         this.#asOf = now;
       }
       // A nonce that was reserved before or during this reading is known only if the store has it, because its request
-      // would otherwise find its own reservation, and be refused as a replay.
+      // would otherwise find its own reservation and be refused as a replay.
       for (const use of this.#reserved) if (use.generation === this.generation) this.#ends.delete(use.name);
       for (const { name, expiresAt } of older) this.#ends.set(name, expiresAt);
       for (const { name, expiresAt } of noncesIn(nonces)) this.#ends.set(name, expiresAt);
@@ -186,7 +190,7 @@ export class Sender implements LiveRecord {
       this.generation++;
       this.isLoaded = true;
     } finally {
-      // In the same turn as `isLoaded`, because a drop in a later turn would otherwise wait for this reading, and find
+      // In the same turn as `isLoaded`, because a drop in a later turn would otherwise wait for this reading and find
       // nothing loaded.
       this.#loading = null;
     }
@@ -198,9 +202,10 @@ export class Sender implements LiveRecord {
     const selector = { start: KEYS.senderPart(this.agentDid, first), end: KEYS.senderPart(this.agentDid, sealed) };
     const options = { reverse: true, limit: PARTS_READ_MAX, batchSize: PARTS_AT_ONCE };
     for await (const { value } of this.deps.kv.list(selector, options)) {
-      // Nonces of older parts were used earlier, so they end at most this much later.
+      // Older parts hold nonces that were used earlier, which end at most this much later.
       if (partEnd(value) + LIMITS.timestampSkewSeconds * 2000 <= now) break;
-      // The nonces are read after this count, because a million of them take most of a second before the refusal.
+      // The nonces are read only after the parts are counted, because reading a million of them would take most of a
+      // second before the refusal.
       if (parts.push(unpackPart(value)) < PARTS_READ_MAX) continue;
       throw new StoreUnavailable(new Error("A sender has too many sealed parts"));
     }
@@ -214,7 +219,7 @@ export class Sender implements LiveRecord {
     this.isLoaded = false;
   }
 
-  /** Drops a record that the store has deleted since, and one that was read before the clock stepped back. */
+  /** Drops a record that the store has deleted meanwhile, or that was read before the clock stepped back. */
   dropIfOutdated(now: number): void {
     const isOutdated = now >= this.#endsAt || now < this.#asOf - CLOCK_GRACE_MS;
     if (isOutdated && this.isLoaded && this.#inFlight === 0) this.drop();
@@ -239,7 +244,7 @@ export class Sender implements LiveRecord {
     return now < (this.#ends.get(name) ?? 0);
   }
 
-  /** Ends the reservation of a request whose claim failed. If it claims again, its nonce is judged again. */
+  /** Ends the reservation of a request whose claim failed. If the request claims again, its nonce is judged again. */
   release(use: NonceUse): void {
     if (this.#reserved.delete(use) && use.generation === this.generation) this.#ends.delete(use.name);
     use.generation = 0;
@@ -250,7 +255,8 @@ export class Sender implements LiveRecord {
     if (now < this.#asOf + PRUNE_MS) return;
     this.#asOf = now;
     for (const [name, end] of this.#ends) {
-      // The first that counts ends the loop, so a nonce that is dated ahead keeps later ones for five minutes more.
+      // The first nonce that still counts ends the loop. So one that is dated ahead keeps the later ones for up to five
+      // minutes more.
       if (now < end + ENDED_KEPT_MS) return;
       this.#ends.delete(name);
     }
@@ -267,7 +273,7 @@ export class Sender implements LiveRecord {
     this.#taken.push(use);
   }
 
-  /** Moves the oldest nonces into a part, which is left out when all of them have ended. */
+  /** Moves the oldest nonces into a part. The part is not stored when all of them have ended. */
   #seal(now: number): void {
     const size = LIMITS.senderPartNonces * NONCE_BYTES, part = packPart(this.#nonces.subarray(0, size));
     const end = partEnd(part), key = KEYS.senderPart(this.agentDid, this.#sealed++);
@@ -290,7 +296,7 @@ export class Sender implements LiveRecord {
     if (this.#inFlight !== this.generation) return this.drop();
     for (const use of this.#taken) {
       this.#reserved.delete(use);
-      // A request that did not wait for a late commit has released its nonce, so it is set again.
+      // Set again, because a request that did not wait for a late commit has released its nonce.
       this.#ends.set(use.name, use.expiresAt);
     }
     this.#taken = [];
@@ -309,15 +315,18 @@ export interface NonceUse extends StoredNonce {
   generation: number;
 }
 
-/** Refuses a request whose window is full. It is distinct from every refusal of a route's own updates. */
+/**
+ * Refuses a request whose window is full. It is a symbol, so that it differs from every refusal of a route's own
+ * updates.
+ */
 export const WINDOW_FULL = Symbol("full");
 export const REFUSE_FULL = { refuse: WINDOW_FULL } as const;
 
 /** The beginning of a delivery, which is a part of the claim of its request. */
 export interface Beginning<R> {
-  /** Checks the delivery record, if there is one. It is applied before `place`. */
+  /** Checks the delivery record, if there is one. It runs before `place`. */
   check: Update<R>;
-  /** Returns the begun deliveries of the sender with this one, and what is written beside them, or refuses. */
+  /** Returns the sender's begun deliveries with this one added, and what is written beside them; or refuses. */
   place(begun: readonly BegunDelivery[]): { begun: readonly BegunDelivery[]; also: readonly Write[] } | { refuse: R };
   /** Called when the claim was not committed. */
   cancel(): void;
@@ -325,7 +334,9 @@ export interface Beginning<R> {
 
 /** What a request changes in its sender's record: its nonce, its place in the window, and the begun delivery. */
 export class SenderChange<R> implements LiveChange<R | "replay" | typeof WINDOW_FULL> {
-  /** Decision of the window at the time of the commit, so that a slow request does not leave the window early. */
+  /**
+   * Decision of the window at the time of the commit, because a slow request would otherwise leave the window early.
+   */
   decision: Decision | null = null;
   #placed: { begun: readonly BegunDelivery[]; also: readonly Write[] } | null = null;
 
