@@ -1,6 +1,7 @@
 /**
- * The relay sockets of one agent (D-67, D-70): sends frames and receives acks, over up to four sockets. Each delivery
- * gets a result, also when its socket is lost. A WebSocket is only a `SocketTransport` here, so tests need no network.
+ * The relay sockets of one agent (D-67, D-70). It sends frames and receives acknowledgements over up to four sockets.
+ * Each delivery gets a result, even when its socket is lost. A WebSocket is only a `SocketTransport` here, so tests
+ * need no network.
  */
 import type { Message } from "../schema/records.ts";
 import type { Cancel, Clock } from "../../shared/clock.ts";
@@ -19,19 +20,26 @@ import { TokenBucket } from "../../shared/server/token_bucket.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { OwnerBudgets } from "../owner_budgets.ts";
 
-/** With more, a connector could send as many acknowledgements at once without a count against its limit of frames. */
+/** With more, a connector could send as many acknowledgements at once that do not count against its limit of frames. */
 const HEARTBEATS_IN_FLIGHT = 8;
-/** With more, a faulty connector goes on for longer; with 1, a single fault ends the connection. */
+/**
+ * How many malformed frames close a socket. With more, a faulty connector goes on for longer. With 1, a single fault
+ * ends the connection.
+ */
 const MALFORMED_FRAMES_MAX = 3;
-/** With more, one slow reader takes the memory of others; with less, a few large messages end its socket. */
+/** With more, one slow reader takes the memory of others. With less, a few large messages end its socket. */
 export const UNSENT_BYTES_MAX = 8_388_608;
-/** With less, each large message would cost a sum over the unsent bytes of all sockets. */
+/**
+ * Unsent bytes from which a send also looks at all other sockets. With less, each large message would cost that sum.
+ */
 const UNSENT_NOTED_BYTES = 65_536;
 
 /** The members of a WebSocket that a relay socket uses. */
 export interface SocketTransport {
   send(text: string): void;
-  /** Asks the peer to end the connection, and drops it after 2 s, because unsent bytes would stay in memory. */
+  /**
+   * Asks the peer to end the connection, and drops it after 2 s, because unsent bytes would otherwise stay in memory.
+   */
   close(code: number, reason: string): void;
   /** Ends the connection at once. */
   drop(): void;
@@ -53,15 +61,21 @@ export type DeliveryResult = { acked: true; accepted: boolean; reason?: string }
 const NOT_ACKED: DeliveryResult = { acked: false };
 
 /**
- * Most bytes of a heartbeat, and of an acknowledgement that costs its owner nothing because it was asked for. Honest
- * frames of these kinds have about 150 bytes; with more, padding would use up the core that reads it.
+ * Largest heartbeat, and largest acknowledgement that costs its owner nothing because it was asked for, in bytes.
+ * Honest frames of these kinds have about 150 bytes. With more, padding would use up the core that reads it.
  */
 const SMALL_FRAME_BYTES = 512;
-/** The connector sends a heartbeat every 30 s. With more, a program could have the proxy answer all the time. */
+/** A connector sends a heartbeat every 30 s. With more, a program could make the proxy answer all the time. */
 const HEARTBEATS_PER_SECOND = 1;
-/** With less, a connector that is busy loses its socket; with more, messages wait for a machine that is gone. */
+/**
+ * Wait for an answer to a probe. With less, a busy connector would lose its socket. With more, messages wait for a
+ * machine that is gone.
+ */
 const PROBE_MS = 10_000;
-/** With less, messages for a busy connector are queued in vain; with more, a message behind a lost one waits longer. */
+/**
+ * With less, messages for a busy connector would be queued in vain. With more, a message behind a lost one waits
+ * longer.
+ */
 const SILENT_MS = 1_000;
 
 const FRAME_TOO_LARGE = `frame over ${LIMITS.connectorFrameBytes / 1024} KiB`;
@@ -73,7 +87,7 @@ interface LinkDeps extends Pick<ServiceDeps, "clock" | "metrics" | "newId"> {
 }
 
 export class RelaySocket {
-  /** Why the socket closes after its last delivery; `null` while it takes messages. */
+  /** The reason with which the socket closes after its last delivery; `null` while it takes messages. */
   #farewell: { code: number; reason: string } | null = null;
   /** Messages without an ack by the ID of their frame, oldest first. */
   readonly #inFlight = new Map<string, WaitingMessage>();
@@ -108,7 +122,7 @@ export class RelaySocket {
 
   /**
    * Closes the socket with 4408 when nothing arrived for two heartbeats and for the limit of silence. The limit alone
-   * would close honest sockets where heartbeats are rarer, because a connector has nothing to answer between them.
+   * would also close honest sockets where heartbeats are rarer, because a connector has nothing to answer between them.
    *
    * @returns true when the socket was closed
    */
@@ -118,7 +132,10 @@ export class RelaySocket {
     return isSilent;
   }
 
-  /** True during a probe, and when an ack has not come for 1 s and nothing else has: the peer may then be gone. */
+  /**
+   * True during a probe, and when an acknowledgement is over 1 s late and nothing else has come, because the peer may
+   * then be gone.
+   */
   get isSilent(): boolean {
     const [oldest] = this.#inFlight.values();
     const isLate = oldest !== undefined && this.deps.clock.now() - oldest.sentAt >= SILENT_MS;
@@ -126,8 +143,8 @@ export class RelaySocket {
   }
 
   /**
-   * Sends a heartbeat after a missing ack, and closes the socket with 4408 when nothing arrives within 10 s, because a
-   * machine that is gone would otherwise count as online until the limit of silence.
+   * Sends a heartbeat after a missing acknowledgement, and closes the socket with 4408 when nothing arrives within 10
+   * s. A machine that is gone would otherwise count as online until the limit of silence.
    */
   probe(): void {
     if (!this.#open || this.#cancelProbe !== null) return;
@@ -141,7 +158,7 @@ export class RelaySocket {
     return this.lastHeard = this.deps.clock.now();
   }
 
-  /** Sends a frame. Returns false when the socket is closed, or too slow and closed now. */
+  /** Sends a frame. Returns false when the socket is closed already, or is closed now because it is too slow. */
   send(frame: ProxyFrame): boolean {
     if (this.unsentBytes > UNSENT_NOTED_BYTES) this.deps.onSlow();
     if (!this.#open) return false;
@@ -164,7 +181,7 @@ export class RelaySocket {
     const id = this.deps.newId();
     this.#heartbeats.add(id);
     const [oldest] = this.#heartbeats;
-    // The set is bounded, so that a connector that never acknowledges does not grow it.
+    // The set is bounded, because a connector that never acknowledges would otherwise make it grow.
     if (oldest && this.#heartbeats.size > HEARTBEATS_IN_FLIGHT) this.#heartbeats.delete(oldest);
     this.send({ v: 1, type: "heartbeat", id, ts: toIso(this.deps.clock.now()) });
   }
@@ -174,7 +191,7 @@ export class RelaySocket {
     const id = this.deps.newId(), ts = toIso(waiting.sentAt);
     this.#inFlight.set(id, waiting);
     const isSent = this.send({ v: 1, type: "deliver", id, ts, attempt, ...waiting.message });
-    // When this frame closed the socket, the message is no longer in flight and `lost()` was called.
+    // If this frame closed the socket, the message is no longer in flight, and `lost()` was called already.
     if (!isSent && this.#inFlight.delete(id)) queueMicrotask(() => waiting.lost());
     return id;
   }
@@ -272,7 +289,9 @@ export class RelaySocket {
     return this.#endFlood("too many frames of one owner");
   }
 
-  /** Closes the socket. The owner's next connect waits, because the socket would otherwise be open again at once. */
+  /**
+   * Closes the socket. The owner's next connect must wait, because the socket would otherwise be open again at once.
+   */
   #endFlood(reason: string): true {
     this.deps.owners.holdConnects(this.agent.ownerDid);
     this.end(CLOSE.misuse, reason);
@@ -280,7 +299,7 @@ export class RelaySocket {
   }
 }
 
-/** A message that waits for its ack, over one socket after another. */
+/** A message that waits for its acknowledgement, over one socket after another. */
 class WaitingMessage {
   /** When it was sent over its present socket, milliseconds since the Unix epoch. */
   sentAt = 0;
@@ -288,7 +307,7 @@ class WaitingMessage {
   readonly #cancel: Cancel;
   #link: RelaySocket | undefined;
   #frameId = "";
-  /** True once it has its result; it may still be in flight, while it is removed from the mailbox. */
+  /** True once it has its result. It may still be in flight then, while it is removed from the mailbox. */
   isOver = false;
 
   constructor(
@@ -350,7 +369,10 @@ class WaitingMessage {
 /** The sockets of one agent, oldest first. */
 export class AgentSockets {
   readonly links: RelaySocket[] = [];
-  /** Refuses a message when another instance holds the agent's sockets. All messages to the agent share this update. */
+  /**
+   * Refuses a message when another instance holds the agent's sockets. It is kept here, so that all messages to the
+   * agent share it.
+   */
   heldHere: Update<"moved"> | null = null;
 
   constructor(private readonly clock: Clock) {}
@@ -366,7 +388,7 @@ export class AgentSockets {
   }
 
   /**
-   * Delivers a message to the newest socket, and to the next newest when that one is lost before its ack.
+   * Delivers a message to the newest socket, and to the next newest when that one is lost before its acknowledgement.
    *
    * @param timeoutMs milliseconds for all attempts together
    * @param isStillAllowed is called before each attempt but the first, because the pair may have ended

@@ -1,6 +1,6 @@
 /**
- * `GET /v1/relay/connect`: upgrades an admitted request to a WebSocket and attaches it to its agent. No other file
- * uses a WebSocket of an agent, so that the others are tested without a network.
+ * `GET /v1/relay/connect`: upgrades an admitted request to a WebSocket and attaches it to its agent. No other file uses
+ * a WebSocket of an agent, so the others can be tested without a network.
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
@@ -19,11 +19,14 @@ export type UpgradeWebSocket = (request: Request) => { socket: WebSocket; respon
 
 /** The version of the WebSocket protocol. */
 const VERSION = "13";
-/** With more, peers that do not end a closing connection keep unsent bytes in memory for longer. */
+/**
+ * Longest time for closing a connection. With more, peers that do not end it would keep unsent bytes in memory for
+ * longer.
+ */
 const CLOSING_MS = 2_000;
 /**
- * Longest time until a socket opens. Deno reports no event for a client that left before the upgrade, so without it the
- * agent would count as connected from then on. With less, a slow client has to connect again.
+ * Longest time until a socket opens. Deno reports no event for a client that left before the upgrade, so without a
+ * limit its agent would stay connected in the eyes of others. With less, a slow client has to connect again.
  */
 export const OPENS_MS = 5_000;
 
@@ -42,11 +45,11 @@ export async function relayConnect(
 ): Promise<Answer> {
   if (!caller) throw new ServiceError("PROXY_RELAY_AUTH_CONTEXT_MISSING");
   if (!opensWebSocket(exchange.request)) throw upgradeRequired();
-  // An instance that stops closes all sockets, so the agent would lose this one within a second.
+  // An instance that stops closes all its sockets, so the agent would lose this one within a second.
   if (deps.leases.isLeaving) throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { headers: { "Retry-After": "1" } });
   const { agentDid, ownerDid, identity: { aitJti }, aitExpiresAt, signedAt, admittedAt } = caller;
   const ready = deps.connectedAgents.opening(agentDid);
-  // The claim may have taken effect, and the agent would count as connected without a socket.
+  // Undoes the claim of the agent. It may have taken effect, and the agent would count as connected without a socket.
   const failed = () => {
     ready();
     deps.connectedAgents.upgradeFailed(agentDid);
@@ -74,8 +77,8 @@ function wantsToHide(target: string): boolean {
 }
 
 /**
- * Checks what Deno does not check of an upgrade: the method and the version (RFC 6455 section 4.2.1). A missing version
- * counts as 13.
+ * Checks what Deno does not check of an upgrade: the method and the version (RFC 6455, section 4.2.1). A missing
+ * version counts as 13.
  */
 function opensWebSocket({ method, headers }: Request): boolean {
   return method === "GET" && headers.get("upgrade")?.toLowerCase() === "websocket" &&
@@ -89,7 +92,10 @@ function upgradeRequired(cause?: unknown): ServiceError {
   });
 }
 
-/** Attaches the socket once it opens, and forwards its messages and end. Calls `ready` when it is open, else `failed`. */
+/**
+ * Attaches the socket once it opens, and passes on its messages and its end. Calls `ready` when it is open, else
+ * `failed`.
+ */
 function bind(
   socket: WebSocket,
   { clock, connectedAgents, revalidation }: ConnectDeps,

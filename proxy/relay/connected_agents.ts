@@ -11,12 +11,12 @@ import { Metrics } from "../../shared/server/metrics/metrics.ts";
 import { OwnerBudgets } from "../owner_budgets.ts";
 import { AgentSockets, type ConnectedAgent, RelaySocket, type SocketTransport } from "./agent_sockets.ts";
 
-/** With more, many slow readers together take the memory of the process. */
+/** Most unsent bytes of all sockets. With more, many slow readers together would take the memory of the process. */
 const UNSENT_ALL_BYTES = 67_108_864;
 
 /** Longest wait of a message for a socket that is about to open. With more, a client that is gone would delay it. */
 const OPENING_MS = 2_000;
-/** Parts in which a shutdown closes the sockets. Fewer would bring more agents back at once. */
+/** In how many parts a shutdown closes the sockets. With fewer, more agents would come back at once. */
 const WAVES = 10;
 
 export type DeliveryNews = Omit<DeliveryFrame, keyof FrameHead | "type">;
@@ -59,7 +59,7 @@ export class ConnectedAgents {
     return this.#sessions.get(agentDid);
   }
 
-  /** Adds a socket and returns it. One over the limit of its agent closes the oldest. */
+  /** Adds a socket and returns it. If the agent then has too many, its oldest one is closed. */
   attach(agent: ConnectedAgent, connection: SocketTransport): RelaySocket {
     const { agentDid } = agent;
     const session = this.#sessions.get(agentDid) ?? new AgentSockets(this.clock);
@@ -77,7 +77,10 @@ export class ConnectedAgents {
     return link;
   }
 
-  /** Notes that a socket of an agent is about to open. Returns the function that ends this state. It is idempotent. */
+  /**
+   * Notes that a socket of an agent is about to open. Returns the function that ends this state, which may be called
+   * twice.
+   */
   opening(agentDid: string): () => void {
     const { promise, resolve } = Promise.withResolvers<void>();
     const all = this.#opening.get(agentDid) ?? new Set();
@@ -159,8 +162,8 @@ export class ConnectedAgents {
   }
 
   /**
-   * When all sockets together have too many unsent bytes, closes the slowest socket of the owner that has most of them,
-   * because many slow sockets of one person would otherwise close a single one of another person.
+   * When all sockets together have too many unsent bytes, closes the slowest socket of the owner that has most of these
+   * bytes. Without the choice of the owner, many slow sockets of one person could close the only one of another.
    */
   #endSlowest(): void {
     let unsent = 0;

@@ -33,7 +33,10 @@ import type { InFlightBudget } from "./in_flight_budget.ts";
 import type { PresenceStore } from "./presence.ts";
 import type { RecipientReturn } from "./recipient_return.ts";
 
-/** With less, a repeated message reads the store more often; with more, it is answered later. */
+/**
+ * How often a repeated message looks for its outcome. With less, it reads the store more often. With more, it is
+ * answered later.
+ */
 export const UNDER_WAY_LOOK_MS = 100;
 
 interface DeliverDeps extends Pick<ServiceDeps, "clock" | "metrics"> {
@@ -49,7 +52,9 @@ interface DeliverDeps extends Pick<ServiceDeps, "clock" | "metrics"> {
   returns: RecipientReturn;
 }
 
-/** Delivers or queues a message. It counts as held until its response, because its body stays in memory until then. */
+/**
+ * Delivers or queues a message. It counts as held until its response, because its body stays in memory for that time.
+ */
 export async function postMessage(
   deps: DeliverDeps,
   { caller, exchange }: Input<undefined, undefined, undefined, AdmittedAgent | undefined>,
@@ -104,7 +109,7 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
   const { message, recipientOwnerDid } = readMessage(caller, exchange, pair?.value ?? null, config);
   const id = deliveryIdOf(message);
   const queueFor = prefersAsync(headers.get("prefer")) ? recipientOwnerDid : null;
-  // Admission has verified that this is the digest of the body.
+  // Admission has verified that this is the digest of the body, so it is not computed again.
   const accepted: Accepted = { id, message, bodySha256: signedHeaders(exchange).bodySha256, queueFor };
   while (deliveries.isUnderWay(id)) {
     // The nonce of the duplicate is used up before the wait, because copies of the request would otherwise wait too.
@@ -119,7 +124,7 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
       const answer = "offline" in sent ? await withoutRecipient(deps, caller, accepted, sent, began) : sent;
       if (answer === null) continue;
       if (!("repeat" in answer)) return answer;
-      // Another instance delivers the same message, so its response is returned here as well.
+      // Another instance delivers the same message, so this request waits for that response.
       if (await leases.isAlive(answer.instance)) await sleep(clock, UNDER_WAY_LOOK_MS);
       else await deliveries.markLost(id, answer.instance);
       began = clock.now();
@@ -129,7 +134,10 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
   }
 }
 
-/** Queues a message that may wait, or waits for a recipient whose instance stops: `null` when that agent is back. */
+/**
+ * Queues a message that may wait, else waits for a recipient whose instance stops. Returns `null` when that agent is
+ * back.
+ */
 async function withoutRecipient(
   deps: DeliverDeps,
   caller: AdmittedAgent,
@@ -194,19 +202,20 @@ async function send(
       return answerRepeat(deps, caller, commit.refused);
     }
     dispatched = await sent.dispatched();
-    // The agents of an instance that stopped before it gave a result are offline. A message that may wait is queued also
+    // If an instance stopped before it gave a result, its agents are offline. A message that may wait is queued even
     // while that instance is alive, because it would otherwise be refused.
     const isGone = dispatched.result === "failed" &&
       (queueFor !== null || !(await leases.isAlive(elsewhere)));
     if (isGone) dispatched = { result: "offline" };
   }
   if (dispatched.result !== "offline") return answer(deps, caller, id, dispatched);
-  // Its failure is recorded, because a repeat of the message would otherwise wait until the time of this attempt is over.
+  // The failure is recorded, because a repeat of the message would otherwise wait until the time of this attempt is
+  // over.
   if (elsewhere || hasBegun) await deliveries.markFailed(id);
   return { offline: true, tried: elsewhere };
 }
 
-/** Returns the response for a result and records a 202. */
+/** Returns the response for a result, and records a 202. */
 function answer(
   { deliveries, metrics }: DeliverDeps,
   caller: AdmittedAgent,
@@ -245,7 +254,9 @@ function mailboxFull(refusal: MailboxRefusal): ServiceError {
   return new ServiceError("PROXY_RELAY_MAILBOX_FULL", { message: MAILBOX_FULL[refusal] });
 }
 
-/** Queues the message. The same commit records the 202, because a repeat would otherwise be queued as another one. */
+/**
+ * Queues the message. The same commit records the 202, because a repeat would otherwise be queued as another message.
+ */
 async function queue(
   deps: DeliverDeps,
   caller: AdmittedAgent,
@@ -262,7 +273,7 @@ async function queue(
     return answerRepeat(deps, caller, commit.refused);
   }
   deps.metrics.count("relay_messages_total", "queued", originOf(caller));
-  // The recipient may have connected, and found an empty mailbox, before this commit.
+  // Started now, because the recipient may have connected before this commit, and found an empty mailbox.
   void deps.forwarder.startMailboxDelivery(id.recipient);
   return json(body, 202, QUEUED_HEADERS);
 }

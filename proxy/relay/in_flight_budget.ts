@@ -1,16 +1,16 @@
 /**
- * Bounds the bytes of messages that wait for their result, in total, of one owner, and of one sender, regardless of how
- * slow their recipients are. A message over a bound is refused, except a small one over the total. The owner has a
- * bound of its own, because a person with twenty senders would otherwise hold all of the total and the messages of
- * other people would be refused.
+ * Bounds the bytes of messages that wait for their result: in total, for one owner, and for one sender. How slow the
+ * recipients are does not matter. A message over a bound is refused, except a small one over the total. The owner has a
+ * bound too, because a person with twenty senders could otherwise hold the whole total, and the messages of other
+ * people would be refused.
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ByteBudget } from "../../shared/server/byte_budget.ts";
 
-/** With more, messages to slow recipients take the memory of the process. */
+/** With more, messages to slow recipients would take the memory of the process. */
 export const HELD_BYTES = 33_554_432;
-/** With more, one sender takes the room of the other agents of its owner. */
+/** With more, one sender would take the room of the other agents of its owner. */
 export const HELD_PER_SENDER_BYTES = 2_097_152;
 
 /** Bytes of the messages of one owner: a quarter of all, so that three such owners leave room for a fourth. */

@@ -1,9 +1,10 @@
 /**
  * Notes between proxy instances on one store. A note is stored in the inbox of its receiver, and the same commit
- * changes the receiver's wake key, which the receiver watches. A note without content is also the value of the wake
- * key, so the receiver handles such a note before the read of its inbox, which saves a round trip. A note is handled
- * before its deletion is stored, which saves another round trip; no note is handled twice, because a new process has a
- * new ID and inbox.
+ * changes the receiver's wake key, which the receiver watches.
+ *
+ * Two round trips are saved. A note without content is also the value of the wake key, so the receiver handles it
+ * before it reads its inbox. And a note is handled before its deletion is stored. No note is handled twice, because a
+ * new process has a new ID and a new inbox.
  */
 import { KEYS } from "../schema/kv_keys.ts";
 import type { StoredInstanceMessage } from "../schema/records.ts";
@@ -18,9 +19,12 @@ interface InboxDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "newId"> 
 }
 
 const NOTE_KEPT_MS = 60_000;
-/** Notes that one commit deletes. With their at most 13 parts these are 700 deletions, and a commit holds 1,000. */
+/** How many notes one commit deletes. With their at most 13 parts these are 700 deletions, and a commit holds 1,000. */
 const NOTES_AT_ONCE = 50;
-/** Bytes that a note holds itself, without parts that are read. With more, they and its body would exceed 64 KiB. */
+/**
+ * Bytes that a note holds itself, so that no parts must be read. With more, bytes and body would exceed 64 KiB, the
+ * largest value of the store.
+ */
 const INLINE_MAX = 56 * 1024;
 const NO_BYTES: Uint8Array = new Uint8Array();
 
@@ -84,7 +88,7 @@ export class InstanceInbox {
     return noteWrites(instance, this.deps.newId(), body, NO_BYTES);
   }
 
-  /** Handles a note, once, because a note may be in both the wake key and the inbox. */
+  /** Handles a note once, because it may be in both the wake key and the inbox. */
   #handleOne(id: string, body: unknown, bytes = NO_BYTES): void {
     if (this.#handled.has(id)) return;
     this.#handled.add(id);
@@ -106,7 +110,7 @@ export class InstanceInbox {
       together = [];
     }
     await this.#handle(together);
-    // An ID whose note has left the store cannot come again, and the set would grow without end if such IDs stayed.
+    // An ID whose note has left the store cannot come again. If such IDs stayed, the set would grow without an end.
     for (const id of before) if (!present.has(id)) this.#handled.delete(id);
   }
 
@@ -120,7 +124,7 @@ export class InstanceInbox {
     this.#removal = this.#remove(notes.filter(({ id }) => !this.#leaving.has(id)), this.#removal);
   }
 
-  /** Deletes notes. When that fails, they are deleted after the next read. */
+  /** Deletes notes. If that fails, they are deleted after the next read. */
   async #remove(notes: readonly StoredNote[], before: Promise<void>): Promise<void> {
     const operation = this.deps.kv.atomic();
     for (const { id, parts } of notes) {

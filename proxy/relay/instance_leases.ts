@@ -1,8 +1,8 @@
 /**
- * Which instances are alive (D-390). Each instance renews its lease after a third of the time in which it would end, so
- * that two renewals in a row may fail. Another instance counts it as alive while it sees the lease change, because a
- * comparison of their clocks would refuse the agents of an instance whose clock is behind. The time in a lease serves
- * for a warning and for the age of what its instance wrote.
+ * Which instances are alive (D-390). An instance renews its lease after a third of the lease's time, so that two
+ * renewals in a row may fail. Other instances count it as alive while they see the lease change, because a comparison
+ * of their clocks would refuse the agents of an instance whose clock is behind. The time in a lease serves only for a
+ * warning, and for the age of what its instance wrote.
  */
 import type { KvEntry } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -14,13 +14,16 @@ import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
 /**
- * With less, an instance that is busy for some seconds counts as ended; with more, messages wait for one that was
+ * With less, an instance that is busy for some seconds would count as ended. With more, messages wait for one that was
  * killed.
  */
 export const LEASE_MS = 12_000;
 /** A third of the lease, so that two renewals in a row may fail. */
 export const RENEW_MS = 4_000;
-/** With more, notes could go to a stopped instance, because each one announces its stop only a second before. */
+/**
+ * How long a lease that was seen to serve is relied on. With more, notes could go to a stopped instance, because each
+ * one announces its stop only a second before.
+ */
 const RELIED_MS = 500;
 
 interface LeaseDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "random" | "newId"> {
@@ -42,23 +45,26 @@ interface Known {
 /** Looks without a change after which a lease has ended. */
 const LOOKS_TO_END = Math.ceil(LEASE_MS / RENEW_MS);
 /**
- * A lease that is seen for the first time and was written this long ago, by its own time, counts as ended: its instance
- * was killed before this one began. With less, clocks that differ would hide a new instance until the next look.
+ * A lease that is seen for the first time and was written this long ago, by its own time, counts as ended, because its
+ * instance was killed before this one began. With less, a new instance whose clock differs would stay unseen until the
+ * next look.
  */
 const FORGOTTEN_MS = 60_000;
-/** Leases that one look reads, newest first. The other ones are of instances that ended within the last day. */
+/** How many leases one look reads, newest first. The others are of instances that ended within the last day. */
 const LEASES_READ = 500;
-/** Difference of clocks above which there is a warning: the ends of proofs and tokens are then seconds apart. */
+/** Difference of clocks from which there is a warning, because the ends of proofs and tokens are then seconds apart. */
 const CLOCKS_DIFFER_MS = 2_000;
 const CLOCK_WARNING_MS = 60_000;
 /** Longest wait for the announcement of a stop. With more, a slow store would take the time of the last deliveries. */
 const ANNOUNCED_MS = 300;
 /**
- * Time that a stopping instance keeps for its last answers, because a request that is cut is repeated, and its message
- * may arrive twice.
+ * Time that a stopping instance keeps for its last answers. A request that is cut off would be repeated, and its
+ * message could arrive twice.
  */
 const ANSWER_MS = 500;
-/** How long the record of a lease is kept. With less, the presences of its agents are deleted before a day is over. */
+/**
+ * How long the record of a lease is kept. With less, the presences of its agents would be deleted before a day is over.
+ */
 const KEPT_MS = LEASE_MS + LIMITS.presenceKeptSeconds * 1000;
 
 export class InstanceLeases {
@@ -68,7 +74,7 @@ export class InstanceLeases {
   link: LinkAddress | null = null;
   /** Called after each look at the leases of the others. */
   onLooked: () => void = () => {};
-  /** Returns true while there is a link to an instance, over which it would say that it leaves. */
+  /** Returns true while there is a link to an instance. Over a link, the instance would say that it leaves. */
   isLinked: (instance: string) => boolean = () => false;
   readonly #known = new Map<string, Known>();
   #state: InstanceLease["state"] = "serving";
@@ -83,7 +89,7 @@ export class InstanceLeases {
     deps.metrics?.read("instance_clock_difference_seconds", () => Math.abs(this.#mostDifferent()?.ms ?? 0) / 1000);
   }
 
-  /** True once this instance closes its sockets and takes no further ones. */
+  /** True once this instance closes its sockets and takes no more of them. */
   get isLeaving(): boolean {
     return this.#state !== "serving";
   }
@@ -93,7 +99,7 @@ export class InstanceLeases {
     return hasEnded(this.#state);
   }
 
-  /** Returns how long this instance still answers requests, milliseconds; `Infinity` before it leaves. */
+  /** Returns for how many milliseconds this instance still answers requests; `Infinity` before it leaves. */
   get restMs(): number {
     if (this.#leavingAt === undefined) return Infinity;
     return this.#leavingAt + LIMITS.drainMs - ANSWER_MS - this.deps.clock.now();
@@ -122,7 +128,8 @@ export class InstanceLeases {
     if (isSole) await this.#endOthers();
     await Promise.all([this.#write(), this.#look()]);
     const { clock, random } = this.deps;
-    // At random after 3 to 5 s: with a fixed time all looks would find the same ages and learn less of clocks.
+    // At random after 3 to 5 s, because with a fixed time all looks would find the same ages and learn less of the
+    // clocks.
     const renewMs = () => RENEW_MS * (0.75 + fraction(random) / 2);
     this.#timers = [
       repeat(clock, renewMs, () => this.#tried(this.#write())),
@@ -130,21 +137,27 @@ export class InstanceLeases {
     ];
   }
 
-  /** Announces that this instance closes its sockets; it still handles notes. Looks at the others. Never rejects. */
+  /**
+   * Announces that this instance closes its sockets, although it still handles notes. Looks at the others. Never
+   * rejects.
+   */
   async beginLeaving(): Promise<void> {
     if (this.isLeaving) return;
     const announced = Promise.all([this.#become("leaving"), this.#tried(this.#look())]);
     await settledWithin(this.deps.clock, announced, ANNOUNCED_MS);
   }
 
-  /** Ends the lease: other instances see the agents of this one as offline at once. Idempotent. Never rejects. */
+  /**
+   * Ends the lease, so that other instances see the agents of this one as offline at once. A second call does nothing.
+   * Never rejects.
+   */
   async stop(): Promise<void> {
     if (this.hasStopped) return;
     for (const cancel of this.#timers) cancel();
     await this.#become("stopped");
   }
 
-  /** Records that this instance handles no further note. Never rejects. */
+  /** Records that this instance handles no more notes. Never rejects. */
   async leave(): Promise<void> {
     await this.#become("left");
   }
@@ -159,7 +172,10 @@ export class InstanceLeases {
     return isRunning(await this.#read(instance));
   }
 
-  /** Returns those of the instances that renew their leases, read at the same time. @throws {StoreUnavailable} */
+  /**
+   * Returns those of the instances that renew their leases. All leases are read at the same time. @throws
+   * {StoreUnavailable}
+   */
   async aliveOf(instances: Iterable<string>): Promise<ReadonlySet<string>> {
     const all = [...new Set(instances)];
     const areAlive = await Promise.all(all.map((instance) => this.isAlive(instance)));
@@ -167,8 +183,8 @@ export class InstanceLeases {
   }
 
   /**
-   * Returns true when a message can be sent to another instance. It reads no lease that was seen to serve within half a
-   * second, or whose instance has a link, because a read for each message would cost a round trip.
+   * Returns true when a message can be sent to another instance. The lease is not read if it was seen to serve within
+   * half a second, or if its instance has a link, because a read for each message would cost a round trip.
    *
    * @throws {StoreUnavailable}
    */
@@ -180,7 +196,7 @@ export class InstanceLeases {
   }
 
   /**
-   * Returns how long ago an instance, also this one, began to leave, milliseconds; `null` when it has not.
+   * Returns how many milliseconds ago an instance began to leave, which may be this one; `null` when it has not.
    *
    * @throws {StoreUnavailable}
    */
@@ -191,7 +207,7 @@ export class InstanceLeases {
   }
 
   /**
-   * Returns what the lease of an instance says, also one that it has not renewed in time; "left" without one.
+   * Returns what the lease of an instance says, even if it was not renewed in time; "left" without a lease.
    *
    * @throws {StoreUnavailable}
    */
@@ -200,8 +216,8 @@ export class InstanceLeases {
   }
 
   /**
-   * Returns the time on the clock of another instance, or a time that is earlier by at most the time between two
-   * renewals; `null` when this instance knows no lease of it.
+   * Returns the time on the clock of another instance. It may be too early by at most the time between two renewals.
+   * `null` when this instance knows no lease of it.
    */
   timeAt(instance: string): number | null {
     if (instance === this.instance) return this.deps.clock.now();
@@ -222,13 +238,13 @@ export class InstanceLeases {
       before.seenAt = Math.max(before.seenAt, began);
       return before;
     }
-    // The lease was written after the look before this one began, and before now, which bounds the other clock.
+    // The lease was written after the look before this one began, and before now. These two bound the other clock.
     let ahead = { least: lease.at - now, most: before ? lease.at - before.seenAt : Infinity };
     const both = before && {
       least: Math.max(ahead.least, before.ahead.least),
       most: Math.min(ahead.most, before.ahead.most),
     };
-    // When the old and the new bounds have nothing in common, one of the clocks was set, so only the new bounds count.
+    // When the old and the new bounds do not overlap, one of the clocks was set, so only the new bounds count.
     if (both && both.least <= both.most) ahead = both;
     const unchanged = before || now - lease.at < FORGOTTEN_MS ? 0 : LOOKS_TO_END;
     const known = { lease, versionstamp, seenAt: began, unchanged, ahead };
@@ -262,7 +278,7 @@ export class InstanceLeases {
     });
   }
 
-  /** Returns the running instance whose clock surely differs most from this one's, by over 2 s; otherwise `null`. */
+  /** Returns the running instance whose clock certainly differs most from this one's, by over 2 s; otherwise `null`. */
   #mostDifferent(): { instance: string; ms: number } | null {
     let found: { instance: string; ms: number } | null = null;
     for (const [instance, known] of this.#known) {
@@ -291,7 +307,7 @@ export class InstanceLeases {
     await this.#write().catch(() => {});
   }
 
-  /** Writes come one after the other, because a renewal on its way could otherwise undo the end of the lease. */
+  /** One write follows the other, because a renewal on its way could otherwise undo the end of the lease. */
   #write(): Promise<void> {
     const writing = this.#written.then(async () => {
       const leaving = this.#leavingAt === undefined ? {} : { leavingAt: this.#leavingAt };
@@ -310,7 +326,7 @@ export class InstanceLeases {
   }
 }
 
-/** Returns by how much a clock is surely ahead, milliseconds, negative when it is behind; 0 when it may be right. */
+/** Returns by how many milliseconds a clock is certainly ahead, negative when it is behind; 0 when it may be right. */
 function differenceOf(known: Known | null): number {
   return known ? Math.max(known.ahead.least, Math.min(known.ahead.most, 0)) : 0;
 }

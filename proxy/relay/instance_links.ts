@@ -1,6 +1,6 @@
 /**
- * The straight way between instances (D-370): one WebSocket for each two of them, which carries what notes carry. The
- * store decides and a link only carries: when a link is missing or full, the caller writes a note. After the loss of a
+ * The direct way between instances (D-370): one WebSocket for each two of them carries what notes carry. The store
+ * decides and a link only carries, so when a link is missing or full, the caller writes a note. After the loss of a
  * link, a note asks for the results; a message that has not arrived fails or is queued. Both sides prove that they know
  * the key in the lease of the accepting one, because any program that reaches the port could otherwise read and send
  * messages.
@@ -17,13 +17,16 @@ import type { InstanceLeases } from "./instance_leases.ts";
 
 /** Longest time to open a link. With more, messages take the slower notes while an address does not answer. */
 const OPEN_MS = 2_000;
-/** With more, messages to a machine that is gone wait in vain for longer; with less, idle links carry more beats. */
+/**
+ * Time from one heartbeat to the next. With more, messages to a machine that is gone wait in vain for longer. With
+ * less, idle links carry more heartbeats.
+ */
 const BEAT_MS = 4_000;
 /** Silence after which a link is lost. With less, an instance that is busy for some seconds would lose its links. */
 const SILENT_MS = 3 * BEAT_MS;
 /** Unsent bytes above which messages go as notes. With more, one slow instance would fill the memory of the others. */
 const UNSENT_MAX = 8 * LIMITS.frameBytes;
-/** Room for the frame of a message and its proof. A longer message goes as a note. */
+/** Largest message of a link, with room for the frame of a message and its proof. A longer one goes as a note. */
 const MESSAGE_MAX = 2 * LIMITS.frameBytes;
 /** How long a challenge may be answered. With more, answered challenges are kept in memory for longer. */
 const CHALLENGE_MS = 10_000;
@@ -45,24 +48,27 @@ interface LinksDeps extends Pick<ServiceDeps, "clock" | "log" | "metrics" | "ran
 interface Link {
   socket: WebSocket;
   heardAt: number;
-  /** The other instance stops, so no further message is passed to it; it still sends results. */
+  /** True when the other instance stops. No more messages are passed to it then, but it still sends results. */
   isLeaving: boolean;
   cancelBeat: Cancel;
 }
 
-/** Text messages of a link, whose other messages are binary. */
+/** The two text messages of a link. All others are binary. */
 const BEAT = "", LEAVES = "leaves";
 
 export class InstanceLinks {
   /** Called for each message, in the order of one link. */
   onMessage: (body: unknown, bytes: Uint8Array) => void = () => {};
-  /** Called when a link is lost: what was sent over it may not have arrived. */
+  /** Called when a link is lost. What was sent over it may not have arrived. */
   onLost: (instance: string) => void = () => {};
   readonly #open = new Map<string, Link>();
   readonly #opening = new Set<string>();
   /** Instances whose links could not be opened, so that each is logged once. */
   readonly #failed = new Set<string>();
-  /** Answered challenges with their ends. Each counts once, because a copied answer could otherwise open a link. */
+  /**
+   * Answered challenges, and when each ends. A challenge counts once, because a copied answer could otherwise open a
+   * link.
+   */
   readonly #used = new Map<string, number>();
   #hasStopped = false;
 
@@ -83,7 +89,10 @@ export class InstanceLinks {
     return this.deps.leases.others().flatMap(({ instance }) => this.#open.has(instance) ? [] : [instance]);
   }
 
-  /** Returns true while messages to an instance can take a link: it is open, has room, and its instance stays. */
+  /**
+   * Returns true while messages to an instance can take a link: the link is open and has room, and the instance does
+   * not stop.
+   */
   has(instance: string): boolean {
     const link = this.#open.get(instance);
     return link !== undefined && !link.isLeaving && hasRoom(link);
@@ -103,7 +112,10 @@ export class InstanceLinks {
     }
   }
 
-  /** Answers a request to the port between instances: any program can call it, so no socket opens before the proof. */
+  /**
+   * Answers a request to the port between instances. No socket opens before the proof, because any program can call the
+   * port.
+   */
   answer(request: Request): Response {
     const { link } = this.deps.leases;
     if (!link || this.#hasStopped || request.method !== "GET" || request.url.length > URL_MAX) return refused(404);
@@ -120,7 +132,7 @@ export class InstanceLinks {
       const { socket, response } = this.deps.upgrade(request);
       socket.binaryType = "arraybuffer";
       socket.onopen = () => {
-        // This instance may have stopped since its answer, and the timer of the link would never end.
+        // This instance may have stopped since its answer. The timer of the link would then never end.
         if (this.#hasStopped) return socket.close();
         socket.send(proofOf(link.key, "accepts", about));
         this.#use(from, socket);
@@ -131,7 +143,7 @@ export class InstanceLinks {
     }
   }
 
-  /** Tells the other instances that this one stops. The results of their messages still take the links. */
+  /** Tells the other instances that this one stops. The results of their messages still go over the links. */
   leave(): void {
     for (const { socket } of this.#open.values()) if (socket.readyState === WebSocket.OPEN) socket.send(LEAVES);
   }
@@ -142,7 +154,7 @@ export class InstanceLinks {
     for (const [instance, link] of this.#open) this.#end(instance, link);
   }
 
-  /** Returns a challenge. The end of its validity is in it, so that an unanswered challenge needs no memory. */
+  /** Returns a challenge. It contains the end of its validity, so that an unanswered challenge needs no memory. */
   #challenge(key: string): string {
     const { clock, random } = this.deps;
     const text = `${clock.now() + CHALLENGE_MS}.${toBase64Url(random.bytes(16))}`;
@@ -217,13 +229,13 @@ export class InstanceLinks {
           const isProven = typeof data === "string" && equalDigests(data, proofOf(key, "accepts", about));
           if (!isProven) return reject(new Error("it does not know the key of its lease"));
           if (this.#hasStopped) return reject(new Error("this instance stops"));
-          // Called without a wait, because the next message may already be one of the link and would be lost.
+          // Used at once, because the next message may already be one of the link and would otherwise be lost.
           this.#use(instance, socket);
           resolve();
         };
       });
     } catch (cause) {
-      // A late answer would otherwise open a link on a socket that closes, and end a newer one.
+      // Removed, because a late answer would otherwise open a link on a socket that closes, and end a newer link.
       socket.onmessage = null;
       socket.close();
       throw cause;
@@ -252,7 +264,7 @@ export class InstanceLinks {
     beat();
   }
 
-  /** Returns false for what is no message. */
+  /** Passes on a message. Returns false for bytes that are none. */
   #receive(message: Uint8Array): boolean {
     if (message.length > MESSAGE_MAX) return false;
     const at = message.indexOf(LINE_FEED);
@@ -281,7 +293,10 @@ function hasRoom({ socket }: Link): boolean {
   return socket.readyState === WebSocket.OPEN && socket.bufferedAmount <= UNSENT_MAX;
 }
 
-/** What one side proves to the other. `role` keeps the proof of one step from being used as that of another. */
+/**
+ * What one side proves to the other. `role` is in it, because the proof of one step could otherwise be used as that of
+ * another.
+ */
 function proofOf(key: string, role: "asks" | "opens" | "accepts", about: readonly string[]): string {
   return createHmac("sha256", key).update(["svc link", role, ...about].join("\n")).digest("base64url");
 }

@@ -1,4 +1,4 @@
-/** What instances say to each other, over a link or as notes in the store. Types only. */
+/** What instances say to each other, over a link or as notes in the store. */
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import type { Envelope } from "../schema/records.ts";

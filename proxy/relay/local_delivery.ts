@@ -1,7 +1,7 @@
 /**
- * Delivers a message to the sockets of its recipient on this instance, regardless of which instance received it: in the
- * order of its sender, and while its attempt counts, because a message that its sender repeats would otherwise arrive
- * twice. What may be queued and does not arrive goes into the mailbox.
+ * Delivers a message to the sockets of its recipient on this instance, regardless of which instance received it.
+ * Messages of one sender stay in order. A message is delivered only while its attempt counts, because one that its
+ * sender repeats would otherwise arrive twice. What may be queued and does not arrive goes into the mailbox.
  */
 import { sleep } from "../../shared/clock.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
@@ -19,9 +19,9 @@ import { FAILED, type ForwardResult, OFFLINE } from "./instance_note.ts";
 import type { Mailbox, MailboxRefusal } from "./mailbox.ts";
 import type { MailboxDelivery } from "./mailbox_delivery.ts";
 
-/** A message on its way that may be queued. */
+/** A message that may be queued and is on its way to a socket. */
 interface MayQueue {
-  /** Ends its wait for an ack, so that it is queued. */
+  /** Ends its wait for an acknowledgement, so that it is queued. */
   giveUp(): void;
   /** Resolves when it has its result. */
   ended: Promise<void>;
@@ -51,8 +51,8 @@ export class LocalDelivery {
   constructor(private readonly deps: LocalDeliveryDeps) {}
 
   /**
-   * Delivers to the recipient's sockets on this instance, after the queued messages of its sender and while the attempt
-   * counts. With `queueFor`, the owner of the recipient, a message that does not arrive is queued.
+   * Delivers a message to the recipient's sockets on this instance, after the queued messages of its sender and only
+   * while the attempt counts. With `queueFor`, the owner of the recipient, a message that does not arrive is queued.
    *
    * @throws {StoreUnavailable}
    */
@@ -86,7 +86,8 @@ export class LocalDelivery {
   ): Promise<ForwardResult> {
     const { connectedAgents, mailboxDelivery } = this.deps;
     const { fromAgentDid: sender, toAgentDid: recipient } = message;
-    // Otherwise a machine that is gone holds each earlier message until its deadline, and this one could overtake them.
+    // Without this, a machine that is gone would hold each earlier message until its deadline, and this one could
+    // overtake them.
     if (connectedAgents.session(recipient)?.isSilent) { for (const one of earlier) one.giveUp(); }
     else if (!mailboxDelivery.inProgress(recipient, sender)) {
       const result = await Promise.race([this.#handOver(message, attempt), givenUp]);
@@ -117,7 +118,7 @@ export class LocalDelivery {
       : null;
     const hasWaited = line !== null || connectedAgents.isOpening(recipient);
     const session = connectedAgents.session(recipient) ?? await connectedAgents.opened(recipient);
-    // The pair may have ended during a wait.
+    // Checked again after a wait, because the pair may have ended meanwhile.
     if (line === "late" || hasWaited && !(await this.#isStillAllowed(message, attempt))) return FAILED;
     if (!session) return OFFLINE;
     return await this.#deliverTo(session, message, attempt, Math.min(timeoutMs, deadline - clock.now()));
@@ -134,8 +135,9 @@ export class LocalDelivery {
   }
 
   /**
-   * Returns how long an attempt counts, milliseconds; its whole time while its instance's clock is not known, and after
-   * a step back of the clock, because its sender would otherwise wait as long as the step.
+   * Returns for how many milliseconds an attempt still counts. It is the whole time while the clock of the attempt's
+   * instance is not known, and after that clock stepped back, because the sender would otherwise wait for as long as
+   * the step.
    */
   restOf({ instance, startedAt, until }: Attempt): number {
     return until - Math.max(startedAt, this.deps.leases.timeAt(instance) ?? startedAt);
@@ -147,7 +149,7 @@ export class LocalDelivery {
 
   /**
    * Returns where the recipient of an attempt is connected; "over" when the agents are not paired or the attempt has an
-   * outcome. The records decide and no clock, because clocks differ and a message could then arrive twice.
+   * outcome. The records decide and not a clock, because clocks differ, and a message could then arrive twice.
    */
   async look(message: Envelope, attempt: Attempt): Promise<"here" | "elsewhere" | "over"> {
     const id = deliveryIdOf(message), { sender, recipient, requestId } = id;
@@ -165,7 +167,7 @@ export class LocalDelivery {
   }
 
   /**
-   * Queues a message while its pair lasts, and records its 202 in the same commit: the instance that waits for the
+   * Queues a message while its pair lasts. The same commit records its 202, because the instance that waits for the
    * result may have given up, and a repeat would otherwise be queued a second time.
    */
   async #queue(message: Message, recipientOwnerDid: string, attempt: Attempt): Promise<ForwardResult> {

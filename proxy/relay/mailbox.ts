@@ -25,12 +25,15 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
 /** Why a message is not queued. */
 export type MailboxRefusal = "mailbox_full" | "recipient_full" | "sender_full" | "disk_full";
 
-/** What a queued message takes beside its content. Without it, empty messages would cost their owner nothing. */
+/**
+ * Bytes that count for a queued message beside its content. Without them, empty messages would cost their owner
+ * nothing.
+ */
 const RECORDS_BYTES = 2_048;
 
 /**
- * Records are kept this long after the expiry of a message, as its delivery is: days may pass without a sweep, and the
- * message would otherwise end without a receipt and still count as waiting. Milliseconds.
+ * How long records are kept after the expiry of a message, milliseconds. This is as long as for a delivery, because
+ * days may pass without a sweep, and the message would otherwise end without a receipt and still count as waiting.
  */
 const GRACE_MS = LIMITS.deliveryKeptSeconds * 1000;
 
@@ -51,7 +54,10 @@ export interface MailboxCounts {
   recipients: number;
   /** When the oldest message was queued, milliseconds since the Unix epoch; `null` without one. */
   oldestAt: number | null;
-  /** Largest share of a bound that is used: messages to a recipient or of a sender to it, or bytes of an owner. */
+  /**
+   * Largest share of a bound that is used: of the messages to a recipient, of those of one sender to it, or of the
+   * bytes of an owner.
+   */
   fullest: number;
 }
 

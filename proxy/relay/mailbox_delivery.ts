@@ -1,8 +1,8 @@
 /**
- * Delivers mailboxes (D-68): the messages of each connected recipient one at a time, with trust and revocation checked
- * again. Messages of one sender stay in order. Senders take turns, because a message that its recipient has no space
- * for would otherwise hold up the messages of all others. A sweep dead-letters expired messages. A message stays queued
- * while the store or the registry fails.
+ * Delivers mailboxes (D-68): the messages of each connected recipient one at a time, after trust and revocation are
+ * checked again. Messages of one sender stay in order. Senders take turns, because a message for which its recipient
+ * has no space would otherwise hold up the messages of all others. A sweep dead-letters expired messages. While the
+ * store or the registry fails, a message stays queued.
  */
 import { type Clock, repeat, sleep } from "../../shared/clock.ts";
 import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
@@ -18,10 +18,13 @@ import type { MailboxEntry } from "../schema/records.ts";
 import type { SenderStatus } from "./sender_status.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
-/** With more, an expired message waits longer for its dead letter; with less, idle mailboxes are read more often. */
+/**
+ * Time from one sweep to the next. With more, an expired message waits longer for its dead letter. With less, idle
+ * mailboxes are read more often.
+ */
 export const SWEEP_MS = 30_000;
 
-/** Expired messages that are dead-lettered at the same time. With more, new messages wait for the store. */
+/** How many expired messages are dead-lettered at the same time. With more, new messages wait for the store. */
 const SWEPT_TOGETHER = 20;
 
 interface DrainDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "metrics"> {
@@ -45,7 +48,7 @@ class Line {
   #wake = new AbortController();
   #step = Promise.withResolvers<void>();
 
-  /** Returns a promise for the next change of the line while it may hold a message of a sender. */
+  /** Returns a promise for the next change of the line, if the line may hold a message of a sender. */
   holds(sender: string): Promise<void> | undefined {
     return this.hasMore || this.#isReading || this.senders.has(sender) ? this.#step.promise : undefined;
   }
@@ -81,20 +84,20 @@ class Line {
     }
   }
 
-  /** Returns the first message that may be tried now, else how long the earliest one waits, milliseconds. */
+  /** Returns the first message that may be tried now, or else for how many milliseconds the earliest one waits. */
   next(now: number): MailboxEntry | number {
     let wait = Infinity;
     for (const [first] of this.senders.values()) {
       if (first === undefined) continue;
       const rest = Math.min(first.notBefore, first.expiresAt) - now;
-      // After a step back of the clock the message would wait for as long as the step.
+      // A wait above the longest comes from a clock that stepped back, and would last for as long as the step.
       if (rest <= 0 || first.notBefore - now > LIMITS.mailboxRetryMaxMs) return first;
       wait = Math.min(wait, rest);
     }
     return wait;
   }
 
-  /** Replaces the oldest message of a sender, or removes it (`null`), and lets the others go first. */
+  /** Replaces the oldest message of a sender, or removes it (`null`). The other senders go first then. */
   replace({ message: { fromAgentDid: sender } }: MailboxEntry, entry: MailboxEntry | null): void {
     const [, ...later] = this.senders.get(sender) ?? [];
     const rest = entry === null ? later : [entry, ...later];
@@ -115,7 +118,7 @@ export class MailboxDelivery {
 
   /**
    * Returns a promise for the next change of a mailbox that may hold a message of a sender, or `undefined`. A later
-   * message of that sender waits for that change, or is queued too.
+   * message of that sender waits for the change or is queued too, because it would otherwise overtake.
    */
   inProgress(recipient: string, sender: string): Promise<void> | undefined {
     return this.#lines.get(recipient)?.holds(sender);
@@ -147,7 +150,9 @@ export class MailboxDelivery {
     for (const line of this.#lines.values()) line.wake();
   }
 
-  /** Waits for the removal of acknowledged messages, because those that stay are delivered again. Never rejects. */
+  /**
+   * Waits for the removal of acknowledged messages, because those that stay would be delivered again. Never rejects.
+   */
   async finish(): Promise<void> {
     await Promise.allSettled(this.#removals);
   }
@@ -160,7 +165,8 @@ export class MailboxDelivery {
   async sweep(): Promise<void> {
     const { mailbox } = this.deps;
     const together: MailboxEntry[] = [];
-    // Claims made together share commits. One made during the next read could fail before anything waits for it.
+    // Claims that are made together share commits. They are awaited before the next read, because one could otherwise
+    // fail before anything waits for it.
     const deadLetter = () => Promise.all(together.splice(0).map((entry) => mailbox.deadLetter(entry)));
     for await (const entry of mailbox.expired()) {
       if (together.push(entry) === SWEPT_TOGETHER) await deadLetter();
@@ -190,21 +196,22 @@ export class MailboxDelivery {
       line.changed();
       if (wait > 0) await line.sleep(clock, wait);
     }
-    // No await stands before this, because a message that came meanwhile would join a line that no loop delivers.
+    // Nothing is awaited before this, because a message that came meanwhile would join a line that no loop delivers.
     this.#lines.delete(recipient);
     line.changed();
   }
 
   /**
-   * Handles the oldest message of a sender. Returns the milliseconds to wait before the next attempt, also for the
-   * messages of other senders.
+   * Handles the oldest message of a sender. Returns the milliseconds to wait before the next attempt for this
+   * recipient, whose other senders wait too.
    */
   async #handOverOne(line: Line, entry: MailboxEntry, failures: number): Promise<number> {
     const { mailbox, connectedAgents, clock, config } = this.deps;
     const isOver = clock.now() >= entry.expiresAt || !(await this.#isStillAllowed(entry));
     const message = isOver ? null : await mailbox.load(entry);
     if (!message) {
-      // The message is over, or was removed and this has no effect, or it is incomplete and would block its sender.
+      // The message is over, or it is incomplete and would block its sender. If it was removed already, this has no
+      // effect.
       await mailbox.deadLetter(entry);
       line.replace(entry, null);
       return 0;
@@ -212,8 +219,8 @@ export class MailboxDelivery {
     const session = connectedAgents.session(entry.message.toAgentDid);
     if (!session || this.#stopped.signal.aborted) return 0;
     const isStillAllowed = () => this.#isStillAllowed(entry);
-    // The socket stays until the message is removed, because an instance to which the agent moves would otherwise send
-    // the message again.
+    // The socket stays open until the message is removed, because an instance to which the agent moves would otherwise
+    // send the message again.
     let removal: Promise<void> | undefined;
     const remove = (result: DeliveryResult) =>
       result.acked && result.accepted ? removal = this.#remove(entry) : undefined;

@@ -1,8 +1,8 @@
 /**
  * Ends sockets that fill the memory with a message without an end. The runtime keeps the fragments of a message until
- * the last one, without a bound, and this code sees none. Such a socket cannot send a whole message in between, so when
- * memory runs out, or grows fast, every socket is asked for a heartbeat: an honest connector answers, and the others
- * are closed.
+ * the last one, without a bound, and this code sees none of them. Such a socket cannot send a whole message in between.
+ * So when memory runs out, or grows fast, every socket is asked for a heartbeat: an honest connector answers, and the
+ * others are closed.
  */
 import { type Cancel, repeat, sleep } from "../../shared/clock.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
@@ -13,14 +13,18 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
 /** Time between looks. With more, an attacker who sends 100 MB a second gains over 25 MB between two. */
 const LOOK_MS = 250;
 /**
- * Growth in a second at which sockets are asked. With less, honest load does it; with more, a small machine fills up.
+ * Growth in a second at which sockets are asked. With less, honest load would cause it. With more, a small machine
+ * fills up.
  */
 const GROWTH_BYTES = 67_108_864;
 /** Time for an answer. With less, a connector behind a slow line would be closed. */
 const ANSWER_MS = 2_000;
-/** A timer that fires this late shows that the server was busy: answers may have arrived that it has not read. */
+/** A timer that fires this late shows that the server was busy, so it may not have read all answers yet. */
 const LATE_MS = 200;
-/** With more, a server that stays busy closes no socket before its memory is full. */
+/**
+ * How often a busy server waits for answers. With more, one that stays busy would close no socket before its memory is
+ * full.
+ */
 const MAX_WAITS = 3;
 /**
  * Time between two rounds while the memory only stays above the bound, because each round is a frame to every socket.

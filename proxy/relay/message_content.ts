@@ -1,7 +1,7 @@
 /**
- * Proof and payload of a message as bytes, for records that hold them in chunks, because an AIT together with the text
- * that an identity block has replaced (`BodyEdit`) may exceed one value of the store. A line of JSON is followed by
- * that text, then the payload.
+ * Proof and payload of a message as bytes, for records that hold them in chunks. One value of the store is too small,
+ * because an AIT together with the text that an identity block has replaced (`BodyEdit`) may exceed it. The bytes are a
+ * line of JSON, then that text, then the payload.
  */
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { MessageProof } from "../../shared/protocol/message_proof.ts";
@@ -10,7 +10,7 @@ import type { Envelope, Message } from "../schema/records.ts";
 const LINE_FEED = 0x0a;
 
 /**
- * The first line. The text of `edit` follows unescaped, because escapes could double it beyond the size of a commit.
+ * The first line. The text of `edit` follows without escapes, because they could double it beyond the size of a commit.
  */
 type Head = Omit<MessageProof, "edit"> & { edit?: [offset: number, length: number, textBytes: number] };
 

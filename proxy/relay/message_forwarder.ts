@@ -1,7 +1,7 @@
 /**
  * Passes a message to the instance that holds its recipient's sockets, and its result back
- * (ARCHITECTURE.md#many-instances). The message goes over the link to that instance or, without a link, as a note, and
- * never both ways, because it would be delivered twice. Also sends the other notes between instances.
+ * (ARCHITECTURE.md#many-instances). The message goes over the link to that instance or, without a link, as a note. It
+ * never goes both ways, because it would then be delivered twice. The other notes between instances are sent here too.
  */
 import { sleep } from "../../shared/clock.ts";
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
@@ -25,20 +25,26 @@ import type { LocalDelivery } from "./local_delivery.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
 import type { Message } from "../schema/records.ts";
 
-/** Notes in a second to senders at other instances about their messages. With more, each receipt costs a commit. */
+/**
+ * How many notes a second tell senders at other instances about their messages. With more, each receipt would cost a
+ * commit.
+ */
 const NEWS_PER_SECOND = 100;
-/** With fewer remembered results, a message of another instance that arrives again could be delivered twice. */
+/**
+ * How many results are remembered. With fewer, a message of another instance that arrives again could be delivered
+ * twice.
+ */
 const RESULTS_MAX = 20_000;
-/** IDs of one note that asks for results. With more, the note would not fit into a value of the store. */
+/** How many IDs are in one note that asks for results. With more, the note would not fit into a value of the store. */
 const ASKED_MAX = 1_000;
-/** With more, a sender learns later that the instance of its recipient has ended. */
+/** Time between two looks at leases. With more, a sender learns later that the instance of its recipient has ended. */
 const LEASE_LOOK_MS = 1_000;
 const NO_BYTES: Uint8Array = new Uint8Array();
 
 /** A message that waits for the result of another instance. */
 interface Away {
   instance: string;
-  /** The message went over the link and not as a note. */
+  /** True when the message went over the link and not as a note. */
   isOnLink: boolean;
   promise: Promise<ForwardResult>;
   resolve(dispatched: ForwardResult): void;
@@ -58,9 +64,12 @@ interface DispatchDeps extends Pick<ServiceDeps, "clock" | "log" | "metrics" | "
 export class MessageForwarder {
   /** Messages that wait for the result of another instance, by note ID. */
   readonly #away = new Map<string, Away>();
-  /** Results of messages of other instances, `null` while under way. A message in this map is not delivered again. */
+  /**
+   * Results of messages of other instances; `null` while a message is under way. One in this map is not delivered
+   * again.
+   */
   readonly #results = new BoundedMap<string, ForwardResult | null>(RESULTS_MAX);
-  /** Messages to other instances since the start, by their way. */
+  /** How many messages have gone to other instances since the start, by their way. */
   readonly crossed = { link: 0, note: 0 };
   readonly #news = new TokenBucket(NEWS_PER_SECOND, 1);
   /** Messages of other instances whose results are not sent yet. */
@@ -78,9 +87,9 @@ export class MessageForwarder {
   }
 
   /**
-   * Returns the updates that send a message to another instance as a note; none when the message takes the link. After
-   * the commit the caller calls `dispatched` to send a message without a note and to wait for its result; without a
-   * commit, `cancel`.
+   * Returns the updates that send a message to another instance as a note, or none when the message takes the link.
+   * After the commit the caller calls `dispatched`, which sends a message that has no note, and waits for its result.
+   * Without a commit it calls `cancel`.
    */
   forwardTo(
     instance: string,
@@ -97,7 +106,7 @@ export class MessageForwarder {
     const dispatched = async () => {
       const result = await this.#result(away, note, content, !takesLink);
       if (result.result !== "offline") return result;
-      // The recipient may have moved within the second in which its presence was not read.
+      // The recipient may have moved during the second for which its presence is remembered.
       presence.forget(message.toAgentDid);
       const next = await presence.findInstance(message.toAgentDid).catch(() => null);
       if (next === null || next === instance) return result;
@@ -155,7 +164,7 @@ export class MessageForwarder {
 
   /**
    * Asks an instance for the results of the messages that went over a lost link. The instance never delivers a message
-   * that has not reached it by then, because the sender is told that the message failed. Never rejects.
+   * that has not reached it by then, because the sender is told that it failed. Never rejects.
    */
   async #askAfterLoss(instance: string): Promise<void> {
     const ids = [...this.#away].flatMap(([id, away]) => away.isOnLink && away.instance === instance ? [id] : []);
@@ -203,8 +212,8 @@ export class MessageForwarder {
   }
 
   /**
-   * Tells a sender the new state of a message. Beyond 100 a second, news for other instances are dropped, because the
-   * sender asks later for what it missed. Never rejects.
+   * Tells a sender the new state of a message. Beyond 100 a second, news for other instances are dropped, which is safe
+   * because the sender asks later for what it missed. Never rejects.
    */
   async tellDelivery(
     { sender, recipient, requestId }: DeliveryId,
@@ -224,12 +233,12 @@ export class MessageForwarder {
     const { presence, connectedAgents, log } = this.deps;
     if (connectedAgents.session(agentDid)) return this.#receive(note);
     try {
-      // Also to an instance without a lease, because with a different clock or a late renewal it may still hold the
-      // sockets.
+      // Sent even to an instance without a lease, because with a different clock or a late renewal it may still hold
+      // the sockets.
       const instance = await presence.holderOf(agentDid);
       if (instance && instance !== presence.instance) await this.#send(instance, note);
     } catch (cause) {
-      // Not an error, because the next poll or the agent's next connect has the same effect.
+      // Only a warning, because the next poll or the agent's next connect has the same effect.
       log("warn", "note_lost", { kind: note.kind, agentDid, cause });
     }
   }
@@ -274,17 +283,17 @@ export class MessageForwarder {
   }
 
   /**
-   * Closes the sockets of an agent that has moved to another instance, unless it is back here: the note of the move, or
-   * the commit that was refused for it, may be older than the return. Never rejects.
+   * Closes the sockets of an agent that has moved to another instance. If the agent is back here its sockets stay,
+   * because the note of the move, or the commit that was refused for it, may be older than the return. Never rejects.
    */
   async moved(agentDid: string): Promise<void> {
     const { presence, connectedAgents } = this.deps;
-    // Also waits for a socket that is about to open, because its presence was claimed before the move.
+    // A socket that is about to open is waited for, because its presence was claimed before the move.
     const isConnected = connectedAgents.session(agentDid) ?? await connectedAgents.opened(agentDid);
     if (!isConnected) return;
     const newest = () => connectedAgents.links(agentDid).at(-1);
     let before: ReturnType<typeof newest>, holder: string | null;
-    // An agent that returns during the read would lose its new socket.
+    // Read again when a newer socket has come, because an agent that returns during the read would otherwise lose it.
     do {
       before = newest();
       holder = await presence.holderOf(agentDid).catch(() => null);
@@ -295,7 +304,10 @@ export class MessageForwarder {
     await this.startMailboxDelivery(agentDid);
   }
 
-  /** Answers an instance that has lost its link to this one. The result of a message under way follows by itself. */
+  /**
+   * Answers an instance that has lost its link to this one. The result of a message that is under way follows by
+   * itself.
+   */
   #tellResult(instance: string, id: string): void {
     const known = this.#results.get(id);
     if (known === null) return;
@@ -310,12 +322,13 @@ export class MessageForwarder {
     this.#results.set(id, null);
     let dispatched: ForwardResult = FAILED;
     try {
-      // After a pause this instance reads the note late, when the message may be answered and queued elsewhere, so it
-      // looks at the records first; a lock before each frame would cost every crossing message a commit.
+      // The records are read first, because after a pause this instance may read the note when the message is already
+      // answered or queued elsewhere. A lock before each frame would prevent that too, but would cost every crossing
+      // message a commit.
       const where = here.restOf(attempt) > 0 ? await here.look(message, attempt) : "over";
       if (where === "here") dispatched = await here.deliver(joinMessage(message, content), attempt, queueFor);
       if (where === "elsewhere") {
-        // The other instance knew an older presence.
+        // The other instance has used an older presence.
         dispatched = OFFLINE;
         void this.moved(message.toAgentDid);
       }

@@ -1,6 +1,6 @@
 /**
- * Presence: which instance holds an agent's sockets. The presence of an agent names an instance, whose lease
- * (instance_leases.ts) shows whether it is alive. Notes between instances are in instance_inbox.ts.
+ * Presence: which instance holds an agent's sockets. The lease of that instance (instance_leases.ts) shows whether it
+ * is alive. Notes between instances are in instance_inbox.ts.
  */
 import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -12,17 +12,26 @@ import { addWrite, type Update, type Write } from "../../shared/server/store/bat
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 
-/** Agents elsewhere whose presence is remembered. With fewer, a message to a forgotten agent reads the store. */
+/**
+ * How many agents elsewhere are remembered with their presence. With fewer, a message to a forgotten one reads the
+ * store.
+ */
 const ELSEWHERE_MAX = 20_000;
-/** With more, messages to an agent that has moved go to the wrong instance first for longer. */
+/**
+ * How long such a presence is remembered. With more, messages to an agent that has moved would first go to the wrong
+ * instance for longer.
+ */
 const ELSEWHERE_MS = 1_000;
-/** With more, a request that waited for the store takes an agent back that has moved meanwhile. */
+/**
+ * Age from which a connect request is late. With more, a request that waited for the store could take back an agent
+ * that has moved meanwhile.
+ */
 export const CONNECT_LATE_MS = 1_000;
 
 const SEEN_KEPT_MS = LIMITS.seenKeptSeconds * 1000;
 
 interface PresenceDeps extends Pick<ServiceDeps, "kv" | "clock"> {
-  /** Agents connect in large numbers at once, so their claims share commits. */
+  /** The claims of agents share commits here, because agents connect in large numbers at once. */
   changes: Changes;
   leases: InstanceLeases;
 }
@@ -32,13 +41,13 @@ export interface ConnectRequest {
   signedAt: number;
   /** When its admission began, milliseconds since the Unix epoch. */
   admittedAt: number;
-  /** The agent's peers are not told whether it is connected. */
+  /** True when the agent's peers are not told whether it is connected. */
   isHidden: boolean;
 }
 
 /**
- * The agent has connected to another instance while this request waited for the store. Its client has given up, so the
- * agent would be moved to where it has no socket.
+ * Thrown when the agent has connected to another instance while this request waited for the store. The client of the
+ * request has given up, so the claim would move the agent to where it has no socket.
  */
 export class OvertakenError extends Error {
   override name = "OvertakenError";
@@ -55,12 +64,12 @@ export class PresenceStore {
 
   /**
    * Moves an agent's presence to this instance. Changes nothing when the presence is here with the same `isHidden`, and
-   * `isHere()`.
+   * `isHere()` is true.
    *
    * @param onMove writes that are part of the same commit when the presence moves away from another instance
    * @param request the request that connects; without it the claim is never late
    * @throws {OvertakenError} when the request is late, and the agent signed a newer one, or one of the same second, for
-   * another instance: its client may have given up long ago
+   *   another instance: its client may have given up long ago
    * @throws {StoreUnavailable}
    */
   async claim(
@@ -90,7 +99,7 @@ export class PresenceStore {
     }, [key]);
   }
 
-  /** Clocks of agents differ, so only a late request is compared with another one. */
+  /** Only a late request is compared with another one, because the clocks of agents differ. */
   #isOvertaken({ signedAt, admittedAt }: ConnectRequest, presence: Presence | null): boolean {
     const isLate = this.deps.clock.now() - admittedAt > CONNECT_LATE_MS;
     return isLate && this.#otherIn(presence) !== null && (presence?.signedAt ?? 0) >= signedAt;
@@ -99,12 +108,12 @@ export class PresenceStore {
   /**
    * Ends an agent's presence at this instance, unless it has moved or the agent connects here again.
    *
-   * @param isHere also true while a socket is about to open, whose claim of the presence counts
+   * @param isHere also true while a socket is about to open, because its claim of the presence counts
    * @throws {StoreUnavailable}
    */
   async release(agentDid: string, isHere: () => boolean): Promise<void> {
     const { kv, clock, leases } = this.deps;
-    // The presence stays, because senders wait for the agents of a stopping instance (D-392).
+    // While this instance stops, the presence stays, because senders wait for its agents (D-392).
     if (leases.isLeaving) return;
     for (let isDone = false; !isDone;) {
       const [entry, seen] = await kv.getMany<[Presence, Seen]>([KEYS.presence(agentDid), KEYS.seen(agentDid)]);
@@ -114,7 +123,8 @@ export class PresenceStore {
         const left: Seen = { ...seen.value, disconnectedAt: clock.now() };
         operation.check(seen).set(seen.key, left, { expireIn: SEEN_KEPT_MS });
       }
-      // The record of an agent that was deleted meanwhile must not come back, because the agent would count as offline.
+      // The commit also checks `seen`, because the record of an agent that was deleted meanwhile would otherwise come
+      // back, and the agent would count as offline.
       isDone = (await operation.commit()).ok;
     }
   }
@@ -126,7 +136,7 @@ export class PresenceStore {
    * @throws {StoreUnavailable}
    */
   async findInstance(agentDid: string, seen = this.hint(agentDid)): Promise<string | null> {
-    // An absent record is never cached, so the caller has just read it.
+    // An absent record is never cached, so the caller has just read that it is absent.
     if (seen?.value === null) return null;
     let found: KvEntryMaybe<Presence> | undefined = seen;
     if (!this.#otherIn(seen?.value)) found = await this.deps.kv.get<Presence>(KEYS.presence(agentDid));
@@ -137,8 +147,8 @@ export class PresenceStore {
   }
 
   /**
-   * Returns the presence of an agent at another instance, if it was found within the last second. It may be old, but
-   * the named instance reads the presence before it delivers.
+   * Returns the presence of an agent at another instance, if it was found within the last second. An old one does no
+   * harm, because the instance that it names reads the presence before it delivers.
    */
   hint(agentDid: string): KvEntryMaybe<Presence> | undefined {
     const found = this.#elsewhere.get(agentDid);

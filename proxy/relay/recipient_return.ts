@@ -1,5 +1,5 @@
 /**
- * Waits for recipients whose instance stops (D-392): it has closed their sockets, and they connect elsewhere within
+ * Waits for recipients whose instance stops (D-392). It has closed their sockets, and they connect elsewhere within
  * seconds. Without the wait, each rolling restart would tell their senders that they are offline.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
@@ -11,7 +11,10 @@ import type { ConnectedAgents } from "./connected_agents.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 import type { PresenceStore } from "./presence.ts";
 
-/** With less, agents that return late are answered as offline; with more, senders wait for agents that are gone. */
+/**
+ * How long such agents are expected back. With less, those that return late are answered as offline. With more, senders
+ * wait for agents that are gone.
+ */
 export const RETURN_EXPECTED_MS = 10_000;
 
 interface ReturnDeps {
@@ -22,9 +25,9 @@ interface ReturnDeps {
   reads: BatchedReads;
 }
 
-/** Time that a stopping instance keeps for a delivery after the wait. With less, the request would be cut. */
+/** Time that a stopping instance keeps for a delivery after the wait. With less, the request would be cut off. */
 const DELIVERY_MS = 700;
-/** With more, messages to expected agents wait longer; with less, the looks load the store. */
+/** Time between two looks. With more, messages to expected agents wait longer. With less, the looks load the store. */
 const LOOK_MS = 200;
 
 export class RecipientReturn {

@@ -1,7 +1,7 @@
 /**
  * Checks connected agents again (D-64): after a trust change, after a new CRL, and every few minutes. It uses the CRL
- * and the registry's status of agent and session, not the access token of the upgrade, which expires. While the
- * registry is unreachable a socket stays open, because admission checks each message anyway.
+ * and the registry's status of agent and session, and not the access token of the upgrade, because that token expires.
+ * While the registry is unreachable a socket stays open, because admission checks each message anyway.
  */
 import type { ProxyConfig } from "../config.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
@@ -58,7 +58,10 @@ export class Revalidation {
     }
   }
 
-  /** Checks a socket, also one that was just attached: trust may have changed since its request was admitted. */
+  /**
+   * Checks a socket. This is done even for one that was just attached, because trust may have changed since its request
+   * was admitted.
+   */
   async check(link: RelaySocket): Promise<void> {
     const { registry, log } = this.deps;
     const { agentDid, ownerDid } = link.agent;
@@ -81,7 +84,7 @@ export class Revalidation {
     this.#announced.delete(link);
   }
 
-  /** Returns false when there is no usable CRL. */
+  /** Returns true when the CRL lists the agent's identity token; false when there is no usable CRL. */
   async #isListed({ agent }: RelaySocket): Promise<boolean> {
     return await this.deps.crl.isRevoked(agent.aitJti).catch(() => false);
   }

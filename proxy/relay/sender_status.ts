@@ -6,9 +6,9 @@ import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { Clock } from "../../shared/clock.ts";
 import type { RegistryClient } from "../registry_client.ts";
 
-/** With more, messages of a revoked sender are delivered for longer; with less, each one asks the registry. */
+/** With more, messages of a revoked sender are delivered for longer. With less, each message asks the registry. */
 const STATUS_KEPT_MS = 30_000;
-/** With more, the senders of the past take memory. */
+/** With more, senders that no longer send take memory. */
 const STATUSES_MAX = 10_000;
 
 export class SenderStatus {
@@ -25,7 +25,8 @@ export class SenderStatus {
   isActive({ agentDid, ownerDid }: { agentDid: string; ownerDid: string }): Promise<boolean> {
     const now = this.clock.now();
     const kept = this.#kept.get(agentDid);
-    // More is left after a step back of the clock, which would keep a suspended sender active for as long as the step.
+    // After a step back of the clock an entry would count for longer, and a suspended sender would stay active for as
+    // long as the step.
     if (kept && now < kept.until && now >= kept.until - STATUS_KEPT_MS) return kept.isActive;
     const isActive = this.registry.ownership(ownerDid, agentDid)
       .then(({ ownsAgent, agentStatus }) => ownsAgent && agentStatus === "active");
