@@ -1,11 +1,11 @@
-/** The packed form of a delivery record (D-69), without the values in its key. */
+/** The packed form of a delivery record (D-69). The values that its key has are left out. */
 import type { DeliveryRecord } from "./records.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 
-/** With less, a repeated message would be delivered again after its receipt. */
+/** How long a record is kept after its receipt. With less, a repeated message would be delivered again. */
 const AFTER_RECEIPT_SECONDS = 86_400;
 
 const VERSION = 1;
@@ -23,9 +23,10 @@ const MOST_SOCKETS = 255;
 
 /** Returns the end of a record, milliseconds since the Unix epoch. */
 export function deliveryEnd({ startedAt, answer: response, answeredAt, receiptAt }: DeliveryRecord): number {
-  // For a day a repeated message gets the same response. A receipt can come before it, so the later time counts.
+  // For a day after the answer, a repeated message gets the same response. A receipt can come before the answer, so the
+  // later time counts.
   if (receiptAt > 0) return Math.max(receiptAt, answeredAt) + AFTER_RECEIPT_SECONDS * 1000;
-  // A queued message may be delivered at the end of its lifetime, and its receipt would be refused without the record.
+  // A queued message may be delivered at the end of its lifetime, and without the record its receipt would be refused.
   const from = response?.expiresAt ? parseIso(response.expiresAt) ?? answeredAt : response ? answeredAt : startedAt;
   return from + LIMITS.deliveryKeptSeconds * 1000;
 }
@@ -95,6 +96,6 @@ export function writeAscii(bytes: Uint8Array, at: number, text: string): void {
 
 /** Returns the text of the bytes from `start` to before `end`. */
 export function readAscii(bytes: Uint8Array, start: number, end: number): string {
-  // This is one call, because joining characters one by one allocates about thirty times as much.
+  // One call, because joining characters one by one allocates about thirty times as much.
   return Reflect.apply(String.fromCharCode, null, bytes.subarray(start, end));
 }

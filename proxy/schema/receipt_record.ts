@@ -5,7 +5,9 @@ import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { DeliveryRecord } from "./records.ts";
 
-/** The value in the store. Without `signed` the proxy recorded it itself, or its recipient did not sign it. */
+/**
+ * The value in the store. Without `signed`, the proxy recorded the receipt itself, or its recipient did not sign it.
+ */
 export interface StoredReceipt {
   /** Milliseconds since the Unix epoch. */
   receivedAt: number;
@@ -21,17 +23,20 @@ export interface ReceiptRecord extends StoredReceipt {
 }
 
 /**
- * Returns the value of a new receipt and its expiry in the store, milliseconds. The service deletes the record earlier,
- * because every commit waits while the store deletes its expired records.
+ * Returns the value of a new receipt and its expiry in the store, milliseconds. The service deletes the record before
+ * that expiry, because every commit waits while the store deletes its expired records.
  */
 export function storedReceipt(value: StoredReceipt, keptMs: number): { value: StoredReceipt; expireInMs: number } {
   return { value, expireInMs: keptMs + LIMITS.sweepMarginSeconds * 1000 };
 }
 
-/** With less, a receipt could look older than its message, because the clocks of two instances differ. */
+/**
+ * How much older than its message a receipt may look. With less, it could seem to be of an earlier message, because the
+ * clocks of two instances differ.
+ */
 const CLOCKS_MS = 60_000;
 
-/** Whether a receipt is of a message before this one, because its request ID may be used again after a day. */
+/** Returns true when a receipt is of an earlier message, because its request ID may be used again after a day. */
 export function isOfEarlier(receivedAt: number, delivery: Pick<DeliveryRecord, "startedAt"> | null): boolean {
   return delivery !== null && receivedAt < delivery.startedAt - CLOCKS_MS;
 }

@@ -46,7 +46,9 @@ export interface OpenTicket {
 /** One direction of a pair: the peer of one agent. The time is milliseconds since the Unix epoch. */
 export interface PairRecord {
   peerProfile: PairingProfile;
-  /** What proves the peer's key to the agent. The proxy cannot check it: only the connectors know the secret. */
+  /**
+   * What proves the peer's key to the agent. The proxy cannot check it, because only the connectors know the secret.
+   */
   peerKey?: PairKey | undefined;
   pairedAt: number;
   /** ID of the ticket that created the pair. */
@@ -75,7 +77,7 @@ export interface MailboxEntry {
   expiresAt: number;
   /** Number of refusals by the connector, each of which makes the next wait longer. */
   nacks: number;
-  /** Refusals whose cause does not pass by itself: too many of them make the message a dead letter. */
+  /** Number of refusals whose cause does not pass by itself. Too many of them make the message a dead letter. */
   finalNacks: number;
   /** Earliest time of the next attempt. */
   notBefore: number;
@@ -102,13 +104,13 @@ export interface MailboxState {
 export interface Presence {
   instance: string;
   signedAt?: number;
-  /** The agent's peers are not told whether it is connected. */
+  /** Set when the agent's peers are not told whether it is connected. */
   hidden?: true;
 }
 
 /**
- * When an agent was connected last. Times are milliseconds since the Unix epoch; `disconnectedAt` is `null` while it is
- * connected, and when its instance ended without recording the end.
+ * When an agent was connected last. Times are milliseconds since the Unix epoch. `disconnectedAt` is `null` while the
+ * agent is connected, and also when its instance ended without recording the end.
  */
 export interface Seen {
   instance: string;
@@ -118,12 +120,15 @@ export interface Seen {
   hidden?: true;
 }
 
-/** Shows that an instance is alive while the record changes; an end by the clock would be wrong where clocks differ. */
+/**
+ * Shows that an instance is alive while the record changes. It does not end by a clock, because that would be wrong
+ * where clocks differ.
+ */
 export interface InstanceLease {
   /** When it was written, by the clock of its instance, milliseconds since the Unix epoch. */
   at: number;
   pid: number;
-  /** "leaving": it takes no further agents. "stopped": it holds none. "left": it handles no further note. */
+  /** "leaving": it takes no more agents. "stopped": it holds none. "left": it handles no more notes. */
   state: "serving" | "leaving" | "stopped" | "left";
   /** When it began to leave, by the clock of its instance. Absent before, and after a kill. */
   leavingAt?: number;
@@ -155,5 +160,8 @@ export interface CrlSeen {
 /** A message without the members that only its frame has. */
 export type Message = Omit<DeliverFrame, "v" | "id" | "ts" | "type" | "attempt" | "proof"> & { proof: MessageProof };
 
-/** What a record holds of a message. The rest may exceed a value of the store, so message_content.ts makes it bytes. */
+/**
+ * What a record holds of a message. The rest may exceed one value of the store, so message_content.ts turns it into
+ * bytes.
+ */
 export type Envelope = Omit<Message, "proof" | "payload">;

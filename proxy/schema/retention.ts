@@ -15,20 +15,20 @@ const DELIVERY_KEPT_MS = LIMITS.deliveryKeptSeconds * 1000;
 const MAILBOX_KEPT_MS = LIMITS.mailboxTtlMaxSeconds * 1000 + DELIVERY_KEPT_MS;
 
 /**
- * Most of RECEIPT_RETENTION_SECONDS. With more, receipts would outlive what else is known of their messages, and fill the
- * store. An import keeps receipts for as long, because it does not know what the server is configured for.
+ * Largest value of RECEIPT_RETENTION_SECONDS. With more, receipts would outlive what else is known of their messages,
+ * and fill the store. An import keeps receipts for this long, because it does not know the configuration of the server.
  */
 export const RECEIPT_KEPT_SECONDS_MAX = 2_592_000;
 
 /**
- * The end of each record after an import, by key family: the expiry in kv_keys.ts. Records about running
- * instances are never exported, because the instances do not move with the store.
+ * When each record ends after an import, by key family, as kv_keys.ts states it. Records about running instances are
+ * never exported, because the instances do not move with the store.
  */
 export const STORED: StoredKinds = {
   sender: (value: unknown, now: number) => endOf(() => now + senderKeptMs(unpackSender(value), DAY_MS)),
   sender_part: (value: unknown) => endOf(() => partEnd(value)),
   window: (_: unknown, now: number) => now + DAY_MS,
-  // A record ends at the same time with any request ID.
+  // The end of a record does not depend on its request ID, so none is given.
   delivery: (value: unknown) => endOf(() => deliveryEnd(unpackDelivery(value, "") as DeliveryRecord)),
   receipt: ({ receivedAt }: StoredReceipt) => receivedAt + RECEIPT_KEPT_SECONDS_MAX * 1000,
   ticket: (value: TicketRecord) => value.expiresAt + LIMITS.ticketKeptSeconds * 1000,
@@ -77,7 +77,8 @@ export function sweptFamilies(
   return [
     {
       prefix: KEYS.allSenders(),
-      // Only begun deliveries without an outcome are moved out; the record of a sender has an expiry of its own.
+      // The record of a sender has an expiry of its own. Only its begun deliveries without an outcome are moved out
+      // here.
       hasEnded: async ({ value }) => {
         await settle(value);
         return false;

@@ -26,9 +26,12 @@ export interface BegunDelivery {
 
 /** What is stored of a sender. Nonces have running numbers: 0 to 32 × `sealed` − 1 are in parts, the others here. */
 export interface SenderRecord {
-  /** When the record was created, milliseconds since the Unix epoch: an earlier record of the sender had other numbers. */
+  /**
+   * When the record was created, milliseconds since the Unix epoch. It tells the record from an earlier one of the
+   * sender, whose nonces had other numbers.
+   */
   since: number;
-  /** Number of parts that were sealed, and number of the next one. */
+  /** Number of parts that were sealed, which is also the number of the next part. */
   sealed: number;
   /** Packed nonces, oldest first. */
   nonces: Uint8Array;
@@ -48,7 +51,7 @@ interface Entries {
   countOf(index: number): number;
 }
 
-/** The bytes are not a record of this format. */
+/** Thrown for bytes that are not a record of this format. */
 export class MalformedRecord extends Error {
   override name = "MalformedRecord";
 }
@@ -211,9 +214,9 @@ export function partEnd(value: unknown): number {
 
 /** Returns how long a record is kept after its last change, milliseconds. */
 export function senderKeptMs({ begun }: Pick<SenderRecord, "begun">, windowMs: number): number {
-  // A request may be dated ahead by the skew. With less, parts could outlive the record and count in a new one.
+  // A request may be dated ahead by the allowed skew. With less, parts could outlive the record and count in a new one.
   const nonceMs = (LIMITS.timestampSkewSeconds + LIMITS.nonceGraceSeconds + LIMITS.nonceKeptSeconds) * 1000;
-  // Days may pass without a sweep, and a record that ended before would take its begun deliveries with it.
+  // Days may pass without a sweep, and a record that ends before it would take its begun deliveries with it.
   const begunMs = begun.length > 0 ? LIMITS.deliveryKeptSeconds * 1000 : 0;
   return Math.max(nonceMs, begunMs, 2 * windowMs);
 }
