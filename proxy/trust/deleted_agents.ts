@@ -1,8 +1,8 @@
 /**
- * Removes the pairs of an agent, and the record of its last connection, when a revocation list names it as deleted: it
- * would otherwise use up quotas of its peers and count as offline. Every instance does this, in commits of a few
- * pairs, and skips pairs that another instance has removed. The store keeps the time up to which deletions are
- * processed, and a start repeats the hour before it, so that a crash loses no removal.
+ * Removes the pairs of an agent, and the record of its last connection, when a revocation list names it as deleted,
+ * because it would otherwise use up quotas of its peers and count as offline. Every instance does this, in commits of a
+ * few pairs, and skips pairs that another instance has removed. The store keeps the time up to which deletions are
+ * processed. A start repeats the hour before that time, because a crash could otherwise lose a removal.
  */
 import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
@@ -19,18 +19,21 @@ interface PairRemovalDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "ra
   crl: { readonly deletedAgents: ReadonlyMap<string, number> };
 }
 
-/** Most pairs in one commit. With more, the keys could pass 80 KiB with long DIDs, and the store would refuse it. */
+/**
+ * How many pairs one commit removes. With more, the keys could pass 80 KiB with long DIDs, and the store would refuse
+ * the commit.
+ */
 const PAIRS_AT_ONCE = 25;
 /** Allowance for clock differences between registry instances and for the duration of a commit, seconds. */
 const OVERLAP_SECONDS = 3_600;
 /** Delay of the second check, milliseconds. A confirmation that ran during the deletion has ended by then. */
 const SECOND_CHECK_MS = 60_000;
 const AGENTS_PER_TURN = 1_000;
-/** Peers whose records fit one read of ten keys. */
+/** How many peers one read serves: each has two records, and a read has at most ten keys. */
 const PEERS_PER_READ = 5;
 
 export class PairRemoval {
-  /** Deleted agents whose pairs are removed: the map of the list that was processed last. */
+  /** Deleted agents whose pairs are removed. It is the map of the list that was processed last. */
   #done: ReadonlyMap<string, number> | null = null;
   /** Agents to check a second time. */
   #recent: string[] = [];
@@ -51,7 +54,10 @@ export class PairRemoval {
     return this.#running;
   }
 
-  /** Removes the pairs of deleted agents of another registry. Never rejects: the next list of it tries again. */
+  /**
+   * Removes the pairs of deleted agents of another registry. Never rejects, because the next list of that registry
+   * tries again.
+   */
   async visitorsListed(authority: string, deleted: ReadonlyMap<string, number>): Promise<void> {
     try {
       // Looks through the agents that have pairs here, because a hostile registry may name any number of others.
@@ -77,7 +83,8 @@ export class PairRemoval {
         await sleep(this.deps.clock, wait, this.#stopped.signal);
       }
     }
-    // Not after the end, because a list that comes in between would be left to the next one.
+    // Reset here and not after the promise has resolved, because a list that comes in between would otherwise wait for
+    // the next one.
     this.#running = null;
   }
 
@@ -96,7 +103,8 @@ export class PairRemoval {
       await this.#removeAll(agentDid);
       if (deletedAt > now - OVERLAP_SECONDS) this.#recent.push(agentDid);
     }
-    // Without the present time as a bound, a registry clock that is ahead would make a later start skip deletions.
+    // The present time is a bound, because a registry clock that is ahead would otherwise make a later start skip
+    // deletions.
     const next = Math.min(newest, now);
     if (next > mark) await kv.set(KEYS.pairsEnded(), next);
     this.#done = deleted;
@@ -110,7 +118,7 @@ export class PairRemoval {
       for (const agentDid of agentDids) await this.#removeAll(agentDid);
     } catch (cause) {
       this.deps.log("warn", "pair_removal_failed", { cause });
-      // No later list has these agents as new ones, so their pairs would stay.
+      // Checked once more, because no later list has these agents as new ones, and their pairs would stay.
       this.#recent.push(...agentDids);
       if (!this.#stopped.signal.aborted) void this.#checkAgainLater();
     }
@@ -121,7 +129,7 @@ export class PairRemoval {
     while (!this.#stopped.signal.aborted) {
       const result = await this.#removeSome(agentDid);
       if (result === "none") return;
-      // Another instance is removing the same pairs, or a peer is confirming another pair.
+      // Tried again: another instance is removing the same pairs, or a peer is confirming another pair.
       if (result === "conflict") await sleep(clock, 1 + fraction(random) * 50, this.#stopped.signal);
     }
   }
@@ -140,7 +148,8 @@ export class PairRemoval {
     const peers = pairs.map(({ key }) => String(key.at(-1)));
     for (let i = 0; i < peers.length; i += PEERS_PER_READ) {
       const keys = peers.slice(i, i + PEERS_PER_READ).map((peer) => [KEYS.pairCount(peer), KEYS.pair(agentDid, peer)]);
-      // Pair and count come from one read: a pair that is removed between two would be subtracted a second time.
+      // Pair and count come from one read, because a pair that is removed between two reads would be subtracted a
+      // second time.
       const entries = await kv.getMany<unknown[]>(keys.flat());
       for (let k = 0; k < entries.length; k += 2) {
         const [count, pair] = entries.slice(k, k + 2) as [KvEntryMaybe<PairCount>, KvEntryMaybe<unknown>];

@@ -39,7 +39,7 @@ import type { PairRecord, Seen } from "../schema/records.ts";
 
 interface TrustDeps extends OwnershipDeps, store.PairStoreDeps, Pick<ServiceDeps, "random" | "newId"> {
   config: { proxyUrl: string; pairQuota: number; environment: Environment };
-  /** The instances that run; one may have ended without a record of the agents that it held. */
+  /** Returns which instances run, because one may have ended without a record of the agents that it held. */
   leases: { aliveOf(instances: Iterable<string>): Promise<ReadonlySet<string>> };
   policy: { acceptsAuthority(authority: string): boolean };
   forwarder: {
@@ -87,7 +87,7 @@ export async function pairConfirm(
       message: "Agents of two servers prove their keys when they pair",
     });
   }
-  // Asked before the turn of this change, because all other changes would otherwise wait for the registry.
+  // Asked before this change has its turn, because all other changes would otherwise wait for the registry.
   await requireHome(deps, caller);
   const gone = "The agent that created the ticket is not active, or its session has ended";
   await requireOwnership(deps, initiatorOwnerDid, initiatorAgentDid, gone);
@@ -191,16 +191,19 @@ export async function listPeers(
 
 type LastSeen = Pick<PeerList["peers"][number], "online" | "lastSeenAt">;
 
-/** With the second, a peer could tell from its own messages when a person acts. */
+/**
+ * Times of connections are told to the minute. With the second, a peer could tell from its own messages when a person
+ * acts.
+ */
 const MINUTE_MS = 60_000;
 
 const NEVER_SEEN: LastSeen = { online: false, lastSeenAt: null };
-/** What is told of an agent that hides its connection, and of an agent of another server. */
+/** What peers learn of an agent that hides its connection, and of an agent of another server. */
 const HIDDEN: LastSeen = { online: null, lastSeenAt: null };
 
 /**
- * What the peers of agents learn of their connections, in their order: whether each is connected, and to the minute when
- * it was last, because the second would show when a person acts. Of one that hides it they learn neither.
+ * Returns what the peers of agents learn of their connections, in the order of the agents: whether each is connected,
+ * and to the minute when it was last. Of an agent that hides it they learn neither.
  *
  * @throws {StoreUnavailable}
  */

@@ -1,7 +1,7 @@
 /**
  * The rules of pairing: who may confirm a ticket, and who may use the pairing routes. Only participants learn the
  * status of a ticket, because it would name both agents to any agent that has seen the text. The ticket and both
- * directions of the pair change in one commit, because half a pair would let messages flow in one direction.
+ * directions of the pair change in one commit, because half a pair would let messages flow in one direction only.
  */
 import type { Clock } from "../../shared/clock.ts";
 import type { Kv } from "../../shared/server/kv.ts";
@@ -40,12 +40,12 @@ export function requireKnown(clock: Clock, ticket: TicketRecord | null): TicketR
 }
 
 /**
- * Returns whether a known ticket is confirmed for the first time, or again, which gets the same response. Refuses a ticket
+ * Returns whether a known ticket is confirmed for the first time, or again with the same response. Refuses a ticket
  * that another agent confirmed, that expired, that is the responder's own, or that is reserved for another agent.
  *
  * @param pair of its initiator with the responder
  * @throws {ServiceError} `PROXY_PAIR_TICKET_ALREADY_CONFIRMED`, `PROXY_PAIR_TICKET_EXPIRED`, `PROXY_PAIR_INVALID_BODY`,
- * `PROXY_PAIR_RESPONDER_FORBIDDEN`; `PROXY_PAIR_TICKET_NOT_FOUND` when its pair has ended
+ *   `PROXY_PAIR_RESPONDER_FORBIDDEN`; `PROXY_PAIR_TICKET_NOT_FOUND` when its pair has ended
  */
 export function checkConfirmation(
   clock: Clock,
@@ -55,7 +55,8 @@ export function checkConfirmation(
 ): "confirm" | "confirmed_before" {
   if (confirmed) {
     if (confirmed.responderAgentDid !== responderDid) throw new ServiceError("PROXY_PAIR_TICKET_ALREADY_CONFIRMED");
-    // A later pair of the two has another ticket. Without this check the answer would say that this one had made it.
+    // A later pair of the two has another ticket. Without this check, the answer would say that this ticket had made
+    // it.
     if (pair?.ticketId !== id) throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
     return "confirmed_before";
   }
@@ -86,8 +87,8 @@ export function checkStatus(
 }
 
 /**
- * Checks at the registry that an agent may pair: its owner owns it, and the agent and its session are active, because an owner
- * who ends a session ends these rights with it.
+ * Checks at the registry that an agent may pair: its owner owns it, and agent and session are active. The session
+ * counts, because an owner who ends it ends this right too.
  *
  * @param message of the refusal, when the agent is not the caller
  * @throws {ServiceError} `PROXY_PAIR_OWNERSHIP_FORBIDDEN`, `PROXY_PAIR_OWNERSHIP_UNAVAILABLE`
@@ -108,7 +109,10 @@ export async function requireOwnership(
   throw new ServiceError("PROXY_PAIR_OWNERSHIP_FORBIDDEN", message === undefined ? {} : { message });
 }
 
-/** Checks the caller's agent, owner and session; of an agent of another registry its visit token has said the same. */
+/**
+ * Checks the caller's agent, owner and session. An agent of another registry is not checked, because its visit token
+ * has said the same.
+ */
 export async function requireHome(deps: OwnershipDeps, { visit, ownerDid, agentDid }: AdmittedAgent): Promise<void> {
   if (!visit) await requireOwnership(deps, ownerDid, agentDid);
 }

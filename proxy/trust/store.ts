@@ -1,5 +1,5 @@
 /**
- * Pairs and pairing tickets in the store. One commit confirms a ticket and creates the pair in both directions; of
+ * Pairs and pairing tickets in the store. One commit confirms a ticket and creates the pair in both directions, so of
  * concurrent responders one succeeds. Each change of a pair also changes the counts of both agents.
  */
 import type * as z from "zod";
@@ -37,7 +37,7 @@ export async function listPeers(
 ): Promise<{ peers: { agentDid: string; pair: PairRecord }[]; nextCursor: string | null }> {
   const prefix = KEYS.pairs(agentDid);
   const selector = cursor === undefined ? { prefix } : { prefix, start: KEYS.pair(agentDid, cursor) };
-  // Two more than a page: the pair of the cursor, and one that shows that another page follows.
+  // Two entries more than a page: the pair of the cursor, and one that shows that another page follows.
   const entries = await Array.fromAsync(kv.list<PairRecord>(selector, { limit: limit + 2, batchSize: limit + 2 }));
   const later = entries
     .map(({ key, value }) => ({ agentDid: String(key.at(-1)), pair: value }))
@@ -46,7 +46,9 @@ export async function listPeers(
   return { peers, nextCursor: later.length > limit ? peers.at(-1)?.agentDid ?? null : null };
 }
 
-/** Records where the peer of an agent lives now. Writes nothing when that is known, and without a pair. */
+/**
+ * Records where the peer of an agent lives now. Writes nothing when that is already known, or when there is no pair.
+ */
 export async function setPeerProxy(
   { kv, changes }: Pick<PairStoreDeps, "kv" | "changes">,
   agentDid: string,
@@ -154,7 +156,7 @@ export async function readConfirmation(
   initiatorDid: string,
   responderDid: string,
 ): Promise<ConfirmationRecords> {
-  // All at once, because the changes behind this one wait for its reads.
+  // All are read at once, because the changes behind this one wait for its reads.
   const [entry, open, between] = await Promise.all([
     draft.get<TicketRecord>(KEYS.ticket(digest(ticket))),
     draft.get<OpenTicket[]>(KEYS.openTickets(initiatorDid)),
@@ -193,7 +195,8 @@ function writePair(
   const newPairs = pair.value === null ? 1 : 0;
   for (const [{ agentDid, proxy }, count] of [[one, counts[0]], [other, counts[1]]] as const) {
     const pairs = pairsOf(count);
-    // An agent of another server is not asked, so people here could use up its quota and keep it from every pair.
+    // The quota of an agent of another server does not count here, because that agent is not asked: people here could
+    // use the quota up and keep the agent from every pair.
     if (newPairs > 0 && proxy === undefined && pairs >= pairQuota) {
       throw new ServiceError("QUOTA_EXCEEDED", {
         message: `The agent ${agentDid} has ${pairs} pairs, at most ${pairQuota} are allowed`,
@@ -215,7 +218,8 @@ function writePair(
 }
 
 /**
- * Lets `peer`, of another server, write to `own`, which has asked for it. Writes nothing when the pair has these values.
+ * Lets `peer`, an agent of another server, write to `own`, which has asked for it. Writes nothing when the pair already
+ * has these values.
  *
  * @throws {ServiceError} `QUOTA_EXCEEDED`, as `confirmTicket`
  */
