@@ -1,4 +1,4 @@
-/** Creates the proxy: mounts the route table on its parts, starts and stops them. */
+/** Creates the proxy: mounts the route table on its parts, and starts and stops them. */
 import { settledWithin } from "../shared/clock.ts";
 import { toBase64Url } from "../shared/protocol/base64url.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
@@ -8,22 +8,29 @@ import type { ProxyConfig } from "./config.ts";
 import { buildProxy, type ProxyDeps, type ProxyExternals } from "./deps.ts";
 import { AUTHENTICATORS, PROXY_ROUTES } from "./routes.ts";
 
-/** With less, all agents of an instance that stops connect at once, and their requests wait for each other. */
+/**
+ * Least time over which agents come back from an instance that stops. With less, all of them connect at once, and their
+ * requests wait for each other.
+ */
 const RETURN_MS = 1_000;
-/** The same while there is no other instance. With less, agents connect before the next process has started. */
+/** The same when there is no other instance. With less, agents connect before the next process has started. */
 const RETURN_ALONE_MS = 5_000;
-/** With less, agents come back faster than one store accepts connections, which is about 250 a second (D-392). */
+/**
+ * Milliseconds for each agent that comes back. With less, they come faster than one store accepts connections, which is
+ * about 250 a second (D-392).
+ */
 export const RETURN_PER_AGENT_MS = 4;
 
 export interface Proxy extends App {
   deps: ProxyDeps;
   /**
    * Starts the background work. `isSole` means that no other process uses the store. `address` (`host:port`) is where
-   * other instances reach this one, if they do.
+   * other instances can reach this one.
    */
   start(options?: { isSole?: boolean; address?: string | undefined }): Promise<void>;
   /**
-   * Announces that this instance stops, and closes its sockets within half a second. It goes on to serve requests and notes.
+   * Announces that this instance stops, and closes its sockets within half a second. It still serves requests and
+   * notes.
    */
   leave(): Promise<void>;
   closeSockets(): void;
@@ -35,18 +42,21 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
   const { deps, pairRemoval, sweeper, trustChanges } = buildProxy(externals, config);
   const { clock, random, leases, links, inbox, forwarder, connectedAgents, mailboxDelivery } = deps;
   const { crl, commits, revalidation, series } = deps;
-  // A fixed time would bring many agents back at a rate that one store and a few instances cannot take.
+  // The time grows with the number of agents, because a fixed one would bring many back at a rate that one store and a
+  // few instances cannot take.
   const returnMs = () => {
     const least = leases.hasOthers ? RETURN_MS : RETURN_ALONE_MS;
     return Math.max(least, connectedAgents.agents * RETURN_PER_AGENT_MS);
   };
-  // After the end of the lease other instances send no message here. Those sent before still need the open sockets.
+  // After the end of the lease, other instances send no message here. The sockets are still open, because messages that
+  // were sent before need them.
   const leave = async () => {
     links.leave();
     await leases.stop();
     await inbox.stop();
     await Promise.all([forwarder.finish(), mailboxDelivery.finish()]);
-    // Another instance may have read the lease before its end and committed after this read, so it is repeated.
+    // Repeated, because another instance may have read the lease before its end and written a note after the first
+    // read.
     await inbox.catchUp();
     await forwarder.finish();
     await leases.leave();
@@ -57,7 +67,8 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     deps,
     async start({ isSole = false, address } = {}) {
       const { registryUrl, environment, federation } = config;
-      // Otherwise only a person of another server would learn it, when a ticket of this server is refused there.
+      // Logged, because otherwise only a person of another server would learn of it, when a ticket of this server is
+      // refused there.
       if (federation.mode !== "off" && !isForeignOrigin(registryUrl, environment)) {
         const message =
           "agents of other servers cannot pair with agents here: that needs https and a name without port";
@@ -80,7 +91,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     closeSockets: () => connectedAgents.closeAll(returnMs()),
     async stop(withinMs = LIMITS.noteDrainMs) {
       for (const part of [crl, mailboxDelivery, revalidation, trustChanges, pairRemoval, sweeper, series]) part.stop();
-      // The requests have ended, so no outcome of a message is added.
+      // The requests have ended, so no outcome of a message is added meanwhile.
       await settledWithin(clock, Promise.all([leave(), commits.flush()]), Math.min(withinMs, LIMITS.noteDrainMs));
     },
   };

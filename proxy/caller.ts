@@ -18,7 +18,7 @@ export interface AdmittedAgent {
   identity: FrameIdentity;
   agentDid: string;
   ownerDid: string;
-  /** Whose budgets it uses: its owner's, or those of its registry when that is another one. */
+  /** Whose budgets the agent uses: those of its owner, or those of its registry when that is another one. */
   payer: string;
   /** What the visit token of an agent of another registry says; otherwise `null`. */
   visit: Visit | null;
@@ -37,18 +37,18 @@ export interface AdmittedAgent {
 }
 
 /**
- * Commits what a request uses up. Both methods commit the nonce and the rate-limit count with the first call, on
+ * Commits what a request uses up. The first call of either method commits the nonce and the rate-limit count, on
  * condition that trust and session are unchanged.
  *
- * @throws {ServiceError} on the first commit: `PROXY_AUTH_REPLAY`, `PROXY_AUTH_FORBIDDEN`, `PROXY_AGENT_ACCESS_INVALID`,
- * `PROXY_RATE_LIMIT_EXCEEDED` or `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
+ * @throws {ServiceError} on the first commit: `PROXY_AUTH_REPLAY`, `PROXY_AUTH_FORBIDDEN`,
+ *   `PROXY_AGENT_ACCESS_INVALID`, `PROXY_RATE_LIMIT_EXCEEDED` or `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
  */
 export interface Admission {
-  /** Commits the nonce and the rate-limit count. No-op after the first commit of either method. */
+  /** Commits the nonce and the rate-limit count. Does nothing after the first commit of either method. */
   commitAlone(): Promise<unknown> | void;
   /**
-   * Commits `updates`, and the beginning of a delivery if any, with all preconditions. The first call also commits nonce
-   * and count, even if `updates` fail.
+   * Commits `updates`, and the beginning of a delivery if there is one, with all preconditions. The first call also
+   * commits nonce and count, even if `updates` fail.
    *
    * @throws {ServiceError} after the first commit: `PROXY_AUTH_FORBIDDEN` or `PROXY_AGENT_ACCESS_INVALID`
    * @throws {StoreUnavailable} after the first commit

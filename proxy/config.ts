@@ -8,7 +8,10 @@ import { RECEIPT_KEPT_SECONDS_MAX } from "./schema/retention.ts";
 
 /** More than a process handles in a minute, so a larger value would be no limit. */
 const REQUESTS_MAX = 1_000_000;
-/** A revoked session lives that much longer, so a larger cache would break the promise of a quick revocation. */
+/**
+ * Longest cache of access tokens. A revoked session lives for that much longer, so with more a revocation would no
+ * longer be quick.
+ */
 const ACCESS_CACHE_MAX_MS = 5_000;
 /** With less, a sender that polls each hour would miss receipts. */
 const RECEIPT_KEPT_SECONDS_MIN = 3_600;
@@ -30,7 +33,7 @@ export interface ProxyConfig extends ServiceAddresses {
   accessCacheMs: number;
   mailboxTtlSeconds: number;
   receiptKeptMs: number;
-  /** Most bytes of queued messages to all agents of an owner, and the same number for messages from them. */
+  /** Most bytes of queued messages to all agents of an owner. The same number counts for messages from them. */
   mailboxOwnerBytes: number;
   /** Bytes of the store's disk that queued messages leave free; `null` for the smaller of 1 GiB and a tenth of it. */
   storeReserveBytes: number | null;
@@ -41,7 +44,7 @@ export interface ProxyConfig extends ServiceAddresses {
   pairQuota: number;
   /** Which registries' agents may visit. */
   federation: FederationRules;
-  /** Registries at addresses inside a network are asked too. */
+  /** True when registries at addresses inside a network are asked too. */
   federationPrivate: boolean;
 }
 

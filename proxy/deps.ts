@@ -1,4 +1,7 @@
-/** Builds the dependencies of the proxy. Only `app.ts` and `routes.ts` import it: a type so wide couples all files. */
+/**
+ * Builds the dependencies of the proxy. Only `app.ts` and `routes.ts` import it, because a type this wide would couple
+ * all files.
+ */
 import type { Clock } from "../shared/clock.ts";
 import type { ErrorCode } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
@@ -57,7 +60,7 @@ export interface ProxyExternals extends ServiceDeps {
   /** Checks access tokens without a request to the registry, when both share process and store. */
   judgeAccess?: CheckAccessToken;
   upgrade: UpgradeWebSocket;
-  /** Reaches other instances. */
+  /** Opens a connection to another instance. */
   dial: Dial;
   /** Returns the space of the store's disk, or `null` when this process cannot see it. */
   diskSpace?(): DiskSpace | null;
@@ -121,7 +124,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   });
   const leases = new InstanceLeases(externals);
   const { instance } = leases;
-  // Connects have a queue of their own, because connects and slow changes of pairs would otherwise delay each other.
+  // Connects have a queue of their own, because they and slow changes of pairs would otherwise delay each other.
   const presences = new Changes({ ...externals, reads });
   const presence = new PresenceStore({ kv, changes: presences, clock, leases });
   const inbox = new InstanceInbox({ ...externals, instance });
@@ -159,7 +162,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
     const isHere = () => connectedAgents.session(agentDid) !== undefined || connectedAgents.isOpening(agentDid);
     presence.release(agentDid, isHere).catch((cause) => {
       log("warn", "presence_failed", { agentDid, cause });
-      // Without another try, its peers would see the agent online until this instance ends.
+      // Tried again, because the agent's peers would otherwise see it online until this instance ends.
       clock.after(retryWait(failures), () => release(agentDid, failures + 1));
     });
   };
@@ -170,7 +173,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   };
   const refusals = new Refusals(clock);
   const held = new InFlightBudget();
-  // Prometheus sees no increase in a series that begins with an attack, so the refusals of each check begin with 0.
+  // Prometheus sees no increase in a series that begins with an attack, so the refusals of each check begin at 0.
   for (const [i, { failsWith }] of CHECKS.entries()) {
     for (const code of failsWith) {
       for (const origin of ["local", "foreign"]) metrics.add("refusals_total", 0, code, String(i + 1), origin);

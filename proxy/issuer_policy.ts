@@ -1,7 +1,7 @@
 /**
- * Which registries' agents may visit this server (D-280). An issuer is an https origin that is a DNS name and nothing else
- * (shared/protocol/origins.ts decides), so that one authority of DIDs is one issuer: with a port, another service of the host
- * could claim its DIDs.
+ * Which registries' agents may visit this server (D-280). An issuer is an https origin that is a DNS name and nothing
+ * else (shared/protocol/origins.ts decides). So one authority of DIDs is one issuer; with a port allowed, another
+ * service of the same host could claim its DIDs.
  */
 import type { Environment } from "../shared/protocol/api/meta.ts";
 import { authorityOf, isAuthority } from "../shared/protocol/did.ts";
@@ -20,7 +20,7 @@ export const federationRules: Parse<FederationRules> = (text) => {
   if (words.length === 1 && words[0] === "off") return { mode: "off", hosts: [] };
   const named = isExcept ? words.slice(1) : words;
   const hosts = named.map((word) => isExcept && word.startsWith("-") ? word.slice(1) : isExcept ? "" : word);
-  // A word without a dot names no other server: without this check `off` beside a host name would be read as a host.
+  // A word without a dot names no other server. Without this check, `off` beside a host name would be read as a host.
   if (words.length === 0 || !hosts.every((host) => isAuthority(host) && (host.includes(".") || host === "localhost"))) {
     throw new TypeError("must be on, off, host names as a.example,b.example, or on,-c.example to leave one out");
   }
@@ -36,7 +36,10 @@ export class IssuerPolicy {
     this.#home = authorityOf(config.registryUrl);
   }
 
-  /** Returns the authority of an issuer whose agents may visit; `null` for any other, also for this server's own registry. */
+  /**
+   * Returns the authority of an issuer whose agents may visit; `null` for any other, even for this server's own
+   * registry.
+   */
   accepts(issuer: string): string | null {
     const { environment, federation: { mode, hosts } } = this.config;
     const authority = isForeignOrigin(issuer, environment) ? authorityOf(issuer) : null;
@@ -44,7 +47,7 @@ export class IssuerPolicy {
     return hosts.includes(authority) === (mode === "only") ? authority : null;
   }
 
-  /** Returns whether agents of this authority may visit, from any origin of theirs. */
+  /** Returns true when agents of this authority may visit, from any origin of theirs. */
   acceptsAuthority(authority: string): boolean {
     return this.accepts(`https://${authority}`) !== null ||
       this.config.environment === "local" && this.accepts(`http://${authority}`) !== null;

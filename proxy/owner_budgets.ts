@@ -1,7 +1,7 @@
 /**
- * What one person may use of this instance, over all their agents and sockets. Limits of each agent alone would let a person
- * with a hundred agents take a hundred shares, and leave none for others. The counts are in memory: a new instance forgets
- * them, which costs at most one more window.
+ * What one person may use of this instance, over all their agents and sockets. With limits for each agent alone, a
+ * person with a hundred agents could take a hundred shares and leave none for others. The counts are in memory. A new
+ * instance begins without them, which costs at most one more window.
  */
 import { type Decision, Window, type WindowRule } from "../shared/server/rate_limit.ts";
 import { BoundedMap } from "../shared/bounded_map.ts";
@@ -9,27 +9,48 @@ import type { Clock } from "../shared/clock.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { TokenBucket } from "../shared/server/token_bucket.ts";
 
-/** Frames of connectors over all sockets of an owner. With ten times as many, one person holds a core with heartbeats. */
+/**
+ * Frames of connectors over all sockets of an owner. With ten times as many, one person could hold a core with
+ * heartbeats.
+ */
 const FRAMES_PER_SECOND = 200;
-/** Bytes of frames over all sockets of an owner. With more, one person's frames, up to 0.3 ms for 8 KiB, hold the core. */
+/**
+ * Bytes of frames over all sockets of an owner. With more, one person's frames, up to 0.3 ms for 8 KiB, would hold the
+ * core.
+ */
 const FRAME_BYTES_PER_SECOND = 262_144;
-/** Wait of an owner after a socket that sent too much. With less, closing a socket slows no sender down. */
+/**
+ * How long an owner waits after a socket that sent too much. With less, closing the socket would not slow the sender
+ * down.
+ */
 const CONNECT_WAIT_MS = 10_000;
-/** Wait of an owner whose socket filled the memory. With less, the memory is full again before the next look. */
+/**
+ * How long an owner waits whose socket filled the memory. With less, the memory would be full again before the next
+ * look.
+ */
 export const CONNECT_WAIT_MAX_MS = 60_000;
 /**
- * Bytes of bodies a second, for each request of the owner in a minute: 2 MiB with the default. Large messages are read, parsed
- * and written to the disk that all share; a hundred at once would stop every other request for a second.
+ * Bytes of bodies a second, for each request of the owner in a minute: 2 MiB with the default. Large messages are read,
+ * parsed and written to the disk that all share, so a hundred at once would stop every other request for a second.
  */
 const BODY_BYTES_PER_REQUEST = 1_748;
-/** Seconds of the body budget that may come at once: 8 large messages of up to 15 ms. With 2, other requests wait 0.25 s. */
+/**
+ * How many seconds of the body budget may come at once: 8 large messages of up to 15 ms. With 2, other requests would
+ * wait 0.25 s.
+ */
 const BODY_BURST_SECONDS = 1;
-/** Turns of an owner's connects. Each connect takes two commits, so four hundred at once would stop all other requests. */
+/**
+ * Turns of an owner's agents that connect. Each connect takes two commits, so four hundred at once would stop all other
+ * requests.
+ */
 const CONNECTS = { atOnce: 8, waiting: 1_000, waitMs: 5_000 };
-/** Owners that are remembered; the counts of the one quiet longest begin again. With more, owners of the past take memory. */
+/**
+ * How many owners are remembered; the one that was quiet longest is forgotten first. With more, owners who are no
+ * longer active take memory.
+ */
 const MAX_OWNERS = 10_000;
 
-/** What a caller is told whose body is refused. */
+/** The message of a refusal because of a body. */
 export const BODY_REFUSAL = "The agents of your account together send too many bytes";
 
 interface Use {
@@ -50,14 +71,14 @@ export class OwnerBudgets {
 
   /** @param requests of all agents of an owner in a minute */
   constructor(private readonly clock: Clock, requests: number = LIMITS.ownerRequests) {
-    // In a smaller budget the largest message would never fit.
+    // With a smaller budget the largest message would never fit.
     this.#bodyBytes = Math.max(LIMITS.hookBodyBytes, requests * BODY_BYTES_PER_REQUEST);
     this.connects = new Turns(clock, CONNECTS);
   }
 
   /**
-   * Counts a request of one of the owner's agents, or one that costs as much as `count`, unless the window of the owner
-   * has no room for all of it: a refused one that is repeated would otherwise keep the window full.
+   * Counts a request of one of the owner's agents, or one that costs as much as `count`. A request for which the
+   * owner's window has no room is not counted, because its repeats would otherwise keep the window full.
    */
   takeRequest(ownerDid: string, rule: WindowRule, count = 1): Decision {
     const use = this.#useOf(ownerDid), now = this.clock.now();
@@ -69,20 +90,23 @@ export class OwnerBudgets {
     return decision;
   }
 
-  /** Counts the body of a request. Returns how long to wait before it may be sent again, milliseconds; 0 when it is accepted. */
+  /** Counts the body of a request. Returns 0 when it is accepted, else the milliseconds before it may be sent again. */
   takeBody(ownerDid: string, bytes: number): number {
     const { bodyBytes } = this.#useOf(ownerDid);
     return bodyBytes.take(bytes, this.clock.now()) ? 0 : bodyBytes.waitMs(bytes);
   }
 
-  /** Returns how long a body of this size would be refused, milliseconds; 0 when it would be accepted. */
+  /** Returns for how many milliseconds a body of this size would be refused; 0 when it would be accepted. */
   bodyWaitMs(ownerDid: string, bytes: number): number {
     const { bodyBytes } = this.#useOf(ownerDid);
     bodyBytes.take(0, this.clock.now());
     return bodyBytes.waitMs(bytes);
   }
 
-  /** Counts a frame of one of the owner's sockets. Returns false when the owner has sent too many, or too many bytes. */
+  /**
+   * Counts a frame of one of the owner's sockets. Returns false when the owner has sent too many frames or too many
+   * bytes.
+   */
   takeFrame(ownerDid: string, bytes: number): boolean {
     const { frames, bytes: ofBytes } = this.#useOf(ownerDid), now = this.clock.now();
     return frames.take(1, now) && ofBytes.take(bytes, now);
@@ -95,8 +119,8 @@ export class OwnerBudgets {
   }
 
   /**
-   * Returns how long the owner's agents have to wait before they open a socket, milliseconds; 0 after a step back of the
-   * clock, which would make the wait longer.
+   * Returns how many milliseconds the owner's agents must wait before they open a socket. After a step back of the
+   * clock it is 0, because the wait would otherwise be longer.
    */
   connectWaitMs(ownerDid: string): number {
     const rest = (this.#uses.get(ownerDid)?.connectAt ?? 0) - this.clock.now();
@@ -130,14 +154,20 @@ interface Party {
   waiting: (() => void)[];
 }
 
-/** Lets a few of each party's jobs run at once; the others wait in order. So a party with many jobs delays only itself. */
+/**
+ * Lets a few of each party's jobs run at once, while the others wait in order, because a party with many jobs would
+ * otherwise delay all others.
+ */
 export class Turns {
   /** Parties with a job. */
   readonly #parties = new Map<string, Party>();
 
   constructor(private readonly clock: Clock, private readonly limits: TurnLimits) {}
 
-  /** Waits for a turn. Returns the function that ends it, which is idempotent, or `null` when too many wait or time is over. */
+  /**
+   * Waits for a turn. Returns the function that ends it, which may be called twice, or `null` when too many wait or the
+   * time is over.
+   */
   async take(name: string): Promise<(() => void) | null> {
     const party = this.#parties.get(name) ?? { running: 0, waiting: [] };
     this.#parties.set(name, party);

@@ -1,6 +1,7 @@
 /**
- * Calls the registry with the service credential. Each call has a time limit, and follows no redirect, because
- * that could take the credential to another server. A response without the exact form of the protocol is "unavailable".
+ * Calls the registry with the service credential. Each call has a time limit, and follows no redirect, because that
+ * could take the credential to another server. A response that does not have the exact form of the protocol counts as
+ * no answer.
  */
 import { Ownership } from "../shared/protocol/api/services.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
@@ -16,7 +17,7 @@ import type { ProxyConfig } from "./config.ts";
 export interface AnswerBounds {
   /** Milliseconds to an answer, or to the head of a revocation list. */
   callMs: number;
-  /** Milliseconds to the end of a revocation list; `null`: `callMs` to its head, then the time of every body. */
+  /** Milliseconds to the end of a revocation list; `null`: `callMs` to its head, then the usual time for a body. */
   listMs: number | null;
   /** Bytes of any answer but a revocation list. */
   bytes: number;
@@ -24,7 +25,7 @@ export interface AnswerBounds {
 }
 
 const OWN_BOUNDS: AnswerBounds = {
-  // With more, a message whose sender must be checked takes longer than its own client waits.
+  // With more, a message whose sender must be checked would take longer than its own client waits.
   callMs: 5_000,
   listMs: null,
   // Only the revocation list is long. With more, a wrong address could fill the memory.
@@ -32,7 +33,7 @@ const OWN_BOUNDS: AnswerBounds = {
   listBytes: LIMITS.registryAnswerBytes,
 };
 
-/** The registry returned no usable response. */
+/** Thrown when the registry returned no usable response. */
 export class RegistryUnavailable extends Error {
   override name = "RegistryUnavailable";
 }
@@ -41,7 +42,7 @@ export class RegistryUnavailable extends Error {
 export interface RegistryAnswer {
   status: number;
   headers: Headers;
-  /** The body parsed as JSON, the `crl` of a long revocation list as bytes; `undefined` when it is not JSON. */
+  /** The body parsed as JSON. For a long revocation list it holds `crl` as bytes. `undefined` when it is not JSON. */
   value: unknown;
 }
 
@@ -49,7 +50,7 @@ export interface RegistryAnswer {
 export type Send = (request: Request) => Promise<Response>;
 
 /**
- * Length in bytes from which a response is not parsed in one step, because parsing 10,000 entries at once delays
+ * Length in bytes from which a response is not parsed in one step, because parsing 10,000 entries at once would delay
  * every other request by 200 ms.
  */
 export const LONG_ANSWER = 100_000;
@@ -57,8 +58,9 @@ export const LONG_ANSWER = 100_000;
 const LIST_START = utf8Bytes('{"crl":"'), LIST_END = utf8Bytes('"}');
 
 /**
- * Returns the revocation list of a long response as bytes, or `undefined` if the body is not an object whose only member
- * is `crl`. The text between the quotes needs no check here, because verification accepts only base64url and dots.
+ * Returns the revocation list of a long response as bytes, or `undefined` if the body is not an object whose only
+ * member is `crl`. The text between the quotes is not checked here, because verification accepts only base64url and
+ * dots.
  */
 function longList(bytes: Bytes): { crl: Bytes } | undefined {
   const end = bytes.length - LIST_END.length;
@@ -70,7 +72,7 @@ function longList(bytes: Bytes): { crl: Bytes } | undefined {
 export class RegistryClient {
   /** Running validations by token. Identical calls share one request. */
   readonly #validating = new Map<string, Promise<boolean>>();
-  /** End of each cached validation, milliseconds since the Unix epoch. Empty unless the cache is configured. */
+  /** When each cached validation ends, milliseconds since the Unix epoch. Empty unless the cache is configured. */
   readonly #accepted = new BoundedMap<string, number>(10_000);
   /** Number of `forgetVerdicts` calls. */
   #generation = 0;
@@ -102,20 +104,21 @@ export class RegistryClient {
   }
 
   /**
-   * Returns whether the access token is the valid token of the agent. Asked for each message, because a session may end at
-   * any time; equal questions share one call.
+   * Returns true when the access token is the valid token of the agent. The registry is asked for each message, because
+   * a session may end at any time; equal questions share one call.
    *
    * @throws {RegistryUnavailable} for every response except 204 and a 401 that refuses the token
    */
   validate(claim: AccessTokenCheck): Promise<boolean> {
     const key = `${claim.agentDid} ${claim.aitJti} ${claim.accessToken}`;
     const restMs = (this.#accepted.get(key) ?? 0) - this.clock.now();
-    // More is left after a step back of the clock, which would keep an ended session for as long as the step.
+    // After a step back of the clock more time is left than the cache allows, and an ended session would be kept for as
+    // long as the step.
     if (restMs > 0 && restMs <= this.config.accessCacheMs) return Promise.resolve(true);
     const running = this.#validating.get(key);
     if (running) return running;
     const validation = this.#validate(claim, key).finally(() => {
-      // After `forgetVerdicts` a later one may have taken its place.
+      // After `forgetVerdicts` a later validation may have taken its place.
       if (this.#validating.get(key) === validation) this.#validating.delete(key);
     });
     this.#validating.set(key, validation);
@@ -130,8 +133,8 @@ export class RegistryClient {
   }
 
   /**
-   * Returns the status of an agent and its session, and whether the human owns the agent, in one answer, because
-   * pairing and revalidation need all three of one moment.
+   * Returns the status of an agent and its session, and whether the human owns the agent. They come in one answer,
+   * because pairing and revalidation need all three of the same moment.
    *
    * @throws {RegistryUnavailable}
    */
@@ -187,7 +190,7 @@ export class RegistryClient {
       });
     });
     try {
-      // The body of a long response has its own deadline, because 32 MiB may take more than 5 s.
+      // A long response has another deadline for its body, because 32 MiB may take more than 5 s.
       return await Promise.race([this.#read(request, isLong, () => isLong && listMs === null && cancel()), late]);
     } catch (cause) {
       throw cause instanceof RegistryUnavailable

@@ -51,7 +51,7 @@ const perAdmin: RouteLimit = {
 
 const ADMIN_LIST = { auth: "admin_token", limit: perAdmin, invalid: "PROXY_ADMIN_INVALID_QUERY" } as const;
 
-/** Pairing routes that ask the registry about the caller. */
+/** Common to the pairing routes that ask the registry about the caller. */
 const PAIRING = { auth: "pairing", limit: null, invalid: "PROXY_PAIR_INVALID_BODY" } as const;
 const OWNERSHIP = ["PROXY_PAIR_OWNERSHIP_FORBIDDEN", "PROXY_PAIR_OWNERSHIP_UNAVAILABLE"] as const;
 

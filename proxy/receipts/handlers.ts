@@ -35,7 +35,10 @@ export async function queryReceipts(
   return json({ receipts: receipts.map(receiptView) } satisfies ReceiptList);
 }
 
-/** Messages whose reading costs as much as a request. With more, one owner's questions of a hundred hold a core. */
+/**
+ * How many messages in a question cost as much as one request. With more, one owner's questions of a hundred could hold
+ * a core.
+ */
 const MESSAGES_PER_REQUEST = 2;
 
 export async function queryDeliveries(

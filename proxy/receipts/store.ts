@@ -1,8 +1,10 @@
 /**
- * Delivery receipts in the store (D-72): one of each status per delivery, and the first one stays. Only one that belongs to an
- * earlier message with the same request ID is replaced, because it would otherwise say that the later message was read. The
- * recipient and the sender of the delivery may read it. A receipt for an unknown delivery is refused, because any agent could
- * otherwise write receipts without messages.
+ * Delivery receipts in the store (D-72).
+ *
+ * - There is one of each status for a delivery, and the first one stays. One that belongs to an earlier message with
+ *   the same request ID is replaced, because it would otherwise say that the later message was read.
+ * - The recipient and the sender of the delivery may read it.
+ * - A receipt for an unknown delivery is refused, because any agent could otherwise write receipts without messages.
  */
 import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { RECEIPT_STATUSES, ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
@@ -20,9 +22,9 @@ import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import type { DeliveryRecord } from "../schema/records.ts";
 import { isOfEarlier, type ReceiptRecord, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
 
-/** With more, the receipt of an agent with many peers takes the time of many messages. */
+/** With more, the receipt of an agent with many peers would take the time of many messages. */
 const PEERS_READ_MAX = 1_000;
-/** A request ID that many senders use would otherwise make an answer without a bound. */
+/** How many receipts an answer has, because many senders may use one request ID. */
 const RECEIPTS_LISTED_MAX = 200;
 
 export interface ReceiptDeps extends Pick<ServiceDeps, "kv" | "clock" | "metrics"> {
@@ -69,7 +71,7 @@ export async function recordReceipt(
       return isFirst ? { refuse: known } : storedReceipt(stored, keptMs);
     },
   };
-  // The delivery is checked first, because a repeated receipt must be refused too after the end of its delivery.
+  // The delivery is checked first, because after its end a repeated receipt must be refused too.
   const record = deps.senders.of(sender);
   const updates = [receiptUpdate(id, record, now, (found) => delivery = found), first];
   const result = await deps.commits.claim<StoredReceipt | "unknown">(updates, { live: { record } });
@@ -103,10 +105,15 @@ export async function listReceipts(
     .sort((a, b) => a.receivedAt - b.receivedAt);
 }
 
-/** Most receipts and deliveries that are read at the same time. With more, a question takes the store from messages. */
+/**
+ * How many receipts and deliveries are read at the same time. With more, one question would keep the store from
+ * messages.
+ */
 const READ_TOGETHER = 10;
 
-/** Returns the outcomes of messages of a sender, in their order; an unknown one, and one without an outcome, is left out. */
+/**
+ * Returns the outcomes of a sender's messages, in their order. A message that is unknown or has no outcome is left out.
+ */
 export async function outcomesOf(
   deps: ReceiptDeps,
   sender: string,
@@ -139,7 +146,8 @@ async function outcomeOf(
     ...RECEIPT_STATUSES.map((status) => reads.get<StoredReceipt>(KEYS.receipt(recipient, requestId, sender, status))),
   ]);
   const record = unpackDelivery(stored.value, requestId);
-  // A dead letter can be replayed and processed later, so with both receipts the first status of the list counts.
+  // A dead letter can be replayed and processed later. With both receipts the first status of the list counts, which is
+  // the later outcome.
   for (const [i, status] of RECEIPT_STATUSES.entries()) {
     const at = receipts[i]?.value?.receivedAt;
     if (at !== undefined && now < at + config.receiptKeptMs && !isOfEarlier(at, record)) {
@@ -179,7 +187,7 @@ async function onlySender(deps: ReceiptDeps, recipientAgentDid: string, requestI
   return only;
 }
 
-/** Returns the peers with a begun delivery of this request ID to the recipient, among its first peers. */
+/** Returns those of the recipient's first peers that have a begun delivery of this request ID to it. */
 async function peersWhoBegan(kv: Kv, recipient: string, requestId: string): Promise<string[]> {
   const limit = PEERS_READ_MAX;
   const pairs = await Array.fromAsync(kv.list({ prefix: KEYS.pairs(recipient) }, { limit }));
