@@ -65,9 +65,7 @@ export interface Authority {
   path: string;
   /** One or more PEM certificates. */
   pem: string;
-  /**
-   * Set for an authority that is saved in the configuration folder, so that commands with that folder need no option.
-   */
+  /** Set when it is saved in the configuration folder, so that commands with that folder need no option. */
   isSaved?: true;
 }
 
@@ -80,14 +78,9 @@ export interface System {
   authority?: Authority | undefined;
   /** Returns true when a server accepts connections at the URL. Absent where there is no network. */
   reach?: (url: string) => Promise<boolean>;
-  /**
-   * Returns true when a process of another user listens at an address of this machine. Absent where `reach` is absent.
-   */
+  /** Returns true when a process of another user listens at an address of this machine. Absent when `reach` is. */
   isOfOtherUser?: (url: string) => Promise<boolean>;
-  /**
-   * Shows a file in the browser of this person. Returns false when there is no browser. Absent where no program may
-   * start.
-   */
+  /** Shows a file in this person's browser. Returns false when there is none. Absent where no program may start. */
   openFile?: (path: string) => boolean | Promise<boolean>;
   /** Starts programs that a person has named. Absent where none may start. */
   exec?: {
@@ -177,10 +170,7 @@ export interface RunningProgram {
 /** Returns a variable of the environment; `undefined` when it is unset or empty. */
 export type ServerVariable = (name: string) => string | undefined;
 
-/**
- * The programs of the server. `svc.ts` fills them in, because `cli/` does not import the server. Without them the CLI
- * answers `CLI_NO_SERVER`.
- */
+/** The server's programs. `svc.ts` sets them, because `cli/` does not import the server; else `CLI_NO_SERVER`. */
 export interface Programs {
   /** Starts the server. @throws {import("./errors.ts").CliError} `CLI_SERVER_REFUSED` */
   serve(options: ServeOptions): Promise<RunningProgram>;

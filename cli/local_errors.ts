@@ -7,10 +7,7 @@ interface LocalErrorRow {
   status: number;
   /** The condition. It is also the message, unless the code that throws gives a more exact one. */
   when: string;
-  /**
-   * What to do, for commands, MCP tools, `svc explain` and the documents. A response of the local API does not contain
-   * it.
-   */
+  /** What to do, for commands, MCP tools, `svc explain` and documents. A response of the local API does not have it. */
   fix: string;
 }
 

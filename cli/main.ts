@@ -21,10 +21,7 @@ import { Output } from "./terminal/output.ts";
 import { hasSwitch, type HereOptions, parse } from "./command_line/parse.ts";
 import project from "../deno.json" with { type: "json" };
 
-/**
- * First words of commands that also work with a damaged profile, because they use no server of it, or explain or undo
- * something.
- */
+/** First words of commands that run with a damaged profile, because they use no server of it, or explain, or undo. */
 const NEEDS_NO_PROFILE: ReadonlySet<string | undefined> = new Set(
   ["serve", "store", "demo", "profile", "explain", "completions", "uninstall"],
 );
@@ -78,8 +75,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     if (described.fix.includes("<name>")) described.fix = described.fix.replaceAll("<name>", named ?? await only());
     described.fix = out.withHere(described.fix);
     out.error(described);
-    // From a hook, Claude Code takes this exit code as an order to wake the model, which it would then do at the end of
-    // every turn.
+    // From a hook, Claude Code takes this exit code as an order to wake the model, and would do so at every turn.
     return argv[0] === "hook" && described.exit === EXIT.usage ? EXIT.failed : described.exit;
   } finally {
     out.finish();
@@ -181,8 +177,7 @@ function savedOf(folder: () => string, isNeeded: boolean): Authority | undefined
   try {
     return savedAuthority({ configDir: folder() }) ?? undefined;
   } catch (error) {
-    // Without a home directory, a command that needs the folder reports that itself. The demo may not even look up
-    // where the folder is.
+    // A command that needs a home directory reports its absence itself. The demo may not even look for one.
     if (isNeeded && error instanceof CliError && error.code !== "CLI_NO_CONFIG_DIR") throw error;
     return undefined;
   }

@@ -1,6 +1,4 @@
-/**
- * The real system of a command: network, clock, entropy and terminal. No other file of the CLI reads the environment.
- */
+/** The real system of a command: network, clock, entropy, terminal. No other file of the CLI reads the environment. */
 import { isOfOtherUser } from "../shared/client/port_owner.ts";
 import { isLoopback } from "../shared/client/service_url.ts";
 import { type EnvironmentName, type Programs, type System, withLoopback } from "./context.ts";
@@ -57,9 +55,7 @@ export function realSystem(version: string, programs: Programs | null = null): S
   };
 }
 
-/**
- * Longest time for a program that only looks something up, milliseconds, because one that hangs would stop a hand-over.
- */
+/** Longest time for a program that looks something up, milliseconds. One that hangs would stop a hand-over. */
 const RUN_MS = 2_000;
 const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] as const;
 
@@ -69,8 +65,7 @@ const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_
  * reused. So the body is a stream, which cannot be repeated, and no connection is kept idle, so that none is reused.
  */
 function sentOnce(caCerts: string[]): typeof fetch {
-  // With certificates the client is created at once, because an invalid one must be reported; else with the first
-  // request.
+  // With certificates the client is created at once, because an invalid one must be reported.
   let client = caCerts.length > 0 ? Deno.createHttpClient({ poolMaxIdlePerHost: 0, caCerts }) : undefined;
   return (input: RequestInfo | URL, init?: RequestInit) => {
     client ??= Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
@@ -141,8 +136,7 @@ async function run(command: string, args: string[]): Promise<string | null> {
     const options = { args, stdin: "null", stdout: "piped", stderr: "null", signal: late.signal } as const;
     const reading = new Deno.Command(command, options).output()
       .then(({ stdout }) => printed = new TextDecoder().decode(stdout));
-    // The wait has a bound, because a program that this one has started can keep the output open for as long as it
-    // runs.
+    // The wait is bounded, because a program that this one has started can keep the output open for long.
     await settledWithin(systemClock, reading, RUN_MS);
     return printed;
   } catch {

@@ -55,8 +55,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     await leases.stop();
     await inbox.stop();
     await Promise.all([forwarder.finish(), mailboxDelivery.finish()]);
-    // Repeated, because another instance may have read the lease before its end and written a note after the first
-    // read.
+    // Repeated, because another instance may have read the lease in time and written a note after the first read.
     await inbox.catchUp();
     await forwarder.finish();
     await leases.leave();
@@ -67,8 +66,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     deps,
     async start({ isSole = false, address } = {}) {
       const { registryUrl, environment, federation } = config;
-      // Logged, because otherwise only a person of another server would learn of it, when a ticket of this server is
-      // refused there.
+      // Logged, because otherwise only a person of another server would learn of it, by a refused ticket.
       if (federation.mode !== "off" && !isForeignOrigin(registryUrl, environment)) {
         const message =
           "agents of other servers cannot pair with agents here: that needs https and a name without port";

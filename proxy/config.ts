@@ -8,10 +8,7 @@ import { RECEIPT_KEPT_SECONDS_MAX } from "./schema/retention.ts";
 
 /** More than a process handles in a minute, so a larger value would be no limit. */
 const REQUESTS_MAX = 1_000_000;
-/**
- * Longest cache of access tokens. A revoked session lives for that much longer, so with more a revocation would no
- * longer be quick.
- */
+/** A revoked session lives for that much longer, so with more a revocation would no longer be quick. */
 const ACCESS_CACHE_MAX_MS = 5_000;
 /** With less, a sender that polls each hour would miss receipts. */
 const RECEIPT_KEPT_SECONDS_MIN = 3_600;

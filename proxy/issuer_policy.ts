@@ -36,10 +36,7 @@ export class IssuerPolicy {
     this.#home = authorityOf(config.registryUrl);
   }
 
-  /**
-   * Returns the authority of an issuer whose agents may visit; `null` for any other, even for this server's own
-   * registry.
-   */
+  /** Returns the authority of an issuer whose agents may visit; `null` for any other, and for the own registry. */
   accepts(issuer: string): string | null {
     const { environment, federation: { mode, hosts } } = this.config;
     const authority = isForeignOrigin(issuer, environment) ? authorityOf(issuer) : null;

@@ -9,45 +9,24 @@ import type { Clock } from "../shared/clock.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { TokenBucket } from "../shared/server/token_bucket.ts";
 
-/**
- * Frames of connectors over all sockets of an owner. With ten times as many, one person could hold a core with
- * heartbeats.
- */
+/** Frames over all sockets of an owner. With ten times as many, one person could hold a core with heartbeats. */
 const FRAMES_PER_SECOND = 200;
-/**
- * Bytes of frames over all sockets of an owner. With more, one person's frames, up to 0.3 ms for 8 KiB, would hold the
- * core.
- */
+/** Bytes of frames over all sockets of an owner. With more, one person's frames (0.3 ms for 8 KiB) hold the core. */
 const FRAME_BYTES_PER_SECOND = 262_144;
-/**
- * How long an owner waits after a socket that sent too much. With less, closing the socket would not slow the sender
- * down.
- */
+/** Wait of an owner after a socket that sent too much. With less, closing the socket would slow no sender down. */
 const CONNECT_WAIT_MS = 10_000;
-/**
- * How long an owner waits whose socket filled the memory. With less, the memory would be full again before the next
- * look.
- */
+/** Wait of an owner whose socket filled the memory. With less, it would be full again before the next look. */
 export const CONNECT_WAIT_MAX_MS = 60_000;
 /**
  * Bytes of bodies a second, for each request of the owner in a minute: 2 MiB with the default. Large messages are read,
  * parsed and written to the disk that all share, so a hundred at once would stop every other request for a second.
  */
 const BODY_BYTES_PER_REQUEST = 1_748;
-/**
- * How many seconds of the body budget may come at once: 8 large messages of up to 15 ms. With 2, other requests would
- * wait 0.25 s.
- */
+/** Seconds of the budget that may come at once: 8 large messages of up to 15 ms. With 2, others wait 0.25 s. */
 const BODY_BURST_SECONDS = 1;
-/**
- * Turns of an owner's agents that connect. Each connect takes two commits, so four hundred at once would stop all other
- * requests.
- */
+/** Turns of an owner's connects. Each takes two commits, so four hundred at once would stop all other requests. */
 const CONNECTS = { atOnce: 8, waiting: 1_000, waitMs: 5_000 };
-/**
- * How many owners are remembered; the one that was quiet longest is forgotten first. With more, owners who are no
- * longer active take memory.
- */
+/** Owners that are remembered, those active last. With more, owners who are no longer active take memory. */
 const MAX_OWNERS = 10_000;
 
 /** The message of a refusal because of a body. */
@@ -103,10 +82,7 @@ export class OwnerBudgets {
     return bodyBytes.waitMs(bytes);
   }
 
-  /**
-   * Counts a frame of one of the owner's sockets. Returns false when the owner has sent too many frames or too many
-   * bytes.
-   */
+  /** Counts a frame of an owner's socket. Returns false when the owner has sent too many frames or bytes. */
   takeFrame(ownerDid: string, bytes: number): boolean {
     const { frames, bytes: ofBytes } = this.#useOf(ownerDid), now = this.clock.now();
     return frames.take(1, now) && ofBytes.take(bytes, now);
@@ -164,10 +140,7 @@ export class Turns {
 
   constructor(private readonly clock: Clock, private readonly limits: TurnLimits) {}
 
-  /**
-   * Waits for a turn. Returns the function that ends it, which may be called twice, or `null` when too many wait or the
-   * time is over.
-   */
+  /** Waits for a turn. Returns the function that ends it, or `null` when too many wait or the time is over. */
   async take(name: string): Promise<(() => void) | null> {
     const party = this.#parties.get(name) ?? { running: 0, waiting: [] };
     this.#parties.set(name, party);

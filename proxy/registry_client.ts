@@ -112,8 +112,7 @@ export class RegistryClient {
   validate(claim: AccessTokenCheck): Promise<boolean> {
     const key = `${claim.agentDid} ${claim.aitJti} ${claim.accessToken}`;
     const restMs = (this.#accepted.get(key) ?? 0) - this.clock.now();
-    // After a step back of the clock more time is left than the cache allows, and an ended session would be kept for as
-    // long as the step.
+    // More is left after a step back of the clock, and would keep an ended session for as long as the step.
     if (restMs > 0 && restMs <= this.config.accessCacheMs) return Promise.resolve(true);
     const running = this.#validating.get(key);
     if (running) return running;

@@ -80,8 +80,7 @@ export function readConfig(ctx: Pick<Context, "configDir">): Config | null {
   const invalid = (what: string) => new CliError("CLI_CONFIG_INVALID", `${path} ${what}`);
   let text: string | null;
   try {
-    // A directory at this path counts as no configuration, so that commands which need none still run; saving reports
-    // it.
+    // A directory at this path counts as no configuration, so commands that need none still run. Saving reports it.
     text = isDirectory(path) ? null : readPrivate(path, MAX_BYTES);
   } catch (error) {
     if (error instanceof CliError && error.code === "CLI_FILE_INVALID") {

@@ -19,10 +19,7 @@ export interface JoinLink {
 }
 
 const FORM = "https://<registry>/join#svc_inv_…";
-/**
- * With less, a link with the longest host name (253 characters) would be refused. With more, any long text that is
- * pasted would be parsed.
- */
+/** With less, a link with the longest host name (253 characters) is refused. With more, any long text is parsed. */
 const MAX_LENGTH = 512;
 /** Scheme, authority, path, query and fragment. */
 const PARTS = /^(https?):\/\/([^/?#\\\s]+)([^?#]*)(\?[^#]*)?(?:#(.*))?$/is;
@@ -32,17 +29,12 @@ export function joinLink({ registryUrl, code, ticketFields }: JoinLink): string 
   return `${registryUrl}/join#${code}${ticketFields === null ? "" : `.${ticketFields}`}`;
 }
 
-/**
- * Returns the first two fields of a ticket. A link leaves out the third, the proxy's host, because the registry names
- * its proxy.
- */
+/** Returns the first two fields of a ticket. A link needs no third, because the registry names its proxy. */
 export function fieldsOf({ ticket, authority }: Pick<Ticket, "ticket" | "authority">): string {
   return ticket.slice(TICKET_PREFIX.length, -authority.length - 1);
 }
 
-/**
- * Rebuilds the ticket of a link, with the proxy that the registry names. Returns `null` for a link without a ticket.
- */
+/** Rebuilds the ticket of a link, with the proxy that the registry names. `null` for a link without a ticket. */
 export function ticketOf({ ticketFields }: Pick<JoinLink, "ticketFields">, proxyUrl: string): string | null {
   return ticketFields === null ? null : `${TICKET_PREFIX}${ticketFields}.${new URL(proxyUrl).host}`;
 }

@@ -11,10 +11,7 @@ import { CliError } from "../errors.ts";
 import { fieldsOf, joinLink, joinWords } from "./join_link.ts";
 import { connectAsPerson, type ConnectionOptions } from "./registry_access.ts";
 
-/**
- * Default lifetime in hours. A person who reads the mail the next morning still gets the account, although the ticket
- * in the link has ended by then.
- */
+/** Hours. A person who reads the mail the next morning still gets the account, though the ticket has ended by then. */
 export const INVITE_HOURS = 24;
 
 /**

@@ -200,8 +200,7 @@ export class AgentStore {
         if (isDirectory && isAgentName(half)) pending.push(half);
       }
     } catch (error) {
-      // A file in place of the folder counts as no agents, so that other commands still run; creating an agent reports
-      // it.
+      // A file in place of the folder counts as no agents, so that other commands run. Creating an agent reports it.
       if (!(error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory)) throw error;
     }
     return { agents: agents.sort(), pending: pending.sort() };

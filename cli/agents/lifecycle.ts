@@ -85,9 +85,7 @@ export async function reissueAgent(ctx: Context, { registry, apiKey }: Owner, na
 
 /** The marker file of a refresh. It holds the digest of the refresh token that a request may have carried. */
 const REFRESH_MARKER = "refresh.pending";
-/**
- * More than a second, because the registry answers 409 to a recovery that is dated in the second of the last refresh.
- */
+/** More than a second, because the registry answers 409 to a recovery dated in the second of the last refresh. */
 const AGAIN_AFTER_MS = 1_100;
 const TRIES = 4;
 

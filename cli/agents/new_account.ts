@@ -25,10 +25,7 @@ export const FIRST_NAME_OPTIONS = {
   agent: { value: "name", summary: "Create an agent with this name as well" },
 } as const;
 
-/**
- * How many wrong answers end the command. Without a bound, a program that answers at random would be asked without an
- * end.
- */
+/** How many wrong answers end the command. Without a bound, a program that answers at random would never end. */
 const TRIES = 3;
 
 /**

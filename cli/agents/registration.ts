@@ -46,10 +46,7 @@ const Intent = z.object({
 });
 type Intent = z.infer<typeof Intent>;
 
-/**
- * How far apart the clocks of registry instances may be. With less, the search for an agent could end before it reaches
- * it.
- */
+/** How far apart the clocks of registry instances may be. With less, the search could miss the agent. */
 const CLOCKS_APART_MS = 10_000;
 
 /** Creates an agent, or resumes its creation. @throws {CliError} `CLI_AGENT_EXISTS` before anything is sent */
@@ -61,8 +58,7 @@ export async function createAgent(ctx: Context, owner: Owner, wanted: WantedAgen
       try {
         identity = await register(ctx, owner, wanted, folder);
       } catch (error) {
-        // The folder is removed, so the name is free again: nothing was registered, or the token that came cannot be
-        // used.
+        // Frees the name, because nothing was registered, or the token that came cannot be used.
         const isUseless = error instanceof CliError && error.code === "CLI_TOKEN_REFUSED";
         if (isUseless || (isNew && isRefusal(error))) await store.discard(folder, held);
         throw error;
@@ -214,10 +210,7 @@ async function findByKey(
   return null;
 }
 
-/**
- * Returns true when the refusal shows that nothing was registered. A replayed challenge does not show it, because an
- * earlier request with this key may have used the challenge.
- */
+/** True when nothing was registered. A replayed challenge does not show that: this key may have used it before. */
 function isRefusal(error: unknown): error is ApiError {
   return wasRefused(error) && error.code !== "AGENT_REGISTRATION_CHALLENGE_REPLAYED";
 }

@@ -10,10 +10,7 @@ import { removeFile, saveFailed } from "../files/private_files.ts";
 import { type Ran, runProgram } from "../platforms/local_machine.ts";
 import type { Context } from "../context.ts";
 
-/**
- * With less, a service that is slow to stop would count as rejected. With more, a service manager that hangs would hold
- * up svc.
- */
+/** With less, a service that is slow to stop counts as rejected. With more, a hanging service manager holds up svc. */
 const RUN_MS = 60_000;
 
 export interface Installed {
@@ -291,10 +288,7 @@ export function escaped(text: string): string {
 
 export type ServiceSystem = "launchd" | "systemd";
 
-/**
- * A service is named by agent and profile, because with the agent alone one profile would replace the service of
- * another.
- */
+/** Agent and profile name a service, because by the agent alone one profile would replace the service of another. */
 export interface ServiceName {
   /** `null`: all agents of the profile. */
   agentName: string | null;

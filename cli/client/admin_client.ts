@@ -1,7 +1,4 @@
-/**
- * Clients for the admin routes of registry and proxy, with one row for each route. They neither retry nor store
- * anything.
- */
+/** Clients for the admin routes of registry and proxy, one row for each route. They do not retry or store anything. */
 import type * as z from "zod";
 import { type Query, searchOf } from "../../shared/client/http.ts";
 import * as admin from "../../shared/protocol/api/admin.ts";
@@ -28,10 +25,7 @@ export class AdminClient {
   /** Makes an address that opens the console once. */
   readonly consoleCode = () => this.#call("POST", "console-codes", admin.ConsoleCode);
   readonly audit = (query: Query) => this.#call("GET", `audit${searchOf(query)}`, AuditList);
-  /**
-   * Makes a token for the proxy, which must not see the API key, because its operator could administer the registry
-   * with it.
-   */
+  /** Makes a token for the proxy, whose operator could administer the registry with the API key itself. */
   readonly relayToken = () => this.#call("POST", "tokens", relay.AdminTokenAnswer);
 
   #call<S extends z.ZodType | null>(method: "GET" | "POST" | "DELETE", path: string, response: S, body?: object) {

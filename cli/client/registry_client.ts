@@ -191,10 +191,7 @@ export class RegistryClient {
   }
 }
 
-/**
- * How many pages of a list a command reads. With more, a registry that always has another page would hold a command
- * permanently.
- */
+/** Most pages of a list. Without a bound, a registry that always has another page would hold a command permanently. */
 export const PAGES_MAX = 100;
 
 /** Reads at most `most` pages of a list one by one, until there is no cursor or a cursor repeats. */

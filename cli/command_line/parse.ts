@@ -86,8 +86,7 @@ function readFlags(argv: readonly string[], options: Record<string, OptionSpec>)
     if (name === undefined) words.push(arg);
     else if (option === undefined) {
       unknown.push(name);
-      // Skips the next word as its value, because the error would otherwise be about that word and not about the
-      // option.
+      // Skips its value, because the error would otherwise be about that word and not about the option.
       if (given === undefined && next !== undefined && !next.startsWith("-")) i++;
     } else {
       const takesNext = given === undefined && option.value !== undefined && !(next?.startsWith("--") ?? true);

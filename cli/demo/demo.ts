@@ -28,10 +28,7 @@ import { Story } from "./story.ts";
 import { resolve } from "node:path";
 import { reason } from "../files/private_files.ts";
 
-/**
- * Longest wait until the proxy knows of a revocation, in milliseconds. With less, the demo would fail on a busy
- * machine.
- */
+/** Longest wait until the proxy knows of a revocation, milliseconds. With less, the demo fails on a busy machine. */
 const REVOCATION_MS = 2_000;
 const RETRY_MS = 50;
 
@@ -57,8 +54,7 @@ export async function runDemo(ctx: Context, programs: Programs, tempDir: string 
     proves: "one program is the whole service; it needs no account, container or cloud",
     run: () => {
       const starting = programs.serve({ variables, purpose: "demo" });
-      // The stop is registered while the server still starts, because after an interruption the server would otherwise
-      // go on running.
+      // The stop is registered while the server still starts, because an interruption would otherwise leave it running.
       stack.defer(() => starting.then((server) => server.stop(), () => {}));
       return starting;
     },
@@ -135,8 +131,7 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
 
   const newId = ulidSource(() => ctx.clock.now(), (n) => ctx.random.bytes(n));
   const arrived = Promise.withResolvers<DeliverFrame>();
-  // The step that waits for the message reports the rejection. Without this handler, one that comes earlier would end
-  // the process.
+  // The step that waits for the message reports it. Without a handler, an earlier rejection would end the process.
   arrived.promise.catch(() => {});
   const link = await story.step("beta's connector opens its WebSocket", {
     proves: "an agent behind NAT receives messages without an open port",
@@ -157,8 +152,7 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
   const to = beta.identity.did;
   const payload = JSON.stringify({ message: "Hello beta, this is alpha." });
   const send = async (requestId: string) =>
-    // Sent in the clear, so that the next step can show the frame that the proxy makes. The connectors of the second
-    // act seal their messages.
+    // In the clear, so that the next step can show the proxy's frame. The connectors of the second act seal.
     await callAs(alpha, url, HookAnswer, await messageRequest({ to, payload, requestId }, null));
   const requestId = newId();
   await story.step("alpha sends a message", {
@@ -281,8 +275,7 @@ async function removeDemoFolder({ clock, out }: Pick<Context, "clock" | "out">, 
     try {
       return await Deno.remove(path, { recursive: true });
     } catch (error) {
-      // Tried again, because the removal fails when a file disappears meanwhile, as the journal of a database does that
-      // is closing.
+      // Tried again, because removing a folder fails when a closing database removes its own journal meanwhile.
       if (tries < REMOVE_TRIES) await sleep(clock, REMOVE_AGAIN_MS);
       else return out.warn(`${path} could not be removed: ${reason(error)}`);
     }

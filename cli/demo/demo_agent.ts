@@ -1,6 +1,4 @@
-/**
- * The two agents of the demo. They have the files that `svc agent create` writes, and call the proxy as commands do.
- */
+/** The two agents of the demo. Their files are those of `svc agent create`, and they call the proxy as commands do. */
 import type * as z from "zod";
 import { join } from "node:path";
 import type { PairKey } from "../../shared/protocol/api/pairing.ts";
@@ -51,8 +49,7 @@ export async function newDemoAgent(
 
 /** A context with a configuration of its own, and without the environment of this user. */
 function contextIn(ctx: Context, configDir: string): Context {
-  // Copied member by member, because a spread would also read the folder of this user's configuration, which may not
-  // exist.
+  // Copied member by member, because a spread would also look up this user's configuration folder.
   const { fetch, clock, random, terminal, stdin, stdinIsTerminal, interrupt, os, uid, pid, version, out } = ctx;
   const { onResponse } = ctx;
   return {

@@ -1,7 +1,4 @@
-/**
- * Prints each step of the demo when it ends, or with `--json` all steps at the end. A step that is interrupted ends at
- * once.
- */
+/** Prints each step of the demo when it ends, or with `--json` all at the end. Ends a step that is interrupted. */
 import { settledWithin } from "../../shared/clock.ts";
 import type { Context } from "../context.ts";
 
@@ -50,10 +47,7 @@ export class Story {
     return result;
   }
 
-  /**
-   * Waits until the work of an interrupted step is over, because it could otherwise write files after their folder is
-   * removed.
-   */
+  /** Waits for the work of an interrupted step, because it could otherwise write files after the folder is removed. */
   async settle(): Promise<void> {
     await settledWithin(this.ctx.clock, this.#work, SETTLE_MS);
   }

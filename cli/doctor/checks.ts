@@ -156,9 +156,7 @@ function livePlatformCheck(runtime: Runtime | null, status: Status): DoctorCheck
   return check("platform", true, seen, source, "");
 }
 
-/**
- * Returns the runtime that the connector uses, or that of the settings when the connector's status has no valid URL.
- */
+/** Returns the runtime that a connector uses, or that of the settings when its status has no valid URL. */
 export function runtimeOf(
   { runtime: { platform, url } }: Status,
   { runtime: known, runtimeAt }: Pick<DoctorDeps, "runtime" | "runtimeAt">,
@@ -206,8 +204,7 @@ function connectorChecks(
   const isPull = runtime.platform === "inbox";
   return [
     live("connector", true, `runs as process ${response.pid}`, ""),
-    // Other programs know the agent's own port, so they do not find a connector whose local API had to take another
-    // one.
+    // Other programs know the agent's own port, so they do not find a local API that had to take another one.
     ...api === null ? [] : [live(
       "port",
       api.movedFrom === null,
@@ -279,10 +276,7 @@ function againFrom(name: string): string {
   return `Make it again: svc agent delete ${name}, then svc agent create ${name}, and pair it by new tickets`;
 }
 
-/**
- * The fix for a connector without a link. Returns `null` when the link comes back by itself, or when no command can
- * bring it back.
- */
+/** The fix for a connector without a link; `null` when the link comes back by itself, or no command is known. */
 function wayBack(name: string, problem: string | null): string | null {
   if (problem === null) return null;
   const again = `svc agent reissue ${name}`, newSession = `svc agent auth revoke ${name}, then ${again}`;

@@ -20,10 +20,7 @@ const WAIT_MS = 120_000;
 /** Content of a lock file: empty, or a pid. */
 const CONTENT = /^(?:\d{1,20}\n?)?$/;
 const MAX_CONTENT_BYTES = 32;
-/**
- * How often a lock file may be removed or replaced while it is opened. Without a bound, a program that does so all the
- * time would hold up the command.
- */
+/** How often a lock file may be replaced while it is opened. Without a bound, a faulty program would hold up svc. */
 const MAX_OPENS = 100;
 
 export interface HeldLock {
@@ -92,8 +89,7 @@ async function openLock(path: string): Promise<Deno.FsFile | null> {
     if (error instanceof Deno.errors.NotFound) return null;
     throw saveFailed(path, "written", error);
   }
-  // Deno has no O_NOFOLLOW, so the open file is compared with the one that lstat saw. If they differ, the path leads
-  // through a link.
+  // Deno has no O_NOFOLLOW. If the open file is not the one that lstat saw, the path leads through a link.
   if (await isSameFile(path, file)) return file;
   file.close();
   return null;

@@ -67,10 +67,7 @@ function openPlain(path: string): { file: Deno.FsFile; size: number } | null {
   throw unsafe(path, "is replaced while it is read");
 }
 
-/**
- * Returns true when an open file is the one that `lstat` saw. If it is another one, the path leads through a link or
- * was replaced.
- */
+/** Returns true when an open file is the one that `lstat` saw. Else its path leads through a link or was replaced. */
 export function isSame(named: Deno.FileInfo, open: Deno.FileInfo): boolean {
   // Windows has no inode numbers to compare, but there creating a link needs a right that ordinary users do not have.
   return named.ino === null || open.ino === null || named.ino === open.ino && named.dev === open.dev;

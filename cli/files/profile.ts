@@ -60,10 +60,7 @@ export function profileFolders({ baseDir }: { baseDir: string }): Map<string, st
   return new Map([DEFAULT_PROFILE, ...names.sort()].map((name) => [name, profileFolder(baseDir, name)]));
 }
 
-/**
- * Returns the profile of a folder, or `null` for the default one. It is found by the path, because services and hosts
- * name only the folder.
- */
+/** Returns the profile of a folder by its path, because services and hosts name only that; `null`: the default. */
 export function profileOf({ configDir }: Folder): string | null {
   const name = basename(configDir);
   return basename(dirname(configDir)) === PROFILES_FOLDER && NAME.test(name) ? name : null;

@@ -10,10 +10,7 @@ import { shellWord } from "../terminal/output.ts";
  * would refuse the tools.
  */
 const ENTRY_NAME_LENGTH_MAX = 32;
-/**
- * Longer than the longest wait of the hook. With less, Claude Code would end the hook, and no message would wake the
- * model.
- */
+/** Longer than the hook waits. With less, Claude Code would end the hook, and no message would wake the model. */
 const HOOK_TIMEOUT_MS = 3_600_000;
 
 export interface OwnCommand {
@@ -57,10 +54,7 @@ export function hasInbox(wake: Wake | undefined): boolean {
   return wake === "auto" || wake === "inbox";
 }
 
-/**
- * The hook that wakes Claude Code. With `auto` it does nothing in a session that has an inbox, because there `svc mcp`
- * wakes the model.
- */
+/** The hook that wakes Claude Code. With `auto` it does nothing where there is an inbox, which `svc mcp` uses. */
 export function wakeHook({ own, agent, here }: OwnCommand, wake: Wake): Record<string, unknown> {
   const unless = wake === "auto" ? ["--unless-inbox"] : [];
   const command = [...own, "hook", "claude-code", agent, ...here, ...unless].map(shellWord).join(" ");

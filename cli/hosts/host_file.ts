@@ -139,8 +139,7 @@ async function checkFolder(ctx: Context, folder: string): Promise<void> {
   const { mode, uid, gid } = await Deno.stat(folder);
   if (ctx.uid === null || mode === null) return;
   if (uid !== 0 && isOfOther(ctx, uid)) throw new CliError("CLI_FILE_UNSAFE", `${folder} belongs to another user`);
-  // A group with the number of the user has no other member, so no other user gains from the right to write that
-  // pam_umask gives to it.
+  // A group with the user's own number has no other member, so its right to write, given by pam_umask, is harmless.
   const isPrivateGroup = gid === ctx.uid;
   if ((mode & OTHERS_MAY_WRITE) === 0 && (isPrivateGroup || (mode & GROUP_MAY_WRITE) === 0)) return;
   throw new CliError("CLI_FILE_UNSAFE", `Other users can write to ${folder}`, {

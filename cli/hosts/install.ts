@@ -219,9 +219,7 @@ function hereWords(ctx: Context): string[] {
   ];
 }
 
-/**
- * One svc at a time changes the files of hosts for this user, because two at once could lose the entry of one agent.
- */
+/** One svc at a time changes the files of hosts, because two at once could lose the entry of an agent. */
 async function locked<T>(ctx: Context, work: () => Promise<T>): Promise<T> {
   const waiting = () => ctx.out.doing("Waiting for another svc process that changes files of hosts");
   return await withLock(ctx, () => join(ctx.configDir, LOCK_FILE), work, waiting);
@@ -246,9 +244,7 @@ async function chooseInbox(ctx: Context, folder: AgentFolder): Promise<Messages>
   return { platform: "inbox", isNew: true };
 }
 
-/**
- * Returns where the messages go. Even without `runtime.json`, the agent's framework may be a runtime that gets them.
- */
+/** Returns where the messages go. Without `runtime.json`, the agent's framework may be a runtime that gets them. */
 function messagesOf(ctx: Context, folder: AgentFolder): Messages {
   const file = runtimeSettings(folder)?.file ?? null;
   const target = runtimeTarget({ env: ctx.env, allowInsecure: true }, file, folder.identity().framework);

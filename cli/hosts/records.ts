@@ -10,9 +10,7 @@ import type { Context } from "../context.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { ensureDirectory, isDirectory, writePrivate } from "../files/private_files.ts";
 
-/**
- * How many copies are kept: the first and the newest. With more, secrets of the host's file would stay in old copies.
- */
+/** Copies that are kept: the first and the newest. With more, secrets of the host's file stay in old copies. */
 const COPIES_MAX = 2;
 /** Largest file of records, in bytes. With more, a damaged one would cost memory before it is refused. */
 const RECORD_BYTES_MAX = 1024 ** 2;

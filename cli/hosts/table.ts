@@ -22,10 +22,7 @@ export type Wake = (typeof WAKES)[number];
 export const SCOPES = ["user", "project"] as const;
 export type Scope = (typeof SCOPES)[number];
 
-/**
- * Longer than the longest wait of a tool (45 s without progress). With less, the host would end a call that still
- * waits.
- */
+/** Longer than the longest wait of a tool (45 s without progress). With less, the host ends a call that still waits. */
 const TOOL_MS = 60_000;
 /** With less, a host on a slow disk would give up the start. With more, a broken entry would hold up the host. */
 const START_MS = 20_000;

@@ -31,18 +31,12 @@ import { mayPassWithOtherRoots, rootsToTry, unreachable } from "../../shared/cli
  * With more, a dead address is noticed later.
  */
 export const HANDSHAKE_MS = 10_000;
-/**
- * Longest wait for a frame after a heartbeat. With less, a busy proxy loses links; with more, a dead link seems to
- * work.
- */
+/** Wait for a frame after a heartbeat. With less, a busy proxy loses links. With more, a dead link seems to work. */
 const ANSWER_MS = 10_000;
 /** Silence before a heartbeat. With less, idle links carry more frames; with more, their end is noticed later. */
 const QUIET_MS = LIMITS.heartbeatIntervalMs / 2 + 1_000;
 
-/**
- * How many characters of messages may be processed at once. With more, a proxy could fill the memory while a registry
- * does not answer.
- */
+/** Characters of messages in work. With more, a proxy could fill the memory while a registry does not answer. */
 const TAKING_CHARACTERS = 64 * 1024 ** 2;
 
 /** The acknowledgement of a message. */

@@ -1,7 +1,4 @@
-/**
- * Reads all pages of the agent's peers from the proxy. A refusal is returned unchanged, because the local API passes it
- * on.
- */
+/** Reads all pages of the agent's peers. A refusal is returned unchanged, because the local API passes it on. */
 import { PeerList } from "../../shared/protocol/api/pairing.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -11,10 +8,7 @@ import { answerOf, type ProxyCaller } from "./proxy_caller.ts";
 
 export type Peer = PeerList["peers"][number];
 
-/**
- * At most 100,000 peers in pages of any length, because a faulty proxy could otherwise cause an endless loop or fill
- * the memory.
- */
+/** At most 100,000 peers in pages of any length, because a faulty proxy could otherwise fill the memory. */
 const MAX_PAGES = 200, MAX_PEERS = MAX_PAGES * LIMITS.peerListMax;
 
 /**

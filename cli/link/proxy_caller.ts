@@ -52,9 +52,7 @@ export interface CallerDeps {
   onSilence?: () => void;
 }
 
-/**
- * The token that a request carries beside its proof, because the proof does not show that the agent's session is valid.
- */
+/** The token that a request carries beside its proof, because the proof does not show that the session is valid. */
 interface AccessSource {
   current(agent: AgentIdentity): string | Promise<string>;
   /** Called after a refusal. Returns true when `current` gives another token from now on. */

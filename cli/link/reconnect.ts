@@ -21,30 +21,15 @@ import {
 import type { ServiceClock } from "./service_clock.ts";
 import { type AgentCredentials, repair } from "./agent_credentials.ts";
 
-/**
- * Longest first wait. With less, connectors that lost a proxy together would come back together. With more, messages
- * wait for longer.
- */
+/** Longest first wait. With less, connectors that lost a proxy return together. With more, messages wait longer. */
 export const RECONNECT_FIRST_MAX_MS = 5_000;
-/**
- * The wait after the first failure, which doubles with each further failure. With less, a proxy that refuses would get
- * the next attempts at once.
- */
+/** First wait after a failure, which doubles each time. With less, a proxy that refuses gets the next tries at once. */
 const RECONNECT_START_MS = 2_000;
-/**
- * Longest wait, to which up to 20 % is added at random. With more, agents would be away for longer after the proxy is
- * back.
- */
+/** Longest wait, plus up to 20 %. With more, agents are away for longer after the proxy is back. */
 const RECONNECT_MAX_MS = 28_000;
-/**
- * The share by which a wait between connections varies at random. Without it, all agents of a server would return at
- * the same moment.
- */
+/** Share of a wait that is random. Without it, all agents of a server would return at the same moment. */
 const JITTER = 0.2;
-/**
- * The wait of a connector that another one has replaced. With less, two connectors of one agent would replace each
- * other all the time.
- */
+/** Wait of a connector that was replaced. With less, two connectors of one agent replace each other all the time. */
 const REPLACED_MS = 30_000;
 /**
  * How long a link must last to count as a success. With less, a proxy that closes each new link would see all agents
@@ -54,9 +39,7 @@ export const SETTLED_MS = 10_000;
 /** Longest wait that a service can ask for. With more, one wrong header would keep an agent away for hours. */
 const RETRY_AFTER_MAX_MS = 60_000;
 
-/**
- * For how long a machine without a network tries often. A person may be waiting, and these attempts burden no server.
- */
+/** How long a machine without a network tries often: a person may be waiting, and the tries burden no server. */
 const WITHOUT_NETWORK_MS = 600_000;
 /** The shortest wait without a network. A random part of up to as much is added. */
 const NETWORK_WAIT_MS = 1_000;
@@ -75,9 +58,7 @@ export function reconnectWait(failures: number, chance: number, firstMaxMs = REC
   return Math.round(wait * (1 + JITTER * (2 * chance - 1)));
 }
 
-/**
- * Thrown when it cannot be decided now whether messages are genuine. There is no link then, so they stay at the proxy.
- */
+/** Thrown when messages cannot be checked now. There is no link then, so the messages stay at the proxy. */
 export class Undecided extends Error {
   override name = "Undecided";
 }
@@ -141,8 +122,7 @@ export class ReconnectingLink {
         const closed = await this.#hold();
         repaired = false;
         if (this.#stop.signal.aborted) break;
-        // Counted without the handshake, because a handshake of 10 s would make a link that ends at once look like a
-        // good connection.
+        // Without the handshake, because one of 10 s would make a link that ends at once look like a good connection.
         const lived = this.deps.clock.now() - this.#status.since;
         if (lived >= SETTLED_MS) this.#failures = 0;
         wait = this.#afterClose(closed);

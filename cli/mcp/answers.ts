@@ -68,10 +68,7 @@ export class Answers {
   }
 }
 
-/**
- * An answer and the messages that it leases. Its requests can be repeated, because the same lease holds, marks or
- * releases the same messages.
- */
+/** An answer and its lease. Its requests can be repeated, because a lease always concerns the same messages. */
 class LeasedAnswer {
   readonly #ids: number[] = [];
   #isOver = false;

@@ -9,19 +9,13 @@ import { announcement } from "../messages/announcement.ts";
 import type { Received } from "../messages/received.ts";
 import { CALL_SECONDS, type McpAgent } from "./mcp_agent.ts";
 
-/**
- * The wait before a connector that is away is asked again. With less, it would be asked all the time. With more,
- * messages are announced later.
- */
+/** Wait for a connector that is away. With less, it is asked all the time; with more, messages are announced later. */
 export const WATCH_MS = 5_000;
 /** With more, a full inbox would make one count read pages for seconds. */
 const COUNTED_PAGES_MAX = 10;
 /** With less, a host would drop what it gets before it has begun to listen. */
 const CHANNEL_DELAY_MS = 2_000;
-/**
- * Up to this many new messages are announced one by one. With more, a burst would wake the model once for each of its
- * messages.
- */
+/** Up to this many new messages are announced one by one. With more, a burst wakes the model once for each message. */
 const MESSAGES_EACH_MAX = 5;
 /** With more, a peer that writes all the time keeps the model, and its costs, running. */
 export const NOTICES_MAX = 30;

@@ -24,9 +24,7 @@ export interface McpAgentOptions {
   identity: Pick<Identity, "name" | "did" | "ownerDid" | "registryUrl">;
   connector: LocalCalls;
   peers(): Peers;
-  /**
-   * The command with which a person pairs without this program; `null` when there is no file of a running connector.
-   */
+  /** The command with which a person pairs without this program; `null` without the file of a running connector. */
   pairingCommand(action: "start" | "confirm", body: Record<string, unknown>): string | null;
   clock: Clock;
   random: Random;

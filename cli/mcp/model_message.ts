@@ -93,10 +93,7 @@ function payloadOf({ message, json }: Received): string {
   return message.payload === null && message.readAt !== null ? "" : memberOf(json, "payload");
 }
 
-/**
- * The last quote is optional, because a search that fails at the end of the text would otherwise begin again at each
- * quote.
- */
+/** The last quote is optional, because a search that fails at the end would otherwise begin again at each quote. */
 const STRINGS = /"(?:[^"\\]|\\.)*"?/g;
 /** Half of a surrogate pair in a name. A host whose JSON reader is strict would end its session at such a line. */
 const HALF_PAIR = /\\ud[89a-f]/;

@@ -149,19 +149,13 @@ function register(server: McpServer, mcp: McpAgent, row: ToolRow): void {
   });
 }
 
-/**
- * The schema for `tools/list`. It accepts everything, because the library would otherwise refuse arguments with a text
- * of its own.
- */
+/** The schema for `tools/list`. It accepts all, because the library would otherwise refuse with a text of its own. */
 function shownSchema(schema: z.ZodObject): StandardSchemaWithJSON {
   const standard = schema["~standard"];
   return { "~standard": { ...standard, validate: (value: unknown) => ({ value }) } };
 }
 
-/**
- * What the client says about its person: in each request in newer revisions of the protocol, at the start in older
- * ones.
- */
+/** What the client says about its person: in each request, or at the start in older revisions of the protocol. */
 function personOf(server: McpServer, { mcpReq }: ServerContext): Person {
   const envelope: Record<string, unknown> = { ...mcpReq.envelope };
   const ofRequest = envelope[CLIENT_CAPABILITIES_META_KEY] as ClientCapabilities | undefined;

@@ -98,8 +98,7 @@ export const A2A: PushPlatform = {
       message: {
         messageId,
         role: "ROLE_USER",
-        // Made from the sender's DID, because a peer that could choose it freely could join the conversation of
-        // another.
+        // Made from the sender's DID, because a peer with a free choice could join the conversation of another.
         contextId: await contextOf(fromDid, session),
         parts: [{ text: textOf(message) }],
         ...(taskId === undefined ? {} : { taskId }),

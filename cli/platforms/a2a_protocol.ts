@@ -8,9 +8,7 @@ export const A2A_VERSION_HEADER = "A2A-Version";
 export const A2A_VERSION = "1.0";
 export const CARD_PATH = "/.well-known/agent-card.json";
 
-/**
- * Each error has a code, and a reason for `google.rpc.ErrorInfo`, which is its name without the ending (section 9.5).
- */
+/** Each error has a code, and a reason for `google.rpc.ErrorInfo`: its name without the ending (section 9.5). */
 export const RPC_ERROR = {
   parse: { code: -32700, reason: "JSON_PARSE" },
   request: { code: -32600, reason: "INVALID_REQUEST" },

@@ -30,8 +30,7 @@ export const HERMES: PushPlatform = {
       : JSON.stringify({ message: textOf(message) });
     const headers = {
       ...senderHeaders(message),
-      // Hermes drops duplicates by this header. The request ID alone is not enough, because those of two senders could
-      // be equal.
+      // Hermes drops duplicates by this header. A request ID alone would not do, because two senders may use the same.
       "x-request-id": message.idempotencyKey,
     };
     if (hookToken === null) return { headers, body };

@@ -25,7 +25,7 @@ export const NANOBOT: PushPlatform = {
   request(message, { hookToken }) {
     const body = JSON.stringify({
       messages: [{ role: "user", content: textOf(message) }],
-      // Made from the sender's DID, because a peer that could choose it freely could join the conversation of another.
+      // Made from the sender's DID, because a peer with a free choice could join the conversation of another.
       session_id: message.session === null ? message.fromDid : `${message.fromDid}#${message.session}`,
     });
     return Promise.resolve({ headers: senderHeaders(message, hookToken), body });

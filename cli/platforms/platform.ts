@@ -76,9 +76,7 @@ export type TaskAnswer =
   | { kind: "working"; taskId: string }
   /** The runtime has no task with the given ID. */
   | { kind: "unknown_task" }
-  /**
-   * The runtime will never accept the request. `isEnded` is true when the reason may be that the given task has ended.
-   */
+  /** The runtime will never accept the request. `isEnded` is true when that may be because the given task has ended. */
   | { kind: "refused"; why: string; isEnded: boolean }
   /** The runtime may accept the request later. */
   | { kind: "unclear"; why: string };

@@ -25,10 +25,7 @@ type Backup = z.infer<typeof Backup>;
 /** Largest backup file. With less, a large settings file would have no backup to restore. */
 const MAX_BACKUP_BYTES = 4 * MAX_SETTINGS_BYTES;
 
-/**
- * Backs up a file, then changes it. @throws {CliError} `CLI_FILE_INVALID`, before any change, when it cannot be backed
- * up
- */
+/** Backs up a file, then changes it. @throws {CliError} `CLI_FILE_INVALID` when it cannot be backed up */
 export async function applyChange(ctx: Context, folder: PrivateFolder, { path, text }: FileChange): Promise<void> {
   const backup = readBackup(folder);
   if (await kindOf(dirname(path)) !== "directory") {
@@ -52,8 +49,7 @@ export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<
   const modes = new Map<string, number | null>();
   for (const { path, before, written } of backup) {
     const current = await currentOf(path).catch(() => undefined);
-    // The file is restored already, by an undo that failed at another file. That undo could otherwise never be
-    // repeated.
+    // Restored already, by an undo that failed at another file and could otherwise never be repeated.
     if (current !== undefined && (current?.text ?? null) === before) continue;
     if (!current || await sha256(current.text) !== written) {
       throw new CliError(

@@ -1,7 +1,4 @@
-/**
- * Escapes control and invisible characters in texts of other parties, because these could steer a terminal or hide
- * text.
- */
+/** Escapes control and invisible characters in texts of others, because they could steer a terminal or hide text. */
 
 /**
  * Code points that a terminal may show as nothing, so that they could hide one text in another: all that Unicode calls

@@ -67,10 +67,7 @@ function open(onBytes: (bytes: Uint8Array) => void, onQuit: () => void): () => v
   return restore;
 }
 
-/**
- * Returns whether the two numbers that `ps` printed, process group and foreground group, are equal; `null` for any
- * other text.
- */
+/** Returns whether the two numbers that `ps` printed, process group and foreground group, are equal. */
 export function foregroundOf(printed: string): boolean | null {
   const [, group, foreground] = /^\s*(\d+)\s+(-?\d+)\s*$/.exec(printed) ?? [];
   return group === undefined ? null : group === foreground;

@@ -154,9 +154,7 @@ export class Output {
     return columns === null ? null : Math.max(2, columns - 1);
   }
 
-  /**
-   * The lines with control characters escaped, in the width of the terminal. With `--wide` a table keeps its own width.
-   */
+  /** The lines with control characters escaped, in the terminal's width. With `--wide` a table keeps its own. */
   #laidOut(lines: readonly string[], columns: number | null): string[] {
     const room = this.#wide ? null : this.#room(columns);
     return lines.map((line) => this.#clean(line))
@@ -315,8 +313,7 @@ export function shellWord(word: string): string {
 
 /** Returns a text as one sentence: a capital at its start and a full stop at its end. */
 export function sentence(text: string): string {
-  // Only words with which a text of svc begins get a capital, because a file, a command or an alias with a capital is
-  // another one.
+  // Only words with which a text of svc begins, because a file, a command or an alias is another with a capital.
   const isWord = /^(?:an?|another|no|not|several|the|there|this|too|unread) /.test(text);
   const first = isWord ? text.charAt(0).toUpperCase() + text.slice(1) : text;
   return /[.!?…]$/.test(first) ? first : `${first}.`;

@@ -9,10 +9,7 @@ export type Cell = string | null | { short: string; whole: string };
 
 export interface Column<T> {
   head: string;
-  /**
-   * When there is no room, the column with the highest rank is left out first. Rank 0, the default, stays as long as it
-   * can.
-   */
+  /** Without room the column with the highest rank is left out first; 0, the default, stays as long as it can. */
   rank?: number;
   /** The width at which its cells are cut and not wrapped. It is larger if the terminal has room. */
   cut?: number;
@@ -26,10 +23,7 @@ const GAP = 2;
 const SHORT = 20;
 /** The rank from which on a column is left out before a short cell is wrapped. */
 const MINOR = 2;
-/**
- * Width that is planned for a word that is wider than the terminal, because the other cells would otherwise get no
- * room.
- */
+/** Width for a word that is wider than the terminal, because other cells would otherwise get no room. */
 const CUT_WORD = 12;
 
 /** @param width columns of the terminal; `null`: a pipe, or a person who wants everything */

@@ -81,10 +81,7 @@ export function textColumns(text: string): number {
   return used;
 }
 
-/**
- * The code points of a text, with each colour as one unit. Only svc writes colours, because those in other texts are
- * escaped.
- */
+/** The code points of a text, each colour as one unit. Only svc writes colours, because those of others are escaped. */
 function unitsOf(text: string): Iterable<string> {
   // deno-lint-ignore no-control-regex
   return text.includes("\x1b") ? text.match(/\x1b\[\d+(?:;\d+)*m|./gsu) ?? [] : text;
@@ -111,10 +108,7 @@ export function wrapToColumns(text: string, columns: number): string[] {
   return [...lines, line];
 }
 
-/**
- * Largest share of a line for a label. The text of a longer label begins below it, because its column would be too
- * narrow.
- */
+/** Largest share of a line for a label. Text of a longer one begins below, because its column would be too narrow. */
 const LABEL_MAX = 0.5;
 const STEP = 4;
 /**

@@ -74,10 +74,7 @@ function readCopy(path: string): Copy | null {
   }
 }
 
-/**
- * Saves a text of the registry in `{config_dir}/keys/`. A failure is ignored, because the copy is needed only while the
- * registry does not answer.
- */
+/** Saves a text of the registry. A failure is ignored, because the copy only serves while the registry is away. */
 export async function keepCopy(ctx: Context, file: string, text: string): Promise<void> {
   const folder = join(ctx.configDir, "keys");
   try {

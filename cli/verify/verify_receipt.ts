@@ -67,9 +67,7 @@ async function readJson(ctx: Context, path: string, maxBytes: number): Promise<u
   }
 }
 
-/**
- * Returns the keys of a saved document. Nothing in it proves which registry published it, so the person must know that.
- */
+/** Returns the keys of a saved document. Nothing in it proves which registry it is from; the person must know that. */
 async function ofFile({ ait }: ReceiptRow, document: unknown, path: string): Promise<TrustedInputs> {
   const keys = await readKeyDocument(document);
   if (keys === null) {
@@ -91,10 +89,7 @@ function issuerOf(ait: string): string {
   }
 }
 
-/**
- * Evaluates a receipt. The token must have been valid at the time of the receipt and not now, because it may have
- * expired since.
- */
+/** Evaluates a receipt. The token must have been valid at its time and not now, because it may have expired since. */
 export async function evaluateReceipt(
   { signed, ait, salt }: ReceiptRow,
   payload: Uint8Array<ArrayBuffer> | null,

@@ -32,9 +32,7 @@ import { timelinesOf } from "./timeline.ts";
 import type { Issuers } from "../federation/issuers.ts";
 import type { IssuerPolicy } from "../issuer_policy.ts";
 
-/**
- * How many records of a list are read together. With more, one question of an admin would keep the store from messages.
- */
+/** Records that are read together. With more, one question of an admin would keep the store from messages. */
 const BATCH = 100;
 
 interface RelayAdminDeps extends Pick<ServiceDeps, "kv" | "clock"> {

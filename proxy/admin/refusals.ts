@@ -12,9 +12,7 @@ import { withoutSecrets } from "../../shared/server/log.ts";
 /** With more, a flood of refusals takes memory; with less, it hides the refusals before it. */
 export const REFUSALS_PER_CODE = 50;
 
-/**
- * A refusal as it is kept. Path, query, body and credential of the request are left out, because they may hold secrets.
- */
+/** A refusal as it is kept, without path, query, body and credential of the request, because they may hold secrets. */
 interface KeptRefusal extends Omit<Refusal, "at"> {
   /** Rises with each refusal of this instance. */
   number: number;

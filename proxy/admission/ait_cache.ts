@@ -14,10 +14,7 @@ import type { KeyCache } from "./key_cache.ts";
 export interface VerifiedAit {
   claims: AitClaims;
   kid: string;
-  /**
-   * The key that verified the token. It is compared later, because another document may use the same `kid` for another
-   * key.
-   */
+  /** The key that verified the token. It is compared, because a later document may use the `kid` for another key. */
   signer: VerificationKey | undefined;
   /** base64url SHA-256 of the token. */
   sha256: string;

@@ -39,9 +39,7 @@ const OWNER_FAILURES = 5 * BAD_PROOFS_MAX;
  */
 const QUICK_REFUSALS = 20;
 const SLOW_REFUSAL_MS = 1_000;
-/**
- * How many refusals wait at the same time. More are answered at once, because each one that waits holds a connection.
- */
+/** Refusals that wait at once. More are answered immediately, because each one that waits holds a connection. */
 const MAX_WAITING = 256;
 
 /** Authorization scheme of the token: an AIT, or an admin token. */
@@ -128,9 +126,7 @@ export class BadProofLimiter {
     });
   }
 
-  /**
-   * Counts a refused request. `isProven` is true when it was signed with the token's key. An admin token has no owner.
-   */
+  /** Counts a refused request. `isProven`: it was signed with the token's key. An admin token has no owner. */
   recordFailure(exchange: RequestContext, failing: { ownerDid: string; isProven: boolean } | null): void {
     const key = keyOf(exchange, failing ? "Svc" : "Bearer");
     if (key === null) return;

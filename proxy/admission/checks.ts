@@ -85,9 +85,7 @@ export interface AdmissionState {
 const PAIR_LOST = new PreconditionFailed("PROXY_AUTH_FORBIDDEN");
 export const ACCESS_TOKEN_ENDED = new PreconditionFailed("PROXY_AGENT_ACCESS_INVALID");
 
-/**
- * Records for later checks and the delivery. Their reads begin together at check 5; each is awaited where it is used.
- */
+/** Records for later checks and the delivery. Their reads begin at check 5; each is awaited where it is used. */
 export interface PrefetchedRecords {
   /** The window of a route that has a window of its own; otherwise `null`. */
   window: Prefetched<WindowRecord> | null;
@@ -104,9 +102,7 @@ export interface IssuerDocuments {
   keys: { current(): Promise<VerificationKeys> };
   crl: {
     isRevoked(jti: string): Promise<boolean>;
-    /**
-     * Returns true when the newest list that was seen, of any age, ends the agent or its token; false without a list.
-     */
+    /** True when the newest list that was seen, of any age, ends the agent or its token; false without a list. */
     wasRevoked(agentDid: string, jti: string): boolean;
   };
 }
@@ -222,8 +218,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
       const { exchange, profile, ait, now, prefetched } = state;
       if (!profile.trust) return;
       const pair = await prefetched?.message?.pair;
-      // A pair with a deleted agent ends as soon as the revocation list names the agent, even before its record is
-      // removed.
+      // A pair with a deleted agent ends when the revocation list names the agent, even before its record is removed.
       if (pair?.value && await deps.crl.isDeleted(signedHeaders(exchange).recipient)) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN");
       }

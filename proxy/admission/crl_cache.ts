@@ -31,9 +31,7 @@ interface Installed {
   etag: string | null;
 }
 
-/**
- * How many entries are added to the maps in one turn of the event loop. With more, other requests wait for a long list.
- */
+/** Entries that are added in one turn of the event loop. With more, other requests wait for a long list. */
 const ENTRIES_AT_ONCE = 5_000;
 
 const NONE: ReadonlyMap<string, number> = new Map();
@@ -141,10 +139,7 @@ export class CrlCache {
     return this.#refreshing;
   }
 
-  /**
-   * Fetches the list once more after a running fetch, because the response of that one may be older than the expected
-   * change.
-   */
+  /** Fetches the list after a running fetch, because that one's response may be older than the expected change. */
   async refreshAgain(): Promise<void> {
     await this.#refreshing;
     await this.refresh();

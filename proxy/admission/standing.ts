@@ -46,10 +46,7 @@ interface StandingsDeps {
   aits: Pick<AitCache, "kept">;
   keys: Pick<KeyCache, "fresh">;
   crl: Pick<CrlCache, "usable">;
-  /**
-   * Longest time that a standing holds when the store is reached over a network, milliseconds; 0 when there is no such
-   * bound.
-   */
+  /** Longest time that a standing holds when the store is on the network, milliseconds; 0 when there is no bound. */
   reliedMs: number;
 }
 

@@ -195,10 +195,7 @@ export class Issuers {
     this.#deps = { ...deps, send, onList, turns: new Turns(deps.clock, CALLS) };
   }
 
-  /**
-   * Returns what an issuer publishes, from objects that are made at its first use. `issuer` is one that the policy
-   * accepts.
-   */
+  /** Returns what an issuer publishes. Its caches are made at the first use. The policy must accept `issuer`. */
   of(issuer: string): Issuer {
     const now = this.#deps.clock.now();
     const known = this.#known.get(issuer) ?? new Issuer(this.#deps, issuer);
@@ -213,16 +210,12 @@ export class Issuers {
     return new Map(this.#known);
   }
 
-  /**
-   * Drops issuers that were not used for an hour, and the least recently used ones while all lists together are too
-   * large.
-   */
+  /** Drops issuers without a use for an hour, and the least recently used while all lists together are too large. */
   #letGo(now: number): void {
     this.#lookedAt = now;
     let bytes = 0;
     for (const [issuer, { list, usedAt }] of [...this.#known].reverse()) {
-      // The larger number counts, because a hostile list may name one token of many agents, or one agent with many
-      // tokens.
+      // The larger one counts, because a hostile list may name one token of many agents, or many tokens of one agent.
       bytes += Math.max(0, list.entries, list.deletedAgents.size) * ENTRY_BYTES;
       if (now - usedAt >= IDLE_MS || bytes > LISTS_BYTES) this.#known.delete(issuer);
     }
@@ -232,15 +225,9 @@ export class Issuers {
 /** Ranges that are not of the open internet. */
 const INSIDE_IPV4 = "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 " +
   "192.168.0.0/16 198.18.0.0/15 224.0.0.0/4 240.0.0.0/4";
-/**
- * The tunnels 6to4 and Teredo are included, because an IPv4 address of the inside can be behind one, but no registry
- * is.
- */
+/** 6to4 and Teredo are included, because an IPv4 address of the inside can be behind one, but no registry is. */
 const INSIDE_IPV6 = "::/96 64:ff9b:1::/48 2001::/32 2002::/16 fc00::/7 fe80::/10 fec0::/10 ff00::/8";
-/**
- * Prefix of a NAT64 translator, which calls the IPv4 address after it. `BlockList` itself handles addresses after
- * `::ffff:`.
- */
+/** Prefix of NAT64, which calls the IPv4 address after it. `BlockList` itself handles addresses after `::ffff:`. */
 const NAT64 = "64:ff9b::";
 const INSIDE = insideAddresses();
 

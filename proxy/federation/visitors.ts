@@ -27,10 +27,7 @@ interface VisitorsDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   config: { registryUrl: string; environment: "local" | "dev" | "production" };
 }
 
-/**
- * How many issuers are asked because of one ticket. With more, the holder of a ticket could make this server call more
- * strangers.
- */
+/** Issuers for one ticket. With more, the holder of a ticket could make this server call more strangers. */
 const ISSUERS_PER_TICKET = 3;
 const TICKETS_KEPT = 10_000;
 const VISITS_KEPT = 20_000;
@@ -43,10 +40,7 @@ interface KeptVisit extends Visit {
   exp: number;
 }
 
-/**
- * The refusal of a bad signature serves for every refusal here, because a different one would tell a stranger who is
- * paired.
- */
+/** The refusal of a bad signature serves for all here, because another would tell a stranger who is paired. */
 const refused = () => new TokenError("signature", "The signature does not verify");
 
 /**
@@ -132,10 +126,7 @@ export class Visitors implements VisitorChecks {
     }
   }
 
-  /**
-   * Returns true when a request has a ticket that its agent may confirm or has confirmed, and that few other issuers
-   * brought.
-   */
+  /** Returns true for a ticket that the agent may confirm or has confirmed, and that few other issuers brought. */
   async #hasTicket(exchange: RequestContext, issuer: string, agentDid: string): Promise<boolean> {
     const { kv, clock } = this.deps;
     const body = parseJson(exchange.body)?.value as { ticket?: unknown } | null | undefined;

@@ -71,10 +71,7 @@ export class Deliveries {
     return this.#underWay.has(nameOf(id));
   }
 
-  /**
-   * Begins a delivery, which `leave` ends. No delivery with this ID may be under way here, because its end would be
-   * lost.
-   */
+  /** Begins a delivery, which `leave` ends. None with this ID may be under way, because its waiters would be lost. */
   enter(id: DeliveryId): void {
     this.#underWay.set(nameOf(id), null);
   }
@@ -115,10 +112,7 @@ export class Deliveries {
     return found.taken ? null : found.refused;
   }
 
-  /**
-   * Returns the parts of a claim that begin an attempt, with the 202 if the message is queued. An earlier 202 refuses
-   * the claim.
-   */
+  /** Returns the parts of a claim that begins an attempt, with the 202 of a queued message. An earlier 202 refuses. */
   begin(
     id: DeliveryId,
     bodySha256: string,
@@ -129,9 +123,7 @@ export class Deliveries {
     return new BeginningOfDelivery(id, bodySha256, answer, judging, this.#open);
   }
 
-  /**
-   * Records the 202 with the next commit, after 20 ms at the latest. Never rejects, because a failure is only logged.
-   */
+  /** Records the 202 with the next commit, after 20 ms at the latest. Never rejects; a failure is logged. */
   answered(id: DeliveryId, answer: HookAnswer): Promise<void> {
     return this.#end(id, answer, { mayWait: true });
   }
@@ -154,9 +146,7 @@ export class Deliveries {
     return { update, live: { record: sender } };
   }
 
-  /**
-   * Notes that the outcome of an attempt of this instance is stored. Its entry then leaves the record of its sender.
-   */
+  /** Notes that an outcome of this instance is stored. Its entry then leaves the record of its sender. */
   settled(id: DeliveryId): void {
     this.#open.delete(nameOf(id));
   }
@@ -166,10 +156,7 @@ export class Deliveries {
     return this.#end(id, null);
   }
 
-  /**
-   * Records that the attempt of a stopped instance ended without a 202. Never rejects, because a failure is only
-   * logged.
-   */
+  /** Records that the attempt of a stopped instance ended without a 202. Never rejects; a failure is logged. */
   async markLost(id: DeliveryId, instance: string): Promise<void> {
     const hasEnded = (one: BegunDelivery) => one.instance === instance;
     await this.#settle(id.sender, [id], hasEnded, instance).catch((cause) => this.#lost(id, cause));

@@ -17,10 +17,7 @@ import type { DeliveryRecord, Envelope } from "../schema/records.ts";
 import type { BegunDelivery } from "../schema/sender_record.ts";
 import type { Beginning } from "./sender.ts";
 
-/**
- * How many begun deliveries the record of a sender holds. With more, each request of the sender would read and write a
- * larger record.
- */
+/** Begun deliveries in a sender's record. With more, each of its requests reads and writes a larger record. */
 export const BEGUN_MAX = 16;
 /** The service deletes ended records. The store deletes them this much later, for those that the service missed. */
 const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
@@ -30,10 +27,7 @@ export interface DeliveryId {
   readonly sender: string;
   readonly recipient: string;
   readonly requestId: string;
-  /**
-   * The key of the delivery record, and the key as text. Both are kept from their first use, because a message needs
-   * them often.
-   */
+  /** The key of the delivery record, and its text. Both are kept, because a message needs them often. */
   key?: KvKey;
   name?: string;
 }

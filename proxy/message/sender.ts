@@ -44,10 +44,7 @@ const SENDERS_KEPT_MAX = 10_000;
 const NONCES_KEPT_MAX = 1_000_000;
 /** With less, each request would look through the nonces of its sender. With more, ended ones take memory. */
 const PRUNE_MS = 10_000;
-/**
- * How long an ended nonce is kept. Requests are judged by the time at which their checks began, so it must be longer
- * than the checks take.
- */
+/** How long an ended nonce is kept: longer than checks take, because they judge by the time when they began. */
 const ENDED_KEPT_MS = 15_000;
 /** A nonce is refused for this much longer than a request with its timestamp is accepted. */
 const CLOCK_GRACE_MS = (LIMITS.nonceGraceSeconds - LIMITS.timestampSkewSeconds) * 1000;
@@ -204,8 +201,7 @@ export class Sender implements LiveRecord {
     for await (const { value } of this.deps.kv.list(selector, options)) {
       // Older parts hold nonces that were used earlier, which end at most this much later.
       if (partEnd(value) + LIMITS.timestampSkewSeconds * 2000 <= now) break;
-      // The nonces are read only after the parts are counted, because reading a million of them would take most of a
-      // second before the refusal.
+      // Read only after the count, because a million nonces would take most of a second before the refusal.
       if (parts.push(unpackPart(value)) < PARTS_READ_MAX) continue;
       throw new StoreUnavailable(new Error("A sender has too many sealed parts"));
     }
@@ -255,8 +251,7 @@ export class Sender implements LiveRecord {
     if (now < this.#asOf + PRUNE_MS) return;
     this.#asOf = now;
     for (const [name, end] of this.#ends) {
-      // The first nonce that still counts ends the loop. So one that is dated ahead keeps the later ones for up to five
-      // minutes more.
+      // The first nonce that counts ends the loop, so one that is dated ahead keeps later ones for five minutes more.
       if (now < end + ENDED_KEPT_MS) return;
       this.#ends.delete(name);
     }
@@ -315,10 +310,7 @@ export interface NonceUse extends StoredNonce {
   generation: number;
 }
 
-/**
- * Refuses a request whose window is full. It is a symbol, so that it differs from every refusal of a route's own
- * updates.
- */
+/** Refuses a request whose window is full. A symbol, so that it differs from every refusal of a route's updates. */
 export const WINDOW_FULL = Symbol("full");
 export const REFUSE_FULL = { refuse: WINDOW_FULL } as const;
 
@@ -334,9 +326,7 @@ export interface Beginning<R> {
 
 /** What a request changes in its sender's record: its nonce, its place in the window, and the begun delivery. */
 export class SenderChange<R> implements LiveChange<R | "replay" | typeof WINDOW_FULL> {
-  /**
-   * Decision of the window at the time of the commit, because a slow request would otherwise leave the window early.
-   */
+  /** The window's decision at the commit, because a slow request would otherwise leave the window early. */
   decision: Decision | null = null;
   #placed: { begun: readonly BegunDelivery[]; also: readonly Write[] } | null = null;
 

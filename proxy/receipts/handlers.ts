@@ -35,10 +35,7 @@ export async function queryReceipts(
   return json({ receipts: receipts.map(receiptView) } satisfies ReceiptList);
 }
 
-/**
- * How many messages in a question cost as much as one request. With more, one owner's questions of a hundred could hold
- * a core.
- */
+/** Messages in a question that cost as much as a request. With more, an owner's questions could hold a core. */
 const MESSAGES_PER_REQUEST = 2;
 
 export async function queryDeliveries(

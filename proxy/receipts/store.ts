@@ -105,15 +105,10 @@ export async function listReceipts(
     .sort((a, b) => a.receivedAt - b.receivedAt);
 }
 
-/**
- * How many receipts and deliveries are read at the same time. With more, one question would keep the store from
- * messages.
- */
+/** Receipts and deliveries that are read at once. With more, one question would keep the store from messages. */
 const READ_TOGETHER = 10;
 
-/**
- * Returns the outcomes of a sender's messages, in their order. A message that is unknown or has no outcome is left out.
- */
+/** Returns the outcomes of a sender's messages, in their order. Messages that are unknown or have none are left out. */
 export async function outcomesOf(
   deps: ReceiptDeps,
   sender: string,
@@ -146,8 +141,7 @@ async function outcomeOf(
     ...RECEIPT_STATUSES.map((status) => reads.get<StoredReceipt>(KEYS.receipt(recipient, requestId, sender, status))),
   ]);
   const record = unpackDelivery(stored.value, requestId);
-  // A dead letter can be replayed and processed later. With both receipts the first status of the list counts, which is
-  // the later outcome.
+  // A dead letter can be replayed and processed later, so with both receipts the first status of the list counts.
   for (const [i, status] of RECEIPT_STATUSES.entries()) {
     const at = receipts[i]?.value?.receivedAt;
     if (at !== undefined && now < at + config.receiptKeptMs && !isOfEarlier(at, record)) {

@@ -29,17 +29,13 @@ const HEARTBEATS_IN_FLIGHT = 8;
 const MALFORMED_FRAMES_MAX = 3;
 /** With more, one slow reader takes the memory of others. With less, a few large messages end its socket. */
 export const UNSENT_BYTES_MAX = 8_388_608;
-/**
- * Unsent bytes from which a send also looks at all other sockets. With less, each large message would cost that sum.
- */
+/** Unsent bytes from which a send sums up those of all sockets. With less, each large message would cost that. */
 const UNSENT_NOTED_BYTES = 65_536;
 
 /** The members of a WebSocket that a relay socket uses. */
 export interface SocketTransport {
   send(text: string): void;
-  /**
-   * Asks the peer to end the connection, and drops it after 2 s, because unsent bytes would otherwise stay in memory.
-   */
+  /** Asks the peer to end the connection, and drops it after 2 s, because unsent bytes would stay in memory. */
   close(code: number, reason: string): void;
   /** Ends the connection at once. */
   drop(): void;
@@ -67,15 +63,9 @@ const NOT_ACKED: DeliveryResult = { acked: false };
 const SMALL_FRAME_BYTES = 512;
 /** A connector sends a heartbeat every 30 s. With more, a program could make the proxy answer all the time. */
 const HEARTBEATS_PER_SECOND = 1;
-/**
- * Wait for an answer to a probe. With less, a busy connector would lose its socket. With more, messages wait for a
- * machine that is gone.
- */
+/** Wait for the answer to a probe. With less, a busy connector loses its socket; with more, messages wait in vain. */
 const PROBE_MS = 10_000;
-/**
- * With less, messages for a busy connector would be queued in vain. With more, a message behind a lost one waits
- * longer.
- */
+/** With less, messages for a busy connector are queued in vain. With more, one behind a lost message waits longer. */
 const SILENT_MS = 1_000;
 
 const FRAME_TOO_LARGE = `frame over ${LIMITS.connectorFrameBytes / 1024} KiB`;
@@ -132,10 +122,7 @@ export class RelaySocket {
     return isSilent;
   }
 
-  /**
-   * True during a probe, and when an acknowledgement is over 1 s late and nothing else has come, because the peer may
-   * then be gone.
-   */
+  /** True during a probe, and when neither an ack nor anything else came for 1 s: the peer may then be gone. */
   get isSilent(): boolean {
     const [oldest] = this.#inFlight.values();
     const isLate = oldest !== undefined && this.deps.clock.now() - oldest.sentAt >= SILENT_MS;
@@ -289,9 +276,7 @@ export class RelaySocket {
     return this.#endFlood("too many frames of one owner");
   }
 
-  /**
-   * Closes the socket. The owner's next connect must wait, because the socket would otherwise be open again at once.
-   */
+  /** Closes the socket. The owner's next connect waits, because the socket would otherwise be open again at once. */
   #endFlood(reason: string): true {
     this.deps.owners.holdConnects(this.agent.ownerDid);
     this.end(CLOSE.misuse, reason);
@@ -369,10 +354,7 @@ class WaitingMessage {
 /** The sockets of one agent, oldest first. */
 export class AgentSockets {
   readonly links: RelaySocket[] = [];
-  /**
-   * Refuses a message when another instance holds the agent's sockets. It is kept here, so that all messages to the
-   * agent share it.
-   */
+  /** Refuses a message when another instance holds the agent's sockets. All messages to the agent share this update. */
   heldHere: Update<"moved"> | null = null;
 
   constructor(private readonly clock: Clock) {}

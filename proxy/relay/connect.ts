@@ -19,10 +19,7 @@ export type UpgradeWebSocket = (request: Request) => { socket: WebSocket; respon
 
 /** The version of the WebSocket protocol. */
 const VERSION = "13";
-/**
- * Longest time for closing a connection. With more, peers that do not end it would keep unsent bytes in memory for
- * longer.
- */
+/** Longest closing of a connection. With more, peers that do not end it keep unsent bytes in memory for longer. */
 const CLOSING_MS = 2_000;
 /**
  * Longest time until a socket opens. Deno reports no event for a client that left before the upgrade, so without a
@@ -92,10 +89,7 @@ function upgradeRequired(cause?: unknown): ServiceError {
   });
 }
 
-/**
- * Attaches the socket once it opens, and passes on its messages and its end. Calls `ready` when it is open, else
- * `failed`.
- */
+/** Attaches the socket once it opens, and passes on its messages and end. Calls `ready` when open, else `failed`. */
 function bind(
   socket: WebSocket,
   { clock, connectedAgents, revalidation }: ConnectDeps,

@@ -77,10 +77,7 @@ export class ConnectedAgents {
     return link;
   }
 
-  /**
-   * Notes that a socket of an agent is about to open. Returns the function that ends this state, which may be called
-   * twice.
-   */
+  /** Notes that a socket of an agent is about to open. Returns the idempotent function that ends this state. */
   opening(agentDid: string): () => void {
     const { promise, resolve } = Promise.withResolvers<void>();
     const all = this.#opening.get(agentDid) ?? new Set();

@@ -33,10 +33,7 @@ import type { InFlightBudget } from "./in_flight_budget.ts";
 import type { PresenceStore } from "./presence.ts";
 import type { RecipientReturn } from "./recipient_return.ts";
 
-/**
- * How often a repeated message looks for its outcome. With less, it reads the store more often. With more, it is
- * answered later.
- */
+/** Time between two looks for an outcome. With less, the store is read more often; with more, the answer is later. */
 export const UNDER_WAY_LOOK_MS = 100;
 
 interface DeliverDeps extends Pick<ServiceDeps, "clock" | "metrics"> {
@@ -52,9 +49,7 @@ interface DeliverDeps extends Pick<ServiceDeps, "clock" | "metrics"> {
   returns: RecipientReturn;
 }
 
-/**
- * Delivers or queues a message. It counts as held until its response, because its body stays in memory for that time.
- */
+/** Delivers or queues a message. It counts as held until its response, because its body stays in memory so long. */
 export async function postMessage(
   deps: DeliverDeps,
   { caller, exchange }: Input<undefined, undefined, undefined, AdmittedAgent | undefined>,
@@ -134,10 +129,7 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
   }
 }
 
-/**
- * Queues a message that may wait, else waits for a recipient whose instance stops. Returns `null` when that agent is
- * back.
- */
+/** Queues a message that may wait, else waits for a recipient whose instance stops: `null` when that is back. */
 async function withoutRecipient(
   deps: DeliverDeps,
   caller: AdmittedAgent,
@@ -209,8 +201,7 @@ async function send(
     if (isGone) dispatched = { result: "offline" };
   }
   if (dispatched.result !== "offline") return answer(deps, caller, id, dispatched);
-  // The failure is recorded, because a repeat of the message would otherwise wait until the time of this attempt is
-  // over.
+  // Recorded, because a repeat of the message would otherwise wait until the time of this attempt is over.
   if (elsewhere || hasBegun) await deliveries.markFailed(id);
   return { offline: true, tried: elsewhere };
 }
@@ -254,9 +245,7 @@ function mailboxFull(refusal: MailboxRefusal): ServiceError {
   return new ServiceError("PROXY_RELAY_MAILBOX_FULL", { message: MAILBOX_FULL[refusal] });
 }
 
-/**
- * Queues the message. The same commit records the 202, because a repeat would otherwise be queued as another message.
- */
+/** Queues the message. The same commit records the 202, because a repeat would otherwise be queued too. */
 async function queue(
   deps: DeliverDeps,
   caller: AdmittedAgent,

@@ -62,9 +62,7 @@ const ANNOUNCED_MS = 300;
  * message could arrive twice.
  */
 const ANSWER_MS = 500;
-/**
- * How long the record of a lease is kept. With less, the presences of its agents would be deleted before a day is over.
- */
+/** How long a lease's record is kept. With less, the presences of its agents would be deleted within the day. */
 const KEPT_MS = LEASE_MS + LIMITS.presenceKeptSeconds * 1000;
 
 export class InstanceLeases {
@@ -128,8 +126,7 @@ export class InstanceLeases {
     if (isSole) await this.#endOthers();
     await Promise.all([this.#write(), this.#look()]);
     const { clock, random } = this.deps;
-    // At random after 3 to 5 s, because with a fixed time all looks would find the same ages and learn less of the
-    // clocks.
+    // At random after 3 to 5 s, because with a fixed time all looks would find the same ages and learn less.
     const renewMs = () => RENEW_MS * (0.75 + fraction(random) / 2);
     this.#timers = [
       repeat(clock, renewMs, () => this.#tried(this.#write())),
@@ -137,20 +134,14 @@ export class InstanceLeases {
     ];
   }
 
-  /**
-   * Announces that this instance closes its sockets, although it still handles notes. Looks at the others. Never
-   * rejects.
-   */
+  /** Announces that this instance closes its sockets. It still handles notes. Looks at the others. Never rejects. */
   async beginLeaving(): Promise<void> {
     if (this.isLeaving) return;
     const announced = Promise.all([this.#become("leaving"), this.#tried(this.#look())]);
     await settledWithin(this.deps.clock, announced, ANNOUNCED_MS);
   }
 
-  /**
-   * Ends the lease, so that other instances see the agents of this one as offline at once. A second call does nothing.
-   * Never rejects.
-   */
+  /** Ends the lease, so that others see the agents of this one as offline at once. Idempotent. Never rejects. */
   async stop(): Promise<void> {
     if (this.hasStopped) return;
     for (const cancel of this.#timers) cancel();
@@ -172,10 +163,7 @@ export class InstanceLeases {
     return isRunning(await this.#read(instance));
   }
 
-  /**
-   * Returns those of the instances that renew their leases. All leases are read at the same time. @throws
-   * {StoreUnavailable}
-   */
+  /** Returns those of the instances that renew their leases, all read at once. @throws {StoreUnavailable} */
   async aliveOf(instances: Iterable<string>): Promise<ReadonlySet<string>> {
     const all = [...new Set(instances)];
     const areAlive = await Promise.all(all.map((instance) => this.isAlive(instance)));

@@ -65,10 +65,7 @@ export class InstanceLinks {
   readonly #opening = new Set<string>();
   /** Instances whose links could not be opened, so that each is logged once. */
   readonly #failed = new Set<string>();
-  /**
-   * Answered challenges, and when each ends. A challenge counts once, because a copied answer could otherwise open a
-   * link.
-   */
+  /** Answered challenges with their ends. Each counts once, because a copied answer could otherwise open a link. */
   readonly #used = new Map<string, number>();
   #hasStopped = false;
 
@@ -89,10 +86,7 @@ export class InstanceLinks {
     return this.deps.leases.others().flatMap(({ instance }) => this.#open.has(instance) ? [] : [instance]);
   }
 
-  /**
-   * Returns true while messages to an instance can take a link: the link is open and has room, and the instance does
-   * not stop.
-   */
+  /** Returns true while messages to an instance can take a link: it is open and has room, and the instance stays. */
   has(instance: string): boolean {
     const link = this.#open.get(instance);
     return link !== undefined && !link.isLeaving && hasRoom(link);
@@ -112,10 +106,7 @@ export class InstanceLinks {
     }
   }
 
-  /**
-   * Answers a request to the port between instances. No socket opens before the proof, because any program can call the
-   * port.
-   */
+  /** Answers a request to the port between instances. No socket opens before the proof, because anyone can call. */
   answer(request: Request): Response {
     const { link } = this.deps.leases;
     if (!link || this.#hasStopped || request.method !== "GET" || request.url.length > URL_MAX) return refused(404);
@@ -293,10 +284,7 @@ function hasRoom({ socket }: Link): boolean {
   return socket.readyState === WebSocket.OPEN && socket.bufferedAmount <= UNSENT_MAX;
 }
 
-/**
- * What one side proves to the other. `role` is in it, because the proof of one step could otherwise be used as that of
- * another.
- */
+/** What one side proves to the other. Without `role`, the proof of one step could be used as that of another. */
 function proofOf(key: string, role: "asks" | "opens" | "accepts", about: readonly string[]): string {
   return createHmac("sha256", key).update(["svc link", role, ...about].join("\n")).digest("base64url");
 }

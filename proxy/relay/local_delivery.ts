@@ -86,8 +86,7 @@ export class LocalDelivery {
   ): Promise<ForwardResult> {
     const { connectedAgents, mailboxDelivery } = this.deps;
     const { fromAgentDid: sender, toAgentDid: recipient } = message;
-    // Without this, a machine that is gone would hold each earlier message until its deadline, and this one could
-    // overtake them.
+    // Otherwise a machine that is gone would hold each earlier message to its deadline, and this one could overtake.
     if (connectedAgents.session(recipient)?.isSilent) { for (const one of earlier) one.giveUp(); }
     else if (!mailboxDelivery.inProgress(recipient, sender)) {
       const result = await Promise.race([this.#handOver(message, attempt), givenUp]);

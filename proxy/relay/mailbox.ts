@@ -25,10 +25,7 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
 /** Why a message is not queued. */
 export type MailboxRefusal = "mailbox_full" | "recipient_full" | "sender_full" | "disk_full";
 
-/**
- * Bytes that count for a queued message beside its content. Without them, empty messages would cost their owner
- * nothing.
- */
+/** Bytes of a queued message beside its content. Without them, empty messages would cost their owner nothing. */
 const RECORDS_BYTES = 2_048;
 
 /**
@@ -54,10 +51,7 @@ export interface MailboxCounts {
   recipients: number;
   /** When the oldest message was queued, milliseconds since the Unix epoch; `null` without one. */
   oldestAt: number | null;
-  /**
-   * Largest share of a bound that is used: of the messages to a recipient, of those of one sender to it, or of the
-   * bytes of an owner.
-   */
+  /** Largest used share of a bound: of the messages to a recipient, of one sender's to it, or of an owner's bytes. */
   fullest: number;
 }
 

@@ -150,9 +150,7 @@ export class MailboxDelivery {
     for (const line of this.#lines.values()) line.wake();
   }
 
-  /**
-   * Waits for the removal of acknowledged messages, because those that stay would be delivered again. Never rejects.
-   */
+  /** Waits for the removal of acknowledged messages, because others would be delivered again. Never rejects. */
   async finish(): Promise<void> {
     await Promise.allSettled(this.#removals);
   }
@@ -210,8 +208,7 @@ export class MailboxDelivery {
     const isOver = clock.now() >= entry.expiresAt || !(await this.#isStillAllowed(entry));
     const message = isOver ? null : await mailbox.load(entry);
     if (!message) {
-      // The message is over, or it is incomplete and would block its sender. If it was removed already, this has no
-      // effect.
+      // The message is over, or incomplete and would block its sender. If it was removed, this has no effect.
       await mailbox.deadLetter(entry);
       line.replace(entry, null);
       return 0;

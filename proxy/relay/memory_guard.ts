@@ -21,10 +21,7 @@ const GROWTH_BYTES = 67_108_864;
 const ANSWER_MS = 2_000;
 /** A timer that fires this late shows that the server was busy, so it may not have read all answers yet. */
 const LATE_MS = 200;
-/**
- * How often a busy server waits for answers. With more, one that stays busy would close no socket before its memory is
- * full.
- */
+/** How often a busy server waits. With more, one that stays busy closes no socket before its memory is full. */
 const MAX_WAITS = 3;
 /**
  * Time between two rounds while the memory only stays above the bound, because each round is a frame to every socket.

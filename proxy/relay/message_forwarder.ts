@@ -25,15 +25,9 @@ import type { LocalDelivery } from "./local_delivery.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
 import type { Message } from "../schema/records.ts";
 
-/**
- * How many notes a second tell senders at other instances about their messages. With more, each receipt would cost a
- * commit.
- */
+/** Notes a second to senders at other instances about their messages. With more, each receipt costs a commit. */
 const NEWS_PER_SECOND = 100;
-/**
- * How many results are remembered. With fewer, a message of another instance that arrives again could be delivered
- * twice.
- */
+/** Results that are remembered. With fewer, a message of another instance could be delivered twice. */
 const RESULTS_MAX = 20_000;
 /** How many IDs are in one note that asks for results. With more, the note would not fit into a value of the store. */
 const ASKED_MAX = 1_000;
@@ -64,10 +58,7 @@ interface DispatchDeps extends Pick<ServiceDeps, "clock" | "log" | "metrics" | "
 export class MessageForwarder {
   /** Messages that wait for the result of another instance, by note ID. */
   readonly #away = new Map<string, Away>();
-  /**
-   * Results of messages of other instances; `null` while a message is under way. One in this map is not delivered
-   * again.
-   */
+  /** Results of messages of other instances, `null` while under way. No message in this map is delivered again. */
   readonly #results = new BoundedMap<string, ForwardResult | null>(RESULTS_MAX);
   /** How many messages have gone to other instances since the start, by their way. */
   readonly crossed = { link: 0, note: 0 };
@@ -304,10 +295,7 @@ export class MessageForwarder {
     await this.startMailboxDelivery(agentDid);
   }
 
-  /**
-   * Answers an instance that has lost its link to this one. The result of a message that is under way follows by
-   * itself.
-   */
+  /** Answers an instance that has lost its link. The result of a message that is under way follows by itself. */
   #tellResult(instance: string, id: string): void {
     const known = this.#results.get(id);
     if (known === null) return;

@@ -12,20 +12,14 @@ import { addWrite, type Update, type Write } from "../../shared/server/store/bat
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 
-/**
- * How many agents elsewhere are remembered with their presence. With fewer, a message to a forgotten one reads the
- * store.
- */
+/** Agents elsewhere whose presence is remembered. With fewer, a message to a forgotten one reads the store. */
 const ELSEWHERE_MAX = 20_000;
 /**
  * How long such a presence is remembered. With more, messages to an agent that has moved would first go to the wrong
  * instance for longer.
  */
 const ELSEWHERE_MS = 1_000;
-/**
- * Age from which a connect request is late. With more, a request that waited for the store could take back an agent
- * that has moved meanwhile.
- */
+/** Age of a late connect request. With more, a request that waited could take back an agent that has moved. */
 export const CONNECT_LATE_MS = 1_000;
 
 const SEEN_KEPT_MS = LIMITS.seenKeptSeconds * 1000;

@@ -58,10 +58,7 @@ export class Revalidation {
     }
   }
 
-  /**
-   * Checks a socket. This is done even for one that was just attached, because trust may have changed since its request
-   * was admitted.
-   */
+  /** Checks a socket, even one that was just attached, because trust may have changed since it was admitted. */
   async check(link: RelaySocket): Promise<void> {
     const { registry, log } = this.deps;
     const { agentDid, ownerDid } = link.agent;

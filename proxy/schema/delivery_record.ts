@@ -23,8 +23,7 @@ const MOST_SOCKETS = 255;
 
 /** Returns the end of a record, milliseconds since the Unix epoch. */
 export function deliveryEnd({ startedAt, answer: response, answeredAt, receiptAt }: DeliveryRecord): number {
-  // For a day after the answer, a repeated message gets the same response. A receipt can come before the answer, so the
-  // later time counts.
+  // For a day a repeated message gets the same response. A receipt can come before it, so the later time counts.
   if (receiptAt > 0) return Math.max(receiptAt, answeredAt) + AFTER_RECEIPT_SECONDS * 1000;
   // A queued message may be delivered at the end of its lifetime, and without the record its receipt would be refused.
   const from = response?.expiresAt ? parseIso(response.expiresAt) ?? answeredAt : response ? answeredAt : startedAt;

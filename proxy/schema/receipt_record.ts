@@ -5,9 +5,7 @@ import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { DeliveryRecord } from "./records.ts";
 
-/**
- * The value in the store. Without `signed`, the proxy recorded the receipt itself, or its recipient did not sign it.
- */
+/** The value in the store. Without `signed` the proxy recorded it itself, or its recipient did not sign it. */
 export interface StoredReceipt {
   /** Milliseconds since the Unix epoch. */
   receivedAt: number;

@@ -46,9 +46,7 @@ export interface OpenTicket {
 /** One direction of a pair: the peer of one agent. The time is milliseconds since the Unix epoch. */
 export interface PairRecord {
   peerProfile: PairingProfile;
-  /**
-   * What proves the peer's key to the agent. The proxy cannot check it, because only the connectors know the secret.
-   */
+  /** What proves the peer's key to the agent. Only the connectors know the secret, so the proxy cannot check it. */
   peerKey?: PairKey | undefined;
   pairedAt: number;
   /** ID of the ticket that created the pair. */
@@ -120,10 +118,7 @@ export interface Seen {
   hidden?: true;
 }
 
-/**
- * Shows that an instance is alive while the record changes. It does not end by a clock, because that would be wrong
- * where clocks differ.
- */
+/** Shows that an instance is alive while it changes. An end by the clock would be wrong where clocks differ. */
 export interface InstanceLease {
   /** When it was written, by the clock of its instance, milliseconds since the Unix epoch. */
   at: number;
@@ -160,8 +155,5 @@ export interface CrlSeen {
 /** A message without the members that only its frame has. */
 export type Message = Omit<DeliverFrame, "v" | "id" | "ts" | "type" | "attempt" | "proof"> & { proof: MessageProof };
 
-/**
- * What a record holds of a message. The rest may exceed one value of the store, so message_content.ts turns it into
- * bytes.
- */
+/** What a record holds of a message. The rest may exceed a value of the store, so message_content.ts packs it. */
 export type Envelope = Omit<Message, "proof" | "payload">;

@@ -77,8 +77,7 @@ export function sweptFamilies(
   return [
     {
       prefix: KEYS.allSenders(),
-      // The record of a sender has an expiry of its own. Only its begun deliveries without an outcome are moved out
-      // here.
+      // Only begun deliveries without an outcome are moved out here. The record itself has an expiry of its own.
       hasEnded: async ({ value }) => {
         await settle(value);
         return false;

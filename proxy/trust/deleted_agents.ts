@@ -19,10 +19,7 @@ interface PairRemovalDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "ra
   crl: { readonly deletedAgents: ReadonlyMap<string, number> };
 }
 
-/**
- * How many pairs one commit removes. With more, the keys could pass 80 KiB with long DIDs, and the store would refuse
- * the commit.
- */
+/** Pairs in one commit. With more, the keys could pass 80 KiB with long DIDs, and the store would refuse it. */
 const PAIRS_AT_ONCE = 25;
 /** Allowance for clock differences between registry instances and for the duration of a commit, seconds. */
 const OVERLAP_SECONDS = 3_600;
@@ -54,10 +51,7 @@ export class PairRemoval {
     return this.#running;
   }
 
-  /**
-   * Removes the pairs of deleted agents of another registry. Never rejects, because the next list of that registry
-   * tries again.
-   */
+  /** Removes the pairs of deleted agents of another registry. Never rejects, because its next list tries again. */
   async visitorsListed(authority: string, deleted: ReadonlyMap<string, number>): Promise<void> {
     try {
       // Looks through the agents that have pairs here, because a hostile registry may name any number of others.
@@ -83,8 +77,7 @@ export class PairRemoval {
         await sleep(this.deps.clock, wait, this.#stopped.signal);
       }
     }
-    // Reset here and not after the promise has resolved, because a list that comes in between would otherwise wait for
-    // the next one.
+    // Here and not when the promise resolves, because a list that comes in between would wait for the next one.
     this.#running = null;
   }
 
@@ -103,8 +96,7 @@ export class PairRemoval {
       await this.#removeAll(agentDid);
       if (deletedAt > now - OVERLAP_SECONDS) this.#recent.push(agentDid);
     }
-    // The present time is a bound, because a registry clock that is ahead would otherwise make a later start skip
-    // deletions.
+    // Bounded by the present time, because a registry clock that is ahead would make a later start skip deletions.
     const next = Math.min(newest, now);
     if (next > mark) await kv.set(KEYS.pairsEnded(), next);
     this.#done = deleted;
@@ -148,8 +140,7 @@ export class PairRemoval {
     const peers = pairs.map(({ key }) => String(key.at(-1)));
     for (let i = 0; i < peers.length; i += PEERS_PER_READ) {
       const keys = peers.slice(i, i + PEERS_PER_READ).map((peer) => [KEYS.pairCount(peer), KEYS.pair(agentDid, peer)]);
-      // Pair and count come from one read, because a pair that is removed between two reads would be subtracted a
-      // second time.
+      // Pair and count come from one read, because a pair removed between two reads would be subtracted twice.
       const entries = await kv.getMany<unknown[]>(keys.flat());
       for (let k = 0; k < entries.length; k += 2) {
         const [count, pair] = entries.slice(k, k + 2) as [KvEntryMaybe<PairCount>, KvEntryMaybe<unknown>];

@@ -55,8 +55,7 @@ export function checkConfirmation(
 ): "confirm" | "confirmed_before" {
   if (confirmed) {
     if (confirmed.responderAgentDid !== responderDid) throw new ServiceError("PROXY_PAIR_TICKET_ALREADY_CONFIRMED");
-    // A later pair of the two has another ticket. Without this check, the answer would say that this ticket had made
-    // it.
+    // A later pair of the two has another ticket. Without this check the answer would say that this one made it.
     if (pair?.ticketId !== id) throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
     return "confirmed_before";
   }
@@ -109,10 +108,7 @@ export async function requireOwnership(
   throw new ServiceError("PROXY_PAIR_OWNERSHIP_FORBIDDEN", message === undefined ? {} : { message });
 }
 
-/**
- * Checks the caller's agent, owner and session. An agent of another registry is not checked, because its visit token
- * has said the same.
- */
+/** Checks the caller's agent, owner and session. For an agent of another registry its visit token has done so. */
 export async function requireHome(deps: OwnershipDeps, { visit, ownerDid, agentDid }: AdmittedAgent): Promise<void> {
   if (!visit) await requireOwnership(deps, ownerDid, agentDid);
 }

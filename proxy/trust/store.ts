@@ -46,9 +46,7 @@ export async function listPeers(
   return { peers, nextCursor: later.length > limit ? peers.at(-1)?.agentDid ?? null : null };
 }
 
-/**
- * Records where the peer of an agent lives now. Writes nothing when that is already known, or when there is no pair.
- */
+/** Records where the peer of an agent lives now. Writes nothing when that is known, or without a pair. */
 export async function setPeerProxy(
   { kv, changes }: Pick<PairStoreDeps, "kv" | "changes">,
   agentDid: string,
