@@ -170,7 +170,10 @@ export interface RunningProgram {
 /** Returns a variable of the environment; `undefined` when it is unset or empty. */
 export type ServerVariable = (name: string) => string | undefined;
 
-/** The server's programs. `svc.ts` sets them, because `cli/` does not import the server; else `CLI_NO_SERVER`. */
+/**
+ * The server's programs. `svc.ts` fills them in, because `cli/` does not import the server. Without them, commands that
+ * need the server fail with `CLI_NO_SERVER`.
+ */
 export interface Programs {
   /** Starts the server. @throws {import("./errors.ts").CliError} `CLI_SERVER_REFUSED` */
   serve(options: ServeOptions): Promise<RunningProgram>;

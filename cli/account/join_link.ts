@@ -21,7 +21,7 @@ export interface JoinLink {
 const FORM = "https://<registry>/join#svc_inv_…";
 /** With less, a link with the longest host name (253 characters) is refused. With more, any long text is parsed. */
 const MAX_LENGTH = 512;
-/** Scheme, authority, path, query and fragment. */
+/** The groups of a link: scheme, authority, path, query and fragment. */
 const PARTS = /^(https?):\/\/([^/?#\\\s]+)([^?#]*)(\?[^#]*)?(?:#(.*))?$/is;
 const CODE = /^svc_inv_[A-Za-z0-9_-]+$/;
 

@@ -11,7 +11,7 @@ import { CliError } from "../errors.ts";
 import { fieldsOf, joinLink, joinWords } from "./join_link.ts";
 import { connectAsPerson, type ConnectionOptions } from "./registry_access.ts";
 
-/** Hours. A person who reads the mail the next morning still gets the account, though the ticket has ended by then. */
+/** In hours. A person who reads the mail the next morning still gets the account, though the ticket has ended. */
 export const INVITE_HOURS = 24;
 
 /**

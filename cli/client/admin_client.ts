@@ -25,7 +25,7 @@ export class AdminClient {
   /** Makes an address that opens the console once. */
   readonly consoleCode = () => this.#call("POST", "console-codes", admin.ConsoleCode);
   readonly audit = (query: Query) => this.#call("GET", `audit${searchOf(query)}`, AuditList);
-  /** Makes a token for the proxy, whose operator could administer the registry with the API key itself. */
+  /** Makes a token for the proxy. With the API key itself, the proxy's operator could administer the registry. */
   readonly relayToken = () => this.#call("POST", "tokens", relay.AdminTokenAnswer);
 
   #call<S extends z.ZodType | null>(method: "GET" | "POST" | "DELETE", path: string, response: S, body?: object) {

@@ -136,8 +136,8 @@ export class RegistryClient {
 
   /**
    * @param recovery true after a response that was lost
-   * @param origin the registry's public origin; the signature is about it, even if `registryUrl` is another address
-   *   (D-24)
+   * @param origin the registry's public origin, for which the request is signed even if `registryUrl` is another
+   *   address (D-24)
    */
   async refresh(
     agent: Pick<AgentIdentity, "ait" | "privateKey">,

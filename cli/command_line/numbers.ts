@@ -50,7 +50,7 @@ export function parsePort(text: string | undefined, what: string): number | unde
 
 interface IdKind {
   isWhole(text: string): boolean;
-  /** The IDs that the list command shows. Asked for only when the end of an ID is given, because that is a request. */
+  /** The IDs that the list command shows. Asked for only when the end of an ID is given, because it costs a request. */
   known(): Promise<readonly string[]>;
   /**
    * Words for messages: the ID with its article (`an invite ID`), the thing that has it (`invite`), and the command

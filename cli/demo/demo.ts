@@ -131,7 +131,7 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
 
   const newId = ulidSource(() => ctx.clock.now(), (n) => ctx.random.bytes(n));
   const arrived = Promise.withResolvers<DeliverFrame>();
-  // The step that waits for the message reports it. Without a handler, an earlier rejection would end the process.
+  // The step that waits reports a rejection. Without this handler, one that comes earlier would end the process.
   arrived.promise.catch(() => {});
   const link = await story.step("beta's connector opens its WebSocket", {
     proves: "an agent behind NAT receives messages without an open port",
@@ -152,7 +152,7 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
   const to = beta.identity.did;
   const payload = JSON.stringify({ message: "Hello beta, this is alpha." });
   const send = async (requestId: string) =>
-    // In the clear, so that the next step can show the proxy's frame. The connectors of the second act seal.
+    // In the clear, so that the next step can show the proxy's frame. The connectors of the second act seal messages.
     await callAs(alpha, url, HookAnswer, await messageRequest({ to, payload, requestId }, null));
   const requestId = newId();
   await story.step("alpha sends a message", {

@@ -29,7 +29,7 @@ export async function askOverMcp(story: Story, agents: { alpha: DemoAgent; beta:
 
   const question = { to: "beta", text: QUESTION, wait_seconds: WAIT_DEFAULT_SECONDS };
   const asking = alpha.call("send_message", question, Sent);
-  // A step that waits for the answer reports it. Without a handler, an earlier rejection would end the process.
+  // The step that waits reports a rejection. Without this handler, one that comes earlier would end the process.
   asking.catch(() => {});
   await story.step("alpha asks through its MCP tool", {
     proves:

@@ -26,7 +26,7 @@ const { historyDays: HISTORY_DAYS, historyDaysMax: HISTORY_DAYS_MAX } = LIMITS;
 /** How a person at a terminal is told of messages; the second is the default. */
 export const NOTIFY = ["off", "bell", "desktop"] as const;
 export type Notify = (typeof NOTIFY)[number];
-/** Enough for a registry and its proxy, and for those of the server before while a person moves. */
+/** Enough for a registry and its proxy, and for those of the old server while a person moves to a new one. */
 const ORIGINS_MAX = 8;
 const PROFILES_MAX = 1_000;
 

@@ -75,7 +75,7 @@ function refuseDeepNames(text: string): void {
     const character = text.charAt(i);
     if (character === "\n") [parts, isName] = [0, true];
     else if (character === "=" || character === "#") isName = false;
-    // Several dots in a row separate no names, because they are a line of a text.
+    // Several dots in a row separate no names, so they are taken for a line inside a text.
     else if (isName && character === "." && text.charAt(i - 1) !== ".") parts++;
   }
   if (parts > max) throw new NotEditableError(`it is nested deeper than ${max} levels`);

@@ -36,7 +36,7 @@ const ANSWER_MS = 10_000;
 /** Silence before a heartbeat. With less, idle links carry more frames; with more, their end is noticed later. */
 const QUIET_MS = LIMITS.heartbeatIntervalMs / 2 + 1_000;
 
-/** Characters of messages in work. With more, a proxy could fill the memory while a registry does not answer. */
+/** Characters of messages in processing. With more, a proxy could fill the memory while a registry does not answer. */
 const TAKING_CHARACTERS = 64 * 1024 ** 2;
 
 /** The acknowledgement of a message. */
@@ -84,7 +84,7 @@ export class RefusedError extends ApiError {
 const TARGET = "/v1/relay/connect";
 const MAX_REFUSAL_CHARS = 64 * 1024;
 const SILENT = `no answer within ${ANSWER_MS / 1000} s`;
-/** The code of the system for an address that does not answer a connection. */
+/** The code of the system for an address that answers no attempt to connect. */
 const NO_WAY = "ETIMEDOUT";
 const HANDSHAKE_LATE = `did not answer within ${HANDSHAKE_MS / 1000} s`;
 

@@ -54,7 +54,7 @@ export class LoopGuard {
     return this.#count(this.#passedOn, peer, requestId, now);
   }
 
-  /** Counts a message of a model. Returns 0 when it may be sent, else the milliseconds to wait, and counts nothing. */
+  /** Counts a message of a model and returns 0 when it may be sent, else only returns the milliseconds to wait. */
   modelMessage(peer: string, requestId: string, now: number): number {
     return this.#count(this.#asked, peer, requestId, now);
   }

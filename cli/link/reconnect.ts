@@ -58,7 +58,7 @@ export function reconnectWait(failures: number, chance: number, firstMaxMs = REC
   return Math.round(wait * (1 + JITTER * (2 * chance - 1)));
 }
 
-/** Thrown when messages cannot be checked now. There is no link then, so the messages stay at the proxy. */
+/** Thrown while it is unknown whether messages are genuine. There is no link then, so they stay at the proxy. */
 export class Undecided extends Error {
   override name = "Undecided";
 }

@@ -9,7 +9,7 @@ export interface UnexpectedResponse {
 
 interface Options {
   headers?: Record<string, string>;
-  /** Bytes. */
+  /** In bytes. */
   maxPayload?: number;
   perMessageDeflate?: boolean;
   followRedirects?: boolean;

@@ -40,7 +40,7 @@ export class Approvals {
     const question = this.#open.get(state);
     if (question?.about !== JSON.stringify([tool, args])) return false;
     this.#open.delete(state);
-    // A clock that was set back by an hour would otherwise make it count for an hour longer.
+    // Without the absolute value, a clock that was set back by an hour would make the question count an hour longer.
     return Math.abs(this.deps.clock.now() - question.at) < APPROVAL_MS;
   }
 }

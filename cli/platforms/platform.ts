@@ -45,7 +45,7 @@ export type RuntimeSource = (typeof RUNTIME_SOURCES)[number];
 
 export interface RuntimeTarget {
   platform: PushPlatformId;
-  /** Origin. */
+  /** Origin, for example `http://127.0.0.1:18789`. */
   baseUrl: string;
   /** Path, with its leading slash. */
   hookPath: string;

@@ -33,7 +33,7 @@ export interface Standing {
   name: string;
   ait: VerifiedAit;
   pair: KvEntryMaybe<PairRecord>;
-  /** Pair, agent and session must be unchanged when a message commits. */
+  /** Must be unchanged at the commit, because a message could otherwise pass after pair, agent or session ended. */
   preconditions: readonly Update<PreconditionFailed>[];
   keys: VerificationKeys | null;
   list: unknown;

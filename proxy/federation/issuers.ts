@@ -195,7 +195,7 @@ export class Issuers {
     this.#deps = { ...deps, send, onList, turns: new Turns(deps.clock, CALLS) };
   }
 
-  /** Returns what an issuer publishes. Its caches are made at the first use. The policy must accept `issuer`. */
+  /** Returns what an issuer publishes. Its caches are made at its first use. The policy has accepted `issuer`. */
   of(issuer: string): Issuer {
     const now = this.#deps.clock.now();
     const known = this.#known.get(issuer) ?? new Issuer(this.#deps, issuer);

@@ -71,7 +71,9 @@ export class Deliveries {
     return this.#underWay.has(nameOf(id));
   }
 
-  /** Begins a delivery, which `leave` ends. None with this ID may be under way, because its waiters would be lost. */
+  /**
+   * Begins a delivery, which `leave` ends. None with this ID may be under way, because what waits for it would stay.
+   */
   enter(id: DeliveryId): void {
     this.#underWay.set(nameOf(id), null);
   }

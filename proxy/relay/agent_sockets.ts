@@ -29,7 +29,7 @@ const HEARTBEATS_IN_FLIGHT = 8;
 const MALFORMED_FRAMES_MAX = 3;
 /** With more, one slow reader takes the memory of others. With less, a few large messages end its socket. */
 export const UNSENT_BYTES_MAX = 8_388_608;
-/** Unsent bytes from which a send sums up those of all sockets. With less, each large message would cost that. */
+/** Unsent bytes from which a send sums up those of all sockets. With less, each large message costs that sum. */
 const UNSENT_NOTED_BYTES = 65_536;
 
 /** The members of a WebSocket that a relay socket uses. */

@@ -49,7 +49,7 @@ interface DeliverDeps extends Pick<ServiceDeps, "clock" | "metrics"> {
   returns: RecipientReturn;
 }
 
-/** Delivers or queues a message. It counts as held until its response, because its body stays in memory so long. */
+/** Delivers or queues a message. It counts as held until its response, because its body stays in memory until then. */
 export async function postMessage(
   deps: DeliverDeps,
   { caller, exchange }: Input<undefined, undefined, undefined, AdmittedAgent | undefined>,
@@ -129,7 +129,7 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
   }
 }
 
-/** Queues a message that may wait, else waits for a recipient whose instance stops: `null` when that is back. */
+/** Queues a message that may wait, else waits for a recipient whose instance stops: `null` when it is back. */
 async function withoutRecipient(
   deps: DeliverDeps,
   caller: AdmittedAgent,

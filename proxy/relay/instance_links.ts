@@ -106,7 +106,7 @@ export class InstanceLinks {
     }
   }
 
-  /** Answers a request to the port between instances. No socket opens before the proof, because anyone can call. */
+  /** Answers requests to the port between instances. No socket opens before the proof, because any program can call. */
   answer(request: Request): Response {
     const { link } = this.deps.leases;
     if (!link || this.#hasStopped || request.method !== "GET" || request.url.length > URL_MAX) return refused(404);

@@ -150,7 +150,7 @@ export class MailboxDelivery {
     for (const line of this.#lines.values()) line.wake();
   }
 
-  /** Waits for the removal of acknowledged messages, because others would be delivered again. Never rejects. */
+  /** Waits until acknowledged messages are removed, because they would otherwise be delivered again. Never rejects. */
   async finish(): Promise<void> {
     await Promise.allSettled(this.#removals);
   }

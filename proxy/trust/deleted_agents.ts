@@ -121,7 +121,7 @@ export class PairRemoval {
     while (!this.#stopped.signal.aborted) {
       const result = await this.#removeSome(agentDid);
       if (result === "none") return;
-      // Tried again: another instance is removing the same pairs, or a peer is confirming another pair.
+      // Tried again after a wait: another instance removes the same pairs, or a peer confirms another pair.
       if (result === "conflict") await sleep(clock, 1 + fraction(random) * 50, this.#stopped.signal);
     }
   }

@@ -191,7 +191,7 @@ export async function listPeers(
 
 type LastSeen = Pick<PeerList["peers"][number], "online" | "lastSeenAt">;
 
-/** Peers learn times to the minute, because the second would show from their own messages when a person acts. */
+/** Peers learn times only to the minute, because by the second they could tell when a person acts. */
 const MINUTE_MS = 60_000;
 
 const NEVER_SEEN: LastSeen = { online: false, lastSeenAt: null };
