@@ -100,7 +100,7 @@ export interface System {
   keyboard?: Keyboard | null;
   /** Asks the user; true for `y`, and for Enter when `isYes`. `null` when there is no terminal. */
   confirm: ((question: string, isYes?: boolean) => Promise<boolean>) | null;
-  /** Asks the user for a line, at most 1,000 bytes; empty for Enter alone. Absent or `null` when there is no terminal. */
+  /** Asks the user for a line of at most 1,000 bytes; empty for Enter alone. Absent or `null` without a terminal. */
   ask?: ((question: string) => Promise<string>) | null;
   /** Ctrl-C. A command that must finish its work takes it over; any other command ends at once. */
   interrupt: Interrupt;

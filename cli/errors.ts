@@ -22,7 +22,7 @@ export const EXIT = {
   interrupted: 130,
 } as const;
 
-/** The CLI's own codes; without `exit` a command ends with 1. `fix`: what the user can do, as one imperative sentence. */
+/** The CLI's own codes; without `exit` a command ends with 1. `fix` says in one imperative sentence what to do. */
 const OWN_ERRORS = {
   CLI_USAGE: { exit: EXIT.usage, when: "the command line is invalid", fix: "Run the command with --help." },
   CLI_PLATFORM_CHANGE: {

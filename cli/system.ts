@@ -85,7 +85,7 @@ function sizeOf(side: "columns" | "rows"): number | null {
   }
 }
 
-/** Writes the whole text. Returns false when its reader has ended: that of a pipe (`svc … | head -1`), or a closed terminal. */
+/** Writes the whole text. Returns false when its reader has ended: a pipe (`svc … | head -1`), or a closed terminal. */
 function write(stream: { writeSync(bytes: Uint8Array): number }, text: string): boolean {
   const bytes = new TextEncoder().encode(text);
   try {
@@ -117,7 +117,7 @@ async function confirmOnTerminal(question: string, isYes = false): Promise<boole
   return /^y(es)?$/i.test(answer ?? "") || isYes && answer === "";
 }
 
-/** Returns what a person types up to Enter; `null` at the end of the input. The terminal hands over one line at a time. */
+/** Returns the line that a person types; `null` at the end of the input. A terminal hands over one line at a time. */
 async function lineOnTerminal(question: string): Promise<string | null> {
   const room = (sizeOf("columns") ?? Infinity) - 1;
   write(Deno.stderr, `${layOut(question.trimEnd(), room).join("\n")} `);

@@ -20,7 +20,10 @@ export interface Installed {
   notes: string[];
 }
 
-/** The service manager from the option, or that of the operating system. @throws {CliError} `CLI_USAGE`, `CLI_SERVICE_FAILED` */
+/**
+ * Returns the service manager that the option names, or that of this system. @throws {CliError} `CLI_USAGE`,
+ * `CLI_SERVICE_FAILED`
+ */
 export function chooseSystem(wanted: string, os: typeof Deno.build.os): ServiceSystem {
   if (wanted === "systemd" || wanted === "launchd") return wanted;
   if (wanted !== "auto") {

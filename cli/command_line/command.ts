@@ -32,7 +32,7 @@ export interface OptionSpec {
   complete?: Completion;
 }
 
-/** Words that shell completion offers: fixed ones, the agents on this machine, aliases of their peers, or file names. */
+/** Words that shell completion offers: fixed ones, the agents here, aliases of their peers, or file names. */
 export type Completion = readonly string[] | "agents" | "peers" | "files";
 
 type Args = Readonly<Record<string, ArgSpec>>;

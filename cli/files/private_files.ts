@@ -173,7 +173,7 @@ export async function checkDirectory(path: string, owners: Owners): Promise<void
   await takeRights(path, stat.mode);
 }
 
-/** Sets the mode 0700 of a directory in which other users may add or remove entries. @throws {CliError} `CLI_FILE_UNSAFE` */
+/** Sets mode 0700 when other users may add or remove entries of a directory. @throws {CliError} `CLI_FILE_UNSAFE` */
 export async function takeRights(path: string, mode: number): Promise<void> {
   if ((mode & OTHERS_MAY_WRITE) === 0) return;
   try {

@@ -27,8 +27,8 @@ const OTHERS_MAY_WRITE = 0o002;
 const GROUP_MAY_WRITE = 0o020;
 
 /**
- * Reads a configuration file, which may not exist. A link of the user is followed to a file of the user; one of a project is
- * not, because the author of the repository could point it at the user's own files.
+ * Reads a configuration file, which may not exist. A link of the user is followed to a file of the user. A link of a
+ * project is not, because the author of the repository could point it at the user's own files.
  *
  * @param project folder that the file must be in, without a link as its last part; `null` for a file of the user
  * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`
@@ -102,7 +102,9 @@ function textOf(path: string): string | null | undefined {
   }
 }
 
-/** @throws {CliError} `CLI_FILE_INVALID` without the folder, `CLI_FILE_UNSAFE` for a link to nothing or out of a project */
+/**
+ * @throws {CliError} `CLI_FILE_INVALID` without the folder, `CLI_FILE_UNSAFE` for a link to nothing or out of a project
+ */
 async function behindLinks({ path, hostName: host, project }: HostFilePlace): Promise<string> {
   let folder: string;
   try {

@@ -179,7 +179,7 @@ function noWake({ name, wakes }: HostRow, wake: Wake): CliError {
   });
 }
 
-/** What a command did with the entry, and with the hook if it is asked for; `changed` says whether a file was changed. */
+/** What a command did with the entry, and with the hook if there is one. `changed` is true for a changed file. */
 function resultOf(
   { row, name, tool, target, hook }: Plan,
   { entry = false, hook: isHookChanged = false, messages }: { entry?: boolean; hook?: boolean; messages: Messages },

@@ -1,11 +1,11 @@
-/** Where an entry of svc stands in a configuration file, why a file cannot be changed, and whether two values are equal. */
+/** Where an entry of svc stands in a configuration file, why a file is not changed, and when two values are equal. */
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 
 export const BYTE_ORDER_MARK = "\ufeff";
 
 /** A member of nested objects, or an element of an array in them. */
 export interface Place {
-  /** Names of the objects from the outermost one. The last name is that of the entry, or of the array with the entry. */
+  /** Names of the objects from the outermost one. The last name is that of the entry, or of the array with it. */
   path: readonly string[];
   /** Returns true for the entry in the array that `path` names. Absent: the entry is a member. */
   isEntry?: (element: unknown) => boolean;

@@ -1,4 +1,4 @@
-/** Events of the link and of the calls to the proxy: names and plain values, never a secret or the content of a message. */
+/** Events of the link and of the calls to the proxy: names and plain values, never a secret or text of a message. */
 
 /** The connector has more: cli/connector/events.ts. */
 export type LinkEventName =

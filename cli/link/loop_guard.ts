@@ -86,7 +86,7 @@ export class LoopGuard {
     return 0;
   }
 
-  /** Counts a refusal when there is something to wait for. A wait beyond the window comes from a clock that was set back. */
+  /** Counts a refusal when there is a wait. One beyond the window comes from a clock that was set back. */
   #refusedFor(wait: number): number {
     if (wait <= 0 || wait > LOOP_WINDOW_MS) return 0;
     this.refusals++;

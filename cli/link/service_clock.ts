@@ -35,7 +35,7 @@ export class ServiceClock implements Clock {
     if (!Number.isNaN(time)) this.seenMs = time - this.machine.now();
   }
 
-  /** Uses the service time that was last seen, unless it is more than a day off. Returns true when the offset changes. */
+  /** Uses the service time that was last seen, if it is at most a day off. Returns true when the offset changes. */
   adopt(): boolean {
     if (this.seenMs === null) return false;
     const wanted = Math.abs(this.seenMs) < NOTICEABLE_MS ? 0 : this.seenMs;

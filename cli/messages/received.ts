@@ -1,6 +1,6 @@
 /**
- * Messages as a connector's local API returns them, for a terminal and as JSON. The JSON text of a message is kept, so that
- * its payload stays byte for byte as its sender wrote it.
+ * Messages as a connector's local API returns them, for a terminal and as JSON. The JSON text of a message is kept, so
+ * that its payload stays byte for byte as its sender wrote it.
  */
 import { arrayElements, memberText } from "../../shared/protocol/json_text.ts";
 import { callForText, get, type LocalCalls } from "../../shared/client/local_client.ts";

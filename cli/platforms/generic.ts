@@ -1,6 +1,6 @@
 /**
- * Any program that accepts a POST: the payload is the body, the sender is in headers, and a 2xx accepts the message. With
- * replies on, the member `reply` of its JSON answer goes back to the sender.
+ * Any program that accepts a POST: the payload is the body, the sender is in headers, and a 2xx accepts the message.
+ * With replies on, the member `reply` of its JSON answer goes back to the sender.
  */
 import { memberText, tryParse } from "../../shared/protocol/json_text.ts";
 import { payloadOf, type PushPlatform, senderHeaders } from "./platform.ts";

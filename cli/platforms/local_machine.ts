@@ -6,7 +6,7 @@ import { type Machine, MAX_SETTINGS_BYTES } from "./platform.ts";
 
 const ASK_MS = 2_000;
 const RUN_MS = 10_000;
-/** Most bytes that are read of a response or of a program's output, because one without an end would fill the memory. */
+/** Most bytes that are read of a response or of an output, because one without an end would fill the memory. */
 const MAX_BYTES = 1024 * 1024;
 
 export function thisMachine(ctx: Context): Machine {

@@ -1,6 +1,6 @@
 /**
- * nanobot: an OpenAI-compatible API, `POST /v1/chat/completions`, with one user message per request. It answers when the
- * run has ended, and its answer goes back to the sender. It has no request IDs, so it cannot recognise a duplicate.
+ * nanobot: an OpenAI-compatible API, `POST /v1/chat/completions`, with one user message per request. It answers when
+ * the run has ended, and its answer goes back to the sender. It has no request IDs, so it cannot recognise a duplicate.
  */
 import { join } from "node:path";
 import * as z from "zod";

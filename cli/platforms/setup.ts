@@ -80,7 +80,9 @@ export function hasBackup(folder: PrivateFolder): boolean {
   return folder.read(BACKUP_FILE, MAX_BACKUP_BYTES) !== null;
 }
 
-/** A settings file; `null` when it does not exist. @throws {CliError} `CLI_FILE_INVALID` when it is not UTF-8 text or too large */
+/**
+ * A settings file; `null` when there is none. @throws {CliError} `CLI_FILE_INVALID` when it is not UTF-8 or too large
+ */
 async function currentOf(path: string): Promise<{ text: string; mode: number | null } | null> {
   try {
     const { size, mode } = await Deno.stat(path);

@@ -16,7 +16,7 @@ export function linesOf(text: string): string[] {
   return text.replace(/\r?\n$/, "").split(/\r?\n/);
 }
 
-/** Returns a text of unknown origin with control characters escaped as `\u001b`, and hidden code points as `\u{200b}`. */
+/** Returns a text of unknown origin, with control characters as `\u001b` and hidden code points as `\u{200b}`. */
 export function printable(text: string): string {
   return withoutHidden(text).replace(STEERING, escaped);
 }

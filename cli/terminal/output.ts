@@ -256,7 +256,7 @@ export class Output {
     this.#cancel = this.clock.after(PROGRESS_AFTER_MS, show);
   }
 
-  /** Ends the progress line of `doing`. With `--json`, prints the warnings that came after the result to standard error. */
+  /** Ends the progress line of `doing`. With `--json`, prints the warnings that are left to standard error. */
   finish(): void {
     this.#quiet();
     const late = this.#takeWarnings();

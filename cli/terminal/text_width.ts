@@ -145,8 +145,8 @@ export function layOut(line: string, columns: number): string[] {
 }
 
 /**
- * Returns a command line as lines that a shell reads as one: each but the last ends in a backslash. A word that is wider
- * than the terminal stays whole.
+ * Returns a command line as lines that a shell reads as one: each but the last ends in a backslash. A word that is
+ * wider than the terminal stays whole.
  *
  * @param words quoted for a shell
  */

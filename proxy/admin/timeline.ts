@@ -126,7 +126,7 @@ function eventsOf({ delivery, receipts }: Found): Event[] {
   return [...events, ...ends.sort((a, b) => a.at - b.at)];
 }
 
-/** Returns one event, at the present time, for a message that still waits in the mailbox; an empty list for any other. */
+/** Returns one event, at the present time, for a message that still waits in the mailbox; else an empty list. */
 async function waitingEvent(
   { clock }: TimelineDeps,
   { delivery, receipts, sender, recipient }: Found,

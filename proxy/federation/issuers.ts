@@ -35,8 +35,8 @@ interface IssuersDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "metric
 
 const BOUNDS: AnswerBounds = { callMs: 3_000, listMs: 10_000, bytes: 65_536, listBytes: 8_388_608 };
 /**
- * How long a list is used before the issuer is asked for a newer one. With more, a revocation by the issuer takes longer to
- * reach this server; with less, a busy agent makes this server fetch the list more often.
+ * How long a list is used before the issuer is asked for a newer one. With more, a revocation by the issuer takes
+ * longer to reach this server. With less, a busy agent makes this server fetch the list more often.
  */
 const LIST_FRESH_MS = 60_000;
 /** Age up to which a list is used. With less, a short outage of an issuer would stop its agents. */

@@ -71,9 +71,7 @@ export class Deliveries {
     return this.#underWay.has(nameOf(id));
   }
 
-  /**
-   * Begins a delivery, which `leave` ends. None with this ID may be under way, because what waits for it would stay.
-   */
+  /** Begins a delivery, which `leave` ends. None with this ID may be under way, or its waiters would wait on. */
   enter(id: DeliveryId): void {
     this.#underWay.set(nameOf(id), null);
   }

@@ -40,9 +40,8 @@ export const STATE_OF_RECEIPT = { processed_by_svc: "processed", dead_lettered: 
  * Records a receipt. Returns the new receipt, or the first one of the same status.
  *
  * @param agentDid of the agent that sends the receipt
- * @throws {ServiceError} `PROXY_RELAY_RECEIPT_FORBIDDEN` for a receipt of another agent, `PROXY_RELAY_RECEIPT_INVALID` when
- * several senders used the ID and none is named,
- * `PROXY_RECEIPT_DELIVERY_NOT_FOUND` when the delivery is unknown
+ * @throws {ServiceError} `PROXY_RELAY_RECEIPT_FORBIDDEN` for a receipt of another agent, `PROXY_RELAY_RECEIPT_INVALID`
+ *   when several senders used the ID and none is named, `PROXY_RECEIPT_DELIVERY_NOT_FOUND` when the delivery is unknown
  */
 export async function recordReceipt(
   deps: ReceiptDeps,

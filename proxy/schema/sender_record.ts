@@ -1,7 +1,7 @@
 /**
  * The packed record of a sender: its rate-limit window "agent", its newest nonces, and its deliveries that have begun
- * and have no delivery record. It is one record, because a commit would otherwise write one for each nonce. Older nonces
- * are in sealed parts of 32. This file packs and unpacks the record, and has the rules of its values.
+ * and have no delivery record. It is one record, because a commit would otherwise write one for each nonce. Older
+ * nonces are in sealed parts of 32. This file packs and unpacks the record, and has the rules of its values.
  *
  *   record  version 1 · since 8 · sealed 4 · bytes of the nonces 2 and of the window 2, then both and the deliveries
  *   nonce   first bytes of its SHA-256 12 · signed second 4 · its end as milliseconds after second + 301 s 3
@@ -59,7 +59,7 @@ export class MalformedRecord extends Error {
 const VERSION = 1;
 const HEAD_BYTES = 17;
 export const NONCE_BYTES = 19;
-/** Bytes of the hash that identify a nonce among those of its sender. With fewer, a new nonce could be refused as a used one. */
+/** Bytes of the hash that identify a sender's nonce. With fewer, a new nonce could be refused as a used one. */
 const NAME_BYTES = 12;
 const TIME_BYTES = 8;
 const ENTRY_BYTES = 8;

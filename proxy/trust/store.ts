@@ -181,7 +181,7 @@ interface PairLimits {
 /**
  * Writes both directions of a pair and both counts. The first side is the one whose record is `pair`.
  *
- * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and one of the agents of this server has reached its quota
+ * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and an agent of this server has reached its quota
  */
 function writePair(
   draft: Draft,
@@ -238,8 +238,8 @@ export async function acceptPeer(
 }
 
 /**
- * Confirms a ticket: writes the ticket, both directions of the pair, both counts, and the open tickets of the initiator.
- * Returns the confirmed ticket.
+ * Confirms a ticket: writes the ticket, both directions of the pair, both counts, and the open tickets of the
+ * initiator. Returns the confirmed ticket.
  *
  * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and one of the agents has reached its quota
  */
