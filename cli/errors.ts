@@ -244,7 +244,7 @@ export function fixOf(code: string): string {
 }
 
 export function exitOf(status: number, code: string | null = null): number {
-  // The connector answers here, but the service behind it does not, so the exit code is that of a service.
+  // The connector answers, but the service behind it does not, so the exit code is that of an unreachable service.
   if (code === "CONNECTOR_PROXY_UNREACHABLE") return EXIT.unreachable;
   if (status === 401 || status === 403) return EXIT.unauthorised;
   return status === 404 ? EXIT.notFound : EXIT.failed;

@@ -39,7 +39,7 @@ const QUIET_MS = LIMITS.heartbeatIntervalMs / 2 + 1_000;
 /** Characters of messages in processing. With more, a proxy could fill the memory while a registry does not answer. */
 const TAKING_CHARACTERS = 64 * 1024 ** 2;
 
-/** The acknowledgement of a message. */
+/** The answer to a received message. `reason` says why it was not accepted. */
 export interface Ack {
   accepted: boolean;
   reason?: string;

@@ -206,7 +206,6 @@ export function nameOf(id: DeliveryId): string {
   return id.name ??= idOf(keyOf(id));
 }
 
-/** Returns the ID of the delivery of a message. */
 export function deliveryIdOf({ fromAgentDid, toAgentDid, requestId }: Envelope): DeliveryId {
   return { sender: fromAgentDid, recipient: toAgentDid, requestId };
 }

@@ -68,7 +68,7 @@ const KEPT_MS = LEASE_MS + LIMITS.presenceKeptSeconds * 1000;
 export class InstanceLeases {
   /** ID of this instance, new at each start. */
   readonly instance: string;
-  /** Where other instances reach this one. It is set before `start()`. */
+  /** Where other instances reach this one. Set before `start()`, because the first lease would otherwise lack it. */
   link: LinkAddress | null = null;
   /** Called after each look at the leases of the others. */
   onLooked: () => void = () => {};
