@@ -22,7 +22,7 @@ export type Config = Partial<Record<ConfigKey, string>>;
 
 export const DEFAULT_REGISTRY_URL = "http://127.0.0.1:8787";
 
-/** The variable that overrides each key. */
+/** The environment variable that overrides each key of the file. */
 export const CONFIG_ENVIRONMENT = {
   registryUrl: "SVC_REGISTRY_URL",
   proxyUrl: "SVC_PROXY_URL",
@@ -32,7 +32,7 @@ export const CONFIG_ENVIRONMENT = {
 
 const MAX_BYTES = 64 * 1024;
 
-/** @throws {CliError} `CLI_USAGE` for an unknown key */
+/** Returns the configuration key that a text names. @throws {CliError} `CLI_USAGE` for any other text */
 export function parseConfigKey(text: string): ConfigKey {
   const key = CONFIG_KEYS.find((known) => known === text);
   if (key !== undefined) return key;
@@ -40,7 +40,7 @@ export function parseConfigKey(text: string): ConfigKey {
   throw new CliError("CLI_USAGE", `There is no configuration key "${text}".${hint}`);
 }
 
-/** @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL` */
+/** Returns a value in the form in which it is saved. @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL` */
 export function parseConfigValue(
   ctx: Pick<Context, "configDir" | "allowInsecure">,
   key: ConfigKey,

@@ -22,6 +22,8 @@ export interface RegistryAccess {
 }
 
 /**
+ * Returns a client of the registry, with the configuration that chose it.
+ *
  * @param own a URL that overrides environment and file
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`, `CLI_CONFIG_INVALID`
  */

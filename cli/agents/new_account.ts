@@ -83,7 +83,7 @@ async function ask(
   }
 }
 
-/** @throws {CliError} `CLI_USAGE`, `CLI_AGENT_EXISTS` */
+/** Refuses a name that is not valid, or is taken on this machine. @throws {CliError} `CLI_USAGE`, `CLI_AGENT_EXISTS` */
 async function checkAgentName(ctx: Context, name: string): Promise<void> {
   await new AgentStore(ctx).refuseExisting(requireAgentName(name));
 }

@@ -135,6 +135,8 @@ export class RegistryClient {
   // Routes that need an agent's credentials
 
   /**
+   * Refreshes the tokens of a session.
+   *
    * @param recovery true after a response that was lost
    * @param origin the registry's public origin, for which the request is signed even if `registryUrl` is another
    *   address (D-24)

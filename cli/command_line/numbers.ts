@@ -40,7 +40,7 @@ function integerIn(text: string): number {
   return /^[1-9]\d{0,15}$/.test(text) ? Number(text) : NaN;
 }
 
-/** @throws {CliError} `CLI_USAGE` */
+/** Returns a port from 1 to 65535; `undefined` when none is given. @throws {CliError} `CLI_USAGE` */
 export function parsePort(text: string | undefined, what: string): number | undefined {
   if (text === undefined) return undefined;
   const port = /^\d{1,5}$/.test(text) ? Number(text) : NaN;

@@ -18,7 +18,7 @@ export type Parsed =
   | { kind: "help"; path: readonly string[] }
   | { kind: "version" };
 
-/** @throws {CliError} `CLI_USAGE` */
+/** Finds the command of a command line, and reads its input. @throws {CliError} `CLI_USAGE` */
 export function parse(argv: readonly string[], commands: readonly Command[]): Parsed {
   // An option takes a value in all commands or in none, because options are read before the command is known.
   const version: OptionSpec = { summary: "Print the version" };

@@ -10,7 +10,11 @@ import type { Output } from "../terminal/output.ts";
 /** Far longer than any secret. Without a bound, a wrong file on standard input would fill the memory. */
 const MAX_SECRET_BYTES = 64 * 1024;
 
-/** @throws {CliError} `CLI_USAGE` when a required secret is missing, or two would come from standard input */
+/**
+ * Puts the secrets into the input of a command.
+ *
+ * @throws {CliError} `CLI_USAGE` when a required secret is missing, or two would come from standard input
+ */
 export async function resolveSecrets(
   world: Pick<System, "stdin" | "stdinIsTerminal" | "env">,
   out: Output,

@@ -33,6 +33,8 @@ const REVOCATION_MS = 2_000;
 const RETRY_MS = 50;
 
 /**
+ * Runs the demo, and cleans up after it.
+ *
  * @param tempDir the folder in which the files of the agents are; default: that of the system for temporary files
  * @throws the error of the step that failed; {@linkcode CliError} `CLI_INTERRUPTED`
  */
@@ -253,6 +255,8 @@ async function refusalOf(ctx: Context, call: () => Promise<unknown>): Promise<Ap
 const PREFIX = "svc-demo-";
 
 /**
+ * Creates a folder of its own for the demo.
+ *
  * @param parent the folder that holds it, created if it is absent; default: that of the system for temporary files
  * @throws {CliError} `CLI_SAVE_FAILED`
  */

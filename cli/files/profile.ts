@@ -33,7 +33,7 @@ const PROFILES_MAX = 1_000;
 export interface ProfileSettings {
   /** `ca.pem` when its authorities are trusted too, else `null`. */
   ca: typeof CA_FILE | null;
-  /** Origins that secrets may be sent to with plain http. */
+  /** Origins to which secrets may be sent with plain http. */
   insecureOrigins: readonly string[];
   notify: Notify;
   historyDays: number;

@@ -142,7 +142,7 @@ function placeOf({ place: path, isInArray }: Target, isEntry: (entry: unknown) =
   return isInArray ? { path, isEntry } : { path };
 }
 
-/** @throws {CliError} `CLI_FILE_INVALID` with the text to paste */
+/** Runs an edit. @throws {CliError} `CLI_FILE_INVALID`, with the text to paste, when the file cannot be edited */
 function edited<T>(path: string, target: Target, edit: () => T): T {
   try {
     return edit();

@@ -103,6 +103,8 @@ function textOf(path: string): string | null | undefined {
 }
 
 /**
+ * Returns the path of the file itself, behind links.
+ *
  * @throws {CliError} `CLI_FILE_INVALID` without the folder, `CLI_FILE_UNSAFE` for a link to nothing or out of a project
  */
 async function behindLinks({ path, hostName: host, project }: HostFilePlace): Promise<string> {
@@ -136,7 +138,7 @@ function outOfProject(what: string): CliError {
   });
 }
 
-/** @throws {CliError} `CLI_FILE_UNSAFE` when another user can replace files in the folder */
+/** Checks the folder of a file. @throws {CliError} `CLI_FILE_UNSAFE` when another user can replace files in it */
 async function checkFolder(ctx: Context, folder: string): Promise<void> {
   const { mode, uid, gid } = await Deno.stat(folder);
   if (ctx.uid === null || mode === null) return;

@@ -240,7 +240,7 @@ function viewJson(text: string, { path, isEntry }: Place): JsonView {
   return { containers, depth, entry: containers.length === depth ? containers.at(-1)?.wanted ?? null : null };
 }
 
-/** @throws {NotEditableError} for a text that is not JSON, or is nested too deep */
+/** Checks a text before it is read. @throws {NotEditableError} when it is not JSON, or is nested too deep */
 function refuseInvalid(text: string): void {
   const max = CONNECTOR_LIMITS.hostFileDepth;
   let depth = 0;

@@ -20,7 +20,7 @@ export interface Found {
 
 /** Reads and changes the entry in one kind of file. Everything else in the text stays as it is. */
 export interface TextEditor {
-  /** @throws {NotEditableError} when the text is not valid, or nested too deep */
+  /** Looks for the entry. @throws {NotEditableError} when the text is not valid, or nested too deep */
   find(text: string, place: Place): Found;
   /** Returns the text with the entry, which replaces the present one. @throws {NotEditableError} */
   withEntry(text: string, place: Place, value: object): string;

@@ -36,7 +36,7 @@ export type Record = z.infer<typeof Record>;
 export class Records {
   constructor(readonly ctx: Context, readonly folder: AgentFolder) {}
 
-  /** @throws {CliError} `CLI_FILE_INVALID` */
+  /** Returns the record of an entry; `null` without one. @throws {CliError} `CLI_FILE_INVALID` */
   find(path: string, place: readonly string[]): Record | null {
     return this.all().find((one) => isAt(one, path, place)) ?? null;
   }

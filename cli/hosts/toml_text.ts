@@ -42,14 +42,18 @@ export const TOML_TEXT: TextEditor = {
   fragment: blockOf,
 };
 
-/** @throws {NotEditableError} when a value other than the entry has changed, or the text is not valid */
+/**
+ * Returns the changed text, if only the entry has changed.
+ *
+ * @throws {NotEditableError} when another value has changed, or the text is not valid
+ */
 function checked(before: Table, written: string, { path }: Place, value: object | undefined): string {
   const after = parsedAgain(written, path);
   if (isSame(memberOf(after, ...path), value) && isSame(without(before, path), without(after, path))) return written;
   throw new NotEditableError("the entry cannot be changed without changing something else");
 }
 
-/** @throws {NotEditableError} */
+/** Parses a text. @throws {NotEditableError} when it is not valid TOML, or is nested too deep */
 function parsed(text: string): Table {
   refuseDeepNames(text);
   try {

@@ -46,14 +46,14 @@ export interface Ack {
 }
 
 export interface LinkEvents {
-  /** A message was received. The result is sent as its acknowledgement. */
+  /** Called for each message. The result is sent as its acknowledgement. */
   deliver(frame: DeliverFrame): Promise<Ack>;
   paired?(frame: PairedFrame): void;
   delivery?(frame: DeliveryFrame): void;
   revoked?(frame: RevokedFrame): void;
-  /** The proxy answered a heartbeat. */
+  /** Called when the proxy has answered a heartbeat. */
   heartbeat?(roundTripMs: number): void;
-  /** The link ended; `code` is the WebSocket close code. */
+  /** Called when the link has ended. `code` is the WebSocket close code. */
   closed(code: number, reason: string): void;
 }
 
@@ -89,6 +89,8 @@ const NO_WAY = "ETIMEDOUT";
 const HANDSHAKE_LATE = `did not answer within ${HANDSHAKE_MS / 1000} s`;
 
 /**
+ * Opens a link to the proxy.
+ *
  * @param proxy its origin, or its two addresses
  * @throws {RefusedError} with the proxy's code when it refuses the upgrade
  * @throws {import("../../shared/client/errors.ts").UnreachableError} when no proxy answers

@@ -28,6 +28,8 @@ export interface OutgoingMessage {
 export type Seal = (context: string) => Promise<string>;
 
 /**
+ * Returns the request that sends a message.
+ *
  * @param seal for a peer of a ticket; `null` for a contact, whose body is the payload
  * @throws {import("../../shared/protocol/message_context.ts").ContextError}
  */

@@ -22,6 +22,8 @@ export interface ReceivedPage {
 }
 
 /**
+ * Reads a page of the inbox.
+ *
  * @param query of `GET /v1/inbox`, with `wait`
  * @throws as `call`
  */

@@ -25,6 +25,8 @@ import type { ProxyCaller, ProxyRequest } from "../link/proxy_caller.ts";
 import { LOCAL_ERRORS } from "../local_errors.ts";
 
 /**
+ * Sends a message, and returns what became known of it.
+ *
  * @param to alias or DID
  * @throws {ConnectorLockedError} when a connector runs; nothing was sent
  * @throws {ApiError} the refusal of the proxy, or of the rules of this machine as a connector answers it

@@ -99,7 +99,12 @@ export function source({ issuer, fetchedAt, stale }: TrustedKeys): VerificationR
   return { issuer, fetchedAt, stale };
 }
 
-/** @param path `-` for standard input @throws {CliError} `CLI_USAGE` when it cannot be read or is larger */
+/**
+ * Reads a file that a person has named.
+ *
+ * @param path `-` for standard input
+ * @throws {CliError} `CLI_USAGE` when it cannot be read or is larger
+ */
 export async function readGiven(ctx: Context, path: string, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
   const bytes = path === "-" ? await ctx.stdin(maxBytes + 1) : await readAtMost(path, maxBytes + 1);
   if (bytes.length > maxBytes) throw new CliError("CLI_USAGE", `${path} is over ${maxBytes} bytes`);

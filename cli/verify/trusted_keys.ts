@@ -28,6 +28,8 @@ export interface TrustedKeys extends AitAuthority {
 }
 
 /**
+ * Returns the keys of a registry, and saves a copy of them.
+ *
  * @param offline use the saved copy and make no request
  * @throws {UnreachableError} when the registry does not answer and there is no copy
  */

@@ -31,7 +31,7 @@ export type ReceiptRow = z.output<typeof Row>;
 /** The output of `svc sent <requestId> --json`, or the answer of the local API. */
 const Rows = z.object({ receipts: z.array(z.unknown()) });
 
-/** @throws {CliError} `CLI_USAGE` for a file that has not the right form */
+/** Verifies the receipt in a file. @throws {CliError} `CLI_USAGE` for a file of another form */
 export async function verifyReceiptFile(
   ctx: Context,
   connection: () => RegistryAccess,

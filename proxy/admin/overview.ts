@@ -63,7 +63,7 @@ export async function overview(deps: OverviewDeps): Promise<Answer> {
   return json(response);
 }
 
-/** @throws {StoreUnavailable} */
+/** Counts what the overview and the metrics show. @throws {StoreUnavailable} */
 export async function countRelay(deps: CountDeps): Promise<RelayCounts> {
   const at = deps.clock.now();
   const [agents, { areAll, ...queues }] = await Promise.all([countAgents(deps, at), deps.mailbox.count()]);

@@ -301,7 +301,7 @@ export function windowFull({ rule }: AdmissionState): ServiceError {
   return new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", { message });
 }
 
-/** @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` */
+/** Refuses a request for which its window has no room. @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` */
 function judgeRate(deps: CheckDeps, state: AdmissionState, decision: Decision): void {
   state.decision = decision;
   if (decision.allowed) return takeOfOwner(deps, state);

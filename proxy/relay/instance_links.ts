@@ -200,7 +200,7 @@ export class InstanceLinks {
     }
   }
 
-  /** @throws {Error} when the other side does not prove the key of the lease in time */
+  /** Opens a WebSocket. @throws {Error} when the other side does not prove the key of the lease in time */
   async #connect(instance: string, { at, key }: LinkAddress, signal: AbortSignal): Promise<void> {
     const { dial, leases, random } = this.deps;
     const response = await dial.fetch(`http://${at}/challenge`, { signal });
@@ -289,7 +289,7 @@ function proofOf(key: string, role: "asks" | "opens" | "accepts", about: readonl
   return createHmac("sha256", key).update(["svc link", role, ...about].join("\n")).digest("base64url");
 }
 
-/** @throws {Error} for a response that is no challenge */
+/** Returns the text of a challenge. @throws {Error} for any other response */
 async function textOf(response: Response): Promise<string> {
   const length = Number(response.headers.get("content-length") ?? Infinity);
   if (response.ok && length <= URL_MAX) return await response.text();

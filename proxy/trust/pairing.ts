@@ -33,7 +33,11 @@ export async function knownTicket(
   return { text: parsed.plain, ticket: requireKnown(clock, value) };
 }
 
-/** @throws {ServiceError} `PROXY_PAIR_TICKET_NOT_FOUND` for an unknown ticket, or one that expired over a day ago */
+/**
+ * Returns a ticket that is still known.
+ *
+ * @throws {ServiceError} `PROXY_PAIR_TICKET_NOT_FOUND` for an unknown one, and for one that expired over a day ago
+ */
 export function requireKnown(clock: Clock, ticket: TicketRecord | null): TicketRecord {
   if (ticket && clock.now() < ticket.expiresAt + LIMITS.ticketKeptSeconds * 1000) return ticket;
   throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
