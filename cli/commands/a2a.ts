@@ -109,11 +109,11 @@ export const COMMANDS = [
 ];
 
 /**
- * Adds a peer, or gives it a new token.
+ * Makes an address at which A2A clients reach a peer; for a peer that has one, it makes a new token.
  *
  * @param isForOpenClaw whether the address is written into the settings of OpenClaw
  * @throws {CliError} `CLI_USAGE` before the first start of the connector, which chooses the port; `CLI_BUSY` while
- * another program has it, because the client would send its token and its messages to that program
+ * another program has that port, because the client would send its token and its messages to that program
  */
 export async function addPeer(
   ctx: Context,
@@ -148,7 +148,7 @@ export async function addPeer(
   });
 }
 
-/** Whether the agent's port is that of its connector, or free for it. */
+/** Whether the agent's connector has the port, or can have it because no program listens there. */
 async function isOwnPort(ctx: Context, origin: string, client: LocalCalls | null): Promise<boolean> {
   if (client !== null) {
     const { api } = await call(client, Status.pick({ api: true }), get("/v1/status"));
@@ -157,7 +157,7 @@ async function isOwnPort(ctx: Context, origin: string, client: LocalCalls | null
   return !(await ctx.reach?.(origin) ?? false);
 }
 
-/** The address of the agent's port; `null` before the first start of its connector. */
+/** Origin of the agent's local API; `null` before the first start of its connector, which chooses the port. */
 function originOf(folder: AgentFolder): string | null {
   const port = readPort(folder);
   return port === null ? null : `http://127.0.0.1:${port}`;

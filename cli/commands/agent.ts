@@ -27,7 +27,7 @@ const STATUSES = ["active", "revoked"] as const;
 const HERE = { summary: "Agent name on this machine", complete: "agents" } as const;
 const ANY_AGENT = { summary: "Agent name on this machine, agent ID or DID", complete: "agents", orId: true } as const;
 
-/** Texts for the state of a session. It is interrupted when an answer with new tokens was lost. */
+/** Texts for the state of a session. A session is interrupted when an answer with new tokens was lost. */
 const SESSION_IS = {
   active: () => "active",
   revoked: (name: string) => `REVOKED: run svc agent reissue ${name} to start a new one`,
@@ -247,8 +247,8 @@ const DELETED: Readonly<Record<AgentState, string>> = {
 const PENDING = ["refresh.pending", "reissue.pending"];
 
 /**
- * Returns the facts about an agent; one that could not be determined is `null` or `unknown`. `error` says why its token is
- * invalid or could not be verified.
+ * Returns the facts about an agent. A fact that could not be determined is `null` or `unknown`. `error` says why its
+ * token is invalid or could not be verified.
  */
 async function inspectAgent(ctx: Context, folder: AgentFolder, registry: RegistryClient) {
   const identity = folder.identity(), auth = folder.auth(), ait = folder.ait(), keys = await folder.keys();
@@ -302,7 +302,10 @@ async function judge(ctx: Context, registry: RegistryClient, ait: string) {
   }
 }
 
-/** What a registry that refuses or does not answer leaves of a fact. @throws any other error */
+/**
+ * Returns `unknown` as the fact that a registry did not tell, because it refused or did not answer. @throws any other
+ * error
+ */
 function unknownAfter(error: unknown): "unknown" {
   if (error instanceof ApiError || error instanceof UnreachableError) return "unknown";
   throw error;

@@ -1,6 +1,6 @@
 /**
- * `svc completions`: shell completion scripts, generated from the command table: commands, options, their fixed values, the
- * agents on this machine and the aliases of their peers. The scripts do not call svc.
+ * `svc completions`: prints shell completion scripts, made from the command table. They complete commands, options and
+ * their fixed values, the agents on this machine and the aliases of their peers, and never call svc.
  */
 import { didYouMean } from "../../shared/did_you_mean.ts";
 import {
@@ -17,7 +17,7 @@ import { CliError } from "../errors.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 
-/** Returns the command. `commands` is called at run time, because that list contains this command. */
+/** Returns the command. `commands` is a function, because the list that it returns contains this command. */
 export const completionCommand = (commands: () => Promise<readonly Command[]>, groups: Groups): Command =>
   command({
     path: ["completions"],
@@ -44,7 +44,7 @@ interface Place {
   path: string;
   words: [word: string, summary: string][];
   options: Readonly<Record<string, OptionSpec>>;
-  /** The first argument. */
+  /** The first argument of the command. */
   first?: ArgSpec | undefined;
 }
 

@@ -67,7 +67,8 @@ export const COMMANDS = [
       const value = parseConfigValue(ctx, key, args.value);
       await updateConfig(ctx, { [key]: value });
       if (key === "registryUrl" || key === "proxyUrl") {
-        // Added to the saved origins, because the other URL would otherwise lose its permission.
+        // Added to the saved origins that may use plain http, because the other URL would otherwise lose its
+        // permission.
         await saveTrust(ctx, [...readProfile(ctx).insecureOrigins, value]);
       }
       const shown = masked(key, value);

@@ -1,4 +1,4 @@
-/** The question before a change, which a script answers with `--yes`, because it cannot read the question. */
+/** The question before a change. A script answers it with `--yes`, because no person is there to read it. */
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 

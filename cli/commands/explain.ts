@@ -7,7 +7,7 @@ import { CLI_ERRORS, CliError, type CliErrorCode, EXIT, exitOf, fixOf } from "..
 import { fields } from "../terminal/output.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
 
-/** The codes of the client library itself. It also throws codes of the services and of the CLI. */
+/** The codes that only the client library throws. It also throws codes of the services and of the CLI. */
 export const LIBRARY_ERRORS: Readonly<Record<string, { when: string; fix: string }>> = {
   NO_REPLY: {
     when: "No reply to a question came in time, or the question was not processed",
@@ -64,7 +64,7 @@ interface Explanation {
   fix: string;
   from: string;
   status?: number[];
-  /** Empty for a code that no command ends with. */
+  /** Empty when no command ends with this code. */
   exit: number[];
 }
 

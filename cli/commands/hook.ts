@@ -24,7 +24,7 @@ import { parseCount } from "../command_line/numbers.ts";
 import { onStop } from "../terminal/interrupt.ts";
 import * as z from "zod";
 
-/** Default and longest wait, in seconds: Claude Code ends a hook after an hour. */
+/** Default and longest wait, in seconds. With more, Claude Code ends the hook first, because it waits one hour. */
 const MAX_WAIT = 3_500;
 
 /** The exit code with which a hook of Claude Code wakes the model; standard error is the text for it. */
@@ -67,13 +67,16 @@ export const COMMANDS = [
   }),
 ];
 
-/** With more, a wrong input could fill the memory. */
+/** Bytes of the input that are read. With more, a wrong input could fill the memory. */
 export const INPUT_BYTES_MAX = 64 * 1024;
-/** With more, a hook whose input never ends waits instead of watching the inbox. */
+/** How long the input is read. With more, a hook whose input never ends waits instead of watching the inbox. */
 const INPUT_MS = 10_000;
-/** With less, each session reads the disk all the time; with more, messages wait after a start of the connector. */
+/**
+ * Between two looks for a connector. With less, each session reads the disk all the time; with more, messages wait
+ * after the connector has started.
+ */
 export const CONNECTOR_LOOK_MS = 5_000;
-/** With more, the announcement of a full inbox takes seconds. */
+/** Pages of unread messages that are read at once. With more, the announcement of a full inbox takes seconds. */
 const PAGES_MAX = 50;
 /** With less, a session that is continued later would announce its messages again; with more, the files pile up. */
 export const SESSION_KEPT_MS = 30 * DAY_MS;
@@ -82,7 +85,7 @@ export const SESSION_KEPT_MS = 30 * DAY_MS;
 const NAME_LENGTH = 16;
 
 const Session = z.object({
-  /** The highest ID that has been announced. */
+  /** The highest ID of a message that has been announced. */
   announced: z.int().min(0),
   /** When the model was woken, in milliseconds since the Unix epoch. */
   wakeUps: z.array(z.number()),
@@ -147,13 +150,13 @@ class Waiter {
     return null;
   }
 
-  /** When the model may be woken again. */
+  /** The time from which the model may be woken again. */
   #freeAt(now: number): number {
     const recent = this.#session.wakeUps.filter((at) => at > now - LIMIT.hookWakeUpsMs && at <= now);
     return recent.length < LIMIT.hookWakeUps ? now : (recent.at(-LIMIT.hookWakeUps) ?? now) + LIMIT.hookWakeUpsMs;
   }
 
-  /** New unread messages; none after a wait. @throws {ApiError} `CONNECTOR_RUNTIME_PUSHES` */
+  /** Returns the new unread messages, or none after a wait. @throws {ApiError} `CONNECTOR_RUNTIME_PUSHES` */
   async #unread(end: number): Promise<LocalMessage[]> {
     const { ctx, folder } = this;
     const pause = (ms = CONNECTOR_LOOK_MS) => sleep(ctx.clock, Math.max(0, Math.min(ms, end - ctx.clock.now())));
@@ -185,7 +188,9 @@ class Waiter {
     }
   }
 
-  /** Remembers the messages first: a message that is announced twice wakes the model without need. */
+  /**
+   * Returns the announcement. It is recorded before, because a message that is announced twice costs the model a turn.
+   */
   async #announce(messages: readonly LocalMessage[]): Promise<string> {
     const wakeUps = [...this.#session.wakeUps, this.ctx.clock.now()].slice(-LIMIT.hookWakeUps);
     const announced = Math.max(this.#session.announced, ...messages.map(({ id }) => id));

@@ -1,4 +1,7 @@
-/** `svc inbox`: received messages. `--take` marks them read after printing, because a failed print would lose them. */
+/**
+ * `svc inbox`: received messages. `--take` marks messages read only after they are printed, because a message whose
+ * print failed would be lost.
+ */
 import { sleep } from "../../shared/clock.ts";
 import { LocalMessage } from "../../shared/client/local_shapes.ts";
 import { callForText, get, type LocalCalls, readMessages } from "../../shared/client/local_client.ts";
@@ -64,7 +67,7 @@ export const COMMANDS = [
       const program = await programOf(ctx, options.exec);
       if (follow && !take && !hasFilter && ctx.out.columns !== null && !ctx.out.json) {
         const running = await connectorOf(ctx, folder);
-        // Messages that go to a runtime are not in the view.
+        // Only for an agent that reads its own messages, because the view does not show those that go to a runtime.
         if (running !== null && (await statusOf(running)).runtime.url === null) {
           const { attachScreen } = await import("../connector/talk/screen.ts");
           return await attachScreen(ctx, folder, running, { ...options, program });
@@ -102,18 +105,18 @@ async function showMessage(ctx: Context, connector: LocalCalls, id: number, take
   }
 }
 
-/** Prints a message. Returns false when the reader of the output has ended. */
+/** Prints a message. Returns false when no one reads the output any longer. */
 function isPrinted({ out, clock }: Context, received: Received): boolean {
   if (out.json) return out.jsonLine(received.json);
   return out.peerLines(messageLines(received, out.columns, clock.now()));
 }
 
 interface InboxQuery {
-  /** DID, or a text that no peer has. */
+  /** DID of the sender; any other text fits no message. */
   from: string | undefined;
   conversation: string | undefined;
   limit: number;
-  /** Messages that are read, in place of unread ones. */
+  /** Whether to list read messages in place of unread ones. */
   read: boolean;
   take: boolean;
 }
@@ -144,7 +147,7 @@ class Lister {
     if (await this.print(shown) && more) ctx.out.note("There are more messages; --limit shows more of them.");
   }
 
-  /** The next messages that match, at most a page; waits up to `wait` seconds for the first one. */
+  /** Returns the next messages that match, at most a page. Waits up to `wait` seconds for the first one. */
   async next(wait: number): Promise<ReceivedPage> {
     const { from, conversation, limit, read } = this.query;
     const after = this.#after ?? undefined;
@@ -153,7 +156,9 @@ class Lister {
     return { ...page, messages: page.messages.filter(({ message }) => (message.readAt !== null) === read) };
   }
 
-  /** Prints messages one by one, and marks those read that were printed. Returns false when the reader has ended. */
+  /**
+   * Prints messages one by one, and marks the printed ones read. Returns false when no one reads the output any longer.
+   */
   async print(messages: readonly Received[]): Promise<boolean> {
     const printed: Received[] = [];
     for (const received of messages) {

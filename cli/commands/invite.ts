@@ -50,7 +50,7 @@ export const COMMANDS = [
       }
       if (options.pair) return await createWithPair(ctx, agent, { ...options, expiresAt: expiresAt ?? null });
       const { registry, registryUrl, apiKey } = connectAsPerson(ctx, options);
-      // Read first, because a code whose link cannot be made would be lost.
+      // The address is read before the invite is made, because a code whose link cannot be made would be lost.
       const named = parseServiceUrl((await registry.metadata()).registryUrl) ?? registryUrl;
       const { invite } = await registry.createInvite(apiKey, expiresAt ?? null);
       const link = { registryUrl: named, code: invite.code, ticketFields: null };
@@ -148,7 +148,7 @@ async function createWithPair(
   showJoin(ctx, registryUrl, words, connector.isHost ? start : null);
 }
 
-/** Says what the other person runs. @param start the command that shows them pair */
+/** Says what the other person runs. @param start the command that shows when they pair */
 function showJoin({ out }: Context, registryUrl: string, words: string[], start: string[] | null = null): void {
   if (isLoopback(registryUrl)) out.note(`The registry's address ${registryUrl} can be reached from this machine only.`);
   if (start !== null) out.next(start, { when: "to see the other person pair" });

@@ -46,7 +46,7 @@ export const COMMANDS = [
       if (!options.replace) await refuseSavedAccount(ctx, registryUrl, pairs);
       const { displayName, agent: agentName } = await firstNames(ctx, options, pairs || options.start);
       if (agentName === undefined && (pairs || options.start)) {
-        // Nothing was sent yet, so the link still works.
+        // Refused before anything is sent, so the link still works.
         const what = pairs ? "The link also pairs an agent of yours" : "--start runs the connector of an agent";
         const fix = pairs ? "Add --agent <new>, or --no-pair to leave that out." : "Add --agent <new>.";
         throw new CliError("CLI_USAGE", `${what}, and none is named`, { fix });
@@ -67,7 +67,7 @@ export const COMMANDS = [
         const ticket = pairs ? ticketOf(link, proxyUrl) : null;
         if (agent !== null && ticket !== null) pairing = await pairWith(ctx, agent, ticket);
       } finally {
-        // Also after a failure, because the account exists, and its key is not shown again.
+        // Printed even after a failure, because the account exists by then, and its key is never shown again.
         const made = {
           ...agent && { agent: { ...agent.identity, path: agent.path } },
           ...pairing && { pairing: pairing.json },
@@ -116,7 +116,9 @@ async function pairWith(ctx: Context, { identity: { name } }: CreatedAgent, tick
   }
 }
 
-/** Refuses while an account is saved, which a hostile link could replace. @throws {CliError} `CLI_CONFIG_IN_USE` */
+/**
+ * Refuses while an account is saved, because a hostile link could replace it. @throws {CliError} `CLI_CONFIG_IN_USE`
+ */
 async function refuseSavedAccount(ctx: Context, registryUrl: string, pairs: boolean): Promise<void> {
   const saved = readConfig(ctx);
   if (saved?.apiKey === undefined) return;

@@ -100,7 +100,7 @@ async function printLog(ctx: Context, connector: LocalCalls, query: LogQuery): P
   if (more) ctx.out.note("There are older messages; --limit shows more of them.");
 }
 
-/** Prints every message as a line of JSON, oldest first, and their number. */
+/** Prints every message as a line of JSON, oldest first, and then their number. */
 async function exportLog(ctx: Context, connector: LocalCalls, query: LogQuery): Promise<void> {
   let count = 0;
   for (let next: string | null = "0-0"; next !== null;) {

@@ -23,7 +23,10 @@ import { runProgram } from "../platforms/local_machine.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { stopSignal } from "../terminal/interrupt.ts";
 
-/** With more, a host that measures the start gives up; with less, a busy connector is not asked. */
+/**
+ * Time in which a connector says which platform it uses. With more, a host that limits the start gives up; with less, a
+ * busy connector cannot answer.
+ */
 const PLATFORM_MS = 500;
 
 /** Time for the program that puts a message into the queue of Codex. */
@@ -130,7 +133,7 @@ export const COMMANDS = [
       "svc mcp alpha": "What the configuration of such a program runs",
       "svc mcp alpha --peers beta --read-only": "Let a model only read what beta has written",
     },
-    // Serves until standard input ends or the command is stopped.
+    // Runs until standard input ends or the command is stopped.
     async run(given, { args, options }) {
       const ctx = withoutStdout(given);
       const only = options.peers === undefined ? null : peerNames(options.peers);
@@ -205,7 +208,7 @@ function warnOfUnknown(ctx: Context, folder: AgentFolder, only: readonly string[
   if (unknown.length > 0) ctx.out.warn(`${folder.name} has no peer with the alias ${unknown.join(", ")}`);
 }
 
-/** Whether the messages go to a runtime: as the running connector says, else as the files say. */
+/** Whether the messages go to a runtime. The running connector says so; without its answer, the files do. */
 async function isPushPlatform(ctx: Context, folder: AgentFolder): Promise<boolean> {
   const settings = runtimeSettings(folder);
   const { framework } = folder.identity();

@@ -115,7 +115,7 @@ export const COMMANDS = [
     async run(ctx, { args: { peer }, options }) {
       const { folder, client } = await connectorOf(ctx, options.agent);
       const known = peerIn(readPeers(folder), peer);
-      // Looked up before the question, because a person would else agree to the end of a pair that does not exist.
+      // Looked up before the question, because a person would otherwise agree to the end of a pair that does not exist.
       const whom = known === null
         ? (await peerOf(ctx, { folder, client }, peer)).alias
         : `${known.alias} of ${known.humanName}`;
@@ -129,7 +129,7 @@ export const COMMANDS = [
 ];
 
 /**
- * Shows the peers that this machine knows, because their names need no server.
+ * Shows the peers that are saved on this machine, after the list of the server has failed.
  *
  * @throws the error of the list, unless a server cannot be reached and there are peers to show
  */
@@ -161,8 +161,8 @@ async function changedPeer(
 type PeerChange = { kind: "rename"; alias: string; replaces: boolean } | { kind: "block" | "unblock" | "remove" };
 
 /**
- * Changes a peer and returns its new state: through the connector that runs, else with the connector's lock, because of
- * two writers of `peers.json` one would lose the key of a peer (D-145).
+ * Changes a peer and returns its new state. The running connector makes the change. Without one, this command takes the
+ * connector's lock, because two writers of `peers.json` could lose a peer's key (D-145).
  *
  * @param named alias or DID
  * @throws {ApiError} `CONNECTOR_PEER_UNKNOWN`, `CONNECTOR_ALIAS_TAKEN`, or the refusal of the proxy
@@ -190,7 +190,7 @@ async function changeHere(ctx: Context, folder: AgentFolder, named: string, chan
   if (peerIn(peers, named) === null || ended !== null) {
     using direct = await directProxy(ctx, folder);
     ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
-    // The peer may be new, so that no connector of this agent has seen it yet.
+    // The peer may have paired after the last run of the connector, which has not seen it then.
     if (peerIn(peers, named) === null) peers = (await updatePeers(direct.proxy, folder)).known;
     const { agentDid } = peerIn(peers, named) ?? {};
     if (agentDid === undefined) throw peerUnknown(noPeer(named, peers));

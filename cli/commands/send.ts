@@ -134,26 +134,26 @@ async function sendNow(ctx: Context, folder: AgentFolder, message: Message): Pro
   try {
     if (client !== null) return await report(ctx, folder, message, await through(ctx, client, message));
   } catch (error) {
-    // The connector has just ended and has not got the message.
+    // The connector ended before it got the message, so this process sends the message to the proxy.
     if (!(error instanceof LocalDown) || error.wasSent) throw error;
   }
   try {
     return await report(ctx, folder, message, await directly(ctx, folder, message));
   } catch (error) {
     if (!(error instanceof ConnectorLockedError)) throw error;
-    // A connector has just started.
+    // A connector has started meanwhile, so the message goes through it.
     return await sendWith(ctx, folder, message);
   }
 }
 
-/** Sends with access to a connector, and marks the reply read after it was printed. */
+/** Sends through a connector that runs, or that this process runs. Marks the reply read after it was printed. */
 async function sendWith(ctx: Context, folder: AgentFolder, message: Message): Promise<number> {
   await using connector = await access(ctx, folder);
   const sent = await through(ctx, connector, message);
   return await report(ctx, folder, message, sent, (id) => readMessages(connector, { ids: [id] }));
 }
 
-/** Sends through a connector. The same request ID makes a repeated call safe. */
+/** Sends through a connector. A repeated call has the same request ID, so the message is delivered once. */
 async function through(ctx: Context, connector: LocalCalls, message: Message): Promise<SendResult> {
   const { to, requestId, conversationId, onlyOnline, payload, waitSeconds } = message;
   const members: WaitedMessage["members"] = {
@@ -180,7 +180,7 @@ async function directly(
   try {
     return await sendDirectly(ctx, folder, message);
   } catch (error) {
-    // Without a connector an alias may still be on this machine after the server has ended the pair.
+    // This machine may still know the alias of a peer although the server has ended the pair, so the error says that.
     if (!(error instanceof ApiError && error.code === "PROXY_AUTH_FORBIDDEN")) throw error;
     const { status, code } = error, { name } = folder;
     const ended = new ApiError(status, code, `The agents ${name} and ${to} are not paired`, error.requestId);
@@ -189,7 +189,7 @@ async function directly(
   }
 }
 
-/** Prints the result: the reply to standard output, the state to standard error. Returns the exit code. */
+/** Prints the reply to standard output and the state to standard error. Returns the exit code. */
 async function report(
   ctx: Context,
   folder: AgentFolder,
@@ -234,7 +234,7 @@ function keptNote({ problem, until }: OutboundResult, host = "the server"): stri
   return `Kept: ${why}. Sent when it can, until ${dayAndTime(until ?? "")}.`;
 }
 
-/** Adds how to send the same message again to an error after which it is not known whether the proxy has it. */
+/** Adds to an error how to send the same message again, if it is not known whether the proxy has it. */
 function withRepeat(error: unknown, requestId: string): unknown {
   const fix = `Run the command again with --request-id ${requestId}: the message is delivered once.`;
   if (error instanceof UnreachableError) {
@@ -251,12 +251,13 @@ function withRepeat(error: unknown, requestId: string): unknown {
   return error;
 }
 
-/** A text of this size does not fit into a payload, because its JSON has at least as many bytes. */
+/** Bytes of a text that are read. A longer text is too large anyway, because its JSON has at least as many bytes. */
 const READ_BYTES = LIMITS.payloadBytes + 1;
 
 /**
- * Returns the payload as JSON text: `{"message": text}`, or the JSON of `data` unchanged. Without a text, standard input is
- * the text when it is not a terminal. Two of the three are refused, because it would be unclear which one to send.
+ * Returns the payload as JSON text: `{"message": text}`, or the JSON of `data` unchanged. Without a text, standard
+ * input is the text when it is not a terminal. A text and `data` together are refused, because it would be unclear
+ * which one to send.
  *
  * @throws {CliError} `CLI_USAGE`, `PAYLOAD_TOO_LARGE`
  */

@@ -90,10 +90,13 @@ async function listSent(
   ]);
 }
 
-/** With fewer columns a text tells nothing. */
+/** The narrowest column for a text: in fewer characters it tells nothing. */
 const TEXT_COLUMNS = 10;
 
-/** The request ID in an argument; the end of one is looked for in the list of sent messages. @throws as `wholeId` */
+/**
+ * Returns the request ID in an argument. The end of an ID is looked up in the list of sent messages. @throws as
+ * `wholeId`
+ */
 async function requestIdOf(ctx: Context, folder: AgentFolder, text: string): Promise<string> {
   const known = async () => {
     await using connector = await access(ctx, folder);
@@ -104,7 +107,10 @@ async function requestIdOf(ctx: Context, folder: AgentFolder, text: string): Pro
   return await wholeId(text, { isWhole: isRequestId, known, what, named: "sent message", list: "svc sent" });
 }
 
-/** Ends a message that waits in the connector. When it does not wait there, prints its state and returns false. */
+/**
+ * Cancels a message that waits in the connector. If none waits there, prints the state of the message and returns
+ * false.
+ */
 async function cancelSent(
   ctx: Context,
   connector: LocalCalls,
@@ -122,8 +128,8 @@ async function cancelSent(
 }
 
 /**
- * Returns the receipts of a message; `null`, after a warning, when the proxy does not give them, because the rest is
- * stored locally and can be shown anyway.
+ * Returns the receipts of a message. If the proxy does not give them, warns and returns `null`, because the rest is
+ * stored here and can still be shown.
  */
 async function receiptsOf(
   ctx: Context,
@@ -167,7 +173,7 @@ function show(
   ]);
 }
 
-/** Says how to send a message again that was not sent, or of which it is not known whether it arrived. */
+/** Tells how to repeat a message that was not sent, or of which it is not known whether it arrived. */
 async function showRepeat(
   { out }: Context,
   folder: AgentFolder,
@@ -177,7 +183,7 @@ async function showRepeat(
   if (state !== "unknown" && !problem?.startsWith(NOT_SENT)) return;
   const { messages } = await call(connector, SentPage, get("/v1/sent", { limit: MAX_LISTED, to }));
   const { text, bytes, auto, inReplyTo, conversationId } = messages.find((sent) => sent.requestId === requestId) ?? {};
-  // The server refuses another content under the ID, so a line that a shell would read as another text is none.
+  // The server refuses other content under the same ID, so a command is printed only if it sends exactly this text.
   const isWhole = text != null && utf8Bytes(JSON.stringify({ message: text })).length === bytes;
   if (!isWhole || printable(text) !== text || text.startsWith("-") || auto || inReplyTo !== null) {
     return out.note(`To send it again, repeat its command with --request-id ${requestId}.`);

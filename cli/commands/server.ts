@@ -1,6 +1,6 @@
 /**
- * `svc serve`, `svc demo` and `svc store …`: the commands that need the server's code, which checks every variable itself.
- * And `svc health`, for a container or a script.
+ * `svc serve`, `svc demo` and `svc store …` run the server's code, which checks every variable itself. `svc health`
+ * asks a server whether it is ready, for a container or a script.
  */
 import { asUnreachable, exchange } from "../../shared/client/http.ts";
 import { UnreachableError } from "../../shared/client/errors.ts";
@@ -152,7 +152,7 @@ export const COMMANDS = [
       }).catch((error) => {
         const problem = asUnreachable(url, error);
         if (!(problem instanceof UnreachableError) || problem.code !== "CLI_UNREACHABLE") throw problem;
-        // The fix of the code names the configuration, which is not used here.
+        // The usual fix of this code is to change the configuration, but this command does not use that.
         const { message, cause, code, fix = "Check --url and that the server is running." } = problem;
         throw new CliError(code, message, { cause, fix });
       });
@@ -163,7 +163,10 @@ export const COMMANDS = [
   }),
 ];
 
-/** Runs a command of `deploy_store.ts` on the store of `svc serve`, unless an option or the environment names another. */
+/**
+ * Runs a command of `deploy_store.ts` on the store of `svc serve`, or on the one that an option or the environment
+ * names.
+ */
 async function workOnStore(
   ctx: Context,
   name: string,
@@ -172,7 +175,7 @@ async function workOnStore(
 ): Promise<number> {
   const programs = programsOf(ctx);
   const path = store ?? (await programs.environment())("KV_URL") ?? defaultStore(ctx);
-  // An export is JSON lines in any case.
+  // The export needs no `--json`, because it prints JSON lines anyway.
   const json = ctx.out.json && name !== "export" ? ["--json"] : [];
   return await programs.store([name, `--store=${path}`, ...more, ...json]);
 }
@@ -183,7 +186,7 @@ function programsOf({ programs }: Context): Programs {
   throw new CliError("CLI_NO_SERVER", "This svc is the command alone, without the server");
 }
 
-/** Options of `svc serve` that set a variable. */
+/** The variable that each option of `svc serve` sets. */
 const VARIABLE_OF = {
   host: "HOST",
   port: "PORT",
@@ -231,7 +234,7 @@ export function servePlan(
   if (madeSecret !== null) variables.BOOTSTRAP_SECRET = madeSecret;
   const store = value("KV_URL") ?? "";
   const optionOf = Object.fromEntries(Object.entries(VARIABLE_OF).map(([option, name]) => [name, `--${option}`]));
-  // The two services of other processes may have two origins, which one option cannot set.
+  // A process with one of the two services needs both origins, which may differ, so one option cannot set them.
   if ((value("SVC_SERVICE") ?? "all") === "all") optionOf.REGISTRY_URL = optionOf.PROXY_URL = "--public-url";
   const isPath = store !== ":memory:" && !/^https?:/.test(store);
   return {
@@ -262,7 +265,10 @@ function publicOriginOf(text: string, isLocal: boolean): string {
   return origin;
 }
 
-/** A line for each probable mistake: others cannot reach the server, can read the traffic, or count as one client. */
+/**
+ * Returns a warning for each probable mistake: other machines cannot reach the server, others can read its traffic, or
+ * all its clients count as one.
+ */
 function warningsOf(value: ServerVariable): string[] {
   const warnings: string[] = [];
   const host = value("HOST") ?? "127.0.0.1";
@@ -292,7 +298,7 @@ interface Announcement extends ReturnType<typeof servePlan> {
 export function announce(ctx: Pick<Context, "out" | "pid">, server: Announcement): void {
   const { out, pid } = ctx;
   const { address, metricsAddress, isOpen, madeSecret, store, warnings } = server;
-  // The port from the text, because URL leaves out 80.
+  // Taken from the text, because `new URL` leaves out port 80.
   const publicUrl = server.publicUrl ?? `http://127.0.0.1:${address.slice(address.lastIndexOf(":") + 1)}`;
   const bootstrapSecret = isOpen ? madeSecret : null;
   if (out.json) {
@@ -316,12 +322,13 @@ function nextLines(out: Context["out"], { address, madeSecret, hasSecret, public
     return ["", "There is no admin yet. To create one, set BOOTSTRAP_SECRET and start again."];
   }
   const { hostname, port, origin } = new URL(address);
-  // A server that listens on all addresses is reached at one of this machine.
+  // A server that listens on all addresses is reached at a loopback one.
   const url = ["0.0.0.0", "[::]"].includes(hostname) ? `http://127.0.0.1:${port}` : origin;
-  // The command saves the public address too, which later commands would otherwise refuse.
+  // The printed command also saves the public address, and without this option later commands would refuse a plain one.
   const isPrivate = [url, publicUrl ?? url].every((one) => one.startsWith("https:") || isLoopback(one));
   const insecure = isPrivate ? [] : ["--allow-insecure"];
-  // A secret may begin with a dash, so it follows an equals sign. A configured one is not printed.
+  // A secret may begin with a dash, which would read as an option, so it follows an equals sign. A configured secret is
+  // not printed.
   const words = ["admin", "bootstrap", `--bootstrap-secret=${madeSecret ?? "-"}`, "--registry-url", url, ...insecure];
   const how = madeSecret === null ? " (type your BOOTSTRAP_SECRET, Enter, Ctrl-D)" : "";
   return ["", `Next, in another terminal, make yourself the admin${how}:`, "", ...out.commandLines(words), ""];

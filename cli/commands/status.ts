@@ -101,7 +101,7 @@ const NO_API_KEY = "no API key is saved";
 const HEALTH_MS = 3_000;
 const MAX_HEALTH_BYTES = 64 * 1024;
 
-/** Reads everything at the same time. @throws {CliError} for configuration and options */
+/** Asks the services and the connectors at the same time. @throws {CliError} for configuration and options */
 async function overview(ctx: Context, options: ConnectionOptions & { agent?: string | undefined }) {
   const { registry: client, registryUrl, config } = connect(ctx, options);
   const proxyUrl = effectiveConfig(ctx).proxyUrl ?? null;
@@ -117,7 +117,10 @@ async function overview(ctx: Context, options: ConnectionOptions & { agent?: str
   return { registry, proxy, person, agents };
 }
 
-/** Asks a service for its health. `url`: `null` when none is configured. The update notice names `registryUrl`. */
+/**
+ * Asks a service for its health. @param url `null` when none is configured @param registryUrl the notice about a new
+ * version names it
+ */
 export async function healthOf(ctx: Context, url: string | null, registryUrl = url) {
   if (url === null) return { url, problem: null };
   try {

@@ -89,7 +89,7 @@ async function loaded(files: typeof FILES): Promise<readonly Command[]> {
 
 export const allCommands = () => loaded(FILES);
 
-/** Returns the commands that a command line can be about: those of its first word, all of them where no command has it. */
+/** Returns the commands that a command line can mean: those of its first word, or all if no command has that word. */
 export async function commandsOf(argv: readonly string[]): Promise<readonly Command[]> {
   if (argv.includes("--version") && argv.every((word) => word.startsWith("-"))) return [];
   const [first = ""] = argv[0] === "help" ? argv.slice(1) : argv;

@@ -91,7 +91,7 @@ interface Installed {
   kind: "service" | "settings" | "entry" | "completion";
   path: string;
   what: string;
-  /** Returns false when it is gone already. */
+  /** Returns false when there is nothing left to remove. */
   remove(): Promise<boolean>;
 }
 
@@ -99,11 +99,11 @@ function shown({ kind, path, what }: Installed) {
   return { kind, path, what };
 }
 
-/** Removes these, and warns of those that could not be removed. */
+/** Removes each of these, and warns of those that could not be removed. */
 async function removeAll(ctx: Context, installed: readonly Installed[]) {
   const removed: Installed[] = [];
   let failed: (Installed & { error?: CliError })[] = [...installed];
-  // Twice, because a file may hold an entry and settings, which are undone in the other order than they were written.
+  // Tried twice, because a file may hold an entry and settings, which must be undone in the reverse order of writing.
   for (let round = 1; round <= 2; round++) {
     const tried = failed;
     failed = [];
@@ -124,7 +124,7 @@ async function removeAll(ctx: Context, installed: readonly Installed[]) {
 interface KeptAgent {
   ctx: Context;
   name: string;
-  /** Its name, behind that of its profile unless that is the default one. */
+  /** Its name, after that of its profile if this is not the default one. */
   shown: string;
 }
 
@@ -162,12 +162,12 @@ async function servicesOf(ctx: Context, host: Host, agents: readonly (string | n
  */
 export async function removeOfAgent(ctx: Context, agent: AgentFolder): Promise<string[]> {
   try {
-    // Without a home there is no service.
+    // Without a home directory there is no service.
     const services = ctx.env("HOME") === undefined ? [] : await servicesOf(ctx, thisHost(ctx), [agent.name]);
     const installed = [...services.filter(({ what }) => what === agent.name), ...writtenFor(ctx, agent)];
     return (await removeAll(ctx, installed)).removed.map(({ path }) => path);
   } catch (error) {
-    // The agent is revoked already, so its keys go in any case.
+    // The agent is revoked already, so its keys are deleted although this failed.
     if (!(error instanceof CliError)) throw error;
     ctx.out.warn(`What svc wrote into files of others may be there still: ${error.message}`);
     return [];
@@ -196,7 +196,7 @@ async function findEverywhere(ctx: Context) {
       }
     }
   }
-  // The files that `svc completions --help` names, as far as they hold nothing else.
+  // The completion files that `svc completions --help` names. One that begins in another way is a file of the person.
   const completions = [
     join(host.home, ".local", "share", "bash-completion", "completions", "svc"),
     join(host.configHome, "fish", "completions", "svc.fish"),
@@ -209,7 +209,10 @@ async function findEverywhere(ctx: Context) {
   return { installed, kept, unread };
 }
 
-/** For zsh svc prints lines for a file of the person, from which only the person can take them. */
+/**
+ * Tells that the completion for zsh stays, because it is in a file of the person, from which only the person can take
+ * it.
+ */
 async function zshNote({ home }: Host): Promise<string[]> {
   const path = join(home, ".zshrc"), text = await Deno.readTextFile(path).catch(() => "");
   return text.includes(COMPLETION_START) ? [`The completion in ${path} stays: delete it there.`] : [];
@@ -278,7 +281,7 @@ async function removeOwn(folder: string): Promise<string[]> {
     const isLeftover = name.startsWith(".svc-") && name.endsWith(".tmp");
     try {
       if (OWN.has(name) || isLeftover) await Deno.remove(path, { recursive: true });
-      // Only when it is empty, because each profile is deleted by itself.
+      // Removed only when it is empty, because each profile in it is deleted by itself.
       else if (name === "profiles") await Deno.remove(path);
       else left.push(path);
     } catch (error) {

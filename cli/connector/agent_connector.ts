@@ -1,6 +1,6 @@
 /**
- * Starts the connector of one agent in this process: lock, database, credentials, local API, discovery file. Prints
- * nothing; the caller reports its events. Releases everything when the connector ends.
+ * Starts the connector of one agent in this process, with its lock, database, credentials, local API and discovery
+ * file. Prints nothing, because the caller reports its events. Releases everything when the connector ends.
  */
 import { createHmac, hash } from "node:crypto";
 import { join } from "node:path";
@@ -47,7 +47,8 @@ import { parsePort } from "../command_line/numbers.ts";
 import type { StartOptions } from "./start_options.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 
-// Set only here: a connector hashes for each message, but a short command would lose more time by loading these.
+// Only a connector uses these hashes. They take time to load, which pays when each message is hashed, but would slow a
+// short command.
 useHashes({
   sha256: (data) => hash("sha256", data, "base64url"),
   hmacSha256: (key, data) => createHmac("sha256", key).update(data).digest(),
@@ -60,10 +61,12 @@ const RUNTIME_PORTS = Object.values(PLATFORMS).flatMap((platform) =>
 
 interface ConnectorHooks {
   emit: EmitEvent;
-  /** Keys and lists by registry, which the connectors of one process share. */
+  /** Keys and revocation list of each registry, which the connectors of one process share. */
   trusts?: Map<string, RegistryTrust>;
   onTicket?: (ticket: string, until: string) => void;
-  /** Called when the agent reads its messages because no platform was ever chosen, at the first start only. */
+  /**
+   * Called at the first start of an agent for which no platform was ever chosen, so that it reads its messages itself.
+   */
   onDefault?: () => Promise<void>;
 }
 
@@ -71,8 +74,8 @@ export interface RunningConnector {
   connector: Connector;
   folder: AgentFolder;
   /**
-   * Its local API without a socket: a call does not have to check first who listens at the port, and an answer to a
-   * tool takes a millisecond less.
+   * The local API, called without a socket. A call need not check first who listens at the port, so a tool gets its
+   * answer a millisecond sooner.
    */
   calls: LocalCalls;
   /** Resolves when everything is released: with `null` after `stop()`, else with the error. Never rejects. */
@@ -101,7 +104,8 @@ export async function startAgentConnector(
   const wantedPort = parsePort(options.port, "--port") ?? null;
   await using opened = new AsyncDisposableStack();
   opened.use(await lockConnector(folder, ctx.pid));
-  // The files of an ended connector: another program may have its port by now, and would get a token or a message.
+  // Removed first, because another program may have the old connector's port by now, and would get a token or a
+  // message.
   await removeDiscoveryFiles(folder);
   await confirmChange(ctx, folder, target, options.save === true || options.yes === true);
   if (options.save || options.inbox) {
@@ -154,17 +158,19 @@ export async function startAgentConnector(
   const token = makeToken(random);
   let respond: ReturnType<typeof localApi> = () => Promise.resolve(new Response(null, { status: 503 }));
   let hasFailed = false;
-  // Told once, because a process without a free file tries to listen twice a second.
+  // Reported once, because a process that has no file handle left tries to listen twice a second and would fill the
+  // log.
   const onFailed = (cause: unknown) => {
     if (!hasFailed) emit("defect", { why: `The local API is away: ${describeError(cause)}` });
     hasFailed = true;
   };
   const choice = { first: await firstPort(ctx), reserved: RUNTIME_PORTS, onFailed };
   const { listener, movedFrom } = await openPort(store, folder, wantedPort, (request) => respond(request), choice);
-  // Calls that waited still get their answers, but without this bound one slow request would hold up the end.
+  // Calls that wait still get their answers. The wait is bounded, because one slow request would hold up the end.
   opened.defer(() => settledWithin(clock, listener.shutdown(), CONNECTOR_LIMITS.closeMs));
   const { port } = listener.addr;
-  // After a move another program has the port that a browser knows, so there is no page (D-119).
+  // After a move to another port there is no page, because the address that a browser knows leads to another program
+  // (D-119).
   const hasPage = movedFrom === null;
   const local = {
     connector,
@@ -218,19 +224,19 @@ const API_PATHS = ["/v1/", "/a2a/", "/openapi.json"];
 
 /** Removes the file that opens the page, when its code is used or over, or when the connector ends. */
 async function removePageFile(folder: AgentFolder): Promise<void> {
-  // A file that cannot be removed holds a code that opens nothing.
+  // A failure does no harm, because the code in the file no longer opens anything.
   await folder.remove(PAGE_FILE).catch(() => {});
 }
 
 const REVOKED: ReadonlySet<string | null> = new Set(["PROXY_AUTH_REVOKED", "AGENT_AUTH_REFRESH_REVOKED"]);
 
 /**
- * The error to show: for a deleted agent one that says so, else the same error. The services refuse a deleted agent and
- * a reissued token with the same code, and the owner can repair only the second.
+ * Returns the error to show. For a deleted agent it says that the agent was deleted, because the services refuse a
+ * deleted agent and a reissued token with the same code, and the owner can repair only the second.
  */
 async function explainEnd(error: unknown, name: string, stateOf: () => Promise<string>): Promise<unknown> {
   if (!(error instanceof ApiError) || !REVOKED.has(error.code)) return error;
-  // When the registry does not answer, the reason stays unknown.
+  // If the registry does not answer, the error stays as it is, because the agent may still exist.
   if (await stateOf().catch(() => null) !== "revoked") return error;
   const deleted = new ApiError(error.status, error.code, `The agent ${name} was deleted`, error.requestId);
   deleted.fix = "To make it again: svc agent delete <name>, then svc agent create <name>, and pair it by a new ticket.";

@@ -1,6 +1,7 @@
 /**
- * Access to an agent's connector (D-119): a command uses the connector that runs, or runs one itself until it ends. The
- * connector lock decides, so no token and no message goes to a port whose connector has ended.
+ * Access to an agent's connector (D-119). A command uses the connector that runs, or runs one itself until the command
+ * ends. Only the connector that holds the lock is called, because the port of an ended one may belong to a program that
+ * would get a token or a message.
  */
 import { settledWithin, sleep, timeLeft } from "../../shared/clock.ts";
 import type { ConnectorFile } from "../../shared/client/agent_files.ts";
@@ -17,14 +18,24 @@ import { readConnectorFile } from "./local_api/discovery_file.ts";
 import type { StartOptions } from "./start_options.ts";
 import { statusOf } from "./status.ts";
 
-/** How long a command waits for a connector that holds the lock, and how often it looks. With less, it fails during a start. */
+/**
+ * How long a command waits for a connector that holds the lock, and how often it looks. With less time, the command
+ * fails while a connector starts.
+ */
 const ATTACH_MS = 20_000, ATTACH_RETRY_MS = 250;
 
-/** Attempts at one request. With 1, a connector that ends meanwhile fails the command; with more, a faulty one holds it up. */
+/**
+ * Attempts at one request. With 1, the command fails when a connector ends meanwhile; with more, a faulty one holds it
+ * up.
+ */
 const MAX_ATTEMPTS = 3;
-/** How long a request waits for a connector that is kept. With more, a program that runs a model gives up the call. */
+/**
+ * How long a request of `keptAccess` waits for a connector. With more, a program that runs a model gives up the call.
+ */
 const READY_MS = 10_000;
-/** Between two looks for a connector that is kept. With more, an agent whose connector ended is unreachable longer. */
+/**
+ * Between two looks of `keptAccess` for a connector. With more, the agent stays unreachable longer after one has ended.
+ */
 const LOOK_EVERY_MS = 5_000;
 /** Between two looks after a failed start. With less, a start that only a person can repair is repeated for nothing. */
 const RETRY_MS = 30_000;
@@ -40,8 +51,8 @@ export async function access(ctx: Context, folder: AgentFolder): Promise<Access>
 }
 
 /**
- * Access that finds or runs a connector until it is disposed, also without a request, so that the agent stays
- * reachable. A request fails with `CLI_CONNECTOR_DOWN` when no connector is there within 10 s.
+ * Returns access that finds or runs a connector until it is disposed. It does so even without a request, so that the
+ * agent stays reachable. A request fails with `CLI_CONNECTOR_DOWN` when no connector is there within 10 s.
  */
 export function keptAccess(ctx: Context, folder: AgentFolder, options: StartOptions = {}): Access {
   const kept = new Access(ctx, folder, options, true);
@@ -63,7 +74,8 @@ export async function connectorOf(ctx: Context, folder: AgentFolder, url?: strin
 }
 
 function clientOf(ctx: Context, folder: AgentFolder, find = () => runningFile(folder)): LocalClient {
-  // Looked up once for each connector: the lock shows at each request that the connector still runs and has the port.
+  // Looked up once for each connector. Later requests rely on the lock, which shows that the connector still has the
+  // port.
   let owner: { token: string; isOther: Promise<boolean> } | null = null;
   const isOfOtherUser = async ({ token, url }: ConnectorFile) => {
     if (owner?.token !== token) owner = { token, isOther: ctx.isOfOtherUser?.(url) ?? Promise.resolve(false) };
@@ -76,14 +88,14 @@ function clientOf(ctx: Context, folder: AgentFolder, find = () => runningFile(fo
 async function runningFile(folder: AgentFolder): Promise<ConnectorFile | null> {
   if (!await isConnectorLocked(folder)) return null;
   const file = readConnectorFile(folder);
-  // A file of an earlier connector stays until the new one has the lock and removes it.
+  // The file may be that of an earlier connector, which the new one removes only after it has taken the lock.
   return String(file?.pid) === lockHolder(folder) ? file : null;
 }
 
 /**
- * An agent's connector, in this process or in another one. A request that finds none looks for one or starts it, and is
- * repeated if nothing was sent or if it is repeatable. Disposing it stops a connector that it runs; a request that
- * needs a new one fails afterwards.
+ * An agent's connector, in this process or in another one. A request without a connector finds or starts one. It is
+ * repeated if nothing was sent or if it is repeatable. Disposing the access stops a connector in this process; a
+ * request that would need a new one fails from then on.
  */
 export class Access implements LocalCalls, AsyncDisposable {
   readonly #ended = new AbortController();
@@ -96,7 +108,7 @@ export class Access implements LocalCalls, AsyncDisposable {
     readonly ctx: Context,
     readonly folder: AgentFolder,
     readonly options: StartOptions,
-    /** Whether it finds or runs a connector also without a request. */
+    /** Whether it finds or runs a connector even without a request. */
     readonly keeps: boolean,
   ) {}
 
@@ -161,13 +173,15 @@ export class Access implements LocalCalls, AsyncDisposable {
     const { ctx, folder } = this;
     const left = timeLeft(ctx.clock, ATTACH_MS);
     while (true) {
-      // Also for a request in progress, because a connector that starts after the dispose would outlive the command.
+      // Checked for a request in progress too, because a connector that starts after the dispose would outlive the
+      // command.
       if (this.#ended.signal.aborted) {
         const what = `The command has ended its use of the connector of ${folder.name}`;
         throw new CliError("CLI_CONNECTOR_DOWN", what, { fix: "Run the command again." });
       }
       const failure = this.#failure;
-      // Kept access tries again at its next look; a command ends, because another start would fail too.
+      // Kept access tries again at its next look. Any other ends with the failure, because another start would fail
+      // too.
       if (this.keeps) this.#failure = null;
       if (failure !== null) throw failure;
       const client = await isConnectorLocked(folder) ? await this.#answering() : await this.#start();
@@ -210,10 +224,10 @@ export class Access implements LocalCalls, AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#ended.abort();
-    // A connector that is starting would otherwise outlive the command.
+    // Waits for a connector that is still starting, because it would otherwise outlive the command.
     const stopped = Promise.resolve(this.#client?.catch(() => {})).then(() => this.#host?.stop());
     const { drainMs, closeMs } = CONNECTOR_LIMITS;
-    // Bounded for a program that a host stops, because the host would otherwise kill it before the connector has stopped.
+    // A host kills a program that does not end in time, so the wait for the connector is bounded there.
     if (this.keeps) await settledWithin(this.ctx.clock, stopped, drainMs + 2 * closeMs);
     else await stopped;
   }

@@ -1,6 +1,7 @@
 /**
- * Decides whether a delivered message is what its sender signed (D-143). The checks have a fixed order, and the first one that
- * fails decides, so that every connector says the same of one message. Keys, list, pin and time are handed in.
+ * Decides whether a delivered message is what its sender signed (D-143). The first check that fails decides, and the
+ * order is fixed, so that every connector says the same of one message. The caller hands in keys, revocation list, pin
+ * and time.
  */
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import { importPublicKey } from "../../shared/protocol/ed25519.ts";
@@ -16,20 +17,26 @@ import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { isLoopback } from "../../shared/client/service_url.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 
-/** With less than the 7 days of a mailbox and a day for wrong clocks, messages that waited there would be refused. */
+/**
+ * Age in seconds at which a message is refused: the 7 days of a mailbox, and a day for wrong clocks. With less,
+ * messages that waited in the mailbox would be refused.
+ */
 export const OLDEST_SECONDS = 691_200;
 const AHEAD_SECONDS = 86_400;
 
 export interface Pin {
   key: string;
   how: "ticket" | "contact";
-  /** When a ticket proved it, Unix seconds. What was signed before may be plain, because its sender could not seal it yet. */
+  /**
+   * When a ticket proved the key, Unix seconds. A message that was signed before may be plain, because its sender could
+   * not seal it yet.
+   */
   ticketAt?: number;
 }
 
 export interface Recipient {
   did: string;
-  /** Origin of the agent's proxy, which its peers sign. */
+  /** Origin of the agent's proxy, which is part of what its peers sign. */
   origin: string;
   openingKey: OpeningKey;
 }
@@ -58,10 +65,10 @@ export interface ProvenMessage extends Pick<DeliverFrame, "requestId" | "fromAge
   signedAt: number;
 }
 
-/** Result of the checks. `shown`: the registry has signed another key for a pinned DID. */
+/** Result of the checks. `shown`: another key than the pinned one, which the registry has signed for the same DID. */
 export type ProofCheck = { proven: ProvenMessage } | { refused: AckReason; shown?: string };
 
-/** @throws {import("../link/reconnect.ts").Undecided} when it cannot be decided now */
+/** @throws {import("../link/reconnect.ts").Undecided} when the registry's keys or list cannot be had now */
 export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSeconds }: Known): Promise<ProofCheck> {
   const invalid: ProofCheck = { refused: "proof_invalid" };
   const proof = readMessageProof(frame.proof);
@@ -77,7 +84,8 @@ export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSe
   const body = sentBody(frame.payload, proof.edit);
   const publicKey = await importPublicKey(key);
   if (body === null || !await verifiesMessage(publicKey, proof, { body, recipient: agent.did })) return invalid;
-  // A connector that dials another address than its peers learns from the registry only which one they sign.
+  // The connector may dial its proxy at another address than its peers do. Which one they sign, it learns from the
+  // registry.
   const own = [agent.origin, trust.proxyOrigin ?? agent.origin];
   if (!own.some((origin) => isSameOrigin(proof.origin, origin))) return invalid;
   const context = await contextVerdict(proof, frame);
@@ -107,7 +115,8 @@ export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSe
   const { payloadSha256 } = opened;
   const payload = shownPayload(opened.payload, identity, proof.edit !== undefined || payloadSha256 !== undefined);
   if (payload === null) return { refused: "payload_invalid" };
-  // Without a signed context only the relay says these values, which it could invent, so they are left out.
+  // Without a signed context only the relay says these values. They are left out, because the relay could have invented
+  // them.
   const said = context === "unsigned" ? {} : { conversationId, inReplyTo, auto };
   const { nonce } = proof, bodySha256 = await sha256(body);
   const shown = { requestId, fromAgentDid, toAgentDid, ...said, identity, payload };
@@ -123,9 +132,9 @@ function textOf(body: Uint8Array<ArrayBuffer>): string | null {
 }
 
 /**
- * Returns the sender's payload, or why it is refused (D-152): of a ticket peer only a sealed one is taken, of a contact
- * only a plain one, so that no relay and no sender can choose the weaker form. A plain one that a peer signed before
- * its ticket is still taken, because it waited in the mailbox and would be lost.
+ * Returns the sender's payload, or why it is refused (D-152). A ticket peer must seal it and a contact must not,
+ * because a relay or a sender could otherwise choose the weaker form. A plain payload that a peer signed before its
+ * ticket is still taken, because it waited in the mailbox and would be lost.
  */
 async function openBody(
   text: string | null,
@@ -143,7 +152,10 @@ async function openBody(
   return { payload: opened.payload, payloadSha256: await payloadHash(opened) };
 }
 
-/** The payload for the runtime, with a block of proven values if `hasBlock`; `null` when it is not within bounds. */
+/**
+ * Returns the payload for the runtime, with a block of proven values if `hasBlock`; `null` when it exceeds the bounds
+ * of a payload.
+ */
 function shownPayload(text: string, identity: FrameIdentity, hasBlock: boolean): string | null {
   try {
     if (payloadProblem(text) !== null) return null;
@@ -154,7 +166,7 @@ function shownPayload(text: string, identity: FrameIdentity, hasBlock: boolean):
   }
 }
 
-/** Whether two texts name one proxy. A proxy on this machine has several loopback names. */
+/** Whether two texts name the same proxy. A proxy on this machine has several loopback names, which count as one. */
 function isSameOrigin(signed: string, own: string): boolean {
   if (signed === own) return true;
   if (!URL.canParse(signed) || !URL.canParse(own)) return false;

@@ -55,9 +55,9 @@ interface ConnectorDeps extends Pick<Context, "clock" | "random" | "fetch" | "on
   /** Verifies what the agent signs. */
   publicKey: string;
   openingKey: OpeningKey;
-  /** Opens the store, which its caller closes after the end of the connector. */
+  /** Opens the store. The caller closes it after the connector has ended. */
   openStore(options: Omit<StoreOptions, "historyMs">): ConnectorStore;
-  /** `null`: the agent reads its messages (D-116). */
+  /** `null` for an agent that reads its own messages (D-116). */
   runtime: Runtime | null;
   peers: PeerFile;
   trust: RegistryTrust;
@@ -76,7 +76,9 @@ interface ConnectorOptions {
   pid: number;
 }
 
-/** Between deletions of expired records. With more, a message that nothing reads stays unread beyond its seven days. */
+/**
+ * Time between deletions of expired records. With more, a message that no one reads stays unread beyond its seven days.
+ */
 export const CLEANUP_EVERY_MS = 10 * 60_000;
 
 /** With more, the status of an agent with peers at many servers would not fit a screen. */
@@ -93,7 +95,10 @@ const NO_RUNTIME: Status["runtime"] = {
   problem: null,
 };
 
-/** With more, a relay that lists others again and again would fill the log. */
+/**
+ * New contacts, and ended pairs, of one list that are reported. With more, a relay that lists others again and again
+ * would fill the log.
+ */
 const CONTACTS_TOLD = 100;
 
 export class Connector {
@@ -140,10 +145,12 @@ export class Connector {
       onChange: (change) => this.#changed(change),
       onDamaged: (error) => void this.stop(error),
     });
-    // Before the API is open, because a message that a program sends before `run` would otherwise be sent twice.
+    // Done before the API opens. Later it would take a message that a program has just sent for one that a kill cut
+    // off, and send it twice.
     orReport(emit, () => store.recover(clock.now()), undefined);
     const write = async (all: Peers) => {
-      // Also of a request that is answered later: the folder may be another connector's by then, or removed.
+      // A request may be answered after the end. By then the folder may belong to another connector or be gone, so
+      // nothing is written.
       if (this.isOver) throw new Error("The connector has ended");
       await deps.peers.write(all);
     };
@@ -174,7 +181,7 @@ export class Connector {
         return ack;
       },
       paired: ({ peerAgentDid, profile }) => {
-        // The alias is made before the event, because a person who reads the line may write to it at once.
+        // The alias is made before the event, because a person who reads the event may write to the alias at once.
         void this.updatePeers().then(() => {
           emit("paired", { peer: peerAgentDid, ...pairedFields(this.peers.aliasOf(peerAgentDid), profile) });
           this.sending.heardOf(peerAgentDid);
@@ -199,7 +206,7 @@ export class Connector {
   #changed(change: Change): void {
     this.version++;
     const waiting = change.kind === "arrived" ? change.waiting : null;
-    // The hand-over begins after the ack, because a slow hand-over would otherwise delay the ack.
+    // Handed over after the acknowledgement, because a slow hand-over would otherwise delay that.
     if (waiting !== null) queueMicrotask(() => this.#runtime?.add([waiting]));
     if (change.kind === "receipt" || change.kind === "kept") this.sending.wake(change.kind);
     this.waits.changed(change);
@@ -207,7 +214,7 @@ export class Connector {
 
   /** Starts everything. Resolves when the connector has ended: `null` after `stop()`, else with the error. */
   run(): Promise<unknown> {
-    // It may have failed before, in a call of its API, and parts that start now would never be stopped.
+    // The connector may have failed already, in a call of its API. Parts that start now would never be stopped.
     if (this.isStopping) return this.#end.promise;
     this.#endLeases();
     this.#runtime?.start();
@@ -218,7 +225,9 @@ export class Connector {
     return this.#end.promise;
   }
 
-  /** Stops accepting messages, completes the work in progress and ends, within 5 s. `why`: the error that ends it. */
+  /**
+   * Stops accepting messages, completes the work in progress and ends, within 5 s. @param why the error that ends it
+   */
   stop(why: unknown = null): Promise<void> {
     return this.#shutting ??= this.#drain(why);
   }
@@ -234,7 +243,7 @@ export class Connector {
     return this.#stopped.signal.aborted;
   }
 
-  /** Ends also when a part cannot be stopped, because the agent could otherwise have no connector again. */
+  /** Ends even if a part cannot be stopped, because the agent could otherwise have no connector again. */
   async #drain(why: unknown): Promise<void> {
     try {
       await this.#stopAll();
@@ -347,7 +356,7 @@ export class Connector {
   #cleanUp(): void {
     const { clock, emit } = this.deps;
     const now = clock.now();
-    // Tried here too, because no link tells when another server that did not answer is back.
+    // Tried at each clean-up, because another server that did not answer does not tell when it is back.
     if (this.linkState === "connected") void this.pairing.resume();
     for (const { fromDid: from, requestId } of orReport(emit, () => this.store.deleteExpired(now), [])) {
       emit("dead_letter", { from, requestId, why: NOT_READ });

@@ -18,7 +18,10 @@ export class ConnectorLockedError extends CliError {
   }
 }
 
-/** Tries, each of a millisecond or more, while commands look at the lock or hold it. With fewer, a start would fail. */
+/**
+ * How often a start tries to take the lock while commands hold it for a moment; each try takes a millisecond or more.
+ * With fewer, the start would fail.
+ */
 const MAX_TRIES = 1_000;
 
 /**
@@ -42,7 +45,8 @@ export async function lockConnector(folder: AgentFolder, pid: number | null): Pr
     await yieldToEventLoop();
   }
   try {
-    // Synchronous, because a process that finds the lock taken could otherwise read the ID of an earlier holder.
+    // Written synchronously, because a process that finds the lock taken could otherwise read the ID of an earlier
+    // holder.
     file.truncateSync(0);
     if (pid !== null) await file.write(utf8Bytes(`${pid}\n`));
   } catch (error) {
@@ -52,7 +56,8 @@ export async function lockConnector(folder: AgentFolder, pid: number | null): Pr
 }
 
 /**
- * Returns true while a process holds the agent's connector lock, also this one. Does not keep a connector from starting.
+ * Returns true while any process, even this one, holds the agent's connector lock. Does not keep a connector from
+ * starting.
  *
  * @throws {CliError} `CLI_FILE_UNSAFE`
  */
@@ -70,7 +75,10 @@ export function lockHolder(folder: Pick<AgentFolder, "path">): string | null {
   return readPrivate(join(folder.path, LOCK_FILE), 32)?.trim() || null;
 }
 
-/** A shared lock is refused only while a connector has its exclusive one; processes that ask do not refuse each other. */
+/**
+ * Whether a connector has its exclusive lock, which alone refuses a shared one. Processes that ask do not disturb each
+ * other.
+ */
 async function isHeld(file: Deno.FsFile): Promise<boolean> {
   if (!await file.tryLock(false)) return true;
   await file.unlock();

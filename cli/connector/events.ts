@@ -69,7 +69,9 @@ export type EventName = keyof typeof EVENTS;
 
 export type EmitEvent = (event: EventName, fields?: EventFields) => void;
 
-/** Runs work on the store. A failure is reported, because no caller of it could act on it, and `otherwise` is returned. */
+/**
+ * Runs work on the store. A failure is only reported, because no caller could act on it; `otherwise` is then returned.
+ */
 export function orReport<T>(emit: EmitEvent, work: () => T, otherwise: T, about: EventFields = {}): T {
   try {
     return work();
@@ -89,7 +91,10 @@ export function withAlias(
   return alias === undefined ? fields : { ...fields, peer: alias };
 }
 
-/** What is told of a new peer: its alias too where that differs, because an agent can give itself the name of another. */
+/**
+ * What an event tells of a new peer. A different alias is told too, because an agent can give itself the name of
+ * another one.
+ */
 export function pairedFields(alias: string | null, { agentName, humanName }: { agentName: string; humanName: string }) {
   return { agentName, humanName, ...alias === null || alias === agentName ? {} : { alias } };
 }

@@ -85,7 +85,7 @@ function variablesOf(ctx: Context, agent: string, message: LocalMessage, unread:
     ...Object.fromEntries(passed),
     SVC_CONFIG_DIR: ctx.configDir,
     SVC_AGENT: agent,
-    // Never the name, because it is a text that the peer chooses.
+    // Never the name that the peer gives itself, because a program could follow what a stranger wrote there.
     SVC_PEER: from.alias ?? from.agentDid,
     SVC_MESSAGE_ID: String(id),
     SVC_REQUEST_ID: requestId,

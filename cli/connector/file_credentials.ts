@@ -1,6 +1,6 @@
 /**
- * An agent's credentials, from its files, and the address of its proxy. refreshAgent takes a lock, because a refresh
- * token that two processes use ends the session.
+ * Reads an agent's credentials from its files, and finds the address of its proxy. A refresh takes a lock, because a
+ * refresh token that two processes use ends the session.
  */
 import { type SessionStore, StoredCredentials } from "../link/agent_credentials.ts";
 import { ServiceClock } from "../link/service_clock.ts";
@@ -51,7 +51,7 @@ export async function openFileCredentials(ctx: Context, name: string, emit: Emit
   return { session, clock, registryOf };
 }
 
-/** A client of the registry; its answers set the clock. */
+/** Returns a client of the registry. The times in its answers correct the clock. */
 export function registryAt(ctx: Context, clock: ServiceClock, registryUrl: string): RegistryClient {
   const onResponse = (headers: Headers) => {
     ctx.onResponse?.(headers);
@@ -61,8 +61,8 @@ export function registryAt(ctx: Context, clock: ServiceClock, registryUrl: strin
 }
 
 /**
- * Calls to the proxy from a command, signed as the agent, when its connector does not run. Takes no connector lock;
- * refreshes the session as every other process does (D-83).
+ * Returns a way to call the proxy as the agent from a command, when the agent's connector does not run. Takes no
+ * connector lock; refreshes the session as every other process does (D-83).
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`, `CLI_FILE_INVALID`
  */

@@ -1,6 +1,6 @@
 /**
- * Runs the connectors of several agents in one process. Each agent has its own resources, and a failure ends the
- * connector of that agent only. Decides when an agent is started again; agent_connector.ts starts it.
+ * Runs the connectors of several agents in one process. A failure ends the connector of its agent only, because each
+ * has its own resources. Decides when an agent is started again; agent_connector.ts starts it.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import type { EventFields } from "../link/link_events.ts";
@@ -14,9 +14,14 @@ import { describeError, isPermanent } from "../../shared/client/refusals.ts";
 const LOOK_MS = 10_000;
 /** Wait while another process runs the agent's connector. With more, the agent is unreachable longer after that process ends. */
 const BUSY_MS = 30_000;
-/** Before a failed connector is started again; doubles. One that has run for the longest wait begins with the shortest. */
+/**
+ * Wait before a failed connector is started again. It doubles up to the longest one, and begins with the shortest again
+ * after the connector has run that long.
+ */
 const RESTART_FIRST_MS = 5_000, RESTART_MAX_MS = 5 * 60_000;
-/** After a permanent failure, unless the agent's files change before: a retry only repeats the refusal. */
+/**
+ * Wait after a permanent failure, unless the agent's files change before. With less, retries only repeat the refusal.
+ */
 const PERMANENT_MS = 10 * 60_000;
 /** Concurrent starts. With more, hundreds of agents would refresh their sessions at the same moment. */
 const STARTS_AT_ONCE = 10;
@@ -38,7 +43,7 @@ interface FleetDeps {
 
 interface Agent {
   name: string;
-  /** `busy`: another process runs its connector. `failed`: it has ended and waits for its next start. */
+  /** `busy`: another process runs its connector. `failed`: its connector has ended and will be started again. */
   state: "starting" | "running" | "busy" | "failed";
   /** Aborted when the fleet stops, or when the agent no longer exists. */
   stop: AbortController;

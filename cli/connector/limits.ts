@@ -22,14 +22,14 @@ export const CONNECTOR_LIMIT_TABLE = {
   heldMs: [30_000, "ms", "wait of a reply for its caller before the runtime gets it"],
   queuedWaitMs: [3_000, "ms", "wait of svc inbox for queued messages"],
   hostFileBytes: [10 * 1024 ** 2, "bytes", "MCP host's file that svc mcp install changes"],
-  // With more, its parser, which keeps every value in memory, takes hundreds of megabytes.
+  // With more, the parser, which keeps every value in memory, takes hundreds of megabytes.
   hostTomlBytes: [256 * 1024, "bytes", "MCP host's file in TOML"],
   hostFileDepth: [100, "count", "nesting of an MCP host's file"],
   hookWakeUps: [6, "count", "wake-ups of one session in ten minutes"],
   hookWakeUpsMs: [10 * 60_000, "ms", "window of the wake-ups of one session"],
 } as const satisfies Record<string, LimitRow>;
 
-/** Limits that no person or program meets, so docs/limits.md leaves them out. */
+/** Limits that no person and no program notices, so docs/limits.md leaves them out. */
 export const INNER_CONNECTOR_LIMIT_TABLE = {
   slowFirstMs: [1_000, "ms", "first wait of a task that failed, for example of a hand-over; doubles"],
   taskPollMaxMs: [15_000, "ms", "longest wait between looks at a task of an A2A agent"],

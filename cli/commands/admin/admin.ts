@@ -83,7 +83,7 @@ export const COMMANDS = [
         await saveAccount(ctx, owner, human);
         if (agentName !== undefined) agent = await createAgent(ctx, owner, { name: agentName });
       } finally {
-        // Also after a failure, because the account exists, and its key is not shown again.
+        // Printed even after a failure, because the account exists by then, and its key is never shown again.
         const made = agent === null ? {} : { agent: { ...agent.identity, path: agent.path } };
         ctx.out.result({ registryUrl, human, apiKey, internalService: isShown ? internalService : service, ...made }, [
           ctx.out.bold(`${human.displayName} is the admin of ${registryUrl}.`),
@@ -185,7 +185,9 @@ export const COMMANDS = [
   }),
 ];
 
-/** The ID of a service in an argument; a text that is neither an ID nor the end of one is left to the registry. */
+/**
+ * The ID of the service that an argument names by the whole ID or by its end. Any other text is left to the registry.
+ */
 async function serviceId(registry: RegistryClient, apiKey: string, text: string): Promise<string> {
   const known = async () => (await registry.services(apiKey)).map(({ id }) => id);
   const named = { what: "a service ID", named: "service", list: "svc admin service list" };

@@ -16,7 +16,7 @@ import { agentIdOf, hintNextPage, optionWords, PAGE_OPTIONS, personIdOf, readPag
 
 const AGENT = { summary: "Name, name@person, ID or DID of the agent, from svc admin agents list" } as const;
 const STATUSES = ["active", "revoked"] as const;
-/** With a longer time the registry refuses the query. */
+/** The registry refuses a query for a longer time. */
 const EXPIRING_DAYS_MAX = 100;
 
 export const COMMANDS = [
@@ -34,7 +34,8 @@ export const COMMANDS = [
       name: { value: "prefix", summary: "Only agents whose name begins with this, in any case" },
       owner: { value: "person", summary: "Only agents of this person, by name, ID or DID" },
       expiring: { value: "days", summary: "Only active agents whose identity token ends within this time, such as 7d" },
-      // Not `--offline`, a switch of `svc verify`, because an option must take a value in all commands or in none.
+      // Not named `--offline`, which is a switch of `svc verify`. Options are read before the command is known, so a
+      // name must take a value in all commands or in none.
       "offline-for": { value: "time", summary: "Only active agents that left longer ago than this, such as 1d" },
       online: { summary: "Show also which agents are connected, as the proxy reports it" },
     },
@@ -150,7 +151,9 @@ interface AgentChange {
   done(name: string): string;
 }
 
-/** Asks once for all agents. The first failure ends the command, after a warning that names those already changed. */
+/**
+ * Asks one question for all agents. The first failure ends the command, after a warning that names the changed ones.
+ */
 async function changeAgents(
   ctx: Context,
   names: readonly string[],
@@ -177,21 +180,21 @@ async function changeAgents(
   ctx.out.result(changed.length === 1 ? { ...only } : { agents: changed }, what.map(done));
 }
 
-/** Days of `--expiring`, as the registry counts them. @throws {CliError} `CLI_USAGE` */
+/** The value of `--expiring` as a number of days, which is what the registry takes. @throws {CliError} `CLI_USAGE` */
 function daysOf(text: string): string {
   const days = parseDuration(text, "--expiring") / DAY_MS;
   if (Number.isInteger(days) && days <= EXPIRING_DAYS_MAX) return String(days);
   throw new CliError("CLI_USAGE", `--expiring must be 1d to ${EXPIRING_DAYS_MAX}d`);
 }
 
-/** Returns when each agent was connected last, by DID, from every page of the proxy. */
+/** Reads every page of the proxy's list of connections. Returns each agent's connection by the agent's DID. */
 async function connectionsByDid(ctx: Context, options: ConnectionOptions): Promise<Map<string, AgentConnection>> {
   const relay = await connectToRelay(ctx, options);
   const { rows } = await readPages({ all: true }, relay.connections, (page) => page.connections);
   return new Map(rows.map((one) => [one.agentDid, one]));
 }
 
-/** Milliseconds since an agent left; 0 while it is connected. Without `disconnectedAt`, `connectedAt` counts. */
+/** Milliseconds since an agent left, or since it connected if no time of leaving is known; 0 while it is connected. */
 function offlineFor({ online, connectedAt, disconnectedAt }: AgentConnection, now: number): number {
   return online ? 0 : now - (parseIso(disconnectedAt ?? connectedAt) ?? now);
 }

@@ -1,7 +1,7 @@
 /**
- * `svc admin audit`: the newest events, all events as JSON lines, and new events as they come. Entries of two instances are
- * not in the order of their commits, so following reads the last 30 s again. An export ends with its count, so that a cut
- * one is recognised.
+ * `svc admin audit`: prints the newest events, exports all of them as JSON lines, or follows new ones. Two instances
+ * may commit their entries out of order, so following reads the last 30 s each time, because it would otherwise miss a
+ * late entry. An export ends with its count, so that its reader notices when it was cut off.
  */
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
 import { sleep } from "../../../shared/clock.ts";
@@ -85,7 +85,10 @@ interface AuditFilter {
   since?: string | undefined;
 }
 
-/** Returns false for a look at the relay, which changes nothing, unless the filter chooses events. */
+/**
+ * Returns false for the entry that an admin's look at the relay leaves, because it records no change. A filter that
+ * asks for an event by name gets it.
+ */
 function isListed({ event }: AuditEntry, filter: AuditFilter): boolean {
   return filter.event !== undefined || event !== "admin.token_issued";
 }
@@ -104,7 +107,7 @@ function oldestFirst(admin: AdminClient, filter: AuditFilter) {
   return pagesOf((cursor) => admin.audit({ ...filter, order: "asc", limit: PAGE, cursor }));
 }
 
-/** Prints all events that exist when it begins as JSON lines, then their number. */
+/** Prints, as JSON lines, all events that exist when the export begins, and then their number. */
 async function exportAudit(ctx: Context, admin: AdminClient, filter: AuditFilter): Promise<void> {
   const { events: [newest] } = await admin.audit({ limit: 1 });
   let count = 0;
@@ -118,7 +121,7 @@ async function exportAudit(ctx: Context, admin: AdminClient, filter: AuditFilter
   ctx.out.peerLines([JSON.stringify({ count })]);
 }
 
-/** Prints the newest events, at most `count`, and then each new one, until the signal or the end of the reader. */
+/** Prints the newest events, at most `count`, then each new one, until the signal or until no one reads the output. */
 async function followAudit(
   ctx: Context,
   admin: AdminClient,
@@ -127,9 +130,10 @@ async function followAudit(
   signal: AbortSignal,
 ): Promise<void> {
   const follower = new Follower(ctx, filter);
-  // Without a filter, because after a rare event the first query would read everything since then.
+  // Asked without the filter: the newest event that fits it may be old, and the first look would read all events since.
   for (const { at } of (await admin.audit({ limit: 1 })).events) follower.reach(at);
-  // Events that the overlap holds now are marked, so that only those that come later count as new.
+  // The events of the last 30 s are marked as seen, because the first look reads them again and would print them as
+  // new.
   for await (const { events } of oldestFirst(admin, follower.query)) for (const entry of events) follower.mark(entry);
   for (const entry of (await newestEvents(admin, filter, count)).reverse()) {
     follower.mark(entry);
@@ -148,7 +152,7 @@ async function followAudit(
   }
 }
 
-/** Returns the milliseconds to wait after a failure that may pass. @throws any other error */
+/** Returns how many milliseconds to wait after a failure that may pass by itself. @throws any other error */
 function pauseAfter(error: unknown): number {
   if (error instanceof ApiError && (error.status === 429 || error.status >= 500)) {
     return Math.max(LOOK_EVERY_MS, (error.retryAfter ?? 0) * 1000);
@@ -157,15 +161,15 @@ function pauseAfter(error: unknown): number {
   throw error;
 }
 
-/** Prints each event once. */
+/** Prints each event once, although each look reads the events of the last 30 s again. */
 class Follower {
-  /** IDs that were seen, with their times. */
+  /** IDs of the events that were seen, with their times in milliseconds. */
   readonly #seen = new Map<string, number>();
   #newest = -Infinity;
 
   constructor(private readonly ctx: Context, private readonly filter: AuditFilter) {}
 
-  /** All events of the last 30 s before the newest one; `show` filters them. */
+  /** Asks for all events since 30 s before the newest one. It has no filter, because `show` applies that. */
   get query(): AuditFilter {
     return Number.isFinite(this.#newest) ? { since: toIso(this.#newest - OVERLAP_MS) } : {};
   }
@@ -179,7 +183,7 @@ class Follower {
     this.reach(at);
   }
 
-  /** Prints the events that are new and fit. Returns false when the reader of the output has ended. */
+  /** Prints the new events that the filter wants. Returns false when no one reads the output any longer. */
   show(events: readonly AuditEntry[]): boolean {
     for (const entry of events) {
       if (this.#seen.has(entry.id)) continue;
@@ -189,7 +193,7 @@ class Follower {
     return true;
   }
 
-  /** Forgets the IDs that the next query does not return. */
+  /** Forgets the IDs that are too old for the next query to return them, because they would fill the memory. */
   forget(): void {
     for (const [id, at] of this.#seen) if (at < this.#newest - OVERLAP_MS) this.#seen.delete(id);
   }
@@ -201,7 +205,7 @@ class Follower {
     return isListed(entry, this.filter) && isWanted && entry.actor === actor && isLate;
   }
 
-  /** Prints an event. Returns false when the reader of the output has ended. */
+  /** Prints an event. Returns false when no one reads the output any longer. */
   print(entry: AuditEntry): boolean {
     const { at, event, actor, subject, requestId, detail } = entry;
     if (this.ctx.out.json) return this.ctx.out.jsonLine(JSON.stringify(entry));

@@ -14,7 +14,7 @@ import { parseDid } from "../../../shared/protocol/did.ts";
 import { parseIso } from "../../../shared/protocol/time.ts";
 import { healthOf } from "../status.ts";
 
-/** How many refusals the result has with `--json`, the newest ones. */
+/** With `--json` the result has this many refusals, the newest ones. */
 const REFUSALS = 20;
 const WATCH_EVERY_MS = 5_000;
 
@@ -90,11 +90,14 @@ async function relayFacts(relay: RelayAdminClient, admin: AdminClient) {
   };
 }
 
-/** A group with the names of its agent, `null` for an agent that is not known. */
+/**
+ * Adds the names of the agent and its owner to a group of refusals; `null` for an agent that the registry does not
+ * know.
+ */
 async function named(admin: AdminClient, group: RefusalGroup) {
   const id = parseDid(group.agentDid ?? "")?.id;
   const found = id === undefined ? null : await admin.agent(id).catch((error) => {
-    // An agent of another registry, or one whose record has ended.
+    // The agent belongs to another registry, or its record is deleted.
     if (error instanceof ApiError && error.status === 404) return null;
     throw error;
   });
@@ -171,7 +174,9 @@ function refusedLines({ refused, overview }: RelayFacts, { out, clock }: Context
   return ["", ...table];
 }
 
-/** Returns the limit of requests of an agent as text when that limit refused (check 9), else an empty text. */
+/**
+ * Text of the limit of an agent's requests if that limit caused the refusal (the proxy's check 9), else an empty text.
+ */
 function limitText(check: number | null, { agentLimit: { requests, windowMs } }: RelayOverview): string {
   if (check !== 9) return "";
   return windowMs === 60_000 ? ` (${requests} a minute)` : ` (${requests} in ${durationText(windowMs)})`;

@@ -34,7 +34,7 @@ interface PageAnswer {
 }
 
 /**
- * Reads one page, or every page with `--all`. A page may be empty and not be the last. Returns the rows, and where the
+ * Reads one page, or every page with `--all`. An empty page need not be the last one. Returns the rows, and where the
  * next page begins.
  *
  * @throws {CliError} `CLI_USAGE`
@@ -76,8 +76,8 @@ export async function personIdOf(admin: AdminClient, text: string): Promise<stri
 }
 
 /**
- * Returns the ID of the agent in an argument: an ID, a DID, a name, or `name@person`. Of several agents with the name only
- * the active ones count.
+ * Returns the ID of the agent in an argument: an ID, a DID, a name, or `name@person`. If several agents have the name,
+ * only the active ones count.
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_AMBIGUOUS`, `CLI_NAME_UNKNOWN`
  */
@@ -95,7 +95,10 @@ export async function agentIdOf(admin: AdminClient, text: string): Promise<strin
   });
 }
 
-/** Returns the ID of an ID or DID; `null` for a name. @throws {CliError} `CLI_USAGE` for what is neither */
+/**
+ * Returns the ID that a text is, or that its DID contains; `null` for a name. @throws {CliError} `CLI_USAGE` for what
+ * is neither
+ */
 function idIn(kind: "human" | "agent", text: string): string | null {
   const did = parseDid(text), isId: boolean = isUlid(text);
   if (isId) return text;
@@ -108,13 +111,13 @@ interface Named<P, R> {
   read(query: Query): Promise<P>;
   rowsOf(page: P): readonly R[];
   nameOf(row: R): string;
-  /** One of several with the name, in the error. */
+  /** The text by which an error tells this record from others with the same name. */
   shown(row: R): string;
-  /** Where one fits, the others do not count. */
+  /** If several records have the name and some of them are preferred, the others do not count. */
   isPreferred?(row: R): boolean;
 }
 
-/** The ID of the only record with the name, in any case, else of the only one whose ID ends in the text. */
+/** Returns the ID of the only record with the name, in any case, else of the only one whose ID ends in the text. */
 async function idOfName<P extends PageAnswer, R extends { id: string }>(
   text: string,
   name: string,
@@ -124,7 +127,7 @@ async function idOfName<P extends PageAnswer, R extends { id: string }>(
     (await readPages({ all: true }, (page) => read({ ...query, ...page }), rowsOf)).rows;
   const beginning = await list({ name }), end = idEnd(text);
   let found = beginning.filter((row) => nameOf(row).toLowerCase() === name.trim().toLowerCase());
-  // As tables show an ID.
+  // The text may be the end of an ID, because tables show no more of it.
   if (found.length === 0 && end !== null) found = (await list({})).filter(({ id }) => id.endsWith(end));
   if (found.some(isPreferred)) found = found.filter(isPreferred);
   const [first] = found;
@@ -132,7 +135,7 @@ async function idOfName<P extends PageAnswer, R extends { id: string }>(
   if (first !== undefined) {
     throw new CliError("CLI_AMBIGUOUS", `Several have the name ${text}: ${found.slice(0, 10).map(shown).join(", ")}`);
   }
-  // Else one page of those with its first letter, because the name may be mistyped.
+  // Without a match, the suggestions come from names with the same first letter, because the rest may be mistyped.
   const near = beginning.length > 0
     ? beginning
     : rowsOf(await read({ name: [...name.trim()][0] ?? "", limit: PAGE_MAX }));

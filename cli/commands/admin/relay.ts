@@ -120,7 +120,7 @@ function refusalColumns({ out }: Context): Column<Refusal>[] {
     { head: "CODE", of: ({ code }) => code },
     { head: "CHECK", rank: 3, of: ({ check }) => check === null ? null : String(check) },
     { head: "ROUTE", rank: 4, of: ({ method, route }) => route === null ? null : `${method} ${route}` },
-    // Whole, because the proxy does not find a delivery by the end of its request ID.
+    // Shown whole, because the proxy does not find a delivery by the end of its request ID.
     { head: "REQUEST", rank: 3, of: ({ requestId }) => requestId },
     { head: "AGENT", rank: 2, of: ({ agentDid }) => idCell(agentDid) },
   ];

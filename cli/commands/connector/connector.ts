@@ -169,10 +169,13 @@ export const COMMANDS = [
   }),
 ];
 
-/** The words that people try behind `svc connector`; the second ones are those of `svc connector service`. */
+/** Words that a mistyped one may stand for: those of `svc connector`, and those of `svc connector service`. */
 const WORDS = ["start", "status", "open", "service"], SERVICE_WORDS = ["install", "uninstall", "logs"];
 
-/** Puts the command that a word resembles before the error about an unknown agent: `svc connector strat`. */
+/**
+ * Adds the command that a mistyped word resembles to the error about an unknown agent, because svc reads the word in
+ * `svc connector strat` as the name of an agent.
+ */
 function orCommand(error: unknown, word: string | undefined): unknown {
   if (!(error instanceof CliError) || error.code !== "CLI_AGENT_UNKNOWN" || word === undefined) return error;
   const near = nearest(word, [...WORDS, ...SERVICE_WORDS]);
@@ -195,7 +198,7 @@ export async function runningConnector(ctx: Context, agentName: string | undefin
   throw new LocalDown(folder.name, "does not run");
 }
 
-/** Runs connectors until they are stopped. A person who stopped them reads how to go on. Returns the exit code. */
+/** Runs connectors until they are stopped, and then tells a person how to go on. Returns the exit code. */
 export async function runConnectors(
   ctx: Context,
   chosen: readonly string[] | "all",

@@ -119,7 +119,7 @@ async function printEach(ctx: Context, child: Deno.ChildProcess): Promise<number
     try {
       child.kill();
     } catch {
-      // It has ended already.
+      // A program that has ended already cannot be killed.
     }
     return EXIT.done;
   }
@@ -130,7 +130,7 @@ function serviceOf(agentName: string | null, system: string): string {
   return `The ${system} service of ${agentName ?? "all agents"}`;
 }
 
-/** The agent of the service; `null` for all. @throws {CliError} as `chosenAgents` */
+/** The agent whose service is meant; `null` for the service of all agents. @throws {CliError} as `chosenAgents` */
 async function serviceAgent(
   ctx: Context,
   named: string | undefined,

@@ -33,7 +33,7 @@ export const COMMANDS = [
       const provider = await providerOf(ctx, options, folder);
       const { file, machine, stateDir, client } = provider;
       const connector = client === null ? null : await statusOf(client).catch(() => null);
-      // What the connector uses counts, because it may have been started with other settings than those of the files.
+      // The settings of the running connector count, because it may have been started with others than the files have.
       const runtime = connector === null ? provider.runtime : runtimeOf(connector, provider);
       const platform = connector === null ? provider.platform : PLATFORMS[connector.runtime.platform];
       const [problem, finding] = await Promise.all([
@@ -170,7 +170,8 @@ export const COMMANDS = [
         return null;
       });
       if (result === null) return EXIT.failed;
-      // A connector answers a test at once, so one without a receipt has not come through; an agent reads when it wants.
+      // A connector answers a test at once, so a missing receipt means that the test failed. An agent reads a message
+      // when it wants, so the receipt of a message may come later.
       const mayBeLate = result.status === null && options.message !== undefined;
       const healthy = result.delivered && (mayBeLate || result.status === "processed_by_svc");
       const after = `delivered after ${result.sentInMs} ms`;
@@ -211,9 +212,10 @@ interface RelayProbe {
 }
 
 /**
- * Sends the message and waits for its receipt. `reason`: why it was not delivered: `queued`, `refused`, or the reason
- * of the recipient's connector. `status`: that of the receipt; `null` when none came in time.
+ * Sends the message and waits for its receipt.
  *
+ * @returns `reason`: why it was not delivered, which is `queued`, `refused`, or the reason of the recipient's
+ * connector; `status`: that of the receipt, `null` when none came in time
  * @throws the refusal of the connector or the proxy
  */
 async function sendProbe({ clock, random }: Context, connector: LocalCalls, probe: RelayProbe) {

@@ -91,7 +91,7 @@ export const COMMANDS = [
         baseUrl: before.baseUrl ?? chosen.baseUrl ?? null,
         hookPath: before.hookPath ?? chosen.hookPath ?? null,
         webhookPort: port ?? before.webhookPort,
-        // No token is saved for the inbox, because one in SVC_HOOK_TOKEN may be for other agents.
+        // The inbox saves no token, because one in SVC_HOOK_TOKEN may be meant for other agents.
         webhookToken: chosen.platform === "inbox" ? null : options.token ?? before.webhookToken,
       };
       const target = runtimeTarget({ env: () => undefined, allowInsecure: true }, file);
@@ -156,7 +156,7 @@ export const COMMANDS = [
       const id = parsePlatform(options.for);
       const place = await placeOf(ctx, options["agent-name"]);
       const { settings } = place, peersPath = options["relay-transform-peers-path"];
-      // Before anything is written, because without a name it may be refused.
+      // Looked up before anything is written, because this fails when no agent is named and there are several.
       const peersFrom = peersPath === undefined ? null : (await connectorOf(ctx, options["agent-name"])).folder;
       const named = options["agent-name"] === undefined ? null : place.folder;
       const { file, machine, platform } = await providerOf(ctx, options, named);
@@ -188,7 +188,8 @@ export const COMMANDS = [
         platform.plan(machine, { target, stateDir: wanted.stateDir, makeToken: () => makeToken(ctx.random) });
       await planned();
       await agreeToChange(ctx, place, target, options.yes);
-      // Planned again, because what the runtime wrote into its settings while the person was asked would be lost.
+      // Planned again after the question, because the runtime may have written its settings meanwhile, and this change
+      // would undo that.
       const plan = await planned();
       await ensureConfigDir(ctx);
       if (plan.change !== null) await applyChange(ctx, settings, plan.change);

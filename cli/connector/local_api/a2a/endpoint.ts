@@ -1,6 +1,6 @@
 /**
- * Handlers of the local A2A address of a peer (D-135): a message of a client is a message of this agent, its task is the
- * row of the sent message, and the peer's reply is the result.
+ * Handlers of the local address at which A2A clients reach a peer (D-135). A client's message becomes a message of this
+ * agent. The row of that sent message is the client's task, and the peer's reply is its result.
  */
 import * as z from "zod";
 import { DAY_MS, settledWithin } from "../../../../shared/clock.ts";
@@ -26,7 +26,7 @@ import { textOf } from "../message_json.ts";
 /** Seconds for which a client may keep the card. With more, a client uses an old address for longer. */
 const CARD_AGE_S = 60;
 
-/** Characters after which a page of tasks ends: 100 tasks with the longest replies would be 20 MB. */
+/** Characters at which a page of tasks ends. Without it, 100 tasks with the longest replies would be 20 MB. */
 const LIST_CHARACTERS = 4 * 1024 ** 2;
 
 const TEXT_MODES = ["text/plain", "application/json"];
@@ -122,7 +122,7 @@ function listJson(connector: Connector, peerDid: string, query: TaskQuery): stri
   let seen = 0;
   for (let length = 0; seen < tasks.length && length < LIST_CHARACTERS; seen++) {
     const task = (tasks[seen] as typeof tasks[number]).sent;
-    // Without the artifacts the client does not get the reply, so it is not taken.
+    // A client that wants no artifacts does not get the reply, so the reply stays untaken.
     const reply = query.hasArtifacts ? received.takeReply(task, now) : received.taskReply(task);
     const view = viewOf(task, reply, now);
     if (isOpen(view)) askedTasks.add(task);
@@ -155,7 +155,7 @@ async function sendMessage(
   const blocked = message.returnImmediately ? null : connector.askedTasks.block();
   if (blocked !== null) owned.use(blocked);
   const task = { toDid: peerDid, requestId };
-  // Before the request leaves, because the reply can be faster than the response.
+  // Added before the request leaves, because the reply can come before the response.
   if (!message.returnImmediately) connector.askedTasks.add(task);
   await deliver(connector, task, message, id);
   const sent = connector.store.sent.find(requestId, peerDid);
@@ -171,7 +171,8 @@ async function sendMessage(
       await connector.waits.until(look, (change) => isAbout(change, sent), LIMIT.a2aBlockMs, signal);
       return written();
     } catch (error) {
-      // The status has left, so a full disk is an error of the call. The reply stays, and the client asks for it again.
+      // The HTTP status is sent already, so the body tells of the full disk. The reply stays, and the client asks for
+      // it again.
       if (!(error instanceof DiskFullError)) throw error;
       const { when } = LOCAL_ERRORS.CONNECTOR_DISK_FULL;
       return JSON.stringify({ jsonrpc: "2.0", id, error: rpcError("internal", when) });
@@ -188,7 +189,7 @@ async function deliver(
 ): Promise<void> {
   const { store: { sent }, sending, newId } = connector;
   const known = sent.find(requestId, toDid);
-  // After `unknown` and `refused` another try is safe, because it is the same message (D-69); else none is needed.
+  // After `unknown` and `refused` the message is sent again, which is safe because it is the same message (D-69).
   if (known !== null && known.state !== "unknown" && known.state !== "refused") return;
   const conversationId = contextId ?? known?.conversationId ?? newId();
   try {
@@ -200,7 +201,7 @@ async function deliver(
     throw new RpcError("internal", seconds === null ? why : `${why}. Try again in ${seconds} s`, id);
   } catch (error) {
     if (error instanceof SendRefusedError) throw new RpcError("params", error.message, id);
-    // No error for the client: the row says why it is unknown whether the message has left.
+    // The client gets no error, because the row of the message says why it is unknown whether it has left.
     if (!(error instanceof UnreachableError)) throw error;
   }
 }
@@ -209,10 +210,10 @@ function taskOf({ store: { sent } }: Connector, peerDid: string, taskId: string)
   return isTaskId(taskId) ? sent.find(taskId, peerDid) : null;
 }
 
-/** The task as it is now. Takes the reply, if there is one, because the client gets it. */
+/** Returns the task as it is now. Takes the reply, if there is one, because the client gets it. */
 function present({ store: { sent, received }, deps: { clock } }: Connector, task: SentMessage): TaskView {
   const now = clock.now();
-  // The row may be deleted by now, to make room for others.
+  // The row may have been deleted by now, to make room for others.
   return viewOf(sent.find(task.requestId, task.toDid) ?? task, received.takeReply(task, now), now);
 }
 
@@ -238,7 +239,7 @@ const OPEN: ReadonlySet<TaskState> = new Set(["TASK_STATE_SUBMITTED", "TASK_STAT
 interface TaskView {
   sent: SentMessage;
   state: TaskState;
-  /** Why there is no result; `null` for another state. */
+  /** Why there is no result; `null` in any other state. */
   why: string | null;
   reply: InboxMessage | null;
 }

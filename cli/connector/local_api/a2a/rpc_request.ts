@@ -1,6 +1,6 @@
 /**
- * Requests of local A2A clients (D-135): from the text of a body to a call, or to an error of JSON-RPC. Pure. Data of a
- * message is copied as text: numbers keep their digits, and nested values are not walked.
+ * Requests of local A2A clients (D-135): turns the text of a body into a call, or into an error of JSON-RPC. The data
+ * of a message is copied as text, because parsing would round large numbers and walk deep nesting.
  */
 import * as z from "zod";
 import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
@@ -12,7 +12,7 @@ import type { TaskCursor } from "../../store/sent_messages.ts";
 
 export type RpcId = string | number | null;
 
-/** An error of JSON-RPC; `id` of the request, `null` when it is unknown. */
+/** An error of JSON-RPC. `id` is that of the request, `null` when it is unknown. */
 export class RpcError extends Error {
   override name = "RpcError";
 
@@ -85,7 +85,7 @@ const ListParams = z.looseObject({
 const PAGE_TASKS = 50;
 const TaskParams = z.looseObject({ id: z.string().min(1).max(512) });
 
-/** Methods that are known and not served, with their error. */
+/** Known methods that are not served, each with its error. */
 const NOT_SERVED: Readonly<Record<string, keyof typeof RPC_ERROR>> = {
   SendStreamingMessage: "unsupported",
   SubscribeToTask: "unsupported",
@@ -170,7 +170,9 @@ function envelopeOf(text: string): z.output<typeof Envelope> {
   throw new RpcError("request", message, id.data ?? null);
 }
 
-/** The payload: one object of data as it is, else a text with a line for each part. `null` for a blank one. */
+/**
+ * Returns the payload: a single data object unchanged, else a text with a line for each part; `null` for a blank text.
+ */
 function payloadOf(parts: readonly Part[], text: string): string | null {
   const within = (json: string, name: string) => memberText(json, name) ?? "null";
   const written = arrayElements(within(within(within(text, "params"), "message"), "parts"));
