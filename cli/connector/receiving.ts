@@ -21,9 +21,12 @@ import type { RegistryTrust } from "./registry_trust.ts";
 import type { StoreResult, TakenMessage } from "./store/received_messages.ts";
 import type { ConnectorStore } from "./store/store.ts";
 
-/** With less, messages of strangers would cost the proxy requests without end. */
+/**
+ * Least time between two reads of the peers for strangers. With less, their messages would cost the proxy requests
+ * without end.
+ */
 const LOOK_UP_MS = 3_000;
-/** With more, a peer could make this agent send receipts without end. */
+/** Test messages of a peer that get a receipt. With more, a peer could make this agent send receipts without end. */
 export const PROBES_A_MINUTE = 10;
 
 interface ReceivingDeps {
@@ -43,7 +46,7 @@ interface ReceivingDeps {
 }
 
 export class Receiving {
-  /** The newest message of each sender that is not stored yet. */
+  /** The last message of each sender that is being judged or stored, for which the next one waits. */
   readonly #turns = new Map<string, Promise<unknown>>();
   #arrivals: (PromiseWithResolvers<StoreResult> & { message: TakenMessage })[] = [];
   #lookedUpAt = -Infinity;
@@ -84,7 +87,8 @@ export class Receiving {
     // The peer of a ticket may write before this agent has read its key, and would be refused without this wait.
     if (this.#pinOf(from)?.how !== "ticket") await pairing.settled();
     const isUnread = !this.#isPeer(from) && !(await this.#lookUpFor());
-    // The sender of a list that was not read may be a peer, who would pair again for nothing.
+    // If the list could not be read, the sender may still be a peer. A person who is told that it is none would pair
+    // again for nothing.
     if (!this.#isPeer(from)) return { refused: isUnread ? "failed" : "not_a_peer" };
     if (this.deps.peers.isBlocked(from)) return { refused: "blocked" };
     const verdict = await this.#check(frame);
@@ -115,7 +119,7 @@ export class Receiving {
     judging.catch(() => {});
     await before;
     const verdict = await judging;
-    // Its store is closed, and the peers may be another connector's by now.
+    // The store of a stopped connector is closed, and another connector may have the peers by now.
     if (this.#isStopped) return { accepted: false, reason: "store_failed" };
     if ("refused" in verdict) return this.#refuse(frame, verdict.refused, verdict.shown);
     const { proven } = verdict, { fromAgentDid: from, requestId } = proven;
@@ -123,7 +127,8 @@ export class Receiving {
     const pin = this.#pinOf(from);
     // The message before this one may have been the first of a contact, which has pinned another key since the check.
     if (pin !== null && pin.key !== proven.key) return this.#refuse(frame, "key_mismatch", proven.key);
-    // The checks pass only a sealed message of a ticket peer, or a plain one that its sender signed as a contact.
+    // A sealed message is that of a ticket peer. A plain one is that of a contact, or its sender signed it as a
+    // contact.
     const verified = proven.payloadSha256 === undefined ? "by-registry" : "end-to-end";
     let taken: StoreResult | "probed";
     try {
@@ -138,7 +143,7 @@ export class Receiving {
       }
       if (!hasRoom) return this.#refuse(frame, "pins_full");
       if (isProbe(proven.payload)) {
-        // Beyond a bound a peer gets no receipt for the rest of the minute, because each costs a write.
+        // Beyond the bound a test gets no receipt, because each receipt costs a write.
         const hasReceipt = this.#probes.add(from, clock.now()).count <= PROBES_A_MINUTE;
         taken = store.answerProbe(proven, clock.now(), hasReceipt);
       } else taken = await this.#store({ ...proven, verified });
@@ -179,7 +184,7 @@ export class Receiving {
     const { clock, readPeers } = this.deps;
     return this.#lookingUp ??= (async () => {
       const wait = this.#lookedUpAt + LOOK_UP_MS - clock.now();
-      // A longer one comes from a clock that was set back.
+      // A longer wait would come from a clock that was set back, so it is cut.
       if (wait > 0) await sleep(clock, Math.min(wait, LOOK_UP_MS));
       this.#lookedUpAt = clock.now();
       return await readPeers();
@@ -224,7 +229,7 @@ export class Receiving {
   }
 }
 
-/** With more, a relay that invents senders would fill the memory with their messages. */
+/** Messages that may wait for a read of the peers. With more, a relay that invents senders would fill the memory. */
 const STRANGERS_WAITING = 64;
 /** A longer payload is no probe, so that the long payloads of peers are not parsed in vain. */
 const PROBE_CHARACTERS = 256;
@@ -237,7 +242,7 @@ export function isProbe(payload: string): boolean {
 }
 
 const MINUTE_MS = 60_000;
-/** Names that are counted, so that invented senders take no memory without end. */
+/** Names that are counted at a time. Without a bound, invented senders would fill the memory. */
 const COUNTED = 1_000;
 
 /** Counts events by name, in minutes that begin with an event. */
@@ -247,7 +252,8 @@ export class MinuteCounts {
   /** Counts an event. Returns how many this minute has had, and how many the last one had. */
   add(name: string, now: number): { count: number; before: number } {
     const known = this.#counts.get(name);
-    // A much later time comes from a clock that was set back, and would end the answers and reports until then.
+    // A minute that begins in the future ends too: it is of a clock that was set back, and would suppress receipts and
+    // reports until then.
     const isOver = known === undefined || Math.abs(now - known.since) >= MINUTE_MS;
     const minute = isOver ? { since: now, count: 1, before: known?.count ?? 0 } : { ...known, count: known.count + 1 };
     this.#counts.set(name, minute);

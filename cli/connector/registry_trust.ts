@@ -30,16 +30,25 @@ import { Output } from "../terminal/output.ts";
 import { keepCopy, trustedKeys } from "../verify/trusted_keys.ts";
 import { registryAt } from "./file_credentials.ts";
 
-/** With more, a revoked key or token counts for longer; with less, each message costs a request. */
+/**
+ * How long keys and list are used before they are read again. With more, a revoked key or token counts for longer; with
+ * less, each message costs a request.
+ */
 const FRESH_MS = 300_000;
-/** With less, forged messages would make requests to the registry without end. */
+/**
+ * Between two requests for the keys, and for the list. With less, forged messages would cost the registry requests
+ * without end.
+ */
 const KEYS_AGAIN_MS = 30_000;
 const LIST_AGAIN_MS = 60_000;
-/** A list of this age still decides. With more, a relay that is also on the way to the registry could hide a revocation. */
+/**
+ * Age at which a list no longer decides. With more, a relay that is also on the way to the registry could hide a
+ * revocation.
+ */
 const LIST_MAX_MS = 86_400_000;
-/** A machine whose clock is further off takes no messages, because it would refuse them all as too old or ahead. */
+/** Offset of this machine's clock beyond which it takes no message. It would refuse them all as too old or as ahead. */
 const CLOCK_MAX_MS = 86_400_000;
-/** With less, tokens of many peers are verified at every message. */
+/** Verified tokens that are remembered. With fewer, the tokens of many peers are verified at every message. */
 const AITS_KEPT = 1_000;
 /** Seconds after a reissue in which the old token may sign. With less, messages on their way at the reissue are refused. */
 const REISSUE_GRACE_SECONDS = 300;
@@ -75,7 +84,7 @@ export class RegistryTrust {
   #keysAt = -Infinity;
   #keysTriedAt = -Infinity;
   #list: KnownList | null = null;
-  /** When the registry last said what the list is. */
+  /** When the registry last gave its list, or said that it has none. */
   #listAt = -Infinity;
   #listTriedAt = -Infinity;
   #readingKeys: Promise<void> | null = null;
@@ -106,7 +115,8 @@ export class RegistryTrust {
     const jws = parseAit(token);
     const unsigned = readAitClaims(jws);
     if (unsigned.iss !== this.source.issuer) {
-      // A deleted agent could otherwise sign its own token as another origin of this authority, of which no list is read.
+      // A deleted agent could sign a token itself and name another origin of this authority, of which no list is read.
+      // So such a token is refused.
       const isElsewhere = authorityOf(unsigned.iss) !== authorityOf(this.source.issuer);
       if (isElsewhere && isPinned(unsigned.cnf.jwk.x)) return unsigned;
       throw new TokenError("issuer", "The token was issued by another registry");
@@ -132,7 +142,9 @@ export class RegistryTrust {
       entry?.reason === "reissued" && signedAt > entry.revokedAt + REISSUE_GRACE_SECONDS;
   }
 
-  /** Whether a time is less than `ms` ago. A later one comes from a clock that was set back, and would count for days. */
+  /**
+   * Whether a time is less than `ms` ago. One in the future is of a clock that was set back, and would count for days.
+   */
   #isWithin(ms: number, at: number): boolean {
     const ago = this.clock.now() - at;
     return ago >= 0 && ago < ms;
@@ -155,7 +167,7 @@ export class RegistryTrust {
       this.#keys = { ...keys, issuer: this.source.issuer };
       this.proxyOrigin = proxyUrl;
       this.#keysAt = this.clock.now();
-      // Tokens are verified again, because one that a withdrawn key signed would otherwise still count.
+      // Known tokens are forgotten, because one that a withdrawn key signed would otherwise still count.
       this.#aits.clear();
     } catch (error) {
       this.#problem = describeError(error);
@@ -223,7 +235,7 @@ export function registryTrust(ctx: Context, folder: AgentFolder): RegistryTrust 
   const { registryUrl } = folder.identity();
   // The connector owns the terminal, so the progress of a request is not printed.
   const quiet = { ...ctx, out: new Output(ctx.terminal, ctx.clock, { json: true, colour: false }) };
-  // Its own clock, because the clock of other requests also takes the time of the proxy.
+  // A clock of its own, because the clock of other requests also takes the time of the proxy.
   const clock = new ServiceClock(ctx.clock);
   const registry = () => registryAt(ctx, clock, registryUrl);
   const file = `${encodeURIComponent(registryUrl)}.crl`;

@@ -83,7 +83,7 @@ async function install(
   const before = new Map(folders.map((folder) => [folder, readConnectorFile(folder)?.token]));
   const logPath = logPathOf((service.agentName === null ? null : folders[0])?.path ?? ctx.configDir);
   const installed = await installService(host, system, { ...service, command, logPath });
-  // A timer and not a time of the clock, because one that is set back would lengthen the wait.
+  // A timer bounds the wait, because a clock that is set back would lengthen one that ends at a time.
   let isLate = false;
   const cancel = ctx.clock.after(UP_MS, () => isLate = true);
   const agents = await Promise.all(folders.map(async (folder) => {
@@ -187,7 +187,10 @@ function commonArguments(ctx: Context, options: StartOptions): string[] {
   ];
 }
 
-/** The options about messages where the command line names no runtime: a later `svc install` may choose one. */
+/**
+ * The options about messages for a service whose command line names no runtime, so that `svc install` may choose one
+ * later.
+ */
 function readerArguments({ replies, inbox }: StartOptions): string[] {
   return [...valued([["replies", parseReplies(replies)]]), ...inbox ? ["--inbox"] : []];
 }
@@ -200,7 +203,7 @@ function runtimeArguments(ctx: Context, options: StartOptions, platform: PushPla
     ["hook-path", options["hook-path"] ?? ctx.env("SVC_HOOK_PATH")],
     ["replies", options.replies],
   ]);
-  // The person was asked by the command that installs, because the service cannot ask when it restarts.
+  // The command that installs has asked the person already, and the service cannot ask when it restarts.
   return words.length === 0 ? words : [...words, "--yes"];
 }
 

@@ -36,7 +36,8 @@ export async function startConnectors(
   const store = new AgentStore(ctx);
   if (!isOne) {
     refuseOptionsOfOne(ctx, options);
-    // Mistakes in the command line or the configuration end the command, but later failures end one agent.
+    // Mistakes in the command line or the configuration end the command. Later failures end only the connector of one
+    // agent.
     for (const name of wanted === "all" ? [] : wanted) await store.open(name);
     proxyAddress(ctx, options["proxy-ws-url"]);
   }
@@ -50,7 +51,7 @@ export async function startConnectors(
       try {
         return connector.isOver ? null : connector.status();
       } catch {
-        // A store that cannot be read now would otherwise end the view that reports it.
+        // Reading a store may fail for a moment, and the error would end the view that reports it.
         return null;
       }
     };

@@ -63,7 +63,10 @@ function stateAlone(message: Shown, now: number, peer: string, host: string | nu
   }
 }
 
-/** The state that receipts show; `null`: none. A replayed dead letter may have both, so processed comes first. */
+/**
+ * The state that receipts show; `null` without one. `processed` comes first, because a replayed dead letter may have
+ * both.
+ */
 export function shownState(
   receipts: readonly Pick<CheckedReceipt, "status" | "verified">[],
   isSigning: boolean,

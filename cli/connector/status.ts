@@ -137,7 +137,7 @@ function heartbeat(status: Status, now: number): string {
   return `${heartbeatMs} ms, ${formatDuration(now - Date.parse(heartbeatAt))} ago${next}`;
 }
 
-/** Connected, but a heartbeat is overdue. A dead link is found within 26 s. */
+/** Whether the link is connected, but a heartbeat is overdue. A dead link is found within 26 s. */
 function isQuiet({ connection: { state, since, heartbeatAt }, now }: Status): boolean {
   const last = Date.parse(heartbeatAt ?? since);
   return state === "connected" && Date.parse(now) - last > LIMITS.heartbeatIntervalMs + HEARTBEAT_GRACE_MS;

@@ -8,7 +8,10 @@ import type { ArrivingMessage } from "./store/received_messages.ts";
 import { type Change, keyOf, type SentKey } from "./store/received_rows.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 
-/** How long a caller still gets a reply first after its wait. With less, a caller between two waits loses it. */
+/**
+ * How long after its wait a caller still gets a reply before the runtime does. With less, a caller between two waits
+ * loses the reply.
+ */
 const HELD_AFTER_WAIT_MS = 10_000;
 /** Ended waits that are remembered, the newest. */
 export const ENDED_WAITS = 1_000;
@@ -118,8 +121,9 @@ export class Waits {
 const KNOWN_TASKS = 1_000;
 
 /**
- * The tasks of local A2A clients whose result their clients wait for or have asked for (D-135): the reply to one ends it
- * and goes to the client only. In memory: after a restart a reply is kept for 30 s for a client that asks.
+ * The tasks of local A2A clients whose result their clients wait for or have asked for (D-135). The reply to one ends
+ * it and goes to the client only. They are in memory, so after a restart a reply is kept for 30 s for a client that
+ * asks.
  */
 export class AskedTasks {
   /** When the receipts of a task were last requested, milliseconds since the Unix epoch. */

@@ -47,7 +47,10 @@ export function peerTokenHash(token: string): string {
   return toBase64Url(hash("sha256", token, "buffer"));
 }
 
-/** Whether two texts are the same, in constant time: digests have one length, as `timingSafeEqual` requires. */
+/**
+ * Compares two texts in constant time. Their digests are compared, because `timingSafeEqual` needs values of one
+ * length.
+ */
 export function isSameSecret(given: string, known: string): boolean {
   return timingSafeEqual(hash("sha256", given, "buffer"), hash("sha256", known, "buffer"));
 }

@@ -1,6 +1,6 @@
 /**
- * The discovery files of a connector's local API (D-87): `connector.json` gives address and token to other programs of
- * the same user, `connector.curl` does the same for `curl -K`, with whose commands this file ends.
+ * The discovery files of a connector's local API (D-87). `connector.json` gives address and token to other programs of
+ * the same user, and `connector.curl` gives the token to `curl -K`, with which the commands below begin.
  */
 import { join } from "node:path";
 import { CONNECTOR_FILE, ConnectorFile } from "../../../shared/client/agent_files.ts";
@@ -35,7 +35,7 @@ export async function withdraw(folder: AgentFolder, token: string): Promise<void
   if (readConnectorFile(folder)?.token === token) await removeDiscoveryFiles(folder);
 }
 
-/** Removes the discovery files. Without the lock, this would hide a connector that runs. */
+/** Removes the discovery files. A caller without the connector lock would hide a connector that runs. */
 export async function removeDiscoveryFiles(folder: AgentFolder): Promise<void> {
   await folder.remove(CONNECTOR_FILE);
   await folder.remove(CURL_FILE);
@@ -50,7 +50,9 @@ export function readConnectorFile(folder: AgentFolder): ConnectorFile | null {
   }
 }
 
-/** The command that a person pastes to let a running connector pair, where no program can ask the person. */
+/**
+ * The command that a person pastes to let a running connector pair, for a program that cannot ask the person itself.
+ */
 export function pairingCommand(
   folder: Pick<AgentFolder, "path">,
   url: string,
@@ -64,7 +66,7 @@ function curlWords({ path }: Pick<AgentFolder, "path">, address: string, body?: 
   return ["curl", "-K", join(path, CURL_FILE), address, ...body === undefined ? [] : ["-d", body]].map(shellWord);
 }
 
-/** What a program may want, each with the words of a command for a shell. */
+/** What a program may want to do, each with the words of a shell command for it. */
 export function curlLines(
   folder: Pick<AgentFolder, "path">,
   url: string,

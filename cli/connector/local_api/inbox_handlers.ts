@@ -1,6 +1,6 @@
 /**
  * Handlers of the routes that read messages: the inbox, one message, taking messages, the sent ones, the dead letters
- * and the log. Of two readers of a message one gets its ID from `read`, so that only one acts on it.
+ * and the log. If two programs mark one message read, `read` gives its ID to one of them, so that only one acts on it.
  */
 import * as z from "zod";
 import { settledWithin } from "../../../shared/clock.ts";
@@ -40,8 +40,8 @@ const Senders = z.string().min(1).max(LIMIT.sendersAtOnce * 257).transform((list
   .pipe(z.array(Peer).max(LIMIT.sendersAtOnce));
 
 /**
- * Query of `GET /v1/inbox`; `from` is one or more aliases or DIDs, separated by commas. `held`: also what a program holds,
- * for a caller that only shows messages (D-395).
+ * Query of `GET /v1/inbox`. `from` is one or more aliases or DIDs, separated by commas. `held` also lists the messages
+ * that a program holds, for a caller that only shows them (D-395).
  */
 export const InboxQuery = z.strictObject({
   unread: Flag(true),
@@ -196,7 +196,10 @@ const PlaceText = z.string().max(40)
     return { received, sent };
   });
 
-/** Query of `GET /v1/log`; `peer` is an alias or a DID. `before` gives the newest first, `after` the oldest. */
+/**
+ * Query of `GET /v1/log`. `peer` is an alias or a DID. A page `before` a place has the newest first, one `after` it the
+ * oldest.
+ */
 export const LogQuery = z.strictObject({
   peer: Peer.optional(),
   since: z.iso.datetime().optional(),
@@ -231,12 +234,13 @@ export async function forget({ connector, body: { peer } }: BodyInput<typeof Log
   return json({ forgotten } satisfies z.output<typeof Forgotten>);
 }
 
-/** Whether a message has a text, without regard to case; of one without text its JSON is searched. */
+/** Whether a message contains a text, in any case. If the message has no text, its JSON is searched. */
 function hasText(search: string): (content: Content) => boolean {
   const wanted = search.toLowerCase();
   return (content) => {
     const raw = content.payload.toLowerCase();
-    // Without an escape, what is not in the JSON is not in the text either, so most messages need no parser.
+    // JSON without an escape contains its text literally, so most messages that do not fit are ruled out without a
+    // parser.
     if (!raw.includes("\\") && !raw.includes(wanted)) return false;
     return (textOf(content) ?? raw).toLowerCase().includes(wanted);
   };

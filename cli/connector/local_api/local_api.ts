@@ -1,6 +1,7 @@
 /**
- * The connector's HTTP API on this machine (D-87): for the agent's runtime and its person. Safe from web pages (no
- * `Origin`, a loopback `Host`) and from other users (a token from a private file). Answers requests; port.ts listens.
+ * The connector's HTTP API on this machine (D-87), for the agent's runtime and its person. It refuses web pages by
+ * their `Origin` and `Host`, and other users because they cannot read the file with the token. This file answers
+ * requests; port.ts listens.
  */
 import { pathParams } from "../../../shared/page/path_params.ts";
 import * as z from "zod";
@@ -59,7 +60,8 @@ export function ownCalls(options: LocalApiOptions): LocalCalls {
   return {
     agentName: name,
     async send({ method, target, body = "{}" }) {
-      // Each wait ends at once now, so a view that waits for messages would ask again all the time and delay the stop.
+      // While the connector stops, each wait ends at once, so a view that waits for messages would ask all the time and
+      // delay the stop.
       if (connector.isStopping) throw new LocalDown(name, "does not run");
       const allowed = { method, url: new URL(target, origin), headers, read: () => body };
       const response = await answer(options, allowed).catch(refuse);
@@ -80,10 +82,10 @@ async function answer(options: LocalApiOptions, { method, url, headers, read }: 
 }
 
 function refuseWebPages(headers: Headers, pathname: string, hosts: readonly string[]): void {
-  // Against DNS rebinding, because a web page whose name resolves to 127.0.0.1 still sends its own name.
+  // Refuses DNS rebinding: a web page whose name resolves to 127.0.0.1 still sends its own name as the host.
   if (!hosts.includes(headers.get("host")?.toLowerCase() ?? "")) throw new LocalError("CONNECTOR_HOST_FORBIDDEN");
-  // Also Sec-Fetch-Site, because a browser sends no Origin for images, links and forms with GET. Programs send
-  // neither.
+  // Sec-Fetch-Site is checked too, because a browser sends no Origin for images, links and forms with GET. Programs
+  // send neither.
   const isOfPage = headers.has("origin") ||
     /^\/(?:v1|a2a)\//.test(pathname) && (headers.get("sec-fetch-site") ?? "none") !== "none";
   if (isOfPage) throw new LocalError("CONNECTOR_ORIGIN_FORBIDDEN");
@@ -95,7 +97,9 @@ function checkToken(headers: Headers, token: string, agentName: string): void {
   throw new LocalError("CONNECTOR_UNAUTHORIZED", whose);
 }
 
-/** The peer in the path, if its token was given. @throws {LocalError} `CONNECTOR_UNAUTHORIZED`, also for no peer */
+/**
+ * The peer in the path, if the caller has its token. @throws {LocalError} `CONNECTOR_UNAUTHORIZED`, also for no peer
+ */
 function peerOf(headers: Headers, params: unknown, peers: readonly A2aPeer[]): A2aPeer {
   const { alias } = params as { alias: string };
   const peer = peers.find((known) => known.alias === alias);
@@ -108,7 +112,7 @@ function bearerOf(headers: Headers): string {
   return /^Bearer ([!-~]+)$/i.exec(headers.get("authorization") ?? "")?.[1] ?? "";
 }
 
-/** The row for a request. A path without parameters wins over one with them. */
+/** Finds the route for a request. A path without parameters wins over one with them. */
 function routeOf(method: string, pathname: string): { route: LocalRoute; params: unknown } {
   const plain = LOCAL_ROUTES.filter(({ path }) => path === pathname);
   const rows = plain.length > 0 ? plain : LOCAL_ROUTES.filter(({ path }) => pathParams(path, pathname) !== null);
@@ -150,7 +154,10 @@ function bodyOf({ body, shownBody }: LocalRoute, text: string): unknown {
   return parse(body, value, "body");
 }
 
-/** Checks the names of the members alone. The proxy checks the members, but a misspelt one would do nothing there. */
+/**
+ * Checks only the names of the members, because the proxy checks their values, but ignores a member with a misspelt
+ * name.
+ */
 function namesOf({ shape }: z.ZodObject): z.ZodType {
   return z.strictObject(Object.fromEntries(Object.keys(shape).map((name) => [name, z.unknown().optional()])));
 }

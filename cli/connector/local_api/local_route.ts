@@ -47,7 +47,9 @@ type Schema = z.ZodType;
 export const Members = z.record(z.string(), z.unknown());
 type Output<S> = S extends Schema ? z.output<S> : undefined;
 
-/** A program with the token of this start, with the token of the peer in the path, or any program. */
+/**
+ * `token`: a program with the token of this start; `peer`: one with the token of the peer in the path; `anyone`: any.
+ */
 export type LocalCaller = "token" | "peer" | "anyone";
 
 interface LocalRouteSpec<P, Q, B> {
@@ -57,7 +59,10 @@ interface LocalRouteSpec<P, Q, B> {
   /** Strings of the query. Without a schema the query must be empty. */
   query?: Q;
   body?: B;
-  /** The schema in the API documents, for a body that the proxy checks: here it must only have no other members. */
+  /**
+   * For a body that the proxy checks: its schema, for the API documents. Here only members with other names are
+   * refused.
+   */
   shownBody?: z.ZodObject;
   textBody?: Schema;
   bounds?: readonly string[];
@@ -138,7 +143,7 @@ export function jsonText(text: string): Response {
 /**
  * Returns a response whose JSON text comes later. `signal` is aborted when the caller goes before that, which cancels
  * the body. (`request.signal` is not used: Deno also aborts it after each success, with a warning on the terminal.) A
- * failure is reported, and the body stays empty, because the status has left already.
+ * failure is reported and leaves the body empty, because the status has been sent by then.
  *
  * @param owned disposed when the work has ended
  */

@@ -1,6 +1,6 @@
 /**
- * All routes of the local API, one complete row per route: caller, shapes, codes, handler. Its documents are made
- * from the rows, because a second list would differ after the next change.
+ * All routes of the local API, one complete row per route: caller, shapes, codes, handler. The documents of the API are
+ * made from the rows, because a second list would differ after the next change.
  */
 import * as z from "zod";
 import * as shapes from "../../../shared/client/local_shapes.ts";

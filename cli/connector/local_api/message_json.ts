@@ -1,6 +1,6 @@
 /**
- * Stored and sent messages as JSON texts of the local API. `payload` is the last member, byte for byte: numbers that
- * JavaScript would round keep their digits, and nested values are not walked.
+ * Stored and sent messages as JSON texts of the local API. `payload` is copied byte for byte as the last member,
+ * because parsing it would round large numbers and walk deep nesting.
  */
 import {
   errorIn,
@@ -49,7 +49,7 @@ export function inboxPageJson(messages: readonly InboxMessage[], more: InboxPage
   return `{"messages":[${messages.map((message) => messageJson(message, names)).join(",")}],"more":${more}}`;
 }
 
-/** The JSON text of a sent message with its first reply, and the IDs of all. */
+/** The JSON text of a sent message with its first reply, and with the IDs of all its replies. */
 export function outboundJson(
   sent: SentMessage,
   reply: InboxMessage | null,

@@ -27,11 +27,11 @@ export const Outbound = OutboundRequest.superRefine((body, { addIssue }) => {
   }
   if (keep && prefer === undefined) problem("keep", "needs prefer");
   if (error !== undefined && (replyTo ?? inReplyTo) === undefined) problem("error", "needs replyTo or inReplyTo");
-  // Its reply would be kept for an A2A client that never asked.
+  // An ID of this form names the task of an A2A client, so the reply would be kept for a client that never asked.
   if (isTaskId(requestId)) problem("requestId", "has the form of an A2A task; choose another one");
 });
 
-/** Query of `POST /v1/outbound`. With `wait`, also 0, the response says how the message ended. */
+/** Query of `POST /v1/outbound`. With `wait`, even 0, the response says how the message ended. */
 export const OutboundQuery = z.strictObject({ wait: digits(z.int().min(0).max(WAIT_MAX_S)).optional() });
 
 /** Path and query of `GET /v1/outbound/:requestId`; `to` is an alias or a DID. */
@@ -59,15 +59,15 @@ export async function outbound(
     keep: body.keep ?? false,
   } as const;
   using owned = new DisposableStack();
-  // Before the request leaves, because the reply can be faster than the response, and a call that cannot wait sends
-  // nothing.
+  // Begun before the request leaves, because the reply can come before the response, and because a call that finds no
+  // room to wait must send nothing.
   if (wait) owned.use(beginWait(connector, message));
   const sealed = connector.peers.sealTo(message.toDid) !== null;
   const { sent, response } = await connector.sending.send(message);
   const isAccepted = response === null || response.status < 300;
   if (isAccepted && sent.state !== "refused" && answered !== null) {
     const { store: { received }, deps: { clock, emit } } = connector;
-    // The answer has left, so a failure is reported only: the message that it answers stays unread.
+    // The answer is sent already, so a failure is only reported. The message that it answers then stays unread.
     orReport(emit, () => received.markRead([answered.seq], clock.now()), []);
   }
   const answer = response !== null && (wait === undefined || !isAccepted)
@@ -80,7 +80,7 @@ export async function outbound(
 /** Whether the proxy got a sealed body, in the response of `POST /v1/outbound`. */
 const SEALED_HEADER = "X-Svc-Sealed";
 
-/** Ends a message that waits here, and returns it with its state, which stays when the message has left. */
+/** Cancels a message that waits here. One that has left keeps its state. Returns the message with its state. */
 export async function cancel(
   { connector, params, query }: LocalInput<z.output<typeof SentId>, z.output<typeof CancelQuery>>,
 ): Promise<Response> {
@@ -106,14 +106,17 @@ export async function sentMessage(
   return result(connector, sent, waiting && { owned: waiting, seconds: query.wait });
 }
 
-/** The response for a sent message: at its reply, at its end without one, or when the time is over. */
+/**
+ * The response for a sent message. It comes when the message has a reply, when it ends without one, or when the time is
+ * over.
+ */
 function result(
   connector: Connector,
   sent: SentMessage,
   wait: { owned: Disposable; seconds: number } | null,
 ): Response {
   const { store: { sent: outbox, received }, sending, peers, deps: { clock } } = connector;
-  // The row may be deleted by now, to make room for others.
+  // The row may have been deleted by now, to make room for others.
   const present = () => outbox.find(sent.requestId, sent.toDid) ?? sent;
   const reply = () => received.replyTo(sent, clock.now());
   const written = () => outboundJson(present(), reply(), received.repliesTo(sent), peers);

@@ -1,6 +1,6 @@
 /**
- * Handlers of pairs and peers. Those of pairing and of receipts pass a request on to the proxy (D-87), which checks the
- * bodies. Aliases and blocks are changed here, because a second writer of peers.json could undo the connector's changes (D-145).
+ * Handlers of pairs and peers. Pairing and receipts are passed on to the proxy, which checks the bodies (D-87). Aliases
+ * and blocks are changed here, because a second writer of peers.json could undo the connector's changes (D-145).
  */
 import * as z from "zod";
 import { AgentDid } from "../../../shared/protocol/api/fields.ts";
@@ -66,7 +66,8 @@ export async function pairStart({ connector, body, onTicket }: BodyInput<typeof 
   if (apiErrorOf(response) !== null) return passed(response);
   const answer = answerOf(response, PairStartAnswer, connector.proxy.place);
   const ticket = secret === null ? answer.ticket : withPairSecret(answer.ticket, secret);
-  // On disk before the ticket is known, so a peer that confirms it is pinned also after a kill.
+  // The secret is on disk before the caller knows the ticket, so that a peer that confirms the ticket is pinned even
+  // after a kill.
   if (secret !== null) connector.store.pairSecrets.add(secret, Date.parse(answer.expiresAt));
   connector.deps.emit("pair_ticket", { until: answer.expiresAt });
   if (silent !== true) onTicket(ticket, answer.expiresAt);
@@ -159,7 +160,8 @@ export async function listed({ connector }: LocalInput): Promise<Response> {
   if ("refused" in read) return passed(read.refused);
   const present = new Set(read.peers.map(({ agentDid }) => agentDid));
   const hasEnded = Object.values(peers.all).some(({ did, gone }) => !gone && !present.has(did));
-  // A peer that paired a moment ago has no alias yet, and would be missing in the list. Nothing else tells of an end.
+  // A peer that paired a moment ago has no alias yet, and would be missing in the list. The end of a pair is noticed
+  // only by such a look.
   if (hasEnded || read.peers.some(({ agentDid }) => peers.of(agentDid) === null)) await connector.updatePeers();
   const listed = listedPeers(peers.all, read.peers, (did) => history.lastAt(did));
   return json({ peers: listed } satisfies z.output<typeof LocalPeers>);

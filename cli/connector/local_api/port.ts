@@ -15,8 +15,8 @@ const PORT_FILE = "port";
 
 /**
  * The first port that an agent without one tries. All agents of a user and configuration directory begin at the same
- * one, and those of two users at different ones: if every user began at one port, the address of a connector that does
- * not run would lead to the connector of another user.
+ * port, but those of two users begin at different ones. If every user began at one port, the address of a connector
+ * that does not run would lead to the connector of another user.
  */
 export async function firstPort({ uid, configDir }: Pick<Context, "uid" | "configDir">): Promise<number> {
   const [a = 0, b = 0, c = 0] = fromBase64Url(await sha256(`${uid}\n${resolve(configDir)}`)) ?? [];
@@ -46,7 +46,8 @@ export async function openPort(
   },
 ): Promise<{ listener: Listening; movedFrom: number | null }> {
   const own = wanted ?? readPort(folder);
-  // The files of the others are read only when they matter, because one process may start hundreds of agents.
+  // The files of the other agents are read only when this one needs a new port, because one process may start hundreds
+  // of agents.
   const listen = (port: number): Listening | null => {
     try {
       return listenOn({ hostname: "127.0.0.1", port, ...onFailed && { onFailed } }, response);
@@ -82,7 +83,7 @@ async function portsOfOthers(store: AgentStore, name: string): Promise<Set<numbe
       const port = readPort(await store.open(other));
       if (port !== null) ports.add(port);
     } catch (error) {
-      // A damaged folder of another agent would otherwise stop this one from starting.
+      // Ignored, because a damaged folder of another agent would otherwise stop this one from starting.
       if (!(error instanceof CliError)) throw error;
     }
   }

@@ -33,17 +33,17 @@ const MESSAGES = 30;
 /** Longer texts have a page of their own, because a page of many long texts would load slowly. */
 const TEXT_CHARACTERS = 1_500;
 /**
- * Three characters for each byte of the largest payload, because a browser may escape each byte, and 24 KiB for the other
- * fields. With less, the page could not send the longest text.
+ * Bytes of a form: three for each byte of the largest payload, because a browser may escape each byte, and 24 KiB for
+ * the other fields. With less, the page could not send the longest text.
  */
 const FORM_BYTES = 614_400;
 const QUOTE_CHARACTERS = 80, LABEL_CHARACTERS = 60;
-/** How the key is known that signed a message. */
+/** What a person is told about the key that signed a message. */
 const VERIFIED_TEXTS: Readonly<Record<Verified, string>> = {
   "end-to-end": "proven end to end",
   "by-registry": "said by the server",
 };
-/** Characters of a conversation's name that its header allows. */
+/** Characters of a conversation's name, as many as its header allows. */
 const CONVERSATION_CHARACTERS = 128;
 
 export const conversationRows: readonly LocalRow[] = [
@@ -61,7 +61,7 @@ interface Thread {
   did: string;
   entries: readonly Entry[];
   older: Place | null;
-  /** What the person typed, with what went wrong. */
+  /** What the person typed, and what went wrong with it; `null` for a new text. */
   again: Draft & { problem: Html } | null;
   /** The message that the next one answers; `null`: none. */
   answering: Entry & { kind: "received" } | null;
@@ -226,7 +226,7 @@ function theirs(
   }?answer=${seq}#write`}">Answer<span class="sr"> message ${seq}</span></a></p></article>`;
 }
 
-/** A text, or JSON, up to the bound of a page. */
+/** The text of a message, or its JSON, cut to what a page shows. */
 function content(text: string | null, payload: string, whole: string): Html {
   const shown = text ?? prettyJson(payload), body = cut(shown, TEXT_CHARACTERS);
   return markup`${text === null ? markup`<pre class="text">${body}</pre>` : markup`<div class="text">${body}</div>`}${
@@ -281,13 +281,14 @@ async function draftOf({ connector }: Pages, { form, params }: Input): Promise<D
   const replyTo = form.has("replyTo") ? Number(form.get("replyTo")) : null;
   const conversationId = form.get("conversation") ?? "";
   const digest = await sha256(JSON.stringify([to, replyTo, conversationId, text]));
-  // A message that was changed after a try is another one: under the same ID, a peer that has the first would drop it.
+  // A text that was changed after a try gets another ID, because a peer that has the first text would drop a second one
+  // with the same ID.
   const isChanged = form.has("digest") && form.get("digest") !== digest;
   const requestId = isChanged ? connector.newId() : form.get("requestId") ?? "";
   return { to, text, keeps: form.has("keep"), requestId, replyTo, conversationId, digest };
 }
 
-/** The fields by which the next try of a draft is the same message. */
+/** Hidden fields that make the next try of a draft the same message. */
 function sameDraft(connector: Connector, again: Draft | null): Record<string, string> {
   return again === null ? { requestId: connector.newId() } : { requestId: again.requestId, digest: again.digest };
 }

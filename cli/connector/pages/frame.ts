@@ -131,7 +131,7 @@ const MOODS: Readonly<Record<SentState, ui.Mood>> = {
 
 /** The state of a sent message as a tag, and until when it waits. */
 export function stateOf({ state, problem, expiresAt }: SentMessage, now: number): { tag: Html; until: Value } {
-  // The seconds to the next try would change the page each second.
+  // The time of the next try is left out, because its countdown would change the page each second.
   const given = { state, problem, nextTryAt: null, expiresAt: expiresAt === null ? null : toIso(expiresAt) };
   const until = state === "queued" && expiresAt !== null && expiresAt > now && markup`until ${moment(expiresAt, now)}`;
   return { tag: ui.tag(MOODS[state], stateText(given, now)), until };

@@ -91,7 +91,10 @@ export class LocalPages {
   }
 }
 
-/** Says what failed where no page does, as on a full disk: the browser would show a bare error, and no way back. */
+/**
+ * The page for an error that no other page shows, as on a full disk. Without it the browser would show a bare error,
+ * and no way back.
+ */
 function sorry(path: string, error: unknown): PageAnswer {
   const first = path.split("/").slice(0, 3).concat("inbox").join("/");
   const way = markup`${failed("Not done.", error)}<p><a href="${first}">Go to the first page</a></p>`;

@@ -137,7 +137,7 @@ function deletePage(pages: Pages, input: Input): PageResult {
 async function purge(pages: Pages, input: Input): Promise<PageResult> {
   const { form } = input, id = numberIn(form.get("id"));
   const isOther = numberIn(form.get("count")) !== pages.connector.status().deadLetters;
-  // One that came after the question would be deleted unseen.
+  // Asks again when the number has changed, because a dead letter that came after the question would be deleted unseen.
   if (id === undefined && isOther) return deletePage(pages, input);
   await call(pages.calls, Purged, post("/v1/dead-letter/purge", id === undefined ? { all: true } : { ids: [id] }));
   return { to: "dead" };

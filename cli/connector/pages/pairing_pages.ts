@@ -8,7 +8,7 @@ import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../../s
 import { isTicketOf, parseTicket, ticketInPaste } from "../../../shared/protocol/ticket.ts";
 import { failed, framed, type Input, type LocalRow, nameOf, type Pages, peerPath } from "./frame.ts";
 
-/** A ticket, with room for what a mail adds around it. */
+/** Characters of a paste: a ticket, with room for what a mail adds around it. */
 const PASTED_MAX = 4096;
 
 export const pairingRows: readonly LocalRow[] = [
@@ -66,12 +66,13 @@ async function ticketState(
   { ticket, expiresAt }: Pages["tickets"][number],
   now: number,
 ): Promise<Html> {
-  // The ticket works on, but its state cannot be read while the server is away.
+  // While the server is away, the state of the ticket cannot be read, but the ticket still works.
   const answer = await call(calls, PairStatusAnswer, post("/v1/pair/status", { ticket })).catch(() => null);
   if (answer?.responderAgentDid !== undefined) {
     const alias = nameOf(connector, answer.responderAgentDid);
     const { agentName = alias, humanName = "" } = answer.responderProfile ?? {};
-    // The proxy alone says so, and could have made the agent up. One that is not listed yet may still prove the ticket.
+    // Only the proxy says which agent has used the ticket, and it could have made that up. An agent that is not in the
+    // list yet may still prove the ticket.
     const peer = connector.peers.of(answer.responderAgentDid), isProven = peer === null || peer.how === "ticket";
     return markup`<div id="ticket-used">${ui.tag(isProven ? "ok" : "warn", "Used")}<p class="small soft">${
       ui.name(agentName)
@@ -102,7 +103,7 @@ async function checkTicket(pages: Pages, input: Input): Promise<PageResult> {
   const { agent, proxy } = pages.connector.options;
   const pasted = (input.form.get("ticket") ?? "").slice(0, PASTED_MAX);
   const found = ticketInPaste(pasted, proxy.origin);
-  // A mail may also put spaces into it, where a line of a terminal has none.
+  // Tried again without spaces, because a mail may put some into the ticket.
   const parsed = "ticket" in found ? found.ticket : parseTicket(pasted.replace(/\s+/g, ""));
   const again = (title: string, text: string) =>
     pairPage(pages, input, { text: pasted, problem: ui.problem(title, text) });

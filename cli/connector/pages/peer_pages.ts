@@ -29,7 +29,10 @@ const PROOFS = {
   contact: "A contact: the servers named its key, and they can read what is written. A ticket proves it.",
 } as const;
 
-/** What the proxy knows of the peers, by DID; none while it cannot be asked, because the page is of use without it. */
+/**
+ * What the proxy knows of the peers, by DID. If the proxy cannot be asked it is empty, because the page is useful
+ * without.
+ */
 async function listedByDid({ calls }: Pages): Promise<Map<string, LocalPeer>> {
   const { peers } = await call(calls, LocalPeers, get("/v1/peers")).catch(() => ({ peers: [] }));
   return new Map(peers.map((peer) => [peer.agentDid, peer]));
@@ -100,7 +103,7 @@ async function peerPage(
   });
   const nameForm =
     markup`<form method="post" action="${`${path}/rename`}" class="stack tight">${csrf}${refused?.problem}${aliasField}<div><button class="btn quiet">Rename</button></div></form>`;
-  // Messages to a blocked peer are not sent, so a person would write a text that goes nowhere.
+  // There is no link to write to a blocked peer, because what a person writes would not be sent.
   const write = !blocked && ui.link(`${base}/${threadPath(alias)}`, markup`Write to ${ui.name(alias)}`);
   const [text, change] = blocked ? ["Unblock", "unblock"] : ["Block", "block"];
   const actions = markup`<div class="row">${write}${

@@ -5,25 +5,25 @@ import { BoundedMap } from "../../../shared/bounded_map.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { Random } from "../../../shared/random.ts";
 
-/** Codes that are not used yet. Only a program that opens none of them would make more. */
+/** Codes that are open at a time. Only a program that opens none of them would make more. */
 const CODES_MAX = 5;
-/** Sessions, one for each browser of a person; the oldest makes room. */
+/** Sessions at a time, one for each browser of a person. A new one takes the place of the oldest. */
 const SESSIONS_MAX = 4;
 const SESSION_MS = 8 * 3_600_000;
 const IDLE_MS = 3_600_000;
 
 export class LocalSessions implements PageSessions<true> {
-  /** When each code is over, by its digest. */
+  /** When each code expires, by the digest of the code. */
   readonly #codes = new Map<string, number>();
   readonly #sessions = new BoundedMap<string, { createdAt: number; seenAt: number }>(SESSIONS_MAX);
 
-  /** @param onCodeOver called when a code is used or over: the file that holds it is removed then */
+  /** @param onCodeOver called when a code is used or has expired, so that the file that holds it is removed */
   constructor(readonly clock: Clock, readonly random: Random, readonly onCodeOver: () => void) {}
 
   /** Makes a code; `null` when too many are open. */
   async open(): Promise<{ code: string; expiresAt: number } | null> {
     const now = this.clock.now();
-    // The timer that deletes a code is late after a sleep of the machine.
+    // Codes are counted by their time, because the timer that deletes them is late after the machine has slept.
     if ([...this.#codes.values()].filter((over) => over > now).length >= CODES_MAX) return null;
     const { code, digest } = await newCode(this.random.bytes);
     const expiresAt = now + LIMITS.pageCodeMs;
@@ -45,7 +45,7 @@ export class LocalSessions implements PageSessions<true> {
     const session = this.#sessions.get(digest);
     if (session === undefined) return null;
     const now = this.clock.now();
-    // A later time comes from a clock that was set back, and the session would last longer.
+    // A time in the future is of a clock that was set back. Such a session ends, because it would last too long.
     if (Math.abs(now - session.createdAt) >= SESSION_MS || Math.abs(now - session.seenAt) >= IDLE_MS) {
       this.#sessions.delete(digest);
       return null;

@@ -1,10 +1,12 @@
 /**
- * Aliases: what a person may give, and what a peer gets. Apart from peers.ts, which would load the schema library into
- * each command.
+ * Aliases: which ones a person may give, and which one a new peer gets. They are apart from peers.ts, because that
+ * would load the schema library into each command.
  */
 import { parseDid } from "../../../shared/protocol/did.ts";
 
-/** For aliases that a person gives or a model sees: a longer one could hold a sentence, and hides what follows it. */
+/**
+ * Longest alias that a person may give or a model sees. A longer one could hold a sentence and hide what follows it.
+ */
 export const ALIAS_CHARACTERS_MAX = 32;
 
 export const ALIAS = new RegExp(`^[A-Za-z0-9][A-Za-z0-9._-]{0,${ALIAS_CHARACTERS_MAX - 1}}$`);
@@ -19,7 +21,10 @@ export const RESERVED: ReadonlySet<string> = new Set(
   ["user", "system", "assistant", "human", "admin", "svc"].map(folded),
 );
 
-/** An alias without case, l and I as 1, and O as 0, because a reader could otherwise take a peer for another one. */
+/**
+ * An alias with all that looks alike made equal: no case, l and I as 1, O as 0. A reader could otherwise take a peer
+ * for another one.
+ */
 export function folded(alias: string): string {
   return alias.toLowerCase().replaceAll(/[il]/g, "1").replaceAll("o", "0");
 }
@@ -31,15 +36,15 @@ export function foldedNames(
 }
 
 /**
- * The name of a peer as one word, with its authority when it is of another server, because it must not pass for an
- * agent of this one.
+ * The name of a peer as one word. A peer of another server has its authority in it, because it would otherwise pass for
+ * an agent of this server.
  */
 export function wordOf(agentName: string, did: string, { proxy }: { proxy?: string | undefined }): string {
   const word = /[A-Za-z0-9](?:.*[A-Za-z0-9])?/.exec(agentName.replace(/[^A-Za-z0-9._-]+/g, "-"))?.[0] ?? "peer";
   return proxy === undefined ? word : `${word}@${parseDid(did)?.authority ?? ""}`;
 }
 
-/** An alias with more at the end of its name. */
+/** Adds a text to the end of the name in an alias, before the authority. */
 export function extended(alias: string, more: string): string {
   const at = alias.indexOf("@");
   return at === -1 ? alias + more : alias.slice(0, at) + more + alias.slice(at);
@@ -50,7 +55,8 @@ export function extended(alias: string, more: string): string {
  *
  * @param taken the folded aliases of the others
  * @param prefix `CONTACT` for a contact
- * @param numbers the number to try next for each folded word, so that many peers with one name stay linear
+ * @param numbers the number to try next for each folded word; without it, each of many peers with one name would try
+ * all numbers again
  */
 export function freeAlias(name: string, taken: ReadonlySet<string>, numbers: Map<string, number>, prefix = ""): string {
   const word = prefix === "" && RESERVED.has(folded(name)) ? `peer-${name}` : prefix + name;

@@ -27,7 +27,10 @@ import type { PairConfirmation } from "../store/pairing_rows.ts";
 import type { ConnectorStore } from "../store/store.ts";
 
 const SECRET_BYTES = 16;
-/** With more, a relay that lists 100,000 keys makes a connector with open tickets compute for minutes. */
+/**
+ * Keys of a list that are tried with an open ticket. With more, a relay that lists 100,000 keys makes the connector
+ * compute for minutes.
+ */
 const PROVING_MAX = 1_000;
 
 interface PairingDeps {
@@ -142,7 +145,7 @@ export class Pairing {
   async #runSteps(ticket: Ticket, members: Record<string, unknown>): Promise<Confirmed> {
     const { peers, did: own, store, proxy: home, readPeers } = this.deps;
     const { pairSecret: secret, plain } = ticket, isElsewhere = this.#isElsewhere(ticket);
-    // Without a secret nothing proves the key: neither of two servers can vouch for an agent of the other.
+    // Without a secret nothing proves the key, because neither server can vouch for an agent of the other.
     if (isElsewhere && secret === null) return "key_mismatch";
     const proxy = this.#proxyOf(ticket);
     const responderKey = secret === null ? undefined : await this.proof("responder", secret, members.responderProfile);
@@ -160,7 +163,7 @@ export class Pairing {
       await provesPairKey(secret, { role: "initiator", did, profile }, key) &&
       await this.#pin({ did, profile, proxy: isElsewhere ? ticket.origin : undefined }, key);
     if (!isProven) {
-      // An earlier peer keeps its pair, because a relay could otherwise end a good pair with a false answer.
+      // A peer from before keeps its pair, because a relay could otherwise end a good pair with a false answer.
       if (!wasPeer) await this.#endPair(proxy, did);
       return "key_mismatch";
     }
@@ -217,7 +220,7 @@ export class Pairing {
       return peerKey !== undefined && !isSame;
     });
     if (all.length === 0) return;
-    // The newest, because an agent that confirmed an open ticket paired a moment ago.
+    // The newest are tried, because an agent that confirmed an open ticket paired a moment ago.
     const proving = all.sort((a, b) => a.pairedAt < b.pairedAt ? 1 : -1).slice(0, PROVING_MAX);
     for (const secret of secrets.open(clock.now())) {
       for (const { agentDid: did, profile, peerKey, proxy } of proving) {
@@ -244,7 +247,7 @@ export class Pairing {
   }
 }
 
-/** A refusal that may pass: the next try can succeed. */
+/** Whether the next try can succeed after this refusal. */
 function isPassing(response: HttpResponse): boolean {
   return response.status === 429 || response.status >= 500;
 }

@@ -19,7 +19,7 @@ export async function directPeers(ctx: Context, folder: AgentFolder): Promise<Lo
   using direct = await directProxy(ctx, folder);
   ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
   const { known, peers } = await updatePeers(direct.proxy, folder);
-  // The messages are in the database of the connector, which does not run.
+  // The times of the last messages are in the database of the connector, which does not run, so none is shown.
   return listedPeers(known, peers, () => null);
 }
 

@@ -1,6 +1,7 @@
 /**
- * The agent's peers by alias, in `peers.json`, from the proxy's list. An alias stays with its DID, also after a new name
- * and after the end of the pair, because a person who types it would write to a stranger. Only `endedPairs` ends it.
+ * The agent's peers by alias, in `peers.json`, made from the proxy's list. An alias stays with its DID, even after the
+ * peer has got another name or its pair has ended, because a person who types the alias would otherwise write to a
+ * stranger. Only `endedPairs` frees an alias.
  */
 import * as z from "zod";
 import { PEERS_FILE, PEERS_FILE_BYTES } from "../../../shared/client/agent_files.ts";
@@ -33,7 +34,10 @@ const PeersFile = z.record(
     gone: z.literal(true).optional(),
     /** Position among the pairs that have ended; the newest has the largest. */
     endOrder: z.int().positive().optional(),
-    /** The peer's public key, once it is known; it is never replaced by what a server says (D-145). */
+    /**
+     * The peer's public key, once it is known. It stays even if a server names another one, because a server could name
+     * its own (D-145).
+     */
     key: z.string().refine(isPublicKey).optional(),
     /** Whether a ticket proved the key, or registry and proxy named it with the first message. */
     how: z.enum(["ticket", "contact"]).optional(),
@@ -81,7 +85,7 @@ export function shownAliases(folder: AgentFolder): Map<string, string> {
   return aliasesOf(peersIfAny(folder));
 }
 
-/** Returns the host of a peer's server by its DID; `null` for one of the agent's own. */
+/** Returns the host of a peer's server by the peer's DID; `null` for a peer at the agent's own server. */
 export function hostsOfPeers(folder: AgentFolder): (did: string) => string | null {
   const origins = new Map(Object.values(peersIfAny(folder)).map(({ did, proxy }) => [did, proxy]));
   return (did) => {
@@ -101,8 +105,8 @@ function peersIfAny(folder: AgentFolder): Peers {
 }
 
 /**
- * The peers with their aliases. A known peer keeps its alias; one that is not in the list is gone. Of those, the ones that
- * ended last are kept; of the new ones the oldest, while there is room.
+ * Joins the known peers with the proxy's list. A known peer keeps its alias, and one that is not in the list is marked
+ * as gone. Of the gone peers those that went last are kept; of the new ones the oldest are added, while there is room.
  */
 export function mergePeers(known: Peers, { peers }: { peers: readonly PairedPeer[] }): Peers {
   const aliasOf = aliasesOf(known);
@@ -131,8 +135,8 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly PairedPeer
 }
 
 /**
- * The peers with one whose ticket proved its key. A key that a ticket proved before stays; that of a contact is
- * replaced, and its alias loses the prefix.
+ * Returns the peers after a ticket has proven the key of one. A key that an earlier ticket proved stays. The key of a
+ * contact is replaced, and its alias loses the prefix.
  */
 export function pinTicket(
   peers: Peers,
@@ -171,7 +175,7 @@ export function pinTicket(
  */
 const OTHER_KEY_MS = 7 * DAY_MS;
 
-/** The peers with one for which the registry has signed another key (D-145). */
+/** Returns the peers after the registry was seen to have signed another key for one of them (D-145). */
 export function noteOtherKey(peers: Peers, did: string, at: string): Peers {
   return withPeer(peers, did, (peer) => ({ ...peer, otherKeyAt: at }));
 }
@@ -196,8 +200,9 @@ export function pinOf(peer: Pick<Peers[string], "key" | "how" | "since"> | null)
 }
 
 /**
- * The peers with the key of a contact, from its first proven message. A key over the bound replaces the contact whose
- * pair ended first; `null` without such a contact, because another key could take the place of one that is forgotten.
+ * Returns the peers with the key of a contact, which its first proven message has shown. When there is no room, the key
+ * takes the place of that of the contact whose pair ended first; `null` without such a contact, because a peer whose
+ * key is forgotten could come back with another one.
  */
 export function pinContact(peers: Peers, did: string, key: string, since: string): Peers | null {
   const pinned = Object.entries(peers).filter(([, peer]) => peer.key !== undefined && peer.did !== did);
@@ -247,8 +252,9 @@ export function renamePeer(peers: Peers, did: string, wanted: string): Peers {
 }
 
 /**
- * The peers with one that takes the place of another: the new agent of a person whose machine is gone (D-145). It gets
- * the names of the other, which is removed and called `<alias>-old`, so that its messages can still be read.
+ * Returns the peers after one of them has taken the place of another, as the new agent of a person whose machine is
+ * gone (D-145). It gets the names of the other, which is removed and called `<alias>-old`, so that its messages can
+ * still be read.
  *
  * @param wanted a name of the other
  * @throws {AliasError} also for a contact, because a relay could list one under any name
@@ -296,7 +302,10 @@ function endedPairs(pairs: readonly [string, KnownPeer][]): (readonly [string, K
     .filter(([, { how, removed, blocked }], i) => i < ENDED_PAIRS || how === "ticket" || removed || blocked);
 }
 
-/** Kept, because a tool reads the peers several times for one call, and each check of their file takes long. */
+/**
+ * The file that was read last, because a tool reads the peers several times for one call, and checking the file takes
+ * long.
+ */
 let lastRead: { text: string; peers: Peers } | null = null;
 
 /** @throws {CliError} `CLI_FILE_INVALID` */
@@ -315,7 +324,9 @@ export function readPeers(folder: AgentFolder): Peers {
 
 /**
  * Writes the peers, with the size bound of the reader, because a file that is too large to be read would stop the
- * connector. @throws {CliError} `CLI_SAVE_FAILED`
+ * connector.
+ *
+ * @throws {CliError} `CLI_SAVE_FAILED`
  */
 export async function writePeers(folder: AgentFolder, peers: Peers): Promise<void> {
   await folder.writeJson(PEERS_FILE, peers, PEERS_FILE_BYTES);

@@ -9,13 +9,16 @@ import { DAY_MS } from "../../../shared/clock.ts";
 
 /** Attempts at a message before it leaves its lane, so that one bad message does not hold up those behind it. */
 const QUICK_ATTEMPTS = 4;
-/** The wait after the first attempt; doubles. With more, a runtime that was busy for a moment gets messages late. */
+/** Wait after the first attempt; it doubles. With more, a runtime that was busy for a moment gets its messages late. */
 const QUICK_FIRST_MS = 300, QUICK_MAX_MS = 2_000;
 /** The longest wait of later attempts. With more, a runtime that is back gets its messages later. */
 const SLOW_MAX_MS = 60_000;
 /** Refusals before a message is dead: with 5xx, and with another status. With more, its sender learns that late. */
 const SERVER_ERROR_ATTEMPTS = 10, CLIENT_ERROR_ATTEMPTS = 5;
-/** How long a message is tried while no answer is about it. With less, a runtime that is down for a night loses it. */
+/**
+ * How long a message is tried while the runtime gives no answer about it. With less, a runtime that is down for a night
+ * loses it.
+ */
 const PATIENCE_MS = DAY_MS;
 
 export interface StatusAnswer {
@@ -177,7 +180,10 @@ export class Lanes {
   }
 }
 
-/** A time beyond the longest wait comes from a clock that was set back later; it counts as due. */
+/**
+ * Whether a message is due. A time beyond the longest wait counts as due, because it is of a clock that was set back
+ * since.
+ */
 function isDue({ nextAt }: QueuedMessage, now: number): boolean {
   return nextAt <= now || nextAt > now + SLOW_MAX_MS;
 }

@@ -14,7 +14,7 @@ import type { RuntimeAnswer } from "./delivery_rules.ts";
 import { idempotencyKey, type InboxMessage } from "../store/received_rows.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 
-/** With longer time-outs of a look at a task and of a health check, a stuck runtime is noticed late. */
+/** Time-outs of a look at a task and of a health check. With more, a stuck runtime is noticed late. */
 const TASK_POLL_TIMEOUT_MS = 10_000, PROBE_TIMEOUT_MS = 5_000;
 
 interface RuntimeDeps {
@@ -90,7 +90,7 @@ export class Runtime {
     return `${health.path} answered ${response.status}, not as ${this.platform.name} does`;
   }
 
-  /** Requests at the same time share one look, because each look starts a process. */
+  /** Calls at the same time share one look, because each look starts a process. */
   async #isOfOtherUser(): Promise<boolean> {
     this.#look ??= this.deps.isOfOtherUser?.(this.target.baseUrl).finally(() => this.#look = undefined);
     return await this.#look ?? false;

@@ -62,8 +62,8 @@ export function readRuntimeFileIn(folder: PrivateFolder): RuntimeFile | null {
 }
 
 /**
- * The settings with the address and token in effect, as `connector start --save` stores them, so that the next start
- * needs no options. `target`: `null` when the agent reads its messages.
+ * The settings that `connector start --save` stores: with the address and token in effect, so that the next start needs
+ * no options. `target` is `null` for an agent that reads its own messages.
  */
 export function withTarget(
   file: RuntimeFile | null,
@@ -74,7 +74,7 @@ export function withTarget(
   if (target === null) return { ...emptyRuntimeFile("inbox"), strict };
   const { platform, baseUrl, hookPath, hookToken } = target;
   const kept = file ?? emptyRuntimeFile(platform);
-  // A saved host or port would override the address.
+  // A saved host or port would override the address, so neither is kept.
   const saved = { ...kept, platform, baseUrl, webhookHost: null, webhookPort: null, hookPath, webhookToken: hookToken };
   return { ...saved, replies: wanted.replies ?? kept.replies, strict, chosen: undefined };
 }
@@ -122,7 +122,7 @@ export function runtimeTarget(
     ["SVC_HOOK_PATH", ctx.env("SVC_HOOK_PATH")],
     [RUNTIME_FILE, file?.hookPath ?? undefined],
   ], defaults.hookPath);
-  // The option already has the environment's value when it was not given.
+  // If the command line does not give the option, it has the value of the environment already.
   const [tokenFrom, token] = firstGiven([
     ["--hook-token", options["hook-token"]],
     [RUNTIME_FILE, file?.webhookToken ?? undefined],

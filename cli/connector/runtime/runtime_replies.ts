@@ -40,12 +40,14 @@ export class RuntimeReplies {
     return await this.row(question, this.#payloadOf(answer, { to: question.fromDid, requestId: question.requestId }));
   }
 
-  /** Returns the reply with a payload, `null` without one; when the loop guard refuses it, the one that says so. */
+  /**
+   * Returns the reply with a payload, or `null` without one. If the loop guard refuses it, returns one that says so.
+   */
   async row(question: Question, payload: string | null): Promise<RuntimeReplyRow | null> {
     if (payload === null) return null;
     const { store: { received }, emit } = this.deps;
     const { fromDid: toDid, requestId } = question;
-    // The same for each answer to this message, so that a repeated hand-over causes one reply (D-69).
+    // The ID is the same for each answer to this message, so that a repeated hand-over causes one reply (D-69).
     const replyId = `r-${await idempotencyKey(question)}`;
     const conversationId = conversationOf(question);
     const answer = { toDid, requestId: replyId, conversationId, inReplyTo: requestId, auto: true, payload } as const;

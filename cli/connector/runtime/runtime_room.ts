@@ -37,8 +37,8 @@ export class RuntimeRoom {
   readonly #stop = new AbortController();
   readonly #underWay = new Set<Promise<void>>();
   /**
-   * Attempts whose result could not be stored. Until it is, the runtime is not called, because it would get the same
-   * message at each attempt.
+   * Attempts whose result could not be stored. Nothing is sent to the runtime until they are, because it would get the
+   * same message at each attempt.
    */
   readonly #unstored: Result[] = [];
   #cancel: Cancel = () => {};
@@ -99,7 +99,7 @@ export class RuntimeRoom {
       if (message === null) break;
       this.#tasks?.countHandover();
       const attempt = this.#handOver(message.seq).catch((error) => {
-        // The store cannot be read, so the message stays unchanged, and waits.
+        // The store could not be read, so the message waits unchanged.
         this.deps.emit("store_failed", { why: describeError(error) });
         const nextAt = this.deps.clock.now() + CONNECTOR_LIMITS.slowFirstMs;
         this.#lanes.release(message.seq, { nextAt, aside: false });
@@ -144,7 +144,7 @@ export class RuntimeRoom {
     const { outcome, reachable } = answered;
     const { result, why } = outcome;
     const now = this.deps.clock.now();
-    // An answer that shows that the runtime works is not reported as an outage.
+    // A busy runtime works, so its answer is not reported as an outage.
     const isOutage = result !== "accepted" && result.isOutage && !result.isBusy;
     this.#seen(reachable, isOutage ? why : null);
     // The runtime works again, so every waiting message is due.

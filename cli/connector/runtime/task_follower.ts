@@ -1,6 +1,7 @@
 /**
- * Follows the tasks that a runtime works on (D-134): what its answer to a message means, the requests for the state of each
- * open task, also after a restart, and the reply at its end. A task and the reply that ends it change in one transaction.
+ * Follows the tasks that a runtime works on (D-134). It says what the runtime's answer to a message means, asks for the
+ * state of each open task, even after a restart, and stores the reply at the end. A task and its reply change in one
+ * transaction, because a kill between the two would lose the reply.
  */
 import { type Cancel, sleep } from "../../../shared/clock.ts";
 import { doubled } from "../../../shared/client/backoff.ts";
@@ -19,7 +20,7 @@ import { LIMITS } from "../../../shared/protocol/limits.ts";
 /** Requests to an A2A agent in a window: OpenClaw refuses the 31st in a minute, also a hand-over. */
 export const TASK_REQUESTS = 24;
 const TASK_REQUEST_WINDOW_MS = 60_000;
-/** The wait after the early looks; doubles. Shorter waits use up the window that hand-overs need. */
+/** Wait after the early looks at a task; it doubles. With less, looks use up the requests that hand-overs need. */
 const POLL_FIRST_MS = 1_000;
 /** Concurrent looks: with more, slow tasks would take every connection of the runtime. */
 const POLLS_AT_ONCE = 4;
@@ -45,7 +46,7 @@ interface FollowerDeps extends RuntimeDeps {
   replies: RuntimeReplies | null;
   /** Called when a task has ended, so that another message may be handed over. */
   onRoom(): void;
-  /** Whether a message could be handed over now: those come first. */
+  /** Whether a message could be handed over now. Hand-overs come before looks at tasks. */
   hasHandover(): boolean;
 }
 
@@ -54,8 +55,9 @@ const LATER: RuntimeResult = { attempts: null, isOutage: true, isBusy: true, ret
 const NEVER: RuntimeResult = { attempts: 1, isOutage: false, retryAfterMs: 0 };
 
 /**
- * Waits before the first looks at a task, milliseconds: without them the answer of a runtime that needs 50 ms takes
- * a second. They are left out while half of the requests of a minute are used, because they would delay the next hand-over.
+ * Waits before the first looks at a task, milliseconds. Without them, the answer of a runtime that needs 50 ms takes a
+ * second. They are left out while half of the requests of a minute are used, because they would delay the next
+ * hand-over.
  */
 const EARLY_LOOKS_MS = [50, 250];
 
@@ -94,7 +96,7 @@ export class TaskFollower {
     return { contextId, asking: this.#rows.asking(contextId, this.deps.clock.now()) };
   }
 
-  /** Returns what the answer to a message means that the runtime has accepted. */
+  /** Returns what an answer means with which the runtime has accepted a message. */
   async outcome(
     message: InboxMessage,
     { contextId, asking }: TaskContext,
@@ -166,7 +168,7 @@ export class TaskFollower {
     for (const task of this.#rows.due(now)) {
       if (this.#polling.has(keyOf(task))) continue;
       if (this.#polling.size >= POLLS_AT_ONCE) return null;
-      // Hand-overs come first, unless they wait for the end of a task, or its time is over.
+      // A look waits for hand-overs, unless those wait for the end of a task, or the time of this task is over.
       const wait = !isOver(task, now) && this.deps.hasHandover() ? POLL_FIRST_MS : this.#budget.wait(now);
       if (wait > 0) return wait;
       this.#budget.take(now);
@@ -201,7 +203,7 @@ export class TaskFollower {
       case "asks":
         return await this.#end(task, answer.text, null, { ...task, state: "asks", startedAt: clock.now() });
       default: {
-        // Only after a look, because the task may have ended while this machine slept.
+        // Given up only after a look, because the task may have ended while this machine slept.
         if (isOver(task, clock.now())) return await this.#end(task, LOST_LATE, "TASK_LOST");
         const polls = task.polls + 1;
         this.#rows.postpone(task, polls, clock.now() + lookWait(polls));
@@ -255,7 +257,7 @@ class RequestBudget {
 
   /** Milliseconds until a request may be made; 0: now. */
   wait(now: number): number {
-    // A later time comes from a clock that was set back.
+    // Times in the future are dropped, because they are of a clock that was set back and would block requests.
     this.#times = this.#times.filter((time) => time <= now && now - time < this.windowMs);
     const oldest = this.#times[this.#times.length - this.most];
     return oldest === undefined ? 0 : oldest + this.windowMs - now;

@@ -1,6 +1,6 @@
 /**
- * Each message of the connector leaves here, because one that left elsewhere would have no row on disk after a kill,
- * and no loop guard (D-113). Signs the request (D-140), and stores the state that the response shows.
+ * Sends each message of the connector. One that left elsewhere would have no row on disk after a kill, and no loop
+ * guard (D-113). Signs the request (D-140), and stores the state that the response shows.
  */
 import type { Clock } from "../../../shared/clock.ts";
 import { messageRequest, type OutgoingMessage, stateOf } from "../../link/message_request.ts";
@@ -129,7 +129,8 @@ export class MessageSender {
     if (refusal !== null) throw await refusal;
     const row = this.#begin({ toDid, requestId, conversationId, inReplyTo, auto, origin, payload, keep });
     if (row.state === "kept") {
-      // As the proxy does, because the caller would otherwise believe that this text waits.
+      // Another text under the ID of a kept message is refused, as the proxy does, because the caller would believe
+      // that it waits.
       const isOther = before === "kept" && sent.payloadOf(row) !== payload;
       return { sent: row, response: isOther ? { status: 409, headers: new Headers(), text: REUSED } : null };
     }
@@ -227,8 +228,9 @@ export class MessageSender {
   }
 
   /**
-   * Why a message of a loop is refused, once the asker that waits for the answer is told too (D-113); `null` for any
-   * other message. Decides at once, because two messages at the same time could otherwise both count as the first.
+   * Returns why a message of a loop is refused, once the asker that waits for the answer is told too (D-113); `null`
+   * for any other message. Decides without a pause, because two messages at the same time could otherwise both count as
+   * the first.
    */
   #refusalOf(
     { toDid, requestId, origin, auto }: { toDid: string; requestId: string; origin: Origin; auto: boolean },
@@ -247,7 +249,7 @@ export class MessageSender {
       }
       const waitMs = waitForThread(this.deps, answered);
       if (waitMs === 0) return null;
-      // The asker gets a reply, so there is nothing to wait for: the program goes on with its other messages.
+      // The error names no wait, because the asker gets a reply: the program goes on with its other messages.
       const error = refused(TOO_MANY, null);
       return busyReply(answered, waitMs).then((busy) => {
         if (busy !== null) sent.begin(busy, clock.now());
@@ -287,12 +289,12 @@ function eventOf(status: number, state: StateChange["state"]): "sent" | "queued"
   return state === "queued" ? "queued" : "sent";
 }
 
-/** Statuses that end a message, because another attempt would get the same status. */
+/** Statuses that end a message. Another attempt would get the same status. */
 const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 409, 413]);
 /** Statuses that concern every message. The others concern the recipient, so messages to other peers go on. */
 const OF_ALL: ReadonlySet<number> = new Set([401, 429, 503]);
 
-/** The result of an attempt: `later`: the message may be tried again. */
+/** The result of an attempt. `later` is true when the message may be tried again. */
 type Attempt =
   | { later: false; outcome: StateChange; response: HttpResponse }
   | { later: true; problem: string; mayHaveArrived: boolean; waitMs: number; isOfAll: boolean };
@@ -308,7 +310,7 @@ export async function attempt(
   try {
     const { response, outcome } = await request;
     const { status, headers } = response;
-    // The session could not be renewed, which says nothing about the message.
+    // A refusal because the session could not be renewed says nothing about the message.
     const isOfSession = remedyOf(apiErrorOf(response)) === "renew_access";
     if (status < 300 || FINAL.has(status) && !isOfSession) return { later: false, outcome, response };
     const askedMs = (wholeSeconds(headers.get("Retry-After")) ?? 0) * 1000;

@@ -1,6 +1,7 @@
 /**
- * Sends messages, kept messages and receipts, and asks how sent messages ended: for a caller of the local API, after
- * news of the proxy, at each new link, and every 5 min for other servers. A failed question is asked again then.
+ * Sends messages, kept messages and receipts, and asks how sent messages ended. It asks for a caller of the local API,
+ * after news of the proxy, at each new link, and every 5 min for other servers. After a failure it asks again at the
+ * next of these occasions.
  */
 import { type Cancel, sleep } from "../../../shared/clock.ts";
 import { doubled } from "../../../shared/client/backoff.ts";
@@ -22,19 +23,28 @@ import type { SentProof, StateChange } from "../store/sent_messages.ts";
 /** First wait before receipts are asked for again; doubles. With less, a slow recipient costs many requests. */
 const LOOKUP_FIRST_MS = 1_000;
 
-/** As many as a proxy lists. With more, an answer full of signatures would hold up the messages. */
+/**
+ * Receipts of an answer that are checked, as many as a proxy lists. With more, their signatures would hold up the
+ * messages.
+ */
 const RECEIPTS_CHECKED_MAX = 200;
-/** With less, a relay that forges receipts would fill the log. */
+/** Between two reports of a wrong receipt. With less, a relay that forges receipts would fill the log. */
 const REPORT_MS = 60_000;
 
 /** States after which a receipt can say more. */
 const OPEN: ReadonlySet<string> = new Set(["queued", "delivered", "unknown", "dead_lettered"]);
 
-/** With less, one open message asks another server all the time; with more, its outcome is shown later. */
+/**
+ * Between two questions to other servers. With less, one open message asks a server all the time; with more, its
+ * outcome is shown later.
+ */
 const ABROAD_EVERY_MS = 300_000;
-/** With less, each look at the list costs the proxy a hundred reads. */
+/** Between two questions about all open messages. With less, each look at the list costs the proxy a hundred reads. */
 export const REFRESH_MS = 10_000;
-/** Messages of a question, as many as the proxy takes, and questions in a row: older messages have ended long ago. */
+/**
+ * Messages in a question, as many as the proxy takes, and questions in a row. Messages older than these have ended long
+ * ago.
+ */
 const REFRESHED_TOGETHER = 100, REFRESH_REQUESTS = 10;
 
 export class Sending {
@@ -52,7 +62,7 @@ export class Sending {
   async send(message: MessageToSend): Promise<SentResult> {
     const result = await this.#sender.send(message), host = this.deps.proxies.hostOf(message.toDid);
     const status = result.response?.status ?? 0, isUnpaired = status === 403 || host !== null && status === 401;
-    // The list tells whether the pair has ended, because no frame does.
+    // The list of peers is read, because only it tells whether the pair has ended.
     if (isUnpaired && this.deps.peers.of(message.toDid)?.gone === undefined) this.readPeers();
     if (status > 0 && status < 300) this.#loops.kept.reached(host);
     return result;
@@ -68,7 +78,9 @@ export class Sending {
     this.#loops.kept.tryNow(this.deps.proxies.hostOf(did));
   }
 
-  /** Tries another server that has answered, because it may take messages again, and asks it later how they ended. */
+  /**
+   * Tries another server that has answered, because it may take messages again. Asks it later how its messages ended.
+   */
   answeredBy(host: string): void {
     this.#loops.kept.tryNow(host);
     this.#followAbroad();
@@ -83,7 +95,7 @@ export class Sending {
     this.#loops.kept.sendAllNow();
   }
 
-  /** Asks after 1, 2, 4 and 8 s, then every 15 s, until the result is disposed. */
+  /** Asks how a message ended: after 1, 2, 4 and 8 s, then every 15 s, until the result is disposed. */
   follow(sent: SentKey): Disposable {
     const end = new AbortController();
     void this.#follow(sent, end.signal);
@@ -140,7 +152,7 @@ export class Sending {
     this.#toProve.add(key);
     this.#proving = this.#proving.then(async () => {
       this.#toProve.delete(key);
-      // An answer under way may be from before the news.
+      // Waits for a question that is under way, because its answer may be from before the news.
       await this.#asking.get(key);
       await this.ask(sent);
     });
@@ -188,7 +200,7 @@ export class Sending {
       if (open.length === 0) return;
       const byHost = Map.groupBy(open, ({ toDid }) => this.deps.proxies.hostOf(toDid));
       if ([...byHost.keys()].some((host) => host !== null)) this.#followAbroad();
-      // One server that does not answer would otherwise hide what the others say.
+      // The failure of another server is ignored, because it would hide what the others say.
       const asked = [...byHost].map(([host, some]) => {
         return host === null ? this.#askAbout(some) : this.#askAbout(some).catch(() => {});
       });
@@ -216,7 +228,7 @@ export class Sending {
     if (this.#isStopped || this.#cancelAbroad !== null) return;
     this.#cancelAbroad = this.deps.clock.after(ABROAD_EVERY_MS, () => {
       this.#cancelAbroad = null;
-      // An answer of a moment ago may lack a message, and no later time would be set.
+      // An answer of a moment ago is not enough, because it may lack a message, and no later question would be planned.
       this.#refreshedAt = -Infinity;
       void this.refresh();
     });
@@ -235,7 +247,7 @@ export class Sending {
       const state = shownState(await this.checked(ReceiptList.parse(answer).receipts, key), this.#signs(toDid));
       if (state !== null) this.#settle(key, state);
     } catch {
-      // The caller learns the last known state.
+      // After a failure the message keeps the last known state.
     }
   }
 }
@@ -248,7 +260,10 @@ interface KnownOfReceipt {
   sent: SentProof | null;
 }
 
-/** No fault: after a day a request ID may name a new message, and the proxy still lists the receipt of the old one. */
+/**
+ * The problem of a receipt that is no fault: after a day a request ID may name a new message, and the proxy still lists
+ * the receipt of the old one.
+ */
 const EARLIER = "it is of an earlier message";
 
 /** Returns the receipt with what it proves (D-154). With a `problem`, a server or the recipient has lied. */
@@ -269,7 +284,7 @@ async function problemOf(
     const isMissing = pin?.how === "ticket" && status === "processed_by_svc";
     return isMissing ? "its recipient signs each receipt" : null;
   }
-  // Without a key nothing can be checked, and nothing is wrong either.
+  // Without a key nothing can be checked, so nothing is reported as wrong.
   if (pin === null) return null;
   let claims: ReceiptClaims;
   try {

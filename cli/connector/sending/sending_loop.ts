@@ -14,12 +14,15 @@ import { attempt, type MessageSender, type SendingDeps, UNCONFIRMED } from "./me
 import type { PendingReceipt } from "../store/receipt_rows.ts";
 import { keptUntil, type SentMessage } from "../store/sent_messages.ts";
 
-/** Concurrent requests for receipts, or for messages to different peers: with more, messages wait behind them. */
+/** Concurrent requests for receipts, or for messages to different peers. With more, other messages wait behind them. */
 const SENT_AT_ONCE = 8;
 
 /** The items that wait; times are milliseconds since the Unix epoch. */
 interface SendingQueue<T> {
-  /** The items that are due, in their order. `latest`: a later time comes from a clock that was set back and is due. */
+  /**
+   * The items that are due, in their order. One after `latest` is due too, because its time is of a clock that was set
+   * back.
+   */
   due(now: number, latest: number): T[];
   /** Time when the next item is due; `null` when none waits. */
   nextAt(): number | null;
@@ -30,7 +33,7 @@ abstract class SendingLoop<T> {
   #cancel: Cancel = () => {};
   #sending: Promise<void> | null = null;
   #again = false;
-  /** The proxy has come back during this run, which may fail because it began before. */
+  /** Whether the proxy has come back during this run, which may fail because it began before. */
   #isBack = false;
   #stopped = false;
   /** Results that could not be stored. Until they are, nothing is sent, because each run would send the same again. */
@@ -55,7 +58,7 @@ abstract class SendingLoop<T> {
       this.#again = true;
       return;
     }
-    // Later, because a result that is stored before `#sending` is set would begin a second run.
+    // Begun only after `#sending` is set, because a result that is stored earlier would begin a second run.
     this.#sending = Promise.resolve().then(() => this.#sendDue()).catch((error) => {
       this.deps.emit("store_failed", { why: describeError(error) });
       return RETRY_FIRST_MS;
@@ -90,7 +93,7 @@ abstract class SendingLoop<T> {
     }
     this.#again = false;
     const { clock, emit } = this.deps;
-    // Soon when the store cannot be read, because without a time no run would follow.
+    // When the store cannot be read, the next run comes soon, because without a time no run would follow.
     const next = orReport(emit, () => this.queue.nextAt(), clock.now() + RETRY_FIRST_MS);
     if (next === null && leastWait === 0) return;
     const wait = Math.min(Math.max((next ?? 0) - clock.now(), leastWait), RETRY_MAX_MS);
@@ -107,7 +110,8 @@ abstract class SendingLoop<T> {
       if (due.length === 0) return 0;
       for (let i = 0; i < due.length && !this.#stopped; i += SENT_AT_ONCE) {
         const sends = due.slice(i, i + SENT_AT_ONCE).map((item) => this.send(item));
-        // The next run would otherwise begin beside these requests, and a newer message could overtake an older one.
+        // Waits for all requests, because the next run would otherwise begin beside them, and a newer message could
+        // overtake an older one.
         await Promise.allSettled(sends);
         const wait = Math.max(...await Promise.all(sends));
         if (wait > 0) return wait;
@@ -146,7 +150,7 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
     const about = { from: fromDid, requestId, status };
     try {
       const { privateKey } = await session.current();
-      // The same at every attempt, because the time is that of the receipt.
+      // Each attempt signs the same claims, because the time in them is that of the receipt.
       const claims = { iss: did, sub: fromDid, iat: unixSeconds(at), requestId, status, ...receipt.about };
       const signed = await signReceipt(claims, { publicKey, privateKey });
       const agents = { recipientAgentDid: did, senderAgentDid: fromDid };
@@ -162,7 +166,8 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
       const asked = error instanceof ApiError ? (error.retryAfter ?? 0) * 1000 : 0;
       const wait = retryWait(attempts, asked);
       receipts.postpone(seq, attempts, clock.now() + wait);
-      // Once until the link is back, because each retry of each receipt would otherwise push messages off the terminal.
+      // Reported once until the link is back, because each retry of each receipt would otherwise push messages off the
+      // terminal.
       if (!this.#hasReported) emit("receipt_failed", { ...about, why: describeError(error), nextInMs: wait });
       this.#hasReported = true;
       return wait;
@@ -188,7 +193,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
   protected override async send(kept: SentMessage): Promise<number> {
     const { clock, store: { sent }, peers, emit } = this.deps;
     if (peers.isBlocked(kept.toDid)) return this.#giveUp(kept, "you have blocked this peer");
-    // It may be older than the setting.
+    // Checked again, because the person may have refused contacts after the message was written.
     if (this.sender.refuses(kept.toDid)) return this.#giveUp(kept, UNCONFIRMED);
     const payload = sent.payloadOf(kept);
     if (payload === null) return this.#giveUp(kept, "its content is gone");
@@ -196,7 +201,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
     const host = this.deps.proxies.hostOf(kept.toDid);
     const pausedMs = host === null ? 0 : this.#pauses.begin(host, clock.now());
     if (pausedMs > 0) {
-      // Another message is the probe of this server, or its next probe is not due.
+      // Waits here, because another message is the probe of this server, or because the next probe is not due.
       const { problem, mayHaveArrived } = kept;
       const nextAt = clock.now() + Math.min(pausedMs, RETRY_MAX_MS);
       sent.keep(kept, { problem: problem ?? "", mayHaveArrived, nextAt }, clock.now());
@@ -206,7 +211,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
     try {
       message = sent.tryAgain(kept, clock.now());
     } finally {
-      // It was cancelled or cannot be stored, so another message may be the probe.
+      // The message was cancelled or cannot be stored, so another one may be the probe.
       if (message === null && host !== null) this.#pauses.endProbe(host);
     }
     if (message === null) return 0;
@@ -217,7 +222,8 @@ export class KeptSender extends SendingLoop<SentMessage> {
       // A failure of another server holds up only the messages to it.
       const serverMs = host !== null && isOfAll ? this.#pauses.failed(host, clock.now()) : 0;
       if (host !== null && !isOfAll) this.#pauses.reached(host);
-      // A later time would count as due, as if the clock was set back; the pause holds the message for the rest.
+      // Bounded, because a longer wait would count as that of a clock that was set back. The pause holds the message
+      // for the rest.
       const waitMs = Math.min(Math.max(tried.waitMs, serverMs), RETRY_MAX_MS);
       const now = clock.now();
       this.store(() => sent.keep(message, { problem, mayHaveArrived, nextAt: now + waitMs }, now));
@@ -236,7 +242,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
     if (host !== null && this.#pauses.reached(host)) this.sendAllNow();
   }
 
-  /** Ends the wait for the next try of a server. */
+  /** Ends the pause of a server early, so that the next try comes soon. */
   tryNow(host: string | null): void {
     if (host !== null && this.#pauses.end(host, this.deps.clock.now())) this.sendAllNow();
   }
@@ -250,17 +256,23 @@ export class KeptSender extends SendingLoop<SentMessage> {
   }
 }
 
-/** With more, a server that is back gets its messages later; with less, one that is gone is asked all day. */
+/**
+ * Pause before the next try of a server; it doubles. With more, a server that is back gets its messages later; with
+ * less, one that is gone is asked all day.
+ */
 const PAUSE_FIRST_MS = 1_000, PAUSE_MAX_MS = 900_000;
-/** With less, messages behind a probe look at its result again and again. */
+/** How long messages wait for the result of a probe. With less, they look at it again and again. */
 const PROBE_LOOK_MS = 5_000;
-/** With less, a server that takes no messages would be tried for each of its answers, and of its agents' messages. */
+/**
+ * Least time between a failed try and an early one. With less, a server that takes no messages would be tried for each
+ * of its answers, and for each message of its agents.
+ */
 const EARLY_MS = 5_000;
 const SERVERS_MAX = 1_000;
 
 /**
- * Pauses between tries of servers that do not answer (D-287), so one message at a time is the probe of all that wait
- * for a server.
+ * Pauses between tries of servers that do not answer (D-287). One message at a time is the probe of a server, and all
+ * others that wait for that server wait for the probe.
  */
 class ServerPauses {
   readonly #servers = new BoundedMap<
@@ -272,7 +284,7 @@ class ServerPauses {
   begin(host: string, now: number): number {
     const server = this.#servers.get(host);
     if (server === undefined) return 0;
-    // A later time comes from a clock that was set back.
+    // A longer pause is of a clock that was set back, so it does not count.
     if (now < server.until && server.until - now <= PAUSE_MAX_MS) return server.until - now;
     if (server.probing) return PROBE_LOOK_MS;
     server.probing = true;
@@ -286,14 +298,14 @@ class ServerPauses {
   }
 
   /**
-   * Ends the wait for the next try 5 s after the last one, not the count of failures. Returns true when there was a wait
-   * that nothing had ended yet.
+   * Shortens the pause to 5 s after the last try, and keeps the count of failures. Returns true if nothing had
+   * shortened this pause before.
    */
   end(host: string, now: number): boolean {
     const server = this.#servers.get(host);
     if (server === undefined || server.probing || server.isEnded) return false;
     server.isEnded = true;
-    // At most 5 s from now, also when the clock was set back.
+    // At most 5 s from now, even if the clock was set back.
     server.until = Math.min(Math.max(now, server.failedAt + EARLY_MS), now + EARLY_MS);
     return true;
   }

@@ -82,7 +82,7 @@ export class Database implements Disposable {
     return this.get<{ n: number | null }>(`SELECT (${sql}) AS n`, ...values)?.n ?? null;
   }
 
-  /** Runs one statement, as `transactionWithoutSync`. */
+  /** Runs one statement in a `transactionWithoutSync`. */
   runWithoutSync(sql: string, ...values: Cell[]): number {
     return this.transactionWithoutSync(() => this.run(sql, ...values));
   }
@@ -110,7 +110,10 @@ export class Database implements Disposable {
     else call();
   }
 
-  /** Commits, and then calls what waits for it, with each change on disk again, because such a call may write. */
+  /**
+   * Commits, and then makes the calls that wait for the commit. By then each change waits for the disk again, because
+   * such a call may write.
+   */
   #told<T>(commit: () => T): T {
     const result = commit();
     for (const call of this.#afterCommit.splice(0)) call();

@@ -1,7 +1,7 @@
 /**
- * What the agent and its peers have written to each other, both directions: a thread with each peer for people, and a
- * log of all as long as its texts are kept. Only reads. A search looks through a bounded number of messages, in parts,
- * because acknowledgements wait meanwhile.
+ * What the agent and its peers have written to each other, in both directions: a thread with each peer for people, and
+ * a log of all as long as its texts are kept. Only reads. A search looks through a bounded number of messages, with
+ * pauses, because acknowledgements would otherwise wait for its end.
  */
 import { yieldToEventLoop } from "../../../shared/clock.ts";
 import type { FrameIdentity } from "../../../shared/protocol/frames.ts";

@@ -4,11 +4,14 @@ import type { PairingProfile } from "../../../shared/protocol/api/pairing.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { Database } from "./database.ts";
 
-/** With less, a peer that confirmed in time while the connector was offline could not prove its key. */
+/**
+ * How long a secret stays after its ticket is over. With less, a peer that confirmed in time while the connector was
+ * offline could not prove its key.
+ */
 const KEPT_AFTER_MS = DAY_MS;
 /** How long a confirmation is repeated: as long as a proxy gives the same answer to a repeated confirmation. */
 const KEPT_MS = DAY_MS;
-/** With more, a program that pastes tickets would fill the file. */
+/** Confirmations at a time. With more, a program that pastes tickets would fill the file. */
 const ROWS_MAX = 100;
 
 /** The pair secrets of this agent's open tickets (D-146). Each is deleted when a peer has proven its key with it. */

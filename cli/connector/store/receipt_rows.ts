@@ -40,7 +40,7 @@ export class ReceiptRows {
 
   /** The receipts that are due, oldest first, at most 100. */
   due(now: number, latest: number): PendingReceipt[] {
-    // A time beyond the longest wait comes from a clock that was set back later, so it counts as due.
+    // A time beyond the longest wait is of a clock that was set back, so it counts as due.
     const sql = "SELECT * FROM receipts WHERE nextAt <= ? OR nextAt > ? ORDER BY seq LIMIT 100";
     return this.db.all<Omit<PendingReceipt, "about"> & { about: string }>(sql, now, latest)
       .map((row) => ({ ...row, about: JSON.parse(row.about) }));
@@ -54,7 +54,7 @@ export class ReceiptRows {
     return this.db.number("SELECT count(*) FROM receipts") ?? 0;
   }
 
-  /** Removes a receipt without waiting for the disk, because it is harmless to send a receipt again. */
+  /** Removes a receipt without waiting for the disk. If a power failure brings it back, it is only sent again. */
   remove(seq: number): void {
     this.db.runWithoutSync("DELETE FROM receipts WHERE seq = ?", seq);
   }

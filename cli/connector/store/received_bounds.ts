@@ -4,7 +4,10 @@
  */
 import type { Cell, Database } from "./database.ts";
 
-/** Bounds of the inbox: waiting, unread, read with content and dead. Without them, peers fill the disk. */
+/**
+ * Bounds of the inbox. Waiting, unread and dead messages count, and read ones while they have content. Without bounds,
+ * peers fill the disk.
+ */
 export const INBOX_MESSAGES = 10_000, INBOX_BYTES = 1024 ** 3;
 /** What one sender may have waiting or unread, so that others still find room. */
 export const SENDER_MESSAGES = 1_000, SENDER_BYTES = 64 * 1024 ** 2;
@@ -15,7 +18,7 @@ export interface InboxCounts {
   dead: number;
   /** Messages whose content is kept after the agent took them. */
   read: number;
-  /** Payload of all of these. */
+  /** Bytes of the payloads of all of these. */
   bytes: number;
   /** When the oldest waiting message was received; `null` when none waits. */
   oldestAt: number | null;

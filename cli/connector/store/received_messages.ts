@@ -1,7 +1,8 @@
 /**
- * The stored messages (D-88): on disk before they are acknowledged, remembered for 24 h after they ended, and kept as
- * dead letters when they could not be delivered. On a pull platform a message is unread until the agent takes it
- * (D-116). A message and its receipt change in one transaction, because a kill between two would lose the receipt.
+ * The stored messages (D-88). They are on disk before they are acknowledged, remembered for 24 h after they ended, and
+ * kept as dead letters when they could not be delivered. On a pull platform a message is unread until the agent takes
+ * it (D-116). A message and its receipt change in one transaction, because a kill between the two would lose the
+ * receipt.
  */
 import type { ProvenMessage } from "../check_proof.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
@@ -68,7 +69,7 @@ export type ArrivingMessage = Omit<StoredMessage, "seq">;
 export interface ReplyClaims {
   /** On a push platform: until when it waits for a caller instead of going to the runtime; 0: not at all. */
   heldUntil(message: ArrivingMessage, now: number): number;
-  /** Whether it is the result of an A2A client's task: then it is taken as soon as it is stored (D-135). */
+  /** Whether it is the result of an A2A client's task, and is taken for the client as soon as it is stored (D-135). */
   isClaimed(message: ArrivingMessage): boolean;
 }
 
@@ -90,7 +91,10 @@ export const NOT_READ = `not read within ${UNREAD_KEPT_MS / 86_400_000} days`;
 
 const LEASE_MS = LIMITS.leaseSeconds * 1000;
 
-/** Whether a lease holds now. An end beyond the longest lease is from a clock that was set back, and does not count. */
+/**
+ * Whether a lease holds now. An end beyond the longest lease does not count, because it is of a clock that was set
+ * back.
+ */
 export function isLeased(until: number, now: number): boolean {
   return until > now && until <= now + LEASE_MS;
 }
@@ -175,7 +179,7 @@ export class ReceivedMessages {
     return "stored";
   }
 
-  /** Ends the waits of callers that an earlier run had: their messages go to the runtime. */
+  /** Gives the messages that an earlier run held for callers to the runtime, because those callers are gone. */
   releaseHeld(): void {
     this.db.run("UPDATE messages SET nextAt = 0, aside = 0 WHERE state = 'waiting' AND aside = 1 AND attempts = 0");
   }
@@ -411,8 +415,8 @@ export class ReceivedMessages {
   }
 
   /**
-   * Makes messages that stay unread dead letters and returns them. `nextAt` is the time of a replay, which starts the
-   * time again.
+   * Makes messages dead letters that stay unread too long, and returns them. A replayed message starts its time again
+   * at the replay, which is its `nextAt`.
    */
   expireUnread(now: number): EndedMessage[] {
     if (this.delivery === "push") return [];

@@ -18,8 +18,9 @@ export interface InboxMessage {
   identity: FrameIdentity;
   conversationId: string | null;
   /**
-   * The conversation, as the session of the runtime; `null`: one session for the sender. Also `null` in a conversation
-   * that a message without one opened, because the session of its second message would otherwise lack the first.
+   * The session of the runtime for this conversation; `null`: the sender's common session. It is also `null` in a
+   * conversation that began with a message without one, because the session of its second message would otherwise lack
+   * the first.
    */
   session: string | null;
   /** Request ID of the message that this one answers, as the sender gave it. */
@@ -67,7 +68,9 @@ export interface DeadLetter
   problem: string;
 }
 
-/** Whether a message without a conversation opened this one's: one that this agent answered, or one of this agent. */
+/**
+ * Whether the conversation of this message began with a message without one, which this agent has answered or has sent.
+ */
 const IS_OPENED = `EXISTS (
   SELECT 1 FROM sent WHERE sent.toDid = messages.fromDid AND sent.inReplyTo = messages.conversationId
     AND sent.conversationId = messages.conversationId
@@ -127,7 +130,10 @@ export function keyOf({ toDid, requestId }: SentKey): string {
 
 /** A change in the store, told after its commit. */
 export type Change =
-  /** A message is stored, or unread again. `waiting`: its place in the queue of the runtime; `null`: it has one. */
+  /**
+   * A message is stored, or unread again. `waiting`: its new place in the queue of the runtime; `null` if it needs
+   * none.
+   */
   | { kind: "arrived"; message: StoredMessage; waiting: QueuedMessage | null }
   | { kind: "taken" }
   | { kind: "sent"; message: SentKey }

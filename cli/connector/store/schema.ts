@@ -155,6 +155,6 @@ export function ensureTables(db: DatabaseSync, path: string): void {
       fix: "Start that one, or move the file away.",
     });
   }
-  // Without a rollback here, because a caller that gets an error closes the database, which ends the transaction.
+  // There is no rollback, because a caller that gets an error closes the database, which ends the transaction.
   for (const sql of ["BEGIN IMMEDIATE", TABLES, "COMMIT"]) db.exec(sql);
 }

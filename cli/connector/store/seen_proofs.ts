@@ -1,16 +1,19 @@
 /**
- * The nonces of stored messages (D-143), so that a relay can hand over no message twice: request IDs are forgotten
- * after a day, and the proof would still verify. A nonce is added in its message's transaction, because a kill between
- * two would lose it.
+ * The nonces of stored messages (D-143). Without them a relay could hand over a message twice, because request IDs are
+ * forgotten after a day, and the proof would still verify. A nonce is added in its message's transaction, because a
+ * kill between the two would lose it.
  */
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import type { Database } from "./database.ts";
 
-/** Nonces of each sender, because one bound for all would let a sender that floods shorten the memory of the others. */
+/** Nonces of each sender. With one bound for all, a sender that floods would shorten the memory of the others. */
 export const SEEN_PER_SENDER = 100_000;
-/** Longer than a message may be old and ahead, so that a forgotten nonce is refused by its time. */
+/**
+ * How long a nonce is kept: longer than a message may be old and ahead, so that a message with a forgotten nonce is
+ * refused by its time.
+ */
 const KEPT_SECONDS = 778_500;
-/** With less, messages that were signed up to 300 s before the memory began would be refused. */
+/** With less, messages that were on their way when the memory began would be refused. */
 const GRACE_SECONDS = 300;
 
 /** A proof of a message. `signedAt`: Unix seconds. */
@@ -27,8 +30,8 @@ export class SeenProofs {
   constructor(private readonly db: Database) {}
 
   /**
-   * Records in a new file from when on nonces are known. An agent with pins has lost an older file, so proofs that are
-   * older than 300 s are refused, because their nonces may have been in that file.
+   * Records in a new file since when nonces are known. If the agent has pins, an older file was lost, so proofs that
+   * are older than 300 s are refused, because their nonces may have been in that file.
    *
    * @returns true when an older file is lost
    */

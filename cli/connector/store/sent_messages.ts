@@ -10,7 +10,10 @@ import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { Cell, Database } from "./database.ts";
 import { type OnChange, TASK_REPLY } from "./received_rows.ts";
 
-/** With less than the time for which the proxy keeps a receipt, a late receipt finds no message. */
+/**
+ * How long a message is kept. With less than the time for which the proxy keeps a receipt, a late receipt finds no
+ * message.
+ */
 const SENT_KEPT_MS = 8 * DAY_MS;
 /** Rows and content are bounded, because an agent in a loop would fill the disk. */
 export const SENT_MESSAGES = 100_000, SENT_BYTES = 256 * 1024 ** 2;
@@ -52,8 +55,8 @@ export interface SentProof extends Pick<SentMessage, "sentAt" | "conversationId"
 }
 
 /**
- * What left for a message (D-152): its hashes, against which a receipt is checked, and for a day the sealed body,
- * because each seal of a payload is another text, and the proxy would refuse another text under the request ID. A
+ * What left for a message (D-152). A receipt is checked against its hashes. The sealed body is kept for a day, because
+ * another seal of the payload would be another text, and the proxy would refuse another text under the request ID. A
  * plain message has only the hash of its body, which is its payload.
  */
 export interface SentBody {
@@ -106,8 +109,8 @@ const NEXT: Readonly<Record<SentState, readonly SentState[]>> = {
 const COLUMNS = `seq, toDid, requestId, conversationId, inReplyTo, auto, origin, bytes, sentAt, state, stateAt,
  problem, expiresAt, mayHaveArrived, attempts, nextAt`;
 /**
- * The newest tasks of local A2A clients for a peer, each with the time of its state: that of its reply, if there is
- * one. The bounds of the request ID are those of their index.
+ * The newest tasks of local A2A clients for a peer, each with the time of its state, or of its reply if there is one.
+ * The bounds of the request ID must be those of the index `sent_tasks`, which SQLite would not use with others.
  */
 const TASKS = `SELECT ${COLUMNS}, coalesce((
    SELECT receivedAt FROM messages WHERE messages.inReplyTo = sent.requestId AND messages.fromDid = sent.toDid

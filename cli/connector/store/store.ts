@@ -83,7 +83,7 @@ export class ConnectorStore implements Disposable {
 
   /**
    * Deletes what is kept no longer; the retention of each record stands beside its table. Returns the messages that
-   * became dead letters because nothing read them.
+   * became dead letters because no one read them.
    */
   deleteExpired(now: number): readonly EndedMessage[] {
     const { historyMs } = this.options;

@@ -6,7 +6,10 @@ import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { Cell, Database } from "./database.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
 
-/** How long a task is kept that works. With less, one has no reply after the connector was off for longer. */
+/**
+ * How long a task is kept while the runtime works on it. With less, a task gets no reply if the connector was off for
+ * longer.
+ */
 const WORKING_KEPT_MS = 30 * DAY_MS;
 
 /** A task; times are milliseconds since the Unix epoch. */
@@ -59,8 +62,8 @@ export class TaskRows {
   }
 
   /**
-   * The tasks whose state is due, the longest due first. A time beyond the longest wait is of a wrong clock, so it is
-   * due.
+   * The tasks whose state is due, the longest due first. A time beyond the longest wait counts as due, because it is of
+   * a wrong clock.
    */
   due(now: number): OpenTask[] {
     const sql = `${SELECT} WHERE tasks.state = 'working' AND (tasks.nextAt <= ? OR tasks.nextAt > ?)

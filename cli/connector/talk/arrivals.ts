@@ -37,7 +37,10 @@ export class Arrivals {
   readonly #flood = new Flood();
   /** Unread messages that were shown, by agent and number: each agent counts its own. */
   readonly #shown = new Map<string, ShownMessage>();
-  /** How many of an agent's unread messages were paged, and the newest of them: after a newer one paging begins again. */
+  /**
+   * How many of an agent's unread messages were shown in pages, and the newest of them. After a newer one, paging
+   * begins again.
+   */
   #paged = { agent: "", newest: 0, count: 0 };
 
   constructor(private readonly deps: ArrivalsDeps) {}
@@ -57,7 +60,8 @@ export class Arrivals {
         else for (const message of page.messages) this.#arrived(agent, message);
         after = page.messages.at(-1)?.id ?? after ?? 0;
       } catch (error) {
-        // A connector that starts again has the messages, and a runtime that gets them needs no reader.
+        // A runtime that gets the messages needs no view. Any other failure is followed by another try, because a
+        // connector that starts again still has the messages.
         if (!(error instanceof LocalDown) && describe(error).code === "CONNECTOR_RUNTIME_PUSHES") return;
         await sleep(this.deps.clock, RETRY_MS, signal);
       }
@@ -165,7 +169,8 @@ class Flood {
    * they change before that.
    */
   isShown(peer: string, now: number, say: (line: string) => void): boolean {
-    // A time that begins later is of a clock that was set back, and would hide messages until it is over.
+    // A window that begins in the future is of a clock that was set back. It ends, because it would hide messages until
+    // then.
     if (Math.abs(now - this.#began) >= WINDOW_MS) {
       const lines = this.lines();
       this.#began = now;

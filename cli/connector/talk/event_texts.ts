@@ -26,7 +26,7 @@ const QUIET: { readonly [name in EventName]?: ((fields: EventFields & { end: str
   runtime_up: null,
 };
 
-/** After 1 s without a message, all that waited at the server has arrived; the count ends after 30 s in any case. */
+/** When no message came for 1 s, all that waited at the server has arrived. The count ends after 30 s in any case. */
 const ARRIVED_MS = 1_000, COUNTED_MS = 30_000;
 /** With more senders the line gives their number in place of their names. */
 const PEERS_NAMED = 3;
@@ -67,7 +67,7 @@ export class CalmTexts {
   due(now: number): string | null {
     const back = this.#back;
     if (back === null || this.#lostAt === null) return null;
-    // A later time comes from a clock that was set back.
+    // A time in the future is of a clock that was set back, and would delay the sentence until then.
     if (Math.abs(now - back.heardAt) < ARRIVED_MS && Math.abs(now - back.at) < COUNTED_MS) return null;
     const text = `Online again after ${formatDuration(back.at - this.#lostAt)}.${arrivedText(back.from)}`;
     this.#lostAt = this.#back = null;

@@ -19,7 +19,7 @@ export interface LoggedMessage {
 }
 
 export const PAIRING = "To pair: p, or paste a ticket of the other person.";
-/** What a person at this terminal can do; the fix of the code names commands. */
+/** What a person at this terminal can do about an error with keys. The usual fix of its code names commands. */
 const KEYS: Readonly<Record<string, string>> = {
   CONNECTOR_PEER_BLOCKED: "To end that: l, then the number of the peer and b.",
   CONNECTOR_PEER_UNKNOWN: `l lists the peers. ${PAIRING}`,

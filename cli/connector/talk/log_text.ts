@@ -1,4 +1,7 @@
-/** The lines of a log of messages: column 1 belongs to svc, a peer's text stands behind a gutter. Pure. */
+/**
+ * The lines of a log of messages. Column 1 belongs to svc, and a peer's text stands behind a gutter, because it could
+ * otherwise pass for a line of svc. Pure.
+ */
 import type { LocalMessage, LogEntry } from "../../../shared/client/local_shapes.ts";
 import { clockText } from "../../terminal/times.ts";
 import { type Line, printable, type Style } from "../../terminal/escapes.ts";
@@ -6,7 +9,7 @@ import { cutToColumns, textColumns, wordWrap } from "../../terminal/text_width.t
 import { READABLE } from "../peers/peer_columns.ts";
 import { stateText } from "../states.ts";
 
-/** Lines that are wider are hard to read; also the place of the numbers. */
+/** Widest line, because wider ones are hard to read. The numbers of messages stand at this edge. */
 const WIDEST = 77;
 /** Below this width the gutter is narrow. */
 const NARROW_BELOW = 60;
@@ -45,7 +48,7 @@ export function gutterLines(
 ): Line[] {
   const gutter = (columns ?? 80) < NARROW_BELOW ? " │ " : "     │ ";
   const width = edgeOf(columns) - gutter.length;
-  // Counting the lines of a long text costs as much as wrapping it, so a rest is counted by its line feeds.
+  // Counting the lines of a long text costs as much as wrapping it, so those of the rest are estimated.
   const head = isWhole ? text : text.slice(0, CHARACTERS_MAX).toWellFormed();
   const rest = text.slice(head.length);
   const all = head.split("\n").flatMap((line) => wordWrap(printable(line.replaceAll("\t", "    ")), width));

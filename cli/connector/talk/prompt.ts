@@ -5,7 +5,7 @@ import { type Line, printable } from "../../terminal/escapes.ts";
 import { cutToColumns, textColumns } from "../../terminal/text_width.ts";
 import type { LiveLines } from "./view.ts";
 
-/** With more, a question that was left open is answered by a key that is meant for something else. */
+/** How long a question stays open. With more, a key that is meant for something else may answer it. */
 const QUESTION_MS = 60_000;
 
 const ANSWERS = " [y/N] ";

@@ -7,7 +7,10 @@ import { problemText, refusalText } from "../states.ts";
 import type { Log } from "./log.ts";
 import type { TalkAgent } from "./talk_agent.ts";
 
-/** A message whose row is stored by then is shown with its number before the answer is there. */
+/**
+ * How long a text waits for its answer before it is shown. With less, its row may not be stored yet, so it has no
+ * number.
+ */
 const ROW_MS = 300;
 const STATES_EVERY_MS = 2_000;
 const REMEMBERED = 1_000;

@@ -24,8 +24,8 @@ import { formatDuration } from "../../terminal/times.ts";
 
 const PASTE_CHARACTERS = 65_536;
 /**
- * Keys that arrive so soon after a paste may belong to it, and those after a refusal to a text for a prompt that did
- * not open: as commands they would block, send or stop.
+ * How long keys are ignored after a paste and after a refusal. They may belong to the paste, or to a text for a prompt
+ * that did not open, and as commands they would block, send or stop.
  */
 const DEAF_MS = 500;
 /** The rest of an escape sequence or a paste arrives within this time, if it does at all. */
@@ -199,8 +199,8 @@ export class Talk {
   }
 
   /**
-   * Says why an action failed, because an exception that reached the reader of the keyboard would end it, and with it
-   * all keys, and one that reached the connector would end its work on a new pair.
+   * Runs an action, and says why it failed. An exception that reached the reader of the keyboard would end all keys,
+   * and one that reached the connector would end its work on a new pair.
    */
   #told(action: () => void): void {
     try {
@@ -295,10 +295,10 @@ export class Talk {
 
   #pressed(key: string): void {
     const left = this.#deafUntil - this.#deps.clock.now();
-    // A longer time is of a clock that was set back, and all keys would be ignored until it is over.
+    // A longer time is of a clock that was set back, and would make all keys useless until it is over.
     const isDeaf = left > 0 && left <= DEAF_MS;
     if (this.#prompt.press(key, isDeaf)) return;
-    // A text that is typed is as long as its letters follow each other.
+    // Keys are ignored for longer, because a typed text goes on as long as its letters follow each other.
     if (isDeaf) return this.#ignoreKeys();
     if (/^\d$/.test(key) && this.#digits.length < 9) {
       this.#digits += key;
@@ -417,7 +417,7 @@ export class Talk {
 
   async #reply(agent: TalkAgent, number: number | null): Promise<void> {
     const known = await this.#arrivals.find(agent, number);
-    // The rest of what a person has begun to write meanwhile would go to another peer.
+    // The person may have begun to write meanwhile, and the rest of that text would go to another peer.
     if (this.#prompt.isOpen) return;
     if (known === null) return this.#refuse("No unread message is shown. 12r replies to message 12.");
     const { message: { id, from } } = known;

@@ -17,8 +17,8 @@ export class Tickets {
   constructor(private readonly deps: { clock: Clock; log: Log; view: ConsoleView }) {}
 
   /**
-   * A new peer: with its proof the ticket that was shown is used up. A peer without one uses up only a ticket that proves
-   * nothing, because the proxy can list any agent while the ticket is on its way.
+   * Notes a new peer. A peer with a proof has used up the ticket that was shown. One without a proof uses up only a
+   * ticket that proves nothing, because the proxy can list any agent while the ticket is on its way.
    */
   paired(hasProof: boolean): void {
     if (hasProof || parseTicket(this.#open?.text ?? "")?.pairSecret === null) this.#open = null;
@@ -96,7 +96,7 @@ export class Tickets {
   }
 }
 
-/** Columns beside the code, and rows below it: the ticket, the live line, and a blank one at each. */
+/** Room beside the code and below it: for the ticket, the live line, and a blank column and row. */
 const BESIDE = 30;
 const BELOW = 4;
 const TEXT = [
