@@ -109,7 +109,7 @@ export const COMMANDS = [
 ];
 
 /**
- * Makes an address at which A2A clients reach a peer; for a peer that has one, it makes a new token.
+ * Gives a peer an address for A2A clients, with a token. A peer that has the address already gets a new token.
  *
  * @param isForOpenClaw whether the address is written into the settings of OpenClaw
  * @throws {CliError} `CLI_USAGE` before the first start of the connector, which chooses the port; `CLI_BUSY` while

@@ -302,10 +302,7 @@ async function judge(ctx: Context, registry: RegistryClient, ait: string) {
   }
 }
 
-/**
- * Returns `unknown` as the fact that a registry did not tell, because it refused or did not answer. @throws any other
- * error
- */
+/** Returns `unknown` for a fact that a registry refused to tell, or did not answer about. @throws any other error */
 function unknownAfter(error: unknown): "unknown" {
   if (error instanceof ApiError || error instanceof UnreachableError) return "unknown";
   throw error;

@@ -72,8 +72,8 @@ export const INPUT_BYTES_MAX = 64 * 1024;
 /** How long the input is read. With more, a hook whose input never ends waits instead of watching the inbox. */
 const INPUT_MS = 10_000;
 /**
- * Between two looks for a connector. With less, each session reads the disk all the time; with more, messages wait
- * after the connector has started.
+ * Time between two looks for a connector. With less, each session reads the disk all the time; with more, messages wait
+ * longer after the connector has started.
  */
 export const CONNECTOR_LOOK_MS = 5_000;
 /** Pages of unread messages that are read at once. With more, the announcement of a full inbox takes seconds. */

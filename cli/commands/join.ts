@@ -134,7 +134,10 @@ async function refuseSavedAccount(ctx: Context, registryUrl: string, pairs: bool
   throw new CliError("CLI_CONFIG_IN_USE", `${configPath(ctx)} holds the API key of an account`, { fix });
 }
 
-/** Returns the address of the proxy. @throws {CliError} `CLI_REGISTRY_MISMATCH` when the registry has another address */
+/**
+ * Returns the address of the proxy.
+ * @throws {CliError} `CLI_REGISTRY_MISMATCH` when the registry has another address
+ */
 async function proxyOf(registry: RegistryClient): Promise<string> {
   const { registryUrl, proxyUrl } = await registry.metadata();
   const named = parseServiceUrl(registryUrl);

@@ -1,7 +1,7 @@
 /**
- * `svc mcp install`, and `svc mcp`: the agent as tools for a program that runs a model, on standard input and output. It
- * answers before it has a connector, because clients give up early. It redirects the console to standard error before it
- * loads the MCP library, because other output would break the protocol.
+ * `svc mcp install`, and `svc mcp`, which offers the agent as tools to a program that runs a model, on standard input
+ * and output. It answers before it has a connector, because clients give up early. It redirects the console to standard
+ * error before it loads the MCP library, because other output would break the protocol.
  */
 import { resolve } from "node:path";
 import { AGENT_ARG, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
@@ -75,7 +75,7 @@ export const COMMANDS = [
         wake,
         readOnly: options["read-only"],
         peers: options.peers,
-        // To wake Codex, `svc mcp` starts its program, which the permissions `connector` do not allow.
+        // To wake Codex, `svc mcp` starts a program of Codex, which the permissions of `connector` do not allow.
         own: scope === "project" ? ["svc"] : ownCommand(host === "codex" && wake !== undefined ? "svc" : "connector"),
         project: resolve(ctx.cwd ?? "."),
       };

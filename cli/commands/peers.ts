@@ -190,7 +190,7 @@ async function changeHere(ctx: Context, folder: AgentFolder, named: string, chan
   if (peerIn(peers, named) === null || ended !== null) {
     using direct = await directProxy(ctx, folder);
     ctx.out.doing(`Calling ${direct.proxy.place.dialUrl}`);
-    // The peer may have paired after the last run of the connector, which has not seen it then.
+    // The peer may be new, so that no connector of this agent has recorded it yet.
     if (peerIn(peers, named) === null) peers = (await updatePeers(direct.proxy, folder)).known;
     const { agentDid } = peerIn(peers, named) ?? {};
     if (agentDid === undefined) throw peerUnknown(noPeer(named, peers));

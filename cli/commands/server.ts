@@ -334,7 +334,10 @@ function nextLines(out: Context["out"], { address, madeSecret, hasSecret, public
   return ["", `Next, in another terminal, make yourself the admin${how}:`, "", ...out.commandLines(words), ""];
 }
 
-/** Returns the path of the store in the data folder of the user. @throws {CliError} `CLI_USAGE` without a home directory */
+/**
+ * Returns the path of the store in the data folder of the user.
+ * @throws {CliError} `CLI_USAGE` without a home directory
+ */
 export function defaultStore(system: Pick<System, "env" | "os">): string {
   const folder = userFolder(system, "data");
   // On macOS both folders are the same one, so the store gets a folder of its own in it.

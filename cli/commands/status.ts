@@ -118,8 +118,10 @@ async function overview(ctx: Context, options: ConnectionOptions & { agent?: str
 }
 
 /**
- * Asks a service for its health. @param url `null` when none is configured @param registryUrl the notice about a new
- * version names it
+ * Asks a service for its health.
+ *
+ * @param url `null` when none is configured
+ * @param registryUrl named in the notice about a new version
  */
 export async function healthOf(ctx: Context, url: string | null, registryUrl = url) {
   if (url === null) return { url, problem: null };

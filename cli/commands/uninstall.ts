@@ -174,7 +174,10 @@ export async function removeOfAgent(ctx: Context, agent: AgentFolder): Promise<s
   }
 }
 
-/** Returns what every profile added. `unread`: agents whose records cannot be read, so what svc wrote for them is not known. */
+/**
+ * Returns what every profile added. `unread` are agents whose records cannot be read, so what svc wrote for them is not
+ * known.
+ */
 async function findEverywhere(ctx: Context) {
   const host = thisHost(ctx);
   const installed: Installed[] = [], kept: KeptAgent[] = [], unread: { agent: string; error: unknown }[] = [];

@@ -54,7 +54,7 @@ useHashes({
   hmacSha256: (key, data) => createHmac("sha256", key).update(data).digest(),
 });
 
-/** Ports at which runtimes listen unless they are told otherwise. */
+/** Ports at which runtimes listen unless they are told otherwise, so no local API takes one of them. */
 const RUNTIME_PORTS = Object.values(PLATFORMS).flatMap((platform) =>
   platform.delivery === "push" ? [Number(new URL(platform.defaults.baseUrl).port)] : []
 );
@@ -222,7 +222,7 @@ export async function startAgentConnector(
 /** Beginnings of the paths of the local API; another path may be a page. */
 const API_PATHS = ["/v1/", "/a2a/", "/openapi.json"];
 
-/** Removes the file that opens the page, when its code is used or over, or when the connector ends. */
+/** Removes the file that opens the page, when its code is used or has expired, or when the connector ends. */
 async function removePageFile(folder: AgentFolder): Promise<void> {
   // A failure does no harm, because the code in the file no longer opens anything.
   await folder.remove(PAGE_FILE).catch(() => {});

@@ -34,10 +34,14 @@ const MAX_ATTEMPTS = 3;
  */
 const READY_MS = 10_000;
 /**
- * Between two looks of `keptAccess` for a connector. With more, the agent stays unreachable longer after one has ended.
+ * Time between two looks of `keptAccess` for a connector. With more, the agent stays unreachable longer after one has
+ * ended.
  */
 const LOOK_EVERY_MS = 5_000;
-/** Between two looks after a failed start. With less, a start that only a person can repair is repeated for nothing. */
+/**
+ * Time between two looks after a failed start. With less, a start that only a person can repair is repeated for
+ * nothing.
+ */
 const RETRY_MS = 30_000;
 
 /**
@@ -61,7 +65,7 @@ export function keptAccess(ctx: Context, folder: AgentFolder, options: StartOpti
 }
 
 /**
- * The client of the connector that runs, in whichever process; `null` when none does.
+ * The client of the connector that runs, in this process or another one; `null` when none does.
  *
  * @param url where to call it, in place of the address in its file
  */
@@ -180,8 +184,8 @@ export class Access implements LocalCalls, AsyncDisposable {
         throw new CliError("CLI_CONNECTOR_DOWN", what, { fix: "Run the command again." });
       }
       const failure = this.#failure;
-      // Kept access tries again at its next look. Any other ends with the failure, because another start would fail
-      // too.
+      // `keptAccess` tries again at its next look. Any other access ends with the failure, because another start would
+      // fail too.
       if (this.keeps) this.#failure = null;
       if (failure !== null) throw failure;
       const client = await isConnectorLocked(folder) ? await this.#answering() : await this.#start();
@@ -227,7 +231,7 @@ export class Access implements LocalCalls, AsyncDisposable {
     // Waits for a connector that is still starting, because it would otherwise outlive the command.
     const stopped = Promise.resolve(this.#client?.catch(() => {})).then(() => this.#host?.stop());
     const { drainMs, closeMs } = CONNECTOR_LIMITS;
-    // A host kills a program that does not end in time, so the wait for the connector is bounded there.
+    // A host kills a program that does not end in time, so there the wait for the connector is bounded.
     if (this.keeps) await settledWithin(this.ctx.clock, stopped, drainMs + 2 * closeMs);
     else await stopped;
   }

@@ -10,9 +10,15 @@ import type { EventName } from "./events.ts";
 import { doubled } from "../../shared/client/backoff.ts";
 import { describeError, isPermanent } from "../../shared/client/refusals.ts";
 
-/** Between two searches for new agents, and for changed files of failed ones. With more, a new agent is unreachable for longer. */
+/**
+ * Time between two searches for new agents, and for changed files of failed ones. With more, a new agent is unreachable
+ * for longer.
+ */
 const LOOK_MS = 10_000;
-/** Wait while another process runs the agent's connector. With more, the agent is unreachable longer after that process ends. */
+/**
+ * Time between two tries while another process runs the agent's connector. With more, the agent is unreachable longer
+ * after that process has ended.
+ */
 const BUSY_MS = 30_000;
 /**
  * Wait before a failed connector is started again. It doubles up to the longest one, and begins with the shortest again
@@ -37,7 +43,7 @@ interface FleetDeps {
   filesOf(name: string): Promise<string>;
   /** Reports an event of an agent, or of the whole fleet (`null`). */
   emit(name: string | null, event: EventName, fields?: EventFields): void;
-  /** End with the first failure when every agent has failed. Otherwise the fleet waits for new agents. */
+  /** Whether the fleet ends with the first failure when every agent has failed. Otherwise it waits for new agents. */
   endsWithAgents: boolean;
 }
 

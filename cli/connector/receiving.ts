@@ -127,8 +127,7 @@ export class Receiving {
     const pin = this.#pinOf(from);
     // The message before this one may have been the first of a contact, which has pinned another key since the check.
     if (pin !== null && pin.key !== proven.key) return this.#refuse(frame, "key_mismatch", proven.key);
-    // A sealed message is that of a ticket peer. A plain one is that of a contact, or its sender signed it as a
-    // contact.
+    // Only a ticket peer's message is sealed here. A plain one is from a contact, or from before its sender's ticket.
     const verified = proven.payloadSha256 === undefined ? "by-registry" : "end-to-end";
     let taken: StoreResult | "probed";
     try {
@@ -184,7 +183,7 @@ export class Receiving {
     const { clock, readPeers } = this.deps;
     return this.#lookingUp ??= (async () => {
       const wait = this.#lookedUpAt + LOOK_UP_MS - clock.now();
-      // A longer wait would come from a clock that was set back, so it is cut.
+      // A longer wait would come from a clock that was set back, so it is shortened.
       if (wait > 0) await sleep(clock, Math.min(wait, LOOK_UP_MS));
       this.#lookedUpAt = clock.now();
       return await readPeers();
@@ -235,7 +234,10 @@ const STRANGERS_WAITING = 64;
 const PROBE_CHARACTERS = 256;
 const Probe = z.strictObject({ svcProbe: z.string() });
 
-/** Whether a payload, which is JSON, is a message of `provider relay-test`: the connector answers it, and no agent sees it. */
+/**
+ * Whether a payload, which is JSON, is a message of `provider relay-test`. The connector answers it, and no agent sees
+ * it.
+ */
 export function isProbe(payload: string): boolean {
   if (payload.length > PROBE_CHARACTERS || !payload.includes('"svcProbe"')) return false;
   return Probe.safeParse(JSON.parse(payload)).success;
@@ -252,8 +254,8 @@ export class MinuteCounts {
   /** Counts an event. Returns how many this minute has had, and how many the last one had. */
   add(name: string, now: number): { count: number; before: number } {
     const known = this.#counts.get(name);
-    // A minute that begins in the future ends too: it is of a clock that was set back, and would suppress receipts and
-    // reports until then.
+    // A minute that begins in the future ends too, because it comes from a clock that was set back, and would suppress
+    // receipts and reports until then.
     const isOver = known === undefined || Math.abs(now - known.since) >= MINUTE_MS;
     const minute = isOver ? { since: now, count: 1, before: known?.count ?? 0 } : { ...known, count: known.count + 1 };
     this.#counts.set(name, minute);

@@ -36,7 +36,7 @@ import { registryAt } from "./file_credentials.ts";
  */
 const FRESH_MS = 300_000;
 /**
- * Between two requests for the keys, and for the list. With less, forged messages would cost the registry requests
+ * Time between two requests for the keys, and for the list. With less, forged messages would cost the registry requests
  * without end.
  */
 const KEYS_AGAIN_MS = 30_000;
@@ -50,7 +50,10 @@ const LIST_MAX_MS = 86_400_000;
 const CLOCK_MAX_MS = 86_400_000;
 /** Verified tokens that are remembered. With fewer, the tokens of many peers are verified at every message. */
 const AITS_KEPT = 1_000;
-/** Seconds after a reissue in which the old token may sign. With less, messages on their way at the reissue are refused. */
+/**
+ * Seconds after a reissue in which the old token may sign. With less, messages that are on their way at the reissue are
+ * refused.
+ */
 const REISSUE_GRACE_SECONDS = 300;
 
 export interface TrustSource {
@@ -143,7 +146,8 @@ export class RegistryTrust {
   }
 
   /**
-   * Whether a time is less than `ms` ago. One in the future is of a clock that was set back, and would count for days.
+   * Whether a time is less than `ms` ago. One in the future comes from a clock that was set back, and would count for
+   * days.
    */
   #isWithin(ms: number, at: number): boolean {
     const ago = this.clock.now() - at;
@@ -195,7 +199,7 @@ export class RegistryTrust {
       } else if (this.#list === NO_LIST || this.#list === null && typeof this.source.savedList() !== "string") {
         this.#list = NO_LIST;
         await this.source.saveList(this.clock.now());
-      } // A registry that has published a list always has one, so without it revocations are hidden.
+      } // A registry that has published a list always has one, so an answer without it hides revocations.
       else throw new TokenError("claims", "The registry withholds its revocation list");
       this.#listAt = this.clock.now();
     } catch (error) {

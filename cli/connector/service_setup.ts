@@ -72,7 +72,10 @@ export async function installConnector(
   return { ...service, status: installed?.status as Status };
 }
 
-/** Installs a service and waits for its connectors. @throws {CliError} `CLI_SERVICE_FAILED` when none of them answers */
+/**
+ * Installs a service and waits for its connectors.
+ * @throws {CliError} `CLI_SERVICE_FAILED` when none of them answers
+ */
 async function install(
   ctx: Context,
   host: Host,
@@ -83,7 +86,7 @@ async function install(
   const before = new Map(folders.map((folder) => [folder, readConnectorFile(folder)?.token]));
   const logPath = logPathOf((service.agentName === null ? null : folders[0])?.path ?? ctx.configDir);
   const installed = await installService(host, system, { ...service, command, logPath });
-  // A timer bounds the wait, because a clock that is set back would lengthen one that ends at a time.
+  // A timer ends the wait, because a clock that is set back would put off a deadline.
   let isLate = false;
   const cancel = ctx.clock.after(UP_MS, () => isLate = true);
   const agents = await Promise.all(folders.map(async (folder) => {
@@ -169,7 +172,9 @@ async function agentFolders(ctx: Context): Promise<AgentFolder[]> {
   return (await Promise.all(folders)).filter((folder) => folder !== null);
 }
 
-/** The options of every service; values of the environment become options, because the service does not have it. */
+/**
+ * The options of every service. Values of the environment become options, because the service has another environment.
+ */
 function commonArguments(ctx: Context, options: StartOptions): string[] {
   const words = valued([
     ["config-dir", ctx.configDir],

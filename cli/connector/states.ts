@@ -1,4 +1,4 @@
-/** What people read of the state of a sent message: one list, so that every place says the same. Pure. */
+/** What people read of the state of a sent message: one list, so that every place says the same. */
 import type { CheckedReceipt, OutboundResult } from "../../shared/client/local_shapes.ts";
 import { ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 

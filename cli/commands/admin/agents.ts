@@ -144,7 +144,7 @@ export const COMMANDS = [
 ];
 
 interface AgentChange {
-  /** `null`: the command asks nothing. */
+  /** The question before the change; `null` if the command asks nothing. */
   question: ((names: string) => string) | null;
   change(admin: AdminClient, id: string): Promise<unknown>;
   result: Record<string, string>;

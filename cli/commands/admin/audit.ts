@@ -86,8 +86,8 @@ interface AuditFilter {
 }
 
 /**
- * Returns false for the entry that an admin's look at the relay leaves, because it records no change. A filter that
- * asks for an event by name gets it.
+ * Whether an entry is shown. One about an admin's look at the relay is left out, because it records no change, unless
+ * the filter asks for it by name.
  */
 function isListed({ event }: AuditEntry, filter: AuditFilter): boolean {
   return filter.event !== undefined || event !== "admin.token_issued";

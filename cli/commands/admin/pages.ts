@@ -96,8 +96,8 @@ export async function agentIdOf(admin: AdminClient, text: string): Promise<strin
 }
 
 /**
- * Returns the ID that a text is, or that its DID contains; `null` for a name. @throws {CliError} `CLI_USAGE` for what
- * is neither
+ * Returns the ID in a text that is an ID or a DID; `null` for a name. @throws {CliError} `CLI_USAGE` for what is
+ * neither
  */
 function idIn(kind: "human" | "agent", text: string): string | null {
   const did = parseDid(text), isId: boolean = isUlid(text);

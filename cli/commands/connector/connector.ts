@@ -1,4 +1,4 @@
-/** `svc connector`, its `start`, `status` and `open`. connector_service.ts installs a connector. */
+/** `svc connector` with its `start`, `status` and `open`. In connector_service.ts it is installed as a service. */
 import { AGENT_ARG, command } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -61,7 +61,10 @@ export const CONNECTOR_OPTIONS = {
   "allow-insecure": { summary: "Allow plain ws to another machine and a runtime on another machine" },
 } as const;
 
-/** The switch for the question before unread messages go to a runtime, shared with commands that change a platform. */
+/**
+ * The switch that answers the question before unread messages go to a runtime. Commands that change a platform share
+ * it.
+ */
 export const YES = { yes: { summary: "Hand unread messages to a runtime without a question" } } as const;
 
 const [, USUAL] = NOTIFY;

@@ -98,7 +98,8 @@ function checkToken(headers: Headers, token: string, agentName: string): void {
 }
 
 /**
- * The peer in the path, if the caller has its token. @throws {LocalError} `CONNECTOR_UNAUTHORIZED`, also for no peer
+ * The peer in the path, if the caller has its token.
+ * @throws {LocalError} `CONNECTOR_UNAUTHORIZED`, also when there is no such peer
  */
 function peerOf(headers: Headers, params: unknown, peers: readonly A2aPeer[]): A2aPeer {
   const { alias } = params as { alias: string };

@@ -35,7 +35,7 @@ export interface LocalInput<P = undefined, Q = undefined, B = undefined> {
   page: OpenPage | null;
 }
 
-/** The input of a handler whose row has a schema for the query, or for the body, alone. */
+/** The input of a handler whose row has only a schema for the query, or only one for the body. */
 export type QueryInput<S extends Schema> = LocalInput<undefined, z.output<S>>;
 export type BodyInput<S extends Schema> = LocalInput<undefined, undefined, z.output<S>>;
 
@@ -48,7 +48,8 @@ export const Members = z.record(z.string(), z.unknown());
 type Output<S> = S extends Schema ? z.output<S> : undefined;
 
 /**
- * `token`: a program with the token of this start; `peer`: one with the token of the peer in the path; `anyone`: any.
+ * `token`: a program with the token of this start. `peer`: one with the token of the peer in the path. `anyone`: any
+ * program.
  */
 export type LocalCaller = "token" | "peer" | "anyone";
 
@@ -118,7 +119,7 @@ export function digits<S extends z.ZodType>(number: S) {
   return z.preprocess((text) => typeof text === "string" && /^\d{1,15}$/.test(text) ? Number(text) : text, number);
 }
 
-/** The body as text; `null` when it has more bytes. @throws {TypeError} when it is not UTF-8 */
+/** The body as text; `null` when it has more than `maxBytes`. @throws {TypeError} when it is not UTF-8 */
 export async function boundedText({ body }: Request, maxBytes: number): Promise<string | null> {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   let text = "", length = 0;

@@ -77,7 +77,7 @@ export async function outbound(
   return answer;
 }
 
-/** Whether the proxy got a sealed body, in the response of `POST /v1/outbound`. */
+/** Header of the response of `POST /v1/outbound`: whether the proxy got a sealed body. */
 const SEALED_HEADER = "X-Svc-Sealed";
 
 /** Cancels a message that waits here. One that has left keeps its state. Returns the message with its state. */

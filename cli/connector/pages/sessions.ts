@@ -45,7 +45,7 @@ export class LocalSessions implements PageSessions<true> {
     const session = this.#sessions.get(digest);
     if (session === undefined) return null;
     const now = this.clock.now();
-    // A time in the future is of a clock that was set back. Such a session ends, because it would last too long.
+    // A time in the future comes from a clock that was set back. Such a session ends, because it would last too long.
     if (Math.abs(now - session.createdAt) >= SESSION_MS || Math.abs(now - session.seenAt) >= IDLE_MS) {
       this.#sessions.delete(digest);
       return null;

@@ -22,8 +22,8 @@ export const RESERVED: ReadonlySet<string> = new Set(
 );
 
 /**
- * An alias with all that looks alike made equal: no case, l and I as 1, O as 0. A reader could otherwise take a peer
- * for another one.
+ * An alias for comparisons: without case, with l and I as 1, and O as 0. A reader could otherwise take a peer for
+ * another one.
  */
 export function folded(alias: string): string {
   return alias.toLowerCase().replaceAll(/[il]/g, "1").replaceAll("o", "0");

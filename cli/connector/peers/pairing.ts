@@ -72,7 +72,7 @@ export class Pairing {
     return this.deps.store.pairSecrets.open(this.deps.clock.now()).length > 0;
   }
 
-  /** Proves the agent's key for a profile; `undefined` for one that the proxy refuses anyway. */
+  /** Proves the agent's key for a profile; `undefined` for a profile that the proxy refuses anyway. */
   async proof(role: PairSide["role"], secret: string, profile: unknown): Promise<PairKey | undefined> {
     const { data } = PairingProfile.safeParse(profile);
     if (data === undefined) return undefined;
@@ -163,7 +163,8 @@ export class Pairing {
       await provesPairKey(secret, { role: "initiator", did, profile }, key) &&
       await this.#pin({ did, profile, proxy: isElsewhere ? ticket.origin : undefined }, key);
     if (!isProven) {
-      // A peer from before keeps its pair, because a relay could otherwise end a good pair with a false answer.
+      // An agent that was a peer before keeps its pair, because a relay could otherwise end a good pair with a false
+      // answer.
       if (!wasPeer) await this.#endPair(proxy, did);
       return "key_mismatch";
     }

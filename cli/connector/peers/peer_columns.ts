@@ -1,4 +1,4 @@
-/** The columns of a list of peers, on a terminal and in its view. Pure. */
+/** The columns of a list of peers, on a terminal and in its view. */
 import type { LocalPeer } from "../../../shared/client/local_shapes.ts";
 import { type Column, timeCell } from "../../terminal/tables.ts";
 import { durationText } from "../../terminal/times.ts";

@@ -38,7 +38,10 @@ export async function updatePeers(
   return { known: mergePeers(readPeers(folder), read), peers: read.peers };
 }
 
-/** Finds a peer by alias or DID: in `peers.json`, else as `svc peers` does. @throws {ApiError} `CONNECTOR_PEER_UNKNOWN` */
+/**
+ * Finds a peer by alias or DID: in `peers.json`, else as `svc peers` does.
+ * @throws {ApiError} `CONNECTOR_PEER_UNKNOWN`
+ */
 export async function peerOf(
   ctx: Context,
   { folder, client }: { folder: AgentFolder; client: LocalCalls | null },

@@ -191,7 +191,7 @@ export function removePeer(peers: Peers, did: string): Peers {
   return withPeer(peers, did, (peer) => ({ ...peer, removed: true }));
 }
 
-/** What is known of a peer's key; `null` for nothing. */
+/** What is known of a peer's key; `null` when it is not known. */
 export function pinOf(peer: Pick<Peers[string], "key" | "how" | "since"> | null): Pin | null {
   const { key, how, since } = peer ?? {};
   if (key === undefined || how === undefined) return null;

@@ -1,6 +1,6 @@
 /**
  * Rules of the delivery to the runtime (D-88): the meaning of a response, the time of the next attempt, and the next
- * message of each lane. Pure: sends nothing, stores nothing, reads no clock.
+ * message of each lane. They send nothing, store nothing and read no clock.
  */
 import type { QueuedMessage, Tries } from "../store/received_rows.ts";
 import { doubled } from "../../../shared/client/backoff.ts";
@@ -13,7 +13,9 @@ const QUICK_ATTEMPTS = 4;
 const QUICK_FIRST_MS = 300, QUICK_MAX_MS = 2_000;
 /** The longest wait of later attempts. With more, a runtime that is back gets its messages later. */
 const SLOW_MAX_MS = 60_000;
-/** Refusals before a message is dead: with 5xx, and with another status. With more, its sender learns that late. */
+/**
+ * Refusals until a message is a dead letter: with 5xx, and with another status. With more, its sender learns that late.
+ */
 const SERVER_ERROR_ATTEMPTS = 10, CLIENT_ERROR_ATTEMPTS = 5;
 /**
  * How long a message is tried while the runtime gives no answer about it. With less, a runtime that is down for a night
@@ -105,7 +107,7 @@ function senderOf(lane: string): string {
 }
 
 /**
- * Chooses the next message. A message is taken, then released: for another attempt, or removed. Senders take turns,
+ * Chooses the next message. A message is taken, and then released for another attempt or removed. Senders take turns,
  * because in order of arrival the last of a thousand messages of one peer would go before the first one of each other
  * peer.
  */
@@ -181,8 +183,8 @@ export class Lanes {
 }
 
 /**
- * Whether a message is due. A time beyond the longest wait counts as due, because it is of a clock that was set back
- * since.
+ * Whether a message is due. A time beyond the longest wait counts as due, because it comes from a clock that was set
+ * back since.
  */
 function isDue({ nextAt }: QueuedMessage, now: number): boolean {
   return nextAt <= now || nextAt > now + SLOW_MAX_MS;

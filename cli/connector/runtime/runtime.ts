@@ -98,7 +98,7 @@ export class Runtime {
   #look: Promise<boolean> | undefined;
 
   async #ask(request: Omit<HttpRequest, "onTooLarge">): Promise<RuntimeAnswer> {
-    // The message waits as if the runtime was down, because only then another program can have its port.
+    // The message waits as if the runtime was down, because another program can have its port only then.
     if (await this.#isOfOtherUser()) return { kind: "unreachable", why: OF_OTHER_USER };
     try {
       const exchanged = await exchange(this.deps, { ...request, onTooLarge: "truncate" });

@@ -17,7 +17,7 @@ import { errorPayload } from "../../../shared/client/local_shapes.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 
-/** Requests to an A2A agent in a window: OpenClaw refuses the 31st in a minute, also a hand-over. */
+/** Requests to an A2A agent in a minute. OpenClaw refuses the 31st one, even if it is a hand-over. */
 export const TASK_REQUESTS = 24;
 const TASK_REQUEST_WINDOW_MS = 60_000;
 /** Wait after the early looks at a task; it doubles. With less, looks use up the requests that hand-overs need. */
@@ -50,7 +50,7 @@ interface FollowerDeps extends RuntimeDeps {
   hasHandover(): boolean;
 }
 
-/** As for status 429: the message waits, and keeps its place. */
+/** The result of an answer that counts like status 429: the message waits, and keeps its place. */
 const LATER: RuntimeResult = { attempts: null, isOutage: true, isBusy: true, retryAfterMs: 0 };
 const NEVER: RuntimeResult = { attempts: 1, isOutage: false, retryAfterMs: 0 };
 
@@ -96,7 +96,7 @@ export class TaskFollower {
     return { contextId, asking: this.#rows.asking(contextId, this.deps.clock.now()) };
   }
 
-  /** Returns what an answer means with which the runtime has accepted a message. */
+  /** Returns what the runtime's answer to a message means, after the runtime has accepted the message. */
   async outcome(
     message: InboxMessage,
     { contextId, asking }: TaskContext,
@@ -257,7 +257,7 @@ class RequestBudget {
 
   /** Milliseconds until a request may be made; 0: now. */
   wait(now: number): number {
-    // Times in the future are dropped, because they are of a clock that was set back and would block requests.
+    // Times in the future are dropped, because they come from a clock that was set back and would block requests.
     this.#times = this.#times.filter((time) => time <= now && now - time < this.windowMs);
     const oldest = this.#times[this.#times.length - this.most];
     return oldest === undefined ? 0 : oldest + this.windowMs - now;

@@ -49,7 +49,9 @@ export interface MessageToSend extends Pick<OutgoingMessage, "auto" | "mayWait">
   keep?: boolean | undefined;
 }
 
-/** The message with its state, and the proxy's response unchanged; `null` for a message that waits here. */
+/**
+ * The message with its state, and the proxy's response unchanged. The response is `null` for a message that waits here.
+ */
 export interface SentResult {
   sent: SentMessage;
   response: HttpResponse | null;
@@ -129,8 +131,8 @@ export class MessageSender {
     if (refusal !== null) throw await refusal;
     const row = this.#begin({ toDid, requestId, conversationId, inReplyTo, auto, origin, payload, keep });
     if (row.state === "kept") {
-      // Another text under the ID of a kept message is refused, as the proxy does, because the caller would believe
-      // that it waits.
+      // Another text under the ID of a kept message is refused, as the proxy does, because the caller would otherwise
+      // believe that it waits.
       const isOther = before === "kept" && sent.payloadOf(row) !== payload;
       return { sent: row, response: isOther ? { status: 409, headers: new Headers(), text: REUSED } : null };
     }

@@ -28,18 +28,20 @@ const LOOKUP_FIRST_MS = 1_000;
  * messages.
  */
 const RECEIPTS_CHECKED_MAX = 200;
-/** Between two reports of a wrong receipt. With less, a relay that forges receipts would fill the log. */
+/** Time between two reports of a wrong receipt. With less, a relay that forges receipts would fill the log. */
 const REPORT_MS = 60_000;
 
 /** States after which a receipt can say more. */
 const OPEN: ReadonlySet<string> = new Set(["queued", "delivered", "unknown", "dead_lettered"]);
 
 /**
- * Between two questions to other servers. With less, one open message asks a server all the time; with more, its
+ * Time between two questions to other servers. With less, one open message asks a server all the time; with more, its
  * outcome is shown later.
  */
 const ABROAD_EVERY_MS = 300_000;
-/** Between two questions about all open messages. With less, each look at the list costs the proxy a hundred reads. */
+/**
+ * Time between two questions about all open messages. With less, each look at the list costs the proxy a hundred reads.
+ */
 export const REFRESH_MS = 10_000;
 /**
  * Messages in a question, as many as the proxy takes, and questions in a row. Messages older than these have ended long

@@ -20,8 +20,8 @@ const SENT_AT_ONCE = 8;
 /** The items that wait; times are milliseconds since the Unix epoch. */
 interface SendingQueue<T> {
   /**
-   * The items that are due, in their order. One after `latest` is due too, because its time is of a clock that was set
-   * back.
+   * The items that are due, in their order. One after `latest` is due too, because its time comes from a clock that was
+   * set back.
    */
   due(now: number, latest: number): T[];
   /** Time when the next item is due; `null` when none waits. */
@@ -264,8 +264,8 @@ const PAUSE_FIRST_MS = 1_000, PAUSE_MAX_MS = 900_000;
 /** How long messages wait for the result of a probe. With less, they look at it again and again. */
 const PROBE_LOOK_MS = 5_000;
 /**
- * Least time between a failed try and an early one. With less, a server that takes no messages would be tried for each
- * of its answers, and for each message of its agents.
+ * Least time between a failed try and one that news of the server causes. With less, a server that takes no messages
+ * would be tried for each of its answers, and for each message of its agents.
  */
 const EARLY_MS = 5_000;
 const SERVERS_MAX = 1_000;
@@ -284,7 +284,7 @@ class ServerPauses {
   begin(host: string, now: number): number {
     const server = this.#servers.get(host);
     if (server === undefined) return 0;
-    // A longer pause is of a clock that was set back, so it does not count.
+    // A longer pause comes from a clock that was set back, so it does not count.
     if (now < server.until && server.until - now <= PAUSE_MAX_MS) return server.until - now;
     if (server.probing) return PROBE_LOOK_MS;
     server.probing = true;
@@ -305,7 +305,7 @@ class ServerPauses {
     const server = this.#servers.get(host);
     if (server === undefined || server.probing || server.isEnded) return false;
     server.isEnded = true;
-    // At most 5 s from now, even if the clock was set back.
+    // At most 5 s from now, because the clock may have been set back since the failure.
     server.until = Math.min(Math.max(now, server.failedAt + EARLY_MS), now + EARLY_MS);
     return true;
   }

@@ -40,7 +40,7 @@ export class ReceiptRows {
 
   /** The receipts that are due, oldest first, at most 100. */
   due(now: number, latest: number): PendingReceipt[] {
-    // A time beyond the longest wait is of a clock that was set back, so it counts as due.
+    // A time beyond the longest wait comes from a clock that was set back, so it counts as due.
     const sql = "SELECT * FROM receipts WHERE nextAt <= ? OR nextAt > ? ORDER BY seq LIMIT 100";
     return this.db.all<Omit<PendingReceipt, "about"> & { about: string }>(sql, now, latest)
       .map((row) => ({ ...row, about: JSON.parse(row.about) }));

@@ -34,7 +34,9 @@ import { isTaskId, type NewSentMessage, type SentMessages } from "./sent_message
 
 /** Ended messages that are remembered. With fewer, a repeated delivery is handed over twice under load. */
 export const SEEN_MESSAGES = 100_000;
-/** After this time an unread message is a dead letter, and its sender is told. With less, a holiday ends messages. */
+/**
+ * After this time an unread message is a dead letter, and its sender is told. With less, messages end during a holiday.
+ */
 const UNREAD_KEPT_MS = 7 * DAY_MS;
 /** How long a person can look at a dead letter or replay it; its sender has had the receipt already. */
 export const DEAD_KEPT_MS = 30 * DAY_MS;
@@ -92,7 +94,7 @@ export const NOT_READ = `not read within ${UNREAD_KEPT_MS / 86_400_000} days`;
 const LEASE_MS = LIMITS.leaseSeconds * 1000;
 
 /**
- * Whether a lease holds now. An end beyond the longest lease does not count, because it is of a clock that was set
+ * Whether a lease holds now. An end beyond the longest lease does not count, because it comes from a clock that was set
  * back.
  */
 export function isLeased(until: number, now: number): boolean {
@@ -306,8 +308,8 @@ export class ReceivedMessages {
   }
 
   /**
-   * Ends the leases whose time is over, because a program that is killed releases nothing: whether their messages were
-   * shown is not known. Returns when the next one ends; `null` without one.
+   * Ends the leases whose time is over, because a program that is killed releases nothing. It is not known whether
+   * their messages were shown. Returns when the next lease ends; `null` without one.
    */
   endLeases(now: number): number | null {
     const nextEnd = "SELECT min(leaseUntil) FROM messages WHERE leaseUntil > 0 AND state = 'waiting'";
@@ -406,7 +408,7 @@ export class ReceivedMessages {
     return rows.length;
   }
 
-  /** Deletes dead letters. Returns the number deleted. `null`: all of them. */
+  /** Deletes dead letters; `null`: all of them. Returns how many. */
   purge(ids: readonly number[] | null): number {
     this.#bounds.recount();
     // The row stays, so that a repeated delivery is recognised.
@@ -415,8 +417,8 @@ export class ReceivedMessages {
   }
 
   /**
-   * Makes messages dead letters that stay unread too long, and returns them. A replayed message starts its time again
-   * at the replay, which is its `nextAt`.
+   * Makes dead letters of messages that stay unread too long, and returns them. After a replay the time starts again,
+   * and `nextAt` is then the time of the replay.
    */
   expireUnread(now: number): EndedMessage[] {
     if (this.delivery === "push") return [];

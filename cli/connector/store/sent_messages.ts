@@ -193,7 +193,10 @@ export class SentMessages {
     return stored;
   }
 
-  /** Refuses messages over the bounds. Replies of the runtime only count, because no caller would see a refusal. */
+  /**
+   * Refuses messages over the bounds. Replies of the runtime count, but are not refused, because no caller would see
+   * that.
+   */
   #checkOutbox(bytes: number): void {
     const open = this.#sums("bytes", "keep = 1 AND state IN ('kept', 'sending')");
     if (open.rows >= LIMIT.keptMessages || open.bytes + bytes > LIMIT.keptBytes) throw new OutboxFullError();
@@ -209,7 +212,7 @@ export class SentMessages {
   /**
    * Stores a new state, unless the present one already shows more. Returns the message with its state.
    *
-   * @param options `isAnswered`: a caller gets the state as its answer, so message and state are on disk before
+   * @param options `isAnswered`: a caller gets the state as its answer, so message and state are on disk before that
    */
   settle(message: SentMessage, outcome: StateChange, now: number, { isAnswered = false } = {}): SentMessage {
     return this.#write(isAnswered, () => this.#change(message, outcome, now));
@@ -324,8 +327,8 @@ export class SentMessages {
   }
 
   /**
-   * Stores what is going to leave for a message, and returns what is stored. Of two attempts at a time both send the
-   * body of the first, because the proxy would refuse another one. A body that the proxy may already have is not
+   * Stores what is going to leave for a message, and returns what is stored. Two attempts at the same time both send
+   * the body of the first, because the proxy would refuse another one. A body that the proxy may already have is not
    * replaced.
    */
   leave(message: Pick<SentMessage, "seq">, body: SentBody): SentBody {

@@ -62,8 +62,8 @@ export class TaskRows {
   }
 
   /**
-   * The tasks whose state is due, the longest due first. A time beyond the longest wait counts as due, because it is of
-   * a wrong clock.
+   * The tasks whose state is due, the longest due first. A time beyond the longest wait counts as due, because it comes
+   * from a wrong clock.
    */
   due(now: number): OpenTask[] {
     const sql = `${SELECT} WHERE tasks.state = 'working' AND (tasks.nextAt <= ? OR tasks.nextAt > ?)

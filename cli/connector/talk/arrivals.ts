@@ -60,8 +60,8 @@ export class Arrivals {
         else for (const message of page.messages) this.#arrived(agent, message);
         after = page.messages.at(-1)?.id ?? after ?? 0;
       } catch (error) {
-        // A runtime that gets the messages needs no view. Any other failure is followed by another try, because a
-        // connector that starts again still has the messages.
+        // If a runtime gets the messages, there are none to show. Any other failure is followed by another try, because
+        // a connector that starts again still has the messages.
         if (!(error instanceof LocalDown) && describe(error).code === "CONNECTOR_RUNTIME_PUSHES") return;
         await sleep(this.deps.clock, RETRY_MS, signal);
       }
@@ -158,7 +158,10 @@ function messageOf({ calls }: TalkAgent, id: number): Promise<LocalMessage> {
   return call(calls, LocalMessage, get(`/v1/inbox/${id}`));
 }
 
-/** Bounds how many messages are shown at once, because a peer that writes a thousand would push the others off the screen. */
+/**
+ * Bounds how many messages are shown at once, because a peer that writes a thousand would push the others off the
+ * screen.
+ */
 class Flood {
   #began = -Infinity;
   #shown = new Map<string, number>();
@@ -169,8 +172,8 @@ class Flood {
    * they change before that.
    */
   isShown(peer: string, now: number, say: (line: string) => void): boolean {
-    // A window that begins in the future is of a clock that was set back. It ends, because it would hide messages until
-    // then.
+    // A window that begins in the future comes from a clock that was set back. It ends, because it would hide messages
+    // until then.
     if (Math.abs(now - this.#began) >= WINDOW_MS) {
       const lines = this.lines();
       this.#began = now;

@@ -67,7 +67,7 @@ export class CalmTexts {
   due(now: number): string | null {
     const back = this.#back;
     if (back === null || this.#lostAt === null) return null;
-    // A time in the future is of a clock that was set back, and would delay the sentence until then.
+    // A time in the future comes from a clock that was set back, and would delay the sentence until then.
     if (Math.abs(now - back.heardAt) < ARRIVED_MS && Math.abs(now - back.at) < COUNTED_MS) return null;
     const text = `Online again after ${formatDuration(back.at - this.#lostAt)}.${arrivedText(back.from)}`;
     this.#lostAt = this.#back = null;

@@ -19,7 +19,7 @@ export interface LoggedMessage {
 }
 
 export const PAIRING = "To pair: p, or paste a ticket of the other person.";
-/** What a person at this terminal can do about an error with keys. The usual fix of its code names commands. */
+/** What a person at this terminal can do about an error. The usual fix of its code names commands, and not keys. */
 const KEYS: Readonly<Record<string, string>> = {
   CONNECTOR_PEER_BLOCKED: "To end that: l, then the number of the peer and b.",
   CONNECTOR_PEER_UNKNOWN: `l lists the peers. ${PAIRING}`,
@@ -58,7 +58,8 @@ export class Log {
   lines(lines: readonly string[]): void {
     const edge = edgeOf(this.view.columns);
     this.view.show(lines.flatMap((line) => {
-      // A ticket is not wrapped, because a person would copy the line breaks, but not those that the terminal makes.
+      // A ticket is not wrapped, because a person would copy the line breaks with it. Those that the terminal makes are
+      // not copied.
       if (line.startsWith(TICKET_PREFIX)) return line;
       const [indent = ""] = /^ */.exec(line) ?? [];
       return wordWrap(line.slice(indent.length), edge - indent.length).map((part) => indent + part);

@@ -1,6 +1,6 @@
 /**
  * The lines of a log of messages. Column 1 belongs to svc, and a peer's text stands behind a gutter, because it could
- * otherwise pass for a line of svc. Pure.
+ * otherwise pass for a line of svc.
  */
 import type { LocalMessage, LogEntry } from "../../../shared/client/local_shapes.ts";
 import { clockText } from "../../terminal/times.ts";

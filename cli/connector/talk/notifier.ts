@@ -21,7 +21,7 @@ export class Notifier {
   /** A message arrived: at most one signal in 30 s. */
   arrived(agent: string, unread: number): void {
     const now = this.clock.now();
-    // A time in the future is of a clock that was set back, and would silence the signals until then.
+    // A time in the future comes from a clock that was set back, and would silence the signals until then.
     if (this.how === "off" || Math.abs(now - this.#last) < EVERY_MS) return;
     this.#last = now;
     if (this.how === "bell") return this.write("\x07");

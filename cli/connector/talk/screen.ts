@@ -21,15 +21,18 @@ import { Talk } from "./talk.ts";
 import type { TalkAgent } from "./talk_agent.ts";
 import { viewOf } from "./view.ts";
 
-/** Between two looks at the status of a connector that runs elsewhere. With more, the screen shows an old one for longer. */
+/**
+ * Time between two looks at the status of a connector that runs elsewhere. With more, the screen shows an old status
+ * for longer.
+ */
 const STATUS_EVERY_MS = 1_000;
 
 export interface ScreenOptions {
   /** How to tell a person of messages, one of `NOTIFY`; without it as the profile says. */
   notify?: string | undefined;
   /**
-   * Use keys also where the system does not say whether this process is in the foreground; in the background they
-   * would take what a person types for another program.
+   * Use keys even if the system does not say whether this process is in the foreground. In the background they would
+   * take what a person types for another program.
    */
   keys?: boolean;
   /** How many agents are shown; default: one. */

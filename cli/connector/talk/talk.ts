@@ -295,7 +295,7 @@ export class Talk {
 
   #pressed(key: string): void {
     const left = this.#deafUntil - this.#deps.clock.now();
-    // A longer time is of a clock that was set back, and would make all keys useless until it is over.
+    // A longer time comes from a clock that was set back, and would make all keys useless until it is over.
     const isDeaf = left > 0 && left <= DEAF_MS;
     if (this.#prompt.press(key, isDeaf)) return;
     // Keys are ignored for longer, because a typed text goes on as long as its letters follow each other.
@@ -447,7 +447,10 @@ export class Talk {
     void done();
   }
 
-  /** Runs what a prompt has decided, after the action under way, because the person would believe that it was done. */
+  /**
+   * Runs what a person has decided at a prompt. It waits for the action under way and is never dropped, because the
+   * person would believe that it was done.
+   */
   #runAgreed(action: () => unknown): void {
     if (this.#isBusy) this.#agreed.push(action);
     else this.#run(action);

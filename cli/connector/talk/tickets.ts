@@ -96,7 +96,7 @@ export class Tickets {
   }
 }
 
-/** Room beside the code and below it: for the ticket, the live line, and a blank column and row. */
+/** Columns for the text beside the code, and rows below it for the ticket, the live line and a blank row at each. */
 const BESIDE = 30;
 const BELOW = 4;
 const TEXT = [

@@ -122,7 +122,7 @@ function listJson(connector: Connector, peerDid: string, query: TaskQuery): stri
   let seen = 0;
   for (let length = 0; seen < tasks.length && length < LIST_CHARACTERS; seen++) {
     const task = (tasks[seen] as typeof tasks[number]).sent;
-    // A client that wants no artifacts does not get the reply, so the reply stays untaken.
+    // A client that wants no artifacts does not get the reply, so the reply is not taken.
     const reply = query.hasArtifacts ? received.takeReply(task, now) : received.taskReply(task);
     const view = viewOf(task, reply, now);
     if (isOpen(view)) askedTasks.add(task);
@@ -260,7 +260,11 @@ function viewOf(sent: SentMessage, reply: InboxMessage | null, now: number): Tas
   return view("TASK_STATE_FAILED", "The agent has not replied within 24 hours");
 }
 
-/** The JSON text of a task. @param hasArtifacts false: without this member, as the client of a list asked */
+/**
+ * The JSON text of a task.
+ *
+ * @param hasArtifacts false when the client of a list asked to leave the artifacts out
+ */
 function taskJson({ sent, state, why, reply }: TaskView, hasArtifacts = true): string {
   const contextId = sent.conversationId ?? sent.requestId;
   const message = why === null
