@@ -93,10 +93,7 @@ async function listSent(
 /** The narrowest column for a text: in fewer characters it tells nothing. */
 const TEXT_COLUMNS = 10;
 
-/**
- * Returns the request ID in an argument. The end of an ID is looked up in the list of sent messages. @throws as
- * `wholeId`
- */
+/** Returns the request ID in an argument; the end of one is looked up in the sent messages. @throws as `wholeId` */
 async function requestIdOf(ctx: Context, folder: AgentFolder, text: string): Promise<string> {
   const known = async () => {
     await using connector = await access(ctx, folder);
@@ -107,10 +104,7 @@ async function requestIdOf(ctx: Context, folder: AgentFolder, text: string): Pro
   return await wholeId(text, { isWhole: isRequestId, known, what, named: "sent message", list: "svc sent" });
 }
 
-/**
- * Cancels a message that waits in the connector. If none waits there, prints the state of the message and returns
- * false.
- */
+/** Cancels a message that waits in the connector. If it does not wait there, prints its state and returns false. */
 async function cancelSent(
   ctx: Context,
   connector: LocalCalls,

@@ -164,8 +164,8 @@ export const COMMANDS = [
 ];
 
 /**
- * Runs a command of `deploy_store.ts` on the store of `svc serve`, or on the one that an option or the environment
- * names.
+ * Runs a command of `deploy_store.ts` on the store that an option or the environment names, else on that of `svc
+ * serve`.
  */
 async function workOnStore(
   ctx: Context,

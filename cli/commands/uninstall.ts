@@ -175,8 +175,7 @@ export async function removeOfAgent(ctx: Context, agent: AgentFolder): Promise<s
 }
 
 /**
- * Returns what every profile added. `unread` are agents whose records cannot be read, so what svc wrote for them is not
- * known.
+ * Returns what every profile added. `unread`: agents for which this is not known, because their records cannot be read.
  */
 async function findEverywhere(ctx: Context) {
   const host = thisHost(ctx);
@@ -212,10 +211,7 @@ async function findEverywhere(ctx: Context) {
   return { installed, kept, unread };
 }
 
-/**
- * Tells that the completion for zsh stays, because it is in a file of the person, from which only the person can take
- * it.
- */
+/** Tells that the completion for zsh stays, because only the person can take it out of a file of their own. */
 async function zshNote({ home }: Host): Promise<string[]> {
   const path = join(home, ".zshrc"), text = await Deno.readTextFile(path).catch(() => "");
   return text.includes(COMPLETION_START) ? [`The completion in ${path} stays: delete it there.`] : [];

@@ -24,19 +24,13 @@ import { statusOf } from "./status.ts";
  */
 const ATTACH_MS = 20_000, ATTACH_RETRY_MS = 250;
 
-/**
- * Attempts at one request. With 1, the command fails when a connector ends meanwhile; with more, a faulty one holds it
- * up.
- */
+/** Attempts at one request. With 1, it fails when a connector ends meanwhile; with more, a faulty one holds it up. */
 const MAX_ATTEMPTS = 3;
 /**
  * How long a request of `keptAccess` waits for a connector. With more, a program that runs a model gives up the call.
  */
 const READY_MS = 10_000;
-/**
- * Time between two looks of `keptAccess` for a connector. With more, the agent stays unreachable longer after one has
- * ended.
- */
+/** Time between two looks of `keptAccess`. With more, an agent whose connector has ended is unreachable for longer. */
 const LOOK_EVERY_MS = 5_000;
 /**
  * Time between two looks after a failed start. With less, a start that only a person can repair is repeated for

@@ -153,8 +153,7 @@ async function openBody(
 }
 
 /**
- * Returns the payload for the runtime, with a block of proven values if `hasBlock`; `null` when it exceeds the bounds
- * of a payload.
+ * Returns the payload for the runtime, with a block of proven values if `hasBlock`; `null` when it is out of bounds.
  */
 function shownPayload(text: string, identity: FrameIdentity, hasBlock: boolean): string | null {
   try {

@@ -76,8 +76,7 @@ export function lockHolder(folder: Pick<AgentFolder, "path">): string | null {
 }
 
 /**
- * Whether a connector has its exclusive lock, which alone refuses a shared one. Processes that ask do not disturb each
- * other.
+ * Whether a connector has its exclusive lock. Processes that ask take a shared one, so they do not disturb each other.
  */
 async function isHeld(file: Deno.FsFile): Promise<boolean> {
   if (!await file.tryLock(false)) return true;

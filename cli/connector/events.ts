@@ -91,10 +91,7 @@ export function withAlias(
   return alias === undefined ? fields : { ...fields, peer: alias };
 }
 
-/**
- * What an event tells of a new peer. A different alias is told too, because an agent can give itself the name of
- * another one.
- */
+/** What an event tells of a new peer: also an alias that differs, because an agent can take the name of another one. */
 export function pairedFields(alias: string | null, { agentName, humanName }: { agentName: string; humanName: string }) {
   return { agentName, humanName, ...alias === null || alias === agentName ? {} : { alias } };
 }

@@ -10,10 +10,7 @@ import type { EventName } from "./events.ts";
 import { doubled } from "../../shared/client/backoff.ts";
 import { describeError, isPermanent } from "../../shared/client/refusals.ts";
 
-/**
- * Time between two searches for new agents, and for changed files of failed ones. With more, a new agent is unreachable
- * for longer.
- */
+/** Time between two looks for new agents and for changed files. With more, a new agent is unreachable for longer. */
 const LOOK_MS = 10_000;
 /**
  * Time between two tries while another process runs the agent's connector. With more, the agent is unreachable longer

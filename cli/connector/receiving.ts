@@ -21,10 +21,7 @@ import type { RegistryTrust } from "./registry_trust.ts";
 import type { StoreResult, TakenMessage } from "./store/received_messages.ts";
 import type { ConnectorStore } from "./store/store.ts";
 
-/**
- * Least time between two reads of the peers for strangers. With less, their messages would cost the proxy requests
- * without end.
- */
+/** Time between two reads of the peers for strangers. With less, their messages cost the proxy requests without end. */
 const LOOK_UP_MS = 3_000;
 /** Test messages of a peer that get a receipt. With more, a peer could make this agent send receipts without end. */
 export const PROBES_A_MINUTE = 10;
@@ -235,8 +232,7 @@ const PROBE_CHARACTERS = 256;
 const Probe = z.strictObject({ svcProbe: z.string() });
 
 /**
- * Whether a payload, which is JSON, is a message of `provider relay-test`. The connector answers it, and no agent sees
- * it.
+ * Whether a payload, which is JSON, is a test of `provider relay-test`: the connector answers it, and no agent sees it.
  */
 export function isProbe(payload: string): boolean {
   if (payload.length > PROBE_CHARACTERS || !payload.includes('"svcProbe"')) return false;

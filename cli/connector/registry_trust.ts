@@ -35,25 +35,16 @@ import { registryAt } from "./file_credentials.ts";
  * less, each message costs a request.
  */
 const FRESH_MS = 300_000;
-/**
- * Time between two requests for the keys, and for the list. With less, forged messages would cost the registry requests
- * without end.
- */
+/** Time between two requests for the keys, or for the list. With less, forged messages cause requests without end. */
 const KEYS_AGAIN_MS = 30_000;
 const LIST_AGAIN_MS = 60_000;
-/**
- * Age at which a list no longer decides. With more, a relay that is also on the way to the registry could hide a
- * revocation.
- */
+/** Age at which a list no longer decides. With more, a relay on the way to the registry could hide a revocation. */
 const LIST_MAX_MS = 86_400_000;
 /** Offset of this machine's clock beyond which it takes no message. It would refuse them all as too old or as ahead. */
 const CLOCK_MAX_MS = 86_400_000;
 /** Verified tokens that are remembered. With fewer, the tokens of many peers are verified at every message. */
 const AITS_KEPT = 1_000;
-/**
- * Seconds after a reissue in which the old token may sign. With less, messages that are on their way at the reissue are
- * refused.
- */
+/** Seconds after a reissue in which the old token may sign. With less, messages that were on their way are refused. */
 const REISSUE_GRACE_SECONDS = 300;
 
 export interface TrustSource {
@@ -145,10 +136,7 @@ export class RegistryTrust {
       entry?.reason === "reissued" && signedAt > entry.revokedAt + REISSUE_GRACE_SECONDS;
   }
 
-  /**
-   * Whether a time is less than `ms` ago. One in the future comes from a clock that was set back, and would count for
-   * days.
-   */
+  /** Whether a time is less than `ms` ago. One in the future, after a clock was set back, would count for days. */
   #isWithin(ms: number, at: number): boolean {
     const ago = this.clock.now() - at;
     return ago >= 0 && ago < ms;

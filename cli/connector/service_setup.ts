@@ -192,10 +192,7 @@ function commonArguments(ctx: Context, options: StartOptions): string[] {
   ];
 }
 
-/**
- * The options about messages for a service whose command line names no runtime, so that `svc install` may choose one
- * later.
- */
+/** Options about messages for a service without a runtime in its command line. `svc install` may choose one later. */
 function readerArguments({ replies, inbox }: StartOptions): string[] {
   return [...valued([["replies", parseReplies(replies)]]), ...inbox ? ["--inbox"] : []];
 }

@@ -90,10 +90,7 @@ async function relayFacts(relay: RelayAdminClient, admin: AdminClient) {
   };
 }
 
-/**
- * Adds the names of the agent and its owner to a group of refusals; `null` for an agent that the registry does not
- * know.
- */
+/** Adds names of agent and owner to a group of refusals; `null` for an agent that the registry does not know. */
 async function named(admin: AdminClient, group: RefusalGroup) {
   const id = parseDid(group.agentDid ?? "")?.id;
   const found = id === undefined ? null : await admin.agent(id).catch((error) => {

@@ -95,10 +95,7 @@ export async function agentIdOf(admin: AdminClient, text: string): Promise<strin
   });
 }
 
-/**
- * Returns the ID in a text that is an ID or a DID; `null` for a name. @throws {CliError} `CLI_USAGE` for what is
- * neither
- */
+/** Returns the ID in an ID or a DID; `null` for a name. @throws {CliError} `CLI_USAGE` for what is neither */
 function idIn(kind: "human" | "agent", text: string): string | null {
   const did = parseDid(text), isId: boolean = isUlid(text);
   if (isId) return text;

@@ -61,10 +61,7 @@ export const CONNECTOR_OPTIONS = {
   "allow-insecure": { summary: "Allow plain ws to another machine and a runtime on another machine" },
 } as const;
 
-/**
- * The switch that answers the question before unread messages go to a runtime. Commands that change a platform share
- * it.
- */
+/** Answers the question before unread messages go to a runtime. Commands that change a platform share it. */
 export const YES = { yes: { summary: "Hand unread messages to a runtime without a question" } } as const;
 
 const [, USUAL] = NOTIFY;

@@ -47,10 +47,7 @@ export function peerTokenHash(token: string): string {
   return toBase64Url(hash("sha256", token, "buffer"));
 }
 
-/**
- * Compares two texts in constant time. Their digests are compared, because `timingSafeEqual` needs values of one
- * length.
- */
+/** Compares two texts in constant time, by their digests, because `timingSafeEqual` needs values of one length. */
 export function isSameSecret(given: string, known: string): boolean {
   return timingSafeEqual(hash("sha256", given, "buffer"), hash("sha256", known, "buffer"));
 }

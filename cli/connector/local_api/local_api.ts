@@ -155,10 +155,7 @@ function bodyOf({ body, shownBody }: LocalRoute, text: string): unknown {
   return parse(body, value, "body");
 }
 
-/**
- * Checks only the names of the members, because the proxy checks their values, but ignores a member with a misspelt
- * name.
- */
+/** Checks only the names of the members, because the proxy checks their values, but ignores a misspelt name. */
 function namesOf({ shape }: z.ZodObject): z.ZodType {
   return z.strictObject(Object.fromEntries(Object.keys(shape).map((name) => [name, z.unknown().optional()])));
 }

@@ -47,10 +47,7 @@ type Schema = z.ZodType;
 export const Members = z.record(z.string(), z.unknown());
 type Output<S> = S extends Schema ? z.output<S> : undefined;
 
-/**
- * `token`: a program with the token of this start. `peer`: one with the token of the peer in the path. `anyone`: any
- * program.
- */
+/** A program with the token of this start (`token`), one with that of the peer in the path (`peer`), or any program. */
 export type LocalCaller = "token" | "peer" | "anyone";
 
 interface LocalRouteSpec<P, Q, B> {
@@ -60,10 +57,7 @@ interface LocalRouteSpec<P, Q, B> {
   /** Strings of the query. Without a schema the query must be empty. */
   query?: Q;
   body?: B;
-  /**
-   * For a body that the proxy checks: its schema, for the API documents. Here only members with other names are
-   * refused.
-   */
+  /** For a body that the proxy checks: its schema, for the API documents. Here only other members are refused. */
   shownBody?: z.ZodObject;
   textBody?: Schema;
   bounds?: readonly string[];

@@ -106,10 +106,7 @@ export async function sentMessage(
   return result(connector, sent, waiting && { owned: waiting, seconds: query.wait });
 }
 
-/**
- * The response for a sent message. It comes when the message has a reply, when it ends without one, or when the time is
- * over.
- */
+/** The response for a sent message: when it has a reply, when it ends without one, or when the time is over. */
 function result(
   connector: Connector,
   sent: SentMessage,

@@ -29,10 +29,7 @@ const PROOFS = {
   contact: "A contact: the servers named its key, and they can read what is written. A ticket proves it.",
 } as const;
 
-/**
- * What the proxy knows of the peers, by DID. If the proxy cannot be asked it is empty, because the page is useful
- * without.
- */
+/** What the proxy knows of the peers, by DID; empty if it cannot be asked, because the page is useful without it. */
 async function listedByDid({ calls }: Pages): Promise<Map<string, LocalPeer>> {
   const { peers } = await call(calls, LocalPeers, get("/v1/peers")).catch(() => ({ peers: [] }));
   return new Map(peers.map((peer) => [peer.agentDid, peer]));

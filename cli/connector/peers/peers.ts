@@ -302,10 +302,7 @@ function endedPairs(pairs: readonly [string, KnownPeer][]): (readonly [string, K
     .filter(([, { how, removed, blocked }], i) => i < ENDED_PAIRS || how === "ticket" || removed || blocked);
 }
 
-/**
- * The file that was read last, because a tool reads the peers several times for one call, and checking the file takes
- * long.
- */
+/** The file that was read last, because a tool reads it several times for one call, and checking it takes long. */
 let lastRead: { text: string; peers: Peers } | null = null;
 
 /** @throws {CliError} `CLI_FILE_INVALID` */

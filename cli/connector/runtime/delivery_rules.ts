@@ -17,10 +17,7 @@ const SLOW_MAX_MS = 60_000;
  * Refusals until a message is a dead letter: with 5xx, and with another status. With more, its sender learns that late.
  */
 const SERVER_ERROR_ATTEMPTS = 10, CLIENT_ERROR_ATTEMPTS = 5;
-/**
- * How long a message is tried while the runtime gives no answer about it. With less, a runtime that is down for a night
- * loses it.
- */
+/** How long a message is tried without an answer about it. With less, a runtime that is down for a night loses it. */
 const PATIENCE_MS = DAY_MS;
 
 export interface StatusAnswer {
@@ -182,10 +179,7 @@ export class Lanes {
   }
 }
 
-/**
- * Whether a message is due. A time beyond the longest wait counts as due, because it comes from a clock that was set
- * back since.
- */
+/** Whether a message is due. So is a time beyond the longest wait, because it comes from a clock that was set back. */
 function isDue({ nextAt }: QueuedMessage, now: number): boolean {
   return nextAt <= now || nextAt > now + SLOW_MAX_MS;
 }

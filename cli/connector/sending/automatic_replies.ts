@@ -46,10 +46,7 @@ export async function busyReply(answered: Answered, waitMs: number): Promise<New
   };
 }
 
-/**
- * The conversation of a reply. A message without one opens a new conversation, because answers to two questions would
- * mix.
- */
+/** The conversation of a reply. A message without one opens its own, because answers to two questions would mix. */
 export function conversationOf({ conversationId, requestId }: Pick<Answered, "conversationId" | "requestId">): string {
   return conversationId ?? requestId;
 }

@@ -23,10 +23,7 @@ import type { SentProof, StateChange } from "../store/sent_messages.ts";
 /** First wait before receipts are asked for again; doubles. With less, a slow recipient costs many requests. */
 const LOOKUP_FIRST_MS = 1_000;
 
-/**
- * Receipts of an answer that are checked, as many as a proxy lists. With more, their signatures would hold up the
- * messages.
- */
+/** Receipts that are checked, as many as a proxy lists. With more, their signatures would hold up the messages. */
 const RECEIPTS_CHECKED_MAX = 200;
 /** Time between two reports of a wrong receipt. With less, a relay that forges receipts would fill the log. */
 const REPORT_MS = 60_000;
@@ -43,10 +40,7 @@ const ABROAD_EVERY_MS = 300_000;
  * Time between two questions about all open messages. With less, each look at the list costs the proxy a hundred reads.
  */
 export const REFRESH_MS = 10_000;
-/**
- * Messages in a question, as many as the proxy takes, and questions in a row. Messages older than these have ended long
- * ago.
- */
+/** Messages in a question, as many as the proxy takes, and questions in a row. Older messages have ended long ago. */
 const REFRESHED_TOGETHER = 100, REFRESH_REQUESTS = 10;
 
 export class Sending {
@@ -126,8 +120,7 @@ export class Sending {
   }
 
   /**
-   * Stores the state that the proxy tells. A ticket peer's `processed` needs a receipt, because a proxy may lie
-   * (D-154).
+   * Stores the state that the proxy tells, but a ticket peer must sign `processed`, because a proxy may lie (D-154).
    */
   told({ requestId, recipientAgentDid: toDid, state }: DeliveriesAnswer["deliveries"][number]): void {
     const sent = { toDid, requestId };

@@ -19,10 +19,7 @@ const SENT_AT_ONCE = 8;
 
 /** The items that wait; times are milliseconds since the Unix epoch. */
 interface SendingQueue<T> {
-  /**
-   * The items that are due, in their order. One after `latest` is due too, because its time comes from a clock that was
-   * set back.
-   */
+  /** The items that are due, in order. One after `latest` is due too: its time comes from a clock that was set back. */
   due(now: number, latest: number): T[];
   /** Time when the next item is due; `null` when none waits. */
   nextAt(): number | null;

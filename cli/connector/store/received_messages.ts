@@ -94,8 +94,7 @@ export const NOT_READ = `not read within ${UNREAD_KEPT_MS / 86_400_000} days`;
 const LEASE_MS = LIMITS.leaseSeconds * 1000;
 
 /**
- * Whether a lease holds now. An end beyond the longest lease does not count, because it comes from a clock that was set
- * back.
+ * Whether a lease holds now. One beyond the longest lease does not, because it comes from a clock that was set back.
  */
 export function isLeased(until: number, now: number): boolean {
   return until > now && until <= now + LEASE_MS;

@@ -131,8 +131,7 @@ export function keyOf({ toDid, requestId }: SentKey): string {
 /** A change in the store, told after its commit. */
 export type Change =
   /**
-   * A message is stored, or unread again. `waiting`: its new place in the queue of the runtime; `null` if it needs
-   * none.
+   * A message is stored, or unread again. `waiting`: its new place in the queue of the runtime; `null`: it needs none.
    */
   | { kind: "arrived"; message: StoredMessage; waiting: QueuedMessage | null }
   | { kind: "taken" }

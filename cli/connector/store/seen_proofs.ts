@@ -13,10 +13,7 @@ export const SEEN_PER_SENDER = 100_000;
  * refused by its time.
  */
 const KEPT_SECONDS = 778_500;
-/**
- * Seconds by which a message may be older than the memory. With fewer, messages on their way when it began would be
- * refused.
- */
+/** Seconds before the memory began. With fewer, messages that were on their way then would be refused. */
 const GRACE_SECONDS = 300;
 
 /** A proof of a message. `signedAt`: Unix seconds. */

@@ -10,10 +10,7 @@ import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { Cell, Database } from "./database.ts";
 import { type OnChange, TASK_REPLY } from "./received_rows.ts";
 
-/**
- * How long a message is kept. With less than the time for which the proxy keeps a receipt, a late receipt finds no
- * message.
- */
+/** How long a message is kept. With less than the proxy keeps a receipt, a late receipt finds no message. */
 const SENT_KEPT_MS = 8 * DAY_MS;
 /** Rows and content are bounded, because an agent in a loop would fill the disk. */
 export const SENT_MESSAGES = 100_000, SENT_BYTES = 256 * 1024 ** 2;
@@ -193,10 +190,7 @@ export class SentMessages {
     return stored;
   }
 
-  /**
-   * Refuses messages over the bounds. Replies of the runtime count, but are not refused, because no caller would see
-   * that.
-   */
+  /** Refuses messages over the bounds, but no reply of the runtime, because no caller would see the refusal. */
   #checkOutbox(bytes: number): void {
     const open = this.#sums("bytes", "keep = 1 AND state IN ('kept', 'sending')");
     if (open.rows >= LIMIT.keptMessages || open.bytes + bytes > LIMIT.keptBytes) throw new OutboxFullError();

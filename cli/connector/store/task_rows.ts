@@ -6,10 +6,7 @@ import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { Cell, Database } from "./database.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
 
-/**
- * How long a task is kept while the runtime works on it. With less, a task gets no reply if the connector was off for
- * longer.
- */
+/** How long a task in work is kept. With less, it gets no reply if the connector was off for longer. */
 const WORKING_KEPT_MS = 30 * DAY_MS;
 
 /** A task; times are milliseconds since the Unix epoch. */

@@ -38,8 +38,7 @@ export class Arrivals {
   /** Unread messages that were shown, by agent and number: each agent counts its own. */
   readonly #shown = new Map<string, ShownMessage>();
   /**
-   * How many of an agent's unread messages were shown in pages, and the newest of them. After a newer one, paging
-   * begins again.
+   * How many unread messages of an agent were paged, and the newest of them. After a newer one, paging begins again.
    */
   #paged = { agent: "", newest: 0, count: 0 };
 
@@ -158,10 +157,7 @@ function messageOf({ calls }: TalkAgent, id: number): Promise<LocalMessage> {
   return call(calls, LocalMessage, get(`/v1/inbox/${id}`));
 }
 
-/**
- * Bounds how many messages are shown at once, because a peer that writes a thousand would push the others off the
- * screen.
- */
+/** Bounds the messages shown at once, because a peer that writes a thousand would push the others off the screen. */
 class Flood {
   #began = -Infinity;
   #shown = new Map<string, number>();

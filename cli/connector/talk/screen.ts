@@ -22,8 +22,7 @@ import type { TalkAgent } from "./talk_agent.ts";
 import { viewOf } from "./view.ts";
 
 /**
- * Time between two looks at the status of a connector that runs elsewhere. With more, the screen shows an old status
- * for longer.
+ * Time between two looks at the status of a connector elsewhere. With more, the screen shows an old status for longer.
  */
 const STATUS_EVERY_MS = 1_000;
 

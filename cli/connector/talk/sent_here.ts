@@ -7,10 +7,7 @@ import { problemText, refusalText } from "../states.ts";
 import type { Log } from "./log.ts";
 import type { TalkAgent } from "./talk_agent.ts";
 
-/**
- * How long a text waits for its answer before it is shown. With less, its row may not be stored yet, so it has no
- * number.
- */
+/** How long a text waits for its answer before it is shown. With less, its row and number may not be stored yet. */
 const ROW_MS = 300;
 const STATES_EVERY_MS = 2_000;
 const REMEMBERED = 1_000;
