@@ -198,7 +198,7 @@ async function findEverywhere(ctx: Context) {
       }
     }
   }
-  // The completion files that `svc completions --help` names. One that begins in another way is a file of the person.
+  // The completion files that `svc completions --help` names. One that begins in another way is the person's and stays.
   const completions = [
     join(host.home, ".local", "share", "bash-completion", "completions", "svc"),
     join(host.configHome, "fish", "completions", "svc.fish"),

@@ -50,7 +50,9 @@ const REISSUE_GRACE_SECONDS = 300;
 export interface TrustSource {
   /** Origin of the registry, as in the agent's own token. */
   issuer: string;
-  /** The published keys, and the proxy; the saved ones when the registry does not answer. @throws when there are none */
+  /**
+   * Returns the published keys and the proxy, or the saved ones when the registry does not answer. @throws without any
+   */
   keys(): Promise<AitAuthority & { proxyUrl?: string }>;
   /** The signed list; `null` while the registry has none. @throws when it does not answer */
   list(): Promise<string | null>;

@@ -25,7 +25,6 @@ const POLL_FIRST_MS = 1_000;
 /** Concurrent looks: with more, slow tasks would take every connection of the runtime. */
 const POLLS_AT_ONCE = 4;
 
-/** What the answer to a message means. */
 export interface AttemptMeaning {
   result: RuntimeResult;
   why: string;

@@ -277,7 +277,7 @@ export class MessageSender {
   }
 }
 
-/** The sealed body that left, if it has this payload. */
+/** The sealed body that was sent, if it holds this payload; else `null`. */
 async function sealedIn(left: SentBody | null, payload: string): Promise<string | null> {
   const salt = fromBase64Url(left?.salt ?? "");
   if (left === null || salt === null) return null;

@@ -52,9 +52,9 @@ export interface SentProof extends Pick<SentMessage, "sentAt" | "conversationId"
 }
 
 /**
- * What left for a message (D-152). A receipt is checked against its hashes. The sealed body is kept for a day, because
- * another seal of the payload would be another text, and the proxy would refuse another text under the request ID. A
- * plain message has only the hash of its body, which is its payload.
+ * What was sent for a message (D-152). A receipt is checked against its hashes. The sealed body is kept for a day,
+ * because another seal of the payload would be another text, and the proxy would refuse another text under the request
+ * ID. A plain message has only the hash of its body, which is its payload.
  */
 export interface SentBody {
   /** base64url, as are the hashes. */
@@ -98,7 +98,7 @@ const NEXT: Readonly<Record<SentState, readonly SentState[]>> = {
   refused: ["sending", "queued", "delivered", "processed", "dead_lettered", "unknown"],
   queued: ["delivered", "processed", "dead_lettered"],
   delivered: ["processed", "dead_lettered"],
-  // A dead letter can be replayed.
+  // A dead letter can be replayed, and is then processed.
   dead_lettered: ["processed"],
   processed: [],
 };
@@ -321,7 +321,7 @@ export class SentMessages {
   }
 
   /**
-   * Stores what is going to leave for a message, and returns what is stored. Two attempts at the same time both send
+   * Stores what is about to be sent for a message, and returns what is stored. Two attempts at the same time both send
    * the body of the first, because the proxy would refuse another one. A body that the proxy may already have is not
    * replaced.
    */

@@ -18,7 +18,7 @@ export class Notifier {
     readonly term: string,
   ) {}
 
-  /** A message arrived: at most one signal in 30 s. */
+  /** Signals that a message arrived, at most once in 30 s. */
   arrived(agent: string, unread: number): void {
     const now = this.clock.now();
     // A time in the future comes from a clock that was set back, and would silence the signals until then.

@@ -56,7 +56,7 @@ export class Prompt {
     this.#cancel = this.deps.clock.after(QUESTION_MS, () => this.end(no));
   }
 
-  /** Ends the line or the question. */
+  /** Ends the line or the question, and shows `say`. */
   end(say: string | null): void {
     this.#mode = null;
     this.#cancel();

@@ -165,7 +165,7 @@ export async function attachScreen(
 }
 
 /**
- * The keyboard, if this process may use it, because a process in the background would be stopped when it reads.
+ * Returns the keyboard if this process may use it, because the system stops a process in the background that reads it.
  *
  * @throws {CliError} `CLI_USAGE` when keys are wanted and there is no terminal
  */

@@ -99,7 +99,7 @@ export class SentHere {
     else if (state === "dead_lettered") log.say(`${what} was not delivered${why}.`, "red");
   }
 
-  /** `07:40`, or with the day when it is another one. */
+  /** A time such as `07:40`, with its day unless that is today. */
   #timeOf(iso: string): string {
     const at = Date.parse(iso),
       isToday = new Date(at).toDateString() === new Date(this.deps.clock.now()).toDateString();

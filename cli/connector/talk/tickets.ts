@@ -59,7 +59,7 @@ export class Tickets {
     view.show(["", command, ""]);
   }
 
-  /** The ticket of a paste, if the agent can pair with it; says why not. */
+  /** Returns the ticket in a paste if the agent can pair with it, else says why not. */
   find(agent: TalkAgent, text: string): Ticket | null {
     const { log } = this.deps;
     const origin = agent.status()?.proxy.origin;

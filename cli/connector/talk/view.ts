@@ -76,7 +76,7 @@ class LiveView implements ConsoleView {
   readonly #texts = new Map<unknown, CalmTexts>();
   #cancel: Cancel = () => {};
   #stopped = false;
-  /** Live lines above the last one. */
+  /** Number of live lines above the last one. */
   #above = 0;
 
   constructor(readonly deps: ViewDeps) {
