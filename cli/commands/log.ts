@@ -71,7 +71,7 @@ export const COMMANDS = [
 ];
 
 interface LogQuery {
-  /** Alias or DID; absent: all peers. */
+  /** Alias or DID; without it the messages of all peers. */
   peer: string | undefined;
   /** ISO 8601. */
   since: string | undefined;

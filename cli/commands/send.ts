@@ -92,7 +92,7 @@ interface Message {
   requestId: string;
   conversationId: string | undefined;
   onlyOnline: boolean;
-  /** Seconds to wait for the reply; `null`: does not wait. */
+  /** Seconds to wait for the reply; `null` to wait for none. */
   waitSeconds: number | null;
 }
 

@@ -42,7 +42,7 @@ export const Status = z.object({
     /** Where the address comes from; `null` on the platform `inbox`. */
     source: z.enum(RUNTIME_SOURCES).nullable(),
     replies: z.boolean(),
-    /** Whether the runtime answers; `null`: not checked yet. */
+    /** Whether the runtime answers; `null` before the first check. */
     reachable: z.boolean().nullable(),
     checkedAt: When.nullable(),
     /** Why the runtime does not answer, or answers but does not accept messages. */

@@ -53,7 +53,7 @@ const REFUSED_SHOWN = 10;
 async function adminOverview(ctx: Context, options: ConnectionOptions) {
   const { registry, registryUrl, config } = connect(ctx, options);
   const { version, environment, proxyUrl: named } = await registry.metadata();
-  // An API key that is not an admin's is refused here.
+  // Refuses an API key that is not an admin's.
   const [admin, relay] = [connectAsAdmin(ctx, options), await connectToRelay(ctx, options)];
   const [counts, ofRegistry, ofProxy, told] = await Promise.all([
     admin.counts(),

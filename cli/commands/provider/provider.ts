@@ -206,7 +206,7 @@ const LOOK_EVERY_MS = 500;
 
 interface RelayProbe {
   peer: string;
-  /** Text of a message that the peer's agent reads; absent: a probe, which its connector answers. */
+  /** Text of a message that the peer's agent reads. Without it the message is a probe, which its connector answers. */
   message: string | undefined;
   conversationId: string | undefined;
 }

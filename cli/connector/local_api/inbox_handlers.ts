@@ -183,7 +183,7 @@ export function purge({ connector, body }: BodyInput<typeof DeadLetterIds>): Res
   return json({ purged: connector.store.received.purge(idsOf(body)) });
 }
 
-/** The IDs of a body; `null`: all dead letters. */
+/** The IDs of a body; `null` means all dead letters. */
 function idsOf(wanted: z.output<typeof DeadLetterIds>): number[] | null {
   return "ids" in wanted ? wanted.ids : null;
 }

@@ -51,7 +51,7 @@ type Output<S> = S extends Schema ? z.output<S> : undefined;
 export type LocalCaller = "token" | "peer" | "anyone";
 
 interface LocalRouteSpec<P, Q, B> {
-  /** Who may call it; default: a program with the token of this start. */
+  /** Who may call it; without it, a program with the token of this start. */
   caller?: LocalCaller;
   params?: P;
   /** Strings of the query. Without a schema the query must be empty. */

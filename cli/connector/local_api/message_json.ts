@@ -68,7 +68,7 @@ export function outboundJson(
 /** Characters of a text in a list; more would not fit a line. */
 const LISTED_CHARACTERS = 200;
 
-/** A sent message for a list. `payload`: its content; `null` when it is blanked. */
+/** A sent message for a list. `payload` is its content, or `null` when that is blanked. */
 export function sentEntry(
   sent: SentMessage,
   payload: string | null,

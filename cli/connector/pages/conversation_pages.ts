@@ -63,7 +63,7 @@ interface Thread {
   older: Place | null;
   /** What the person typed, and what went wrong with it; `null` for a new text. */
   again: Draft & { problem: Html } | null;
-  /** The message that the next one answers; `null`: none. */
+  /** The message that the next one answers; `null` if it answers none. */
   answering: Entry & { kind: "received" } | null;
 }
 

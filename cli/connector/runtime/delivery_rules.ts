@@ -34,7 +34,7 @@ export type RuntimeAnswer =
   | { kind: "unreachable"; why: string };
 
 export type RuntimeResult = "accepted" | {
-  /** Refusals until the message is a dead letter; `null`: only `PATIENCE_MS` counts. */
+  /** Refusals until the message is a dead letter; with `null` only `PATIENCE_MS` counts. */
   attempts: number | null;
   /** True when the next message would fail too, so the lane waits and keeps its order. */
   isOutage: boolean;
@@ -140,7 +140,7 @@ export class Lanes {
     return found;
   }
 
-  /** Releases a taken message. `next`: when it is due again; `null`: it is removed. */
+  /** Releases a taken message. `next` says when it is due again; with `null` it is removed. */
   release(seq: number, next: Pick<QueuedMessage, "nextAt" | "aside"> | null): void {
     const message = this.#taken.get(seq);
     if (!message) return;

@@ -91,7 +91,7 @@ export interface TargetOptions {
   "hook-token"?: string | undefined;
   /** The agent reads its messages: platform `inbox`. */
   inbox?: boolean | undefined;
-  /** `auto`, `on` or `off`: whether answers of the runtime go back to the senders. */
+  /** Whether answers of the runtime go back to the senders: `auto`, `on` or `off`. */
   replies?: string | undefined;
 }
 

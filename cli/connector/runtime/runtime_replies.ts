@@ -16,7 +16,7 @@ import { idempotencyKey, type InboxMessage } from "../store/received_rows.ts";
 import type { NewSentMessage } from "../store/sent_messages.ts";
 import type { ConnectorStore } from "../store/store.ts";
 
-/** A reply to store. `problem`: why it is stored as refused and not sent. */
+/** A reply to store. `problem` says why it is stored as refused and not sent. */
 export interface RuntimeReplyRow {
   message: NewSentMessage;
   problem: string | null;

@@ -161,7 +161,7 @@ export class TaskFollower {
     }
   }
 
-  /** Requests the states that are due. Returns the milliseconds until others may be; `null`: no timer is needed. */
+  /** Requests the states that are due. Returns the milliseconds until others may be; `null` when no timer is needed. */
   #pollDue(): number | null {
     const now = this.deps.clock.now();
     for (const task of this.#rows.due(now)) {
@@ -210,7 +210,7 @@ export class TaskFollower {
     }
   }
 
-  /** Stores the reply to a task. `asks`: its row while it waits for an answer to that reply. */
+  /** Stores the reply to a task. `asks` is its row while it waits for an answer to that reply. */
   async #end(task: OpenTask, text: string, code: TaskCode | null, asks: OpenTask | null = null): Promise<void> {
     const { clock, store, replies, emit } = this.deps;
     const reply = replies && await replies.row(task, taskPayload(text, code));

@@ -234,7 +234,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
     return 0;
   }
 
-  /** Sends what waits for a server, because it has answered. `null`: the agent's own, which has no pauses. */
+  /** Sends what waits for a server, because it has answered. The own server is `null`, and has no pauses. */
   reached(host: string | null): void {
     if (host !== null && this.#pauses.reached(host)) this.sendAllNow();
   }

@@ -41,14 +41,14 @@ export interface LogQuery {
   since?: number | undefined;
   /** Only messages for which this holds; without it all. */
   isWanted?: ((content: Content) => boolean) | undefined;
-  /** Where the page begins; default: at the newest message. */
+  /** Where the page begins; without it, at the newest message. */
   from?: Place | undefined;
-  /** True: the oldest first; default: the newest first. */
+  /** Whether the oldest message comes first, in place of the newest. */
   isForward?: boolean;
   limit: number;
 }
 
-/** What a search sees of a message. `identity`: of its sender, for a received one. */
+/** What a search sees of a message. `identity` is that of the sender of a received one. */
 export interface Content {
   payload: string;
   identity: FrameIdentity | null;
@@ -90,7 +90,7 @@ export class History {
     return this.db.number(sql, did) || null;
   }
 
-  /** The latest messages with a peer, oldest first. `before`: only those before a page that was shown. */
+  /** The latest messages with a peer, oldest first; with `before`, those before a page that was shown. */
   thread(did: string, now: number, limit: number, before = NEWEST): {
     entries: Entry[];
     /** `null` when there are no older ones. */

@@ -49,16 +49,16 @@ export type StoreResult = "stored" | "known" | "full" | "replayed" | "proof_too_
 
 /** Which messages to list: all conditions must hold. */
 export interface InboxFilter {
-  /** True: unread messages. False: those that the agent has taken. */
+  /** Whether to list unread messages, or those that the agent has taken. */
   unread: boolean;
   /** Only messages of one of these senders. */
   fromDids?: readonly string[] | undefined;
   conversationId?: string | undefined;
   /** Only messages with a higher `seq`. */
   after?: number | undefined;
-  /** True: the newest that match, in place of the oldest. */
+  /** Whether to list the newest that match, in place of the oldest. */
   newest?: boolean;
-  /** Leaves out what a program holds at this time (D-395); absent: lists those too. */
+  /** Leaves out what a program holds at this time (D-395); without it, lists those too. */
   freeAt?: number | undefined;
   limit: number;
 }
@@ -77,7 +77,7 @@ export interface ReplyClaims {
 
 /** How the messages of an agent leave the store. */
 export interface ReceivedOptions {
-  /** `pull`: the agent reads its messages; there is no runtime to hand them to. */
+  /** With `pull` the agent reads its messages, because there is no runtime to hand them to. */
   delivery: "push" | "pull";
   claims: ReplyClaims;
   onChange: OnChange;
@@ -326,7 +326,9 @@ export class ReceivedMessages {
     return messages.map(({ seq }) => seq);
   }
 
-  /** Ends messages with their receipts, in a transaction of the caller, and returns them. `?1` of `change`: the time. */
+  /**
+   * Ends messages with their receipts, in a transaction of the caller, and returns them. In `change`, `?1` is the time.
+   */
   #end(change: string, status: "processed_by_svc" | "dead_lettered", at: number, ...values: Cell[]): EndedMessage[] {
     const sql = `UPDATE messages SET endedAt = ?1, ${change} RETURNING fromDid, requestId, conversationId, proof`;
     const ended = this.db.all<EndedMessage>(sql, at, ...values);
@@ -394,7 +396,7 @@ export class ReceivedMessages {
       .map((row) => ({ ...row, identity: JSON.parse(row.identity) }));
   }
 
-  /** Makes dead letters wait again, or unread on a pull platform. `null`: all of them. Returns their number. */
+  /** Makes dead letters, or with `null` all of them, wait again, or unread on a pull platform. Returns their number. */
   replay(ids: readonly number[] | null, now: number): number {
     const sql = `UPDATE messages SET state = 'waiting', endedAt = NULL, attempts = 0, refusals = 0, firstTriedAt = NULL,
        nextAt = ?2, aside = 0 WHERE ${IS_DEAD_OF} RETURNING ${QUEUE_COLUMNS}, conversationId, inReplyTo`;
@@ -407,7 +409,7 @@ export class ReceivedMessages {
     return rows.length;
   }
 
-  /** Deletes dead letters; `null`: all of them. Returns how many. */
+  /** Deletes dead letters, or with `null` all of them. Returns how many. */
   purge(ids: readonly number[] | null): number {
     this.#bounds.recount();
     // The row stays, so that a repeated delivery is recognised.

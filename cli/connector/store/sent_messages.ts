@@ -37,7 +37,7 @@ export interface SentMessage {
   expiresAt: number | null;
   /** Whether the answer of an attempt was lost, so that the recipient may have the message. */
   mayHaveArrived: boolean;
-  /** Attempts to send it again. */
+  /** How often it was sent again. */
   attempts: number;
   nextAt: number;
 }
@@ -136,7 +136,8 @@ export interface TaskCursor {
 
 export class SentMessages {
   /**
-   * Rows, and bytes of payloads and bodies; `null`: not counted. A row that is rolled back is in it until a recount.
+   * Rows, and bytes of payloads and bodies; `null` until they are counted. A row that is rolled back stays in it until
+   * the next count.
    */
   #kept: { rows: number; bytes: number } | null = null;
 
@@ -157,7 +158,7 @@ export class SentMessages {
     return this.db.transactionWithoutSync(() => this.add(message, now));
   }
 
-  /** `begin` in a transaction of the caller. `problem`: why the message is `refused` and not sent. */
+  /** `begin` in a transaction of the caller. `problem` says why the message is `refused` and not sent. */
   add(message: NewSentMessage, now: number, problem: string | null = null): SentMessage {
     const { toDid, requestId, conversationId, inReplyTo, auto, origin, payload } = message;
     const isReply = origin === "runtime";
@@ -344,7 +345,7 @@ export class SentMessages {
     if (this.#kept !== null) this.#kept.bytes += bytes;
   }
 
-  /** Messages without their content, newest first. `before`: only those with a lower `seq`. */
+  /** Messages without their content, newest first; with `before`, only those with a lower `seq`. */
   list(
     { toDid, before = Number.MAX_SAFE_INTEGER, limit }: {
       toDid?: string | undefined;

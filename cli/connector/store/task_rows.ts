@@ -15,7 +15,7 @@ export interface OpenTask {
   requestId: string;
   taskId: string;
   contextId: string;
-  /** `asks`: it waits for the next message of the sender in this conversation. */
+  /** With `asks` it waits for the next message of the sender in this conversation. */
   state: "working" | "asks";
   nextAt: number;
   polls: number;

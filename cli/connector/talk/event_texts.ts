@@ -3,7 +3,9 @@ import type { EventFields } from "../../link/link_events.ts";
 import { type EventName, EVENTS } from "../events.ts";
 import { formatDuration } from "../../terminal/times.ts";
 
-/** The events that need no attention, with their sentences for the view of all events; `null`: that of `EVENTS`. */
+/**
+ * The events that need no attention. Each has its sentence for the view of all events, or `null` for that of `EVENTS`.
+ */
 const QUIET: { readonly [name in EventName]?: ((fields: EventFields & { end: string }) => string) | null } = {
   started: null,
   stopping: null,

@@ -93,7 +93,7 @@ export function messageLines(
   return lines;
 }
 
-/** The number, the header and the text of a message. `named`: agents whose person was named on this day. */
+/** The number, the header and the text of a message. `named` are agents whose person was named on this day. */
 function described(entry: LogEntry, named: Set<string>, now: number): { id: number; what: string; text: string } {
   const json = JSON.stringify(entry.payload) ?? "";
   if (entry.kind === "sent") {

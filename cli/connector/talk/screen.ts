@@ -34,7 +34,7 @@ export interface ScreenOptions {
    * take what a person types for another program.
    */
   keys?: boolean;
-  /** How many agents are shown; default: one. */
+  /** How many agents are shown; one if absent. */
   agents?: number;
 }
 

@@ -43,7 +43,9 @@ export interface TalkDeps {
   stop(): void;
 }
 
-/** A key and what it does: with `act` always, with `of` for an agent. `number`: the digits before it. */
+/**
+ * A key and what it does: `act` is the same for all agents, and `of` acts on one, with the number typed before the key.
+ */
 type Key =
   & { key: string; name?: string; purpose: string }
   & ({ act(): void } | { of(agent: TalkAgent, number: number | null): void });

@@ -15,7 +15,9 @@ const REDRAW_MS = 1_000;
 /** Wrapping is off (DECAWM), because a terminal may count columns differently, and a wrapped line cannot be redrawn. */
 const unwrapped = (line: string) => `\x1b[?7l${line}\x1b[?7h`;
 
-/** What is below the log: lines that change, the last one with the cursor. `cursor`: its column; `null`: the end. */
+/**
+ * What is below the log: lines that change. The last one has the cursor in column `cursor`, or at its end for `null`.
+ */
 export interface LiveLines {
   lines: readonly Line[];
   cursor: number | null;
