@@ -54,7 +54,7 @@ useHashes({
   hmacSha256: (key, data) => createHmac("sha256", key).update(data).digest(),
 });
 
-/** Ports at which runtimes listen unless they are told otherwise, so no local API takes one of them. */
+/** Ports at which runtimes listen unless they are told otherwise, so an agent without a port chooses none of them. */
 const RUNTIME_PORTS = Object.values(PLATFORMS).flatMap((platform) =>
   platform.delivery === "push" ? [Number(new URL(platform.defaults.baseUrl).port)] : []
 );
@@ -64,9 +64,7 @@ interface ConnectorHooks {
   /** Keys and revocation list of each registry, which the connectors of one process share. */
   trusts?: Map<string, RegistryTrust>;
   onTicket?: (ticket: string, until: string) => void;
-  /**
-   * Called at the first start of an agent for which no platform was ever chosen, so that it reads its messages itself.
-   */
+  /** Called at the first start of an agent that reads its own messages because no platform was ever chosen. */
   onDefault?: () => Promise<void>;
 }
 

@@ -179,7 +179,7 @@ export class Lanes {
   }
 }
 
-/** Whether a message is due. So is a time beyond the longest wait, because it comes from a clock that was set back. */
+/** Whether a message is due. One that waits beyond the longest wait is, because a clock was set back meanwhile. */
 function isDue({ nextAt }: QueuedMessage, now: number): boolean {
   return nextAt <= now || nextAt > now + SLOW_MAX_MS;
 }

@@ -43,7 +43,7 @@ export class Database implements Disposable {
     let db: DatabaseSync | undefined;
     try {
       db = new DatabaseSync(path);
-      // FULL, because with a write-ahead log only this has a commit on disk when it returns.
+      // FULL, because with a write-ahead log only this mode has a commit on disk when it returns.
       db.exec("PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
       // A negative size is in KiB.
       db.exec(`PRAGMA cache_size = -${CACHE_KIB}`);
