@@ -151,6 +151,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
     links,
     connectedAgents,
     mailboxDelivery,
+    senders,
   });
   here.onQueued = (recipient) => void forwarder.startMailboxDelivery(recipient);
   mailbox.onOutcome = (id, outcome) => void forwarder.tellDelivery(id, outcome);

@@ -21,6 +21,7 @@ import {
   partEnd,
   putNonce,
   senderKeptMs,
+  type SenderRecord,
   type StoredNonce,
   unpackPart,
   unpackSender,
@@ -50,6 +51,8 @@ const ENDED_KEPT_MS = 15_000;
 const CLOCK_GRACE_MS = (LIMITS.nonceGraceSeconds - LIMITS.timestampSkewSeconds) * 1000;
 /** The service deletes ended parts. The store deletes them this much later, for those that the service missed. */
 const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
+/** With less, the first message to another instance after a pause costs two round trips more. */
+const SHARED_MS = 60_000;
 const MOST_BYTES = LIMITS.senderNonces * NONCE_BYTES;
 const NO_WRITES: readonly Write[] = [];
 
@@ -61,7 +64,18 @@ interface SendersDeps {
   windowMs: number;
 }
 
+/** A sender as a commit has stored it. */
+export interface StoredSender {
+  agentDid: string;
+  value: Uint8Array;
+  versionstamp: string;
+}
+
 export class Senders {
+  /** Called after a commit with the senders of which other instances have got requests too. */
+  onShared: (senders: readonly StoredSender[]) => void = () => {};
+  /** What the commit that ends in this turn has stored of them. */
+  #shared: StoredSender[] = [];
   /** Senders by DID. The one that was added first is forgotten first. */
   readonly #kept = new BoundedMap<string, Sender>(SENDERS_KEPT_MAX);
   #untilCount = 0;
@@ -72,9 +86,24 @@ export class Senders {
   of(agentDid: string): Sender {
     const kept = this.#kept.get(agentDid);
     if (kept) return kept;
-    const sender = new Sender(agentDid, this.deps);
+    const sender = new Sender(agentDid, this.deps, (stored) => this.#share(stored));
     this.#kept.set(agentDid, sender);
     return sender;
+  }
+
+  /**
+   * Takes over what another instance has stored of a sender. Otherwise the next commit here would find its record
+   * outdated: three round trips to the store in place of one, for each message of a sender whose requests a balancer
+   * spreads. It is only a hint, because the commit checks the version.
+   */
+  learn(stored: StoredSender): void {
+    this.#kept.get(stored.agentDid)?.learn(stored);
+  }
+
+  /** Collects the senders of one commit, because a link carries one frame more easily than many. */
+  #share(stored: StoredSender): void {
+    if (this.#shared.push(stored) > 1) return;
+    queueMicrotask(() => this.onShared(this.#shared.splice(0)));
   }
 
   /**
@@ -141,7 +170,18 @@ export class Sender implements LiveRecord {
   #inFlight = 0;
   #loading: Promise<void> | null = null;
 
-  constructor(readonly agentDid: string, private readonly deps: SendersDeps) {
+  /** Until when other instances are told what is stored, milliseconds since the Unix epoch. */
+  #sharedUntil = 0;
+  /** The newest version that this or another instance has told to be stored; `null` for a sender that is not shared. */
+  #stored: StoredSender | null = null;
+  /** What the commit in flight stores. */
+  #packed: Uint8Array | null = null;
+
+  constructor(
+    readonly agentDid: string,
+    private readonly deps: SendersDeps,
+    private readonly share: (stored: StoredSender) => void,
+  ) {
     this.key = KEYS.sender(agentDid);
     this.id = idOf(this.key);
   }
@@ -152,6 +192,7 @@ export class Sender implements LiveRecord {
   }
 
   load(): Promise<void> {
+    if (!this.#loading && this.#restore()) return Promise.resolve();
     return this.#loading ??= this.#read();
   }
 
@@ -159,38 +200,85 @@ export class Sender implements LiveRecord {
     try {
       const { reads, clock } = this.deps;
       const { value, versionstamp } = await reads.get(this.key);
-      const now = clock.now();
-      const { since, sealed, nonces, window, begun } = value === null ? newSender(now) : unpackSender(value);
-      // All parts are read when the record is another one, whose numbers differ, and when the clock went back, because
-      // nonces that had ended may then count again.
-      const isKnown = since === this.#since && now >= this.#asOf - CLOCK_GRACE_MS;
-      const first = isKnown ? Math.floor(this.#upTo / LIMITS.senderPartNonces) : 0;
-      const older = first < sealed ? await this.#readParts(first, sealed, now) : [];
-      if (!isKnown) {
-        this.#ends.clear();
-        this.#asOf = now;
-      }
-      // A nonce that was reserved before or during this reading is known only if the store has it, because its request
-      // would otherwise find its own reservation and be refused as a replay.
-      for (const use of this.#reserved) if (use.generation === this.generation) this.#ends.delete(use.name);
-      for (const { name, expiresAt } of older) this.#ends.set(name, expiresAt);
-      for (const { name, expiresAt } of noncesIn(nonces)) this.#ends.set(name, expiresAt);
-      this.#since = since;
-      this.#sealed = sealed;
-      this.#nonces.set(nonces);
-      this.#bytes = nonces.length;
-      this.#upTo = sealed * LIMITS.senderPartNonces + nonces.length / NONCE_BYTES;
-      this.#endsAt = Infinity;
-      this.window = new Window(window);
-      this.begun = begun;
-      this.versionstamp = versionstamp;
-      this.generation++;
-      this.isLoaded = true;
+      const now = clock.now(), record = value === null ? newSender(now) : unpackSender(value);
+      if (this.versionstamp !== null && versionstamp !== this.versionstamp) this.#sharedUntil = now + SHARED_MS;
+      const first = this.#firstUnknown(record, now);
+      this.#adopt(record, versionstamp, first < record.sealed ? await this.#readParts(first, record.sealed, now) : []);
     } finally {
       // In the same turn as `isLoaded`, because a drop in a later turn would otherwise wait for this reading and find
       // nothing loaded.
       this.#loading = null;
     }
+  }
+
+  /**
+   * Takes over what another instance has stored: at once, or after the commit in flight.
+   *
+   * @throws {MalformedRecord}
+   */
+  learn(stored: StoredSender): void {
+    const now = this.deps.clock.now();
+    unpackSender(stored.value);
+    this.#sharedUntil = now + SHARED_MS;
+    if (stored.versionstamp <= (this.#stored?.versionstamp ?? this.versionstamp ?? "")) return;
+    this.#stored = stored;
+    if (this.isLoaded && this.#inFlight === 0 && !this.#restore()) this.#endsAt = now;
+  }
+
+  /** Takes over the newest version that was told. Returns false when the store must be read instead. */
+  #restore(): boolean {
+    const told = this.#stored, record = told && this.#toldAfter(this.versionstamp, told);
+    if (!told || !record) {
+      this.#stored = null;
+      return false;
+    }
+    this.#adopt(record, told.versionstamp, []);
+    return true;
+  }
+
+  /** Returns what was told, unless it is older than a version or follows sealed parts that are not known here. */
+  #toldAfter(versionstamp: string | null, told: StoredSender): SenderRecord | null {
+    if (told.versionstamp < (versionstamp ?? "")) return null;
+    const record = unpackSender(told.value);
+    return this.#firstUnknown(record, this.deps.clock.now()) >= record.sealed ? record : null;
+  }
+
+  /**
+   * Returns the number of the first sealed part whose nonces are not all known. All parts are read when the record is
+   * another one, whose numbers differ, and when the clock went back, because nonces that had ended may count again.
+   */
+  #firstUnknown({ since }: SenderRecord, now: number): number {
+    const isKnown = since === this.#since && now >= this.#asOf - CLOCK_GRACE_MS;
+    return isKnown ? Math.floor(this.#upTo / LIMITS.senderPartNonces) : 0;
+  }
+
+  /** @param older the nonces of the sealed parts that were not known */
+  #adopt(
+    { since, sealed, nonces, window, begun }: SenderRecord,
+    versionstamp: string | null,
+    older: readonly StoredNonce[],
+  ): void {
+    const now = this.deps.clock.now();
+    if (since !== this.#since || now < this.#asOf - CLOCK_GRACE_MS) {
+      this.#ends.clear();
+      this.#asOf = now;
+    }
+    // A nonce that was reserved before or during this reading is known only if the store has it, because its request
+    // would otherwise find its own reservation, and be refused as a replay.
+    for (const use of this.#reserved) if (use.generation === this.generation) this.#ends.delete(use.name);
+    for (const { name, expiresAt } of older) this.#ends.set(name, expiresAt);
+    for (const { name, expiresAt } of noncesIn(nonces)) this.#ends.set(name, expiresAt);
+    this.#since = since;
+    this.#sealed = sealed;
+    this.#nonces.set(nonces);
+    this.#bytes = nonces.length;
+    this.#upTo = sealed * LIMITS.senderPartNonces + nonces.length / NONCE_BYTES;
+    this.#endsAt = Infinity;
+    this.window = new Window(window);
+    this.begun = begun;
+    this.versionstamp = versionstamp;
+    this.generation++;
+    this.isLoaded = true;
   }
 
   /** Returns the nonces of sealed parts that have not ended, oldest first. */
@@ -209,6 +297,20 @@ export class Sender implements LiveRecord {
   }
 
   drop(): void {
+    this.#stored = null;
+    this.#forget();
+  }
+
+  undo(): boolean {
+    const told = this.#stored, names = new Set(this.#taken.map(({ name }) => name));
+    this.#forget();
+    if (!told || told.versionstamp === this.versionstamp || names.size === 0) return false;
+    const record = this.#toldAfter(this.versionstamp, told);
+    // The commit may have taken effect before that version, while its answer was lost.
+    return record !== null && !noncesIn(record.nonces).some(({ name }) => names.has(name));
+  }
+
+  #forget(): void {
     this.#taken = [];
     this.#parts = [];
     this.#inFlight = 0;
@@ -284,6 +386,7 @@ export class Sender implements LiveRecord {
     const nonces = this.#nonces.subarray(0, this.#bytes);
     const { window, begun } = this;
     const value = packSender({ since: this.#since, sealed: this.#sealed, nonces, window, begun });
+    this.#packed = value;
     return { value, expireInMs, also: this.#parts };
   }
 
@@ -299,6 +402,12 @@ export class Sender implements LiveRecord {
     this.#inFlight = 0;
     this.#upTo = this.#sealed * LIMITS.senderPartNonces + this.#bytes / NONCE_BYTES;
     this.versionstamp = versionstamp;
+    this.#stored = null;
+    if (this.deps.clock.now() < this.#sharedUntil && this.#packed) {
+      this.#stored = { agentDid: this.agentDid, value: this.#packed, versionstamp };
+      this.share(this.#stored);
+    }
+    this.#packed = null;
   }
 }
 

@@ -106,6 +106,11 @@ export class InstanceLinks {
     }
   }
 
+  /** Sends a message to each instance with a link that has room. */
+  sendToAll(body: unknown, bytes: Uint8Array): void {
+    for (const instance of this.#open.keys()) if (this.has(instance)) this.send(instance, body, bytes);
+  }
+
   /** Answers requests to the port between instances. No socket opens before the proof, because any program can call. */
   answer(request: Request): Response {
     const { link } = this.deps.leases;

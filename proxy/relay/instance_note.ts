@@ -24,6 +24,12 @@ export interface MessageNote {
   attempt: Attempt;
 }
 
+/** What a commit has stored of senders. Their records follow one after the other. Only links carry it. */
+export interface SendersNote {
+  kind: "senders";
+  senders: { agentDid: string; versionstamp: string; bytes: number }[];
+}
+
 export type Note =
   | MessageNote
   | { kind: "dispatched"; id: string; dispatched: ForwardResult }
@@ -31,4 +37,5 @@ export type Note =
   | { kind: "moved"; agentDid: string }
   | { kind: "kick"; agentDid: string }
   | { kind: "paired"; agentDid: string; peerAgentDid: string; profile: PairingProfile; proxy?: string | undefined }
-  | { kind: "delivery"; agentDid: string; news: DeliveryNews };
+  | { kind: "delivery"; agentDid: string; news: DeliveryNews }
+  | SendersNote;

@@ -5,6 +5,7 @@
  */
 import { sleep } from "../../shared/clock.ts";
 import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
+import { joinedBytes } from "../../shared/protocol/base64url.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { TokenBucket } from "../../shared/server/token_bucket.ts";
@@ -20,7 +21,8 @@ import type { MailboxDelivery } from "./mailbox_delivery.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import type { Attempt, DeliveryOutcome } from "../message/deliveries.ts";
 import type { DeliveryId } from "../message/delivery.ts";
-import { FAILED, type ForwardResult, type MessageNote, type Note, OFFLINE } from "./instance_note.ts";
+import type { Senders, StoredSender } from "../message/sender.ts";
+import { FAILED, type ForwardResult, type MessageNote, type Note, OFFLINE, type SendersNote } from "./instance_note.ts";
 import type { LocalDelivery } from "./local_delivery.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
 import type { Message } from "../schema/records.ts";
@@ -53,6 +55,7 @@ interface DispatchDeps extends Pick<ServiceDeps, "clock" | "log" | "metrics" | "
   links: InstanceLinks;
   connectedAgents: ConnectedAgents;
   mailboxDelivery: MailboxDelivery;
+  senders: Senders;
 }
 
 export class MessageForwarder {
@@ -69,6 +72,7 @@ export class MessageForwarder {
 
   constructor(private readonly deps: DispatchDeps) {
     deps.inbox.onNote = deps.links.onMessage = (body, bytes) => this.#receive(body as Note, bytes);
+    deps.senders.onShared = (senders) => this.#tellSenders(senders);
     deps.links.onLost = (instance) => void this.#askAfterLoss(instance);
   }
 
@@ -234,6 +238,29 @@ export class MessageForwarder {
     }
   }
 
+  /** Tells the other instances what a commit has stored of senders. Without a link they read it when they need it. */
+  #tellSenders(stored: readonly StoredSender[]): void {
+    const { links } = this.deps;
+    if (links.size === 0) return;
+    const senders = stored.map(({ agentDid, versionstamp, value }) => ({
+      agentDid,
+      versionstamp,
+      bytes: value.length,
+    }));
+    links.sendToAll({ kind: "senders", senders } satisfies Note, joinedBytes(stored.map(({ value }) => value)));
+  }
+
+  #learnSenders(told: SendersNote["senders"], bytes: Uint8Array): void {
+    let at = 0;
+    try {
+      for (const { agentDid, versionstamp, bytes: length } of told) {
+        this.deps.senders.learn({ agentDid, versionstamp, value: bytes.slice(at, at += length) });
+      }
+    } catch (cause) {
+      this.deps.log("warn", "note_lost", { kind: "senders", cause });
+    }
+  }
+
   /** Waits until the results of the messages of other instances are written. */
   async finish(): Promise<void> {
     await Promise.all(this.#underWay);
@@ -266,6 +293,9 @@ export class MessageForwarder {
         break;
       case "paired":
         connectedAgents.tellPaired(note.agentDid, note.peerAgentDid, note.profile, note.proxy);
+        break;
+      case "senders":
+        this.#learnSenders(note.senders, bytes);
         break;
       case "delivery":
         connectedAgents.tellDelivery(note.agentDid, note.news);

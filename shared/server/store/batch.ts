@@ -59,6 +59,11 @@ export interface LiveRecord {
   load(): Promise<void>;
   /** Forgets everything that may not be stored, so that the record is loaded again before its next use. */
   drop(): void;
+  /**
+   * Forgets what a commit that met another version would have stored. Returns true when that version is known without
+   * reading, and shows that the commit has not taken effect.
+   */
+  undo(): boolean;
   /** Returns what the commit stores. */
   pack(): { value: unknown; expireInMs: number; also: readonly Write[] };
   committed(versionstamp: string): void;

@@ -87,6 +87,8 @@ export interface GroupCommitOptions {
 interface Try {
   slot: number;
   attempt: number;
+  /** The first attempt uses cached records. A refusal or a record that has changed needs a read from the store. */
+  isFresh: boolean;
   maySplit: boolean;
 }
 
@@ -222,7 +224,7 @@ export class GroupCommit {
   }
 
   async #useSlot(slot: number, batch: readonly QueuedClaim[]): Promise<void> {
-    await this.#commit(batch, { slot, attempt: 1, maySplit: true });
+    await this.#commit(batch, { slot, attempt: 1, isFresh: false, maySplit: true });
     this.#queue.done(batch);
     this.#freeSlots.push(slot);
     this.#fillSlots();
@@ -232,31 +234,42 @@ export class GroupCommit {
   }
 
   async #commit(whole: readonly QueuedClaim[], now: Try): Promise<void> {
-    // The first attempt uses cached records. After a refusal or a stale record, they are read from the store.
-    const isFresh = now.attempt > 1;
-    let batch = isFresh ? whole.filter(({ isOver }) => !isOver) : whole;
+    const { isFresh } = now;
+    let batch = whole.some(({ isOver }) => isOver) ? whole.filter(({ isOver }) => !isOver) : whole;
     if (batch.length === 0) return;
     let fates: ClaimResult<unknown>[] = [], refused: QueuedClaim[] = [], mark: Mark | undefined;
+    let known: ReadonlySet<LiveRecord> = NO_RECORDS;
     const changed = new Map<LiveRecord, Write[]>();
     try {
       let entries = await this.#entries(batch, isFresh);
-      const loading = loadAll(batch, isFresh);
-      if (loading) await loading;
-      if (batch.some(isInDoubt)) batch = await this.#undoubted(batch);
-      // A held record must still be unwritten when the commit begins, because the commit does not check it.
-      while (this.#isOutdated(batch, entries)) entries = await this.#entries(batch, isFresh);
+      if (isFresh) { for (const { live } of batch) live?.record.drop(); }
+      // While one record is read, another may be dropped, or a held one written, so all are looked at again. The marks
+      // are read after the records.
+      for (let isInDoubtStill = batch.some(isInDoubt);;) {
+        const loading = loadAll(batch);
+        if (loading) {
+          await loading;
+          isInDoubtStill = batch.some(isInDoubt);
+        } else if (isInDoubtStill) {
+          batch = await this.#undoubted(batch);
+          isInDoubtStill = false;
+        } else if (this.#isOutdated(batch, entries)) entries = await this.#entries(batch, isFresh);
+        else break;
+      }
       if (this.#isTooLarge(batch, entries)) return await this.#split(batch, now);
       [batch, fates] = applyAll(batch, entries, changed);
       mark = this.#marks.next(now.slot);
       this.options.metrics?.observe("store_batch_claims", batch.length);
-      if (await this.#write(entries, changed, mark)) {
+      const written = await this.#write(entries, changed, mark);
+      if (written.ok) {
         refused = isFresh ? [] : batch.filter((_, i) => !fates[i]?.taken);
         batch.forEach((claim, i) => {
           const fate = fates[i] ?? { taken: true };
           if (fate.taken || isFresh) claim.resolve(fate);
         });
         if (refused.length === 0) return;
-      } else if (mark) {
+      } else known = written.known;
+      if (!written.ok && known.size === 0 && mark) {
         // Deno sends a commit over the network again if its answer was lost. The second then conflicts with the first.
         const sent = mark;
         batch.forEach((claim, i) => fates[i]?.taken && (claim.conflict = sent));
@@ -266,7 +279,14 @@ export class GroupCommit {
       if (sent) batch.forEach((claim, i) => fates[i]?.taken && (claim.doubts ??= []).push(sent));
       return await this.#afterError(batch, now, error);
     }
-    const next = { ...now, attempt: now.attempt + 1 };
+    const next = { ...now, attempt: now.attempt + 1, isFresh: true };
+    // Another instance was first, and has told what it stored, so nothing is read. The claims on these records are tried
+    // again alone, because the others would otherwise fail with each further change of them.
+    if (known.size > 0) {
+      const isMet = ({ live }: QueuedClaim) => live !== undefined && known.has(live.record);
+      await this.#commit(batch.filter(isMet), { ...now, isFresh: false });
+      return await this.#commit(batch.filter((claim) => !isMet(claim)), { ...now, isFresh: false });
+    }
     if (refused.length > 0) return await this.#commit(refused, next);
     // A cached record was out of date. The batch is tried again, because its other claims must not suffer from that.
     if (!isFresh) return await this.#commit(batch, next);
@@ -297,7 +317,12 @@ export class GroupCommit {
     }
     if (maySplit && !(error instanceof StoreLate) && batch.length > 1) {
       // A defect of one claim is no fault of the store, so the batch is halved until that claim is alone.
-      return await this.#split(rest, { slot, attempt: attempt + 1, maySplit: !(error instanceof StoreUnavailable) });
+      return await this.#split(rest, {
+        slot,
+        attempt: attempt + 1,
+        isFresh: true,
+        maySplit: !(error instanceof StoreUnavailable),
+      });
     }
     for (const claim of rest) claim.reject(error);
   }
@@ -373,7 +398,7 @@ export class GroupCommit {
     entries: Map<string, BatchRecord>,
     changed: Map<LiveRecord, Write[]>,
     mark: Mark | undefined,
-  ): Promise<boolean> {
+  ): Promise<{ ok: boolean; known: ReadonlySet<LiveRecord> }> {
     let isChange = false;
     const began = this.#clock.now();
     const operation = this.kv.atomic();
@@ -396,7 +421,7 @@ export class GroupCommit {
       for (const write of also) addWrite(operation, write.key, write);
       for (const write of more) addWrite(operation, write.key, write);
     }
-    if (concerned.length === 0 && !isChange) return true;
+    if (concerned.length === 0 && !isChange) return { ok: true, known: NO_RECORDS };
     if (mark && isChange) addWrite(operation, mark.key, { value: mark.number, expireInMs: MARK_KEPT_MS });
     const result = await countedCommit(operation, this.options.metrics);
     this.options.metrics?.observe("store_commit_seconds", (this.#clock.now() - began) / 1000);
@@ -410,11 +435,12 @@ export class GroupCommit {
       if (entry.uncached || value === null) continue;
       this.#known.set(id, { key, value, versionstamp: change ? result.versionstamp : entry.versionstamp });
     }
+    const known = new Set<LiveRecord>();
     for (const record of changed.keys()) {
       if (result.ok) record.committed(result.versionstamp);
-      else record.drop();
+      else if (record.undo()) known.add(record);
     }
-    return result.ok;
+    return { ok: result.ok, known };
   }
 }
 
@@ -423,18 +449,14 @@ function isInDoubt({ doubts, conflict }: QueuedClaim): boolean {
   return doubts !== undefined || conflict !== undefined;
 }
 
-/** Loads the live records of claims: those that are not in memory, or all of them after a refusal or a conflict. */
-function loadAll(batch: readonly QueuedClaim[], isFresh: boolean): Promise<unknown> | null {
-  const records = new Set<LiveRecord>();
-  for (const { live } of batch) if (live) records.add(live.record);
-  const loading: Promise<void>[] = [];
-  for (const record of records) {
-    if (isFresh) record.drop();
-    if (!record.isLoaded) loading.push(record.load());
-  }
-  return loading.length > 0 ? Promise.all(loading) : null;
+/** Loads the live records of claims that are not in memory; `null` when all are. */
+function loadAll(batch: readonly QueuedClaim[]): Promise<unknown> | null {
+  const loading = new Map<LiveRecord, Promise<void>>();
+  for (const { live } of batch) if (live && !live.record.isLoaded) loading.set(live.record, live.record.load());
+  return loading.size > 0 ? Promise.all(loading.values()) : null;
 }
 
+const NO_RECORDS: ReadonlySet<LiveRecord> = new Set();
 const REMEMBERED = 5_000;
 /**
  * How long a claim may take. With more, a sender has given up before its answer; with less, claims on a slow disk are
