@@ -281,11 +281,11 @@ export class GroupCommit {
     }
     const next = { ...now, attempt: now.attempt + 1, isFresh: true };
     // Another instance was first, and has told what it stored, so nothing is read. The claims on these records are tried
-    // again alone, because the others would otherwise fail with each further change of them.
+    // again alone and after the others, because the others would otherwise fail, or wait, with each further change.
     if (known.size > 0) {
       const isMet = ({ live }: QueuedClaim) => live !== undefined && known.has(live.record);
-      await this.#commit(batch.filter(isMet), { ...now, isFresh: false });
-      return await this.#commit(batch.filter((claim) => !isMet(claim)), { ...now, isFresh: false });
+      await this.#commit(batch.filter((claim) => !isMet(claim)), { ...now, isFresh: false });
+      return await this.#commit(batch.filter(isMet), { ...now, isFresh: false });
     }
     if (refused.length > 0) return await this.#commit(refused, next);
     // A cached record was out of date. The batch is tried again, because its other claims must not suffer from that.
