@@ -30,7 +30,7 @@ export const COMMANDS = [
     path: ["serve"],
     summary: "Run registry and proxy as one server, until Ctrl-C",
     details: [
-      "Each option sets one variable; every other variable of the server comes from the environment",
+      "Each option sets variables; every other variable of the server comes from the environment",
       "(docs/operations.md). Without --store and KV_URL the store is in the data folder of the user.",
     ],
     options: {

@@ -339,8 +339,7 @@ export class Connector {
 
   /**
    * The DID of a peer, from a DID or an alias. Reads the peers again when the alias is unknown, and for an unknown DID
-   * while a ticket is open: its agent may have used the ticket a moment ago, and refuses a message that is not sealed
-   * to it.
+   * while a ticket is open: if its agent has just used the ticket, it would refuse an unsealed message.
    */
   async findPeer(to: string): Promise<string | null> {
     if (isAgentDid(to)) {

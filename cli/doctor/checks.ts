@@ -25,7 +25,7 @@ export interface DoctorCheck {
 
 export interface DoctorDeps {
   machine: Machine;
-  /** The runtime's state directory, when it is given. */
+  /** The runtime's state directory, as option or runtime file gives it; else `null`. */
   stateDir: string | null;
   /** `null` when there is no agent on this machine. */
   folder: AgentFolder | null;

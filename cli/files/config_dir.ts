@@ -30,8 +30,9 @@ export function userFolder({ env, os }: Pick<System, "env" | "os">, kind: "confi
 }
 
 /**
- * Creates the configuration directory if needed, and makes it private to its owner. The user chooses its path, so the
- * path may contain links. A path below it must not, because a link could lead secrets to another place.
+ * Creates the configuration directory if needed. Sets mode 0700 if others may write to it and it is not sticky. The user
+ * chooses its path, so the path may contain links. A path below it must not, because a link could lead secrets to
+ * another place.
  *
  * @returns the owners whose directories below it are trusted
  * @throws {CliError} `CLI_SAVE_FAILED`, `CLI_FILE_UNSAFE`

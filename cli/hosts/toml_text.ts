@@ -115,7 +115,7 @@ function appended(text: string, block: string): string {
   return text + (text.endsWith("\n") ? "" : end) + end + lines + end;
 }
 
-/** Returns the present entry as the text has it. @throws {NotEditableError} when it is written in another way */
+/** Returns the present entry as the text has it. @throws {NotEditableError} when svc would write it otherwise */
 function presentBlock(text: string, place: Place, present: unknown): string {
   const block = isTable(present) ? blockOf(place, present).replaceAll("\n", lineEndOf(text)) : "";
   const start = block === "" ? -1 : text.indexOf(block);

@@ -64,7 +64,7 @@ export interface AdmissionState {
   ait?: VerifiedAit;
   /** Whose budgets the request uses: an owner, or the issuer of a visitor. */
   payer?: string;
-  /** The issuer of an agent of another registry, and what its visit token says. */
+  /** For an agent of another registry: what that publishes, and what the visit token says. */
   visitor?: IssuerDocuments;
   visit?: Visit;
   timestamp?: number;
@@ -76,7 +76,7 @@ export interface AdmissionState {
   preconditions: readonly Update<PreconditionFailed>[];
   rule?: WindowRule;
   decision?: Decision;
-  /** Ends the turn that a connect has taken. */
+  /** Ends the turn of its owner's connect. */
   endTurn?: () => void;
   /** Set when the bad-proof limiter has counted the request. */
   isCounted?: true;

@@ -95,7 +95,7 @@ export class InstanceInbox {
     this.onNote(body, bytes);
   }
 
-  /** Reads the notes. The next ones are read while these are deleted. */
+  /** Reads the notes in batches, each while the last one is deleted. */
   async #read(): Promise<void> {
     const before = [...this.#handled], present = new Set<string>();
     const inbox = this.deps.kv.list<StoredInstanceMessage>({ prefix: KEYS.inbox(this.instance) }, {

@@ -146,7 +146,7 @@ export function unpackSender(value: unknown): SenderRecord {
   return { since: view.getFloat64(1), sealed: view.getUint32(9), nonces, window, begun };
 }
 
-/** Returns the begun deliveries of a packed record. @throws {MalformedRecord} */
+/** @param packed the end of a packed record @throws {MalformedRecord} if it is cut */
 function unpackBegun(packed: Uint8Array): BegunDelivery[] {
   const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
   let at = 0;

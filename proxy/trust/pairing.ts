@@ -59,7 +59,7 @@ export function checkConfirmation(
 ): "confirm" | "confirmed_before" {
   if (confirmed) {
     if (confirmed.responderAgentDid !== responderDid) throw new ServiceError("PROXY_PAIR_TICKET_ALREADY_CONFIRMED");
-    // A later pair of the two has another ticket. Without this check the answer would say that this one made it.
+    // A later ticket may have paired the two. Without this check the answer would say that this ticket did.
     if (pair?.ticketId !== id) throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
     return "confirmed_before";
   }

@@ -38,7 +38,7 @@ export async function readAudit(
   );
 }
 
-/** Returns the range of keys to read: the times of the query bound the IDs. */
+/** Returns the keys to read. An ID begins with its time, so times limit them. */
 function selectorOf({ order, cursor, since, until }: AuditQuery): KvListSelector {
   const prefix = KEYS.auditLog();
   const begin = since === undefined ? [] : [firstUlidOf(timeOf(since))];

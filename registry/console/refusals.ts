@@ -6,7 +6,7 @@ import { exactly, when } from "../../shared/page/times.ts";
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import type { Refusal, RefusalGroup } from "../../shared/protocol/api/relay_admin.ts";
 
-/** How many checks of a request the proxy counts. */
+/** How many checks of a request the proxy makes. */
 const CHECKS = 9;
 const TOO_MANY = { mood: "warn", text: "Too many requests", todo: () => "Ask its owner, or end its session." } as const;
 /** Codes that an operator meets often, in words and with what to do. Others get the words of the error table. */

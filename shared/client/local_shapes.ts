@@ -109,7 +109,7 @@ export const LocalMessage = z.object({
   auto: z.boolean(),
   receivedAt: When,
   readAt: When.nullable(),
-  /** True for an unread message that a program held and may have shown before it ended. */
+  /** True for an unread message that a program has held, and so may have shown already. */
   mayBeRepeat: z.boolean(),
   /** The member `message` without the identity block; `null` when there is none, or when the content was deleted. */
   text: z.string().nullable(),
