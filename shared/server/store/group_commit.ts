@@ -256,7 +256,7 @@ export class GroupCommit {
         } else if (this.#isOutdated(batch, entries)) entries = await this.#entries(batch, isFresh);
         else break;
       }
-      if (this.#isTooLarge(batch, entries)) return await this.#split(batch, now);
+      if (this.#isTooLarge(batch, entries) || hasTwins(batch)) return await this.#split(batch, now);
       [batch, fates] = applyAll(batch, entries, changed);
       mark = this.#marks.next(now.slot);
       this.options.metrics?.observe("store_batch_claims", batch.length);
@@ -447,6 +447,21 @@ export class GroupCommit {
 /** Tells whether an earlier commit may have applied the claim. */
 function isInDoubt({ doubts, conflict }: QueuedClaim): boolean {
   return doubts !== undefined || conflict !== undefined;
+}
+
+/**
+ * Tells whether claims have different objects of one live record, because it was forgotten and read again between them.
+ * In one commit the second object would overwrite what the first has stored, and a nonce would be accepted twice.
+ */
+function hasTwins(batch: readonly QueuedClaim[]): boolean {
+  const records = new Map<string, LiveRecord>();
+  for (const { live } of batch) {
+    if (!live) continue;
+    const { record } = live, other = records.get(record.id);
+    if (other === undefined) records.set(record.id, record);
+    else if (other !== record) return true;
+  }
+  return false;
 }
 
 /** Loads the live records of claims that are not in memory; `null` when all are. */

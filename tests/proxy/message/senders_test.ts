@@ -212,6 +212,18 @@ Deno.test("a nonce that a request gave up and another one used is refused when t
   assertEquals(use && await one.commit(use), false);
 });
 
+Deno.test("a commit for a sender that was forgotten in between stores the nonces of the requests before and after", async () => {
+  using kv = await openTestKv();
+  const one = new Instance(kv, new ManualClock());
+  assert(await one.use("nonce-0"));
+  const before = await one.reserve("nonce-1");
+  one.forget();
+  const after = await one.reserve("nonce-2");
+  assert(before && after);
+  assertEquals(await Promise.all([one.commit(before), one.commit(after)]), [true, true]);
+  for (const instance of [one, new Instance(kv, one.clock)]) assertEquals(await instance.useAll(names(3)), 0);
+});
+
 Deno.test("any interleaving of requests, restarts and two instances accepts each nonce once", async () => {
   const step = fc.oneof(
     { weight: 6, arbitrary: fc.record({ use: fc.nat(60), at: fc.nat(1), dated: fc.integer({ min: -299, max: 299 }) }) },
