@@ -204,6 +204,7 @@ export class Sender implements LiveRecord {
       if (this.versionstamp !== null && versionstamp !== this.versionstamp) this.#sharedUntil = now + SHARED_MS;
       const first = this.#firstUnknown(record, now);
       this.#adopt(record, versionstamp, first < record.sealed ? await this.#readParts(first, record.sealed, now) : []);
+      this.#catchUp();
     } finally {
       // In the same turn as `isLoaded`, because a drop in a later turn would otherwise wait for this reading and find
       // nothing loaded.
@@ -212,7 +213,7 @@ export class Sender implements LiveRecord {
   }
 
   /**
-   * Takes over what another instance has stored: at once, or after the commit in flight.
+   * Takes over what another instance has stored: at once, or after the reading or the commit in flight.
    *
    * @throws {MalformedRecord}
    */
@@ -220,9 +221,15 @@ export class Sender implements LiveRecord {
     const now = this.deps.clock.now();
     unpackSender(stored.value);
     this.#sharedUntil = now + SHARED_MS;
-    if (stored.versionstamp <= (this.#stored?.versionstamp ?? this.versionstamp ?? "")) return;
+    if (!isNewer(stored, this.#stored) || !isNewer(stored, this)) return;
     this.#stored = stored;
-    if (this.isLoaded && this.#inFlight === 0 && !this.#restore()) this.#endsAt = now;
+    if (this.isLoaded && this.#inFlight === 0) this.#catchUp();
+  }
+
+  /** Takes over a newer version that was told, or lets the next request read it. */
+  #catchUp(): void {
+    const told = this.#stored;
+    if (told && isNewer(told, this) && !this.#restore()) this.#endsAt = this.deps.clock.now();
   }
 
   /** Takes over the newest version that was told. Returns false when the store must be read instead. */
@@ -402,13 +409,21 @@ export class Sender implements LiveRecord {
     this.#inFlight = 0;
     this.#upTo = this.#sealed * LIMITS.senderPartNonces + this.#bytes / NONCE_BYTES;
     this.versionstamp = versionstamp;
-    this.#stored = null;
-    if (this.deps.clock.now() < this.#sharedUntil && this.#packed) {
-      this.#stored = { agentDid: this.agentDid, value: this.#packed, versionstamp };
-      this.share(this.#stored);
-    }
+    const packed = this.#packed;
     this.#packed = null;
+    // Another instance may have read this version, and told its next one, before the answer came.
+    if (this.#stored && isNewer(this.#stored, this)) return this.#catchUp();
+    this.#stored = null;
+    if (!packed || this.deps.clock.now() >= this.#sharedUntil) return;
+    this.#stored = { agentDid: this.agentDid, value: packed, versionstamp };
+    this.share(this.#stored);
   }
+}
+
+type Version = { readonly versionstamp: string | null } | null;
+
+function isNewer(a: Version, b: Version): boolean {
+  return (a?.versionstamp ?? "") > (b?.versionstamp ?? "");
 }
 
 /** A nonce that a request has reserved. */

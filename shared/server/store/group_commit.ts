@@ -251,8 +251,12 @@ export class GroupCommit {
           await loading;
           isInDoubtStill = batch.some(isInDoubt);
         } else if (isInDoubtStill) {
+          const seen = new Map(batch.map(({ live }) => [live?.record, live?.record.versionstamp]));
           batch = await this.#undoubted(batch);
-          isInDoubtStill = false;
+          // A version that was told meanwhile may contain the commit in doubt, whose claims would be refused as replays.
+          isInDoubtStill = batch.some((one) =>
+            isInDoubt(one) && one.live?.record.versionstamp !== seen.get(one.live?.record)
+          );
         } else if (this.#isOutdated(batch, entries)) entries = await this.#entries(batch, isFresh);
         else break;
       }

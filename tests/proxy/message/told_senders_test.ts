@@ -1,0 +1,142 @@
+/** What an instance does with the news of a sender that arrive at a bad moment: none is lost, and none misleads. */
+import { assert, assertEquals } from "@std/assert";
+import { type NonceUse, type Sender, SenderChange, Senders, type StoredSender } from "../../../proxy/message/sender.ts";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import { BatchedReads } from "../../../shared/server/store/batched_reads.ts";
+import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
+import { StoreUnavailable } from "../../../shared/server/store/store_errors.ts";
+import { overlaid } from "../../support/faulty_kv.ts";
+import { aroundCommits } from "../../support/kv_hooks.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
+import { MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
+
+const AGENT = "did:svc:a.test:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
+const CLOCK = new ManualClock();
+
+/** One instance of the proxy, with the calls of its own to the store. */
+class Instance {
+  readonly kv: Deno.Kv;
+  readonly senders: Senders;
+  readonly #commits: GroupCommit;
+  /** Runs after a read of the store, before the instance gets the answer. */
+  afterRead: (keys: readonly Deno.KvKey[]) => Promise<void> | void = () => {};
+  reads = 0;
+
+  constructor(real: Deno.Kv, name: string) {
+    this.kv = overlaid(real, {
+      getMany: (async (keys: readonly Deno.KvKey[]) => {
+        const answer = await real.getMany([...keys]);
+        this.reads++;
+        await this.afterRead(keys);
+        return answer;
+      }) as typeof real.getMany,
+    });
+    const reads = new BatchedReads(this.kv);
+    this.senders = new Senders({ kv: this.kv, reads, clock: CLOCK, windowMs: LIMITS.agentWindowMs });
+    this.#commits = new GroupCommit(this.kv, MAX_CHECKS, { markKey: ["mark", name] });
+  }
+
+  sender(): Promise<Sender> | Sender {
+    return this.senders.loaded(AGENT, CLOCK.now());
+  }
+
+  async reserve(nonce: string): Promise<NonceUse | null> {
+    return (await this.sender()).reserve(nonce, unixSeconds(CLOCK.now()), CLOCK.now());
+  }
+
+  async commit(use: NonceUse | null): Promise<boolean> {
+    if (!use) return false;
+    const live = new SenderChange<never>(use.sender, CLOCK, use, null, null);
+    return (await this.#commits.claim<unknown>([], { live })).taken;
+  }
+
+  async use(nonce: string): Promise<boolean> {
+    return await this.commit(await this.reserve(nonce));
+  }
+
+  /** Learns what the store has now. */
+  async learn(): Promise<void> {
+    this.senders.learn(await stored(this.kv));
+  }
+}
+
+async function stored(kv: Deno.Kv): Promise<StoredSender> {
+  const { value, versionstamp } = await kv.get<Uint8Array>(KEYS.sender(AGENT));
+  assert(value && versionstamp);
+  return { agentDid: AGENT, value, versionstamp };
+}
+
+Deno.test("a commit that takes effect late is found when its result is told while its mark is read", async () => {
+  using kv = await openTestKv();
+  const [one, other] = [new Instance(kv, "one"), new Instance(kv, "other")];
+  assert(await one.use("before"));
+  let late: (() => Promise<unknown>) | undefined, marks = 0;
+  aroundCommits(one.kv, async (commit) => {
+    if (late) return await commit();
+    late = commit;
+    throw new StoreUnavailable("The call fails");
+  });
+  one.afterRead = async ([key]) => {
+    // The mark is read once after the error, and once more after the record was read again.
+    if (key?.[0] !== "mark" || ++marks !== 2) return;
+    await late?.();
+    assert(await other.use("of other"));
+    await one.learn();
+  };
+  const uses = [await one.reserve("a"), await one.reserve("b")];
+  assertEquals(await Promise.all(uses.map((use) => one.commit(use))), [true, true]);
+  for (const instance of [one, other]) {
+    for (const nonce of ["before", "a", "b", "of other"]) assertEquals(await instance.use(nonce), false, nonce);
+  }
+});
+
+Deno.test("news that arrive during a read, or overtake the answer to a commit, are used without a further read", async () => {
+  using kv = await openTestKv();
+  const [one, other] = [new Instance(kv, "one"), new Instance(kv, "other")];
+  assert(await other.use("first"));
+  let isOver = false;
+  one.afterRead = async () => {
+    if (isOver) return;
+    isOver = true;
+    assert(await other.use("during the read"));
+    await one.learn();
+  };
+  assert(await one.reserve("during the read") === null);
+  let isFirst = true, commits = 0;
+  aroundCommits(one.kv, async (commit) => {
+    commits++;
+    const answer = await commit();
+    if (isFirst) {
+      isFirst = false;
+      await other.sender();
+      assert(await other.use("before the answer"));
+      await one.learn();
+    }
+    return answer;
+  });
+  const { reads } = one;
+  assert(await one.use("second"));
+  assertEquals(await one.use("before the answer"), false);
+  assert(await one.use("third"));
+  assertEquals([one.reads - reads, commits], [0, 2]);
+});
+
+Deno.test("news that are older than what was read do not cause another read", async () => {
+  using kv = await openTestKv();
+  const [one, other] = [new Instance(kv, "one"), new Instance(kv, "other")];
+  const told: StoredSender[] = [];
+  for (const nonce of ["a", "b", "c"]) {
+    assert(await other.use(nonce));
+    told.push(await stored(kv));
+  }
+  const [oldest, older] = told as [StoredSender, StoredSender];
+  one.afterRead = () => one.senders.learn(oldest);
+  const sender = await one.sender();
+  one.afterRead = () => {};
+  one.senders.learn(older);
+  assertEquals(await one.sender(), sender);
+  assert(await one.use("d"));
+  assertEquals(one.reads, 1);
+});
