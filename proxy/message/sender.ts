@@ -320,6 +320,7 @@ export class Sender implements LiveRecord {
   #forget(): void {
     this.#taken = [];
     this.#parts = [];
+    this.#packed = null;
     this.#inFlight = 0;
     this.isLoaded = false;
   }

@@ -26,6 +26,8 @@ const BEAT_MS = 4_000;
 const SILENT_MS = 3 * BEAT_MS;
 /** Unsent bytes above which messages go as notes. With more, one slow instance would fill the memory of the others. */
 const UNSENT_MAX = 8 * LIMITS.frameBytes;
+/** Unsent bytes above which no hint is sent. With more, hints to a slow instance would turn messages into notes. */
+const UNSENT_FOR_HINTS = LIMITS.frameBytes;
 /** Largest message of a link, with room for the frame of a message and its proof. A longer one goes as a note. */
 const MESSAGE_MAX = 2 * LIMITS.frameBytes;
 /** How long a challenge may be answered. With more, answered challenges are kept in memory for longer. */
@@ -106,9 +108,11 @@ export class InstanceLinks {
     }
   }
 
-  /** Sends a message to each instance with a link that has room. */
-  sendToAll(body: unknown, bytes: Uint8Array): void {
-    for (const instance of this.#open.keys()) if (this.has(instance)) this.send(instance, body, bytes);
+  /** Sends a hint to each instance. One whose link has much to send gets none. */
+  hint(body: unknown, bytes: Uint8Array): void {
+    for (const [instance, { socket, isLeaving }] of this.#open) {
+      if (!isLeaving && socket.bufferedAmount <= UNSENT_FOR_HINTS) this.send(instance, body, bytes);
+    }
   }
 
   /** Answers requests to the port between instances. No socket opens before the proof, because any program can call. */

@@ -247,7 +247,7 @@ export class MessageForwarder {
       versionstamp,
       bytes: value.length,
     }));
-    links.sendToAll({ kind: "senders", senders } satisfies Note, joinedBytes(stored.map(({ value }) => value)));
+    links.hint({ kind: "senders", senders } satisfies Note, joinedBytes(stored.map(({ value }) => value)));
   }
 
   #learnSenders(told: SendersNote["senders"], bytes: Uint8Array): void {

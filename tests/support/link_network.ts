@@ -46,6 +46,11 @@ export class LinkNetwork {
     for (const end of this.#ends.splice(0)) end.close();
   }
 
+  /** Makes each connection seem to have this much to send. */
+  fill(bytes: number): void {
+    for (const end of this.#ends) end.bufferedAmount = end.other.bufferedAmount = bytes;
+  }
+
   readonly fetch = (url: string): Promise<Response> => {
     const response = this.#request(url);
     // The responses of a server have a length.

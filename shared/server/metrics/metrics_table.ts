@@ -124,6 +124,7 @@ export const METRICS = {
     "kick",
     "paired",
     "delivery",
+    "senders",
   ]]),
   relay_crossings_total: counter(
     "Messages to agents of other instances by their way: the link between two instances, or the store",

@@ -1,12 +1,13 @@
 /** What an instance does with the news of a sender that arrive at a bad moment: none is lost, and none misleads. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { type NonceUse, type Sender, SenderChange, Senders, type StoredSender } from "../../../proxy/message/sender.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { senderKeptMs } from "../../../proxy/schema/sender_record.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { BatchedReads } from "../../../shared/server/store/batched_reads.ts";
 import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
-import { StoreUnavailable } from "../../../shared/server/store/store_errors.ts";
+import { StoreLate, StoreUnavailable } from "../../../shared/server/store/store_errors.ts";
 import { overlaid } from "../../support/faulty_kv.ts";
 import { aroundCommits } from "../../support/kv_hooks.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
@@ -35,15 +36,15 @@ class Instance {
     });
     const reads = new BatchedReads(this.kv);
     this.senders = new Senders({ kv: this.kv, reads, clock: CLOCK, windowMs: LIMITS.agentWindowMs });
-    this.#commits = new GroupCommit(this.kv, MAX_CHECKS, { markKey: ["mark", name] });
+    this.#commits = new GroupCommit(this.kv, MAX_CHECKS, { clock: CLOCK, markKey: ["mark", name] });
   }
 
-  sender(): Promise<Sender> | Sender {
-    return this.senders.loaded(AGENT, CLOCK.now());
+  sender(agent = AGENT): Promise<Sender> | Sender {
+    return this.senders.loaded(agent, CLOCK.now());
   }
 
-  async reserve(nonce: string): Promise<NonceUse | null> {
-    return (await this.sender()).reserve(nonce, unixSeconds(CLOCK.now()), CLOCK.now());
+  async reserve(nonce: string, agent = AGENT): Promise<NonceUse | null> {
+    return (await this.sender(agent)).reserve(nonce, unixSeconds(CLOCK.now()), CLOCK.now());
   }
 
   async commit(use: NonceUse | null): Promise<boolean> {
@@ -139,4 +140,47 @@ Deno.test("news that are older than what was read do not cause another read", as
   assertEquals(await one.sender(), sender);
   assert(await one.use("d"));
   assertEquals(one.reads, 1);
+});
+
+Deno.test("a record that ended and was made again is taken over, and is read when it has sealed parts", async () => {
+  for (const count of [10, 200]) {
+    using kv = await openTestKv();
+    const [one, other] = [new Instance(kv, "one"), new Instance(kv, "other")];
+    for (let i = 0; i < 40; i++) assert(await (i % 2 ? one : other).use(`before-${i}`));
+    CLOCK.step(senderKeptMs({ begun: [] }, LIMITS.agentWindowMs));
+    await kv.delete(KEYS.sender(AGENT));
+    for (let i = 0; i < count; i++) assert(await other.use(`after-${i}`));
+    const { reads } = one;
+    await one.learn();
+    for (let i = 0; i < count; i++) assertEquals(await one.use(`after-${i}`), false);
+    assert(await one.use("new"));
+    assertEquals(one.reads - reads, count === 10 ? 0 : 1);
+  }
+});
+
+Deno.test("a claim whose record changes before each commit ends after 10 s, and holds up no claim on another", async () => {
+  using kv = await openTestKv();
+  const [one, other] = [new Instance(kv, "one"), new Instance(kv, "other")];
+  assert(await one.use("before"));
+  assert(await other.use("of other"));
+  await one.learn();
+  const uses = [await one.reserve("contended"), await one.reserve("quiet", `${AGENT}2`)];
+  let commits = 0;
+  aroundCommits(one.kv, async (commit) => {
+    assert(++commits < 100);
+    await CLOCK.advance(500);
+    assert(await other.use(`of other ${commits}`));
+    await one.learn();
+    return await commit();
+  });
+  let after = 0;
+  await Promise.all([
+    assertRejects(() => one.commit(uses[0] ?? null), StoreLate),
+    one.commit(uses[1] ?? null).then((isAccepted) => {
+      assert(isAccepted);
+      after = commits;
+    }),
+  ]);
+  assertEquals([after, commits], [2, 20]);
+  assertEquals(await other.use("contended"), true);
 });

@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { setImmediate } from "node:timers/promises";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { aroundCommits } from "../../support/kv_hooks.ts";
 import { LinkNetwork } from "../../support/link_network.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
@@ -107,7 +108,7 @@ Deno.test("without the link each request of a shared sender is still accepted on
     await inTurns(all, 4);
     const before = all.conflicts();
     // What is told is lost, and no instance knows it.
-    for (const w of worlds) w.proxy.deps.links.sendToAll = () => {};
+    for (const w of worlds) w.proxy.deps.links.hint = () => {};
     await inTurns(all, 6);
     assert(all.conflicts() > before);
     network.isDown = true;
@@ -126,15 +127,28 @@ Deno.test("without the link each request of a shared sender is still accepted on
     await worlds[0].clock.advance(60_000);
   }));
 
+Deno.test("a link that has more than 1 MiB to send carries no stored senders", () =>
+  linked(async (all) => {
+    await inTurns(all, 4);
+    const before = all.conflicts();
+    all.network.fill(LIMITS.frameBytes + 1);
+    await inTurns(all, 6);
+    const full = all.conflicts();
+    assert(full > before, "each request meets another version");
+    all.network.fill(0);
+    await inTurns(all, 6);
+    assert(all.conflicts() <= full + 1, `${all.conflicts() - full} conflicts`);
+  }));
+
 Deno.test("of two senders in one commit each is told with its own record", () =>
   linked(async (all) => {
     const { worlds: [w1, w2], a, b } = all, c = await w1.agent();
     await w1.pair(c, b);
     const together: number[] = [];
-    const { links } = w1.proxy.deps, sendToAll = links.sendToAll.bind(links);
-    links.sendToAll = (body, bytes) => {
+    const { links } = w1.proxy.deps, hint = links.hint.bind(links);
+    links.hint = (body, bytes) => {
       together.push((body as { senders: unknown[] }).senders.length);
-      sendToAll(body, bytes);
+      hint(body, bytes);
     };
     const signed = (from: TestAgent) => w1.signed(from, { recipient: b.agent.did, body: "{}" });
     for (let n = 0; n < 3; n++) {
@@ -157,7 +171,7 @@ Deno.test("a malformed version of a sender from another instance is logged, and 
     const { worlds: [w1, w2], a } = all;
     await inTurns(all, 2);
     const note = { kind: "senders", senders: [{ agentDid: a.agent.did, versionstamp: "f".repeat(20), bytes: 40 }] };
-    for (const bytes of [new Uint8Array(), new Uint8Array(40)]) w1.proxy.deps.links.sendToAll(note, bytes);
+    for (const bytes of [new Uint8Array(), new Uint8Array(40)]) w1.proxy.deps.links.hint(note, bytes);
     await flushTasks();
     await inTurns(all, 4);
     const lost = w2.log.filter(({ event }) => event === "note_lost");
