@@ -204,7 +204,8 @@ export class Sender implements LiveRecord {
       if (this.versionstamp !== null && versionstamp !== this.versionstamp) this.#sharedUntil = now + SHARED_MS;
       const first = this.#firstUnknown(record, now);
       this.#adopt(record, versionstamp, first < record.sealed ? await this.#readParts(first, record.sealed, now) : []);
-      this.#catchUp();
+      // Another instance may have told a newer version during the reading.
+      if (isNewer(this.#stored, this)) this.isLoaded = this.#restore();
     } finally {
       // In the same turn as `isLoaded`, because a drop in a later turn would otherwise wait for this reading and find
       // nothing loaded.
@@ -213,23 +214,17 @@ export class Sender implements LiveRecord {
   }
 
   /**
-   * Takes over what another instance has stored: at once, or after the reading or the commit in flight.
+   * Notes what another instance has stored. The next use takes it over, because most versions that a busy sender's
+   * other instances tell are outdated before this one needs them.
    *
    * @throws {MalformedRecord}
    */
   learn(stored: StoredSender): void {
-    const now = this.deps.clock.now();
     unpackSender(stored.value);
-    this.#sharedUntil = now + SHARED_MS;
+    this.#sharedUntil = this.deps.clock.now() + SHARED_MS;
     if (!isNewer(stored, this.#stored) || !isNewer(stored, this)) return;
     this.#stored = stored;
-    if (this.isLoaded && this.#inFlight === 0) this.#catchUp();
-  }
-
-  /** Takes over a newer version that was told, or lets the next request read it. */
-  #catchUp(): void {
-    const told = this.#stored;
-    if (told && isNewer(told, this) && !this.#restore()) this.#endsAt = this.deps.clock.now();
+    if (this.#inFlight === 0) this.isLoaded = false;
   }
 
   /** Takes over the newest version that was told. Returns false when the store must be read instead. */
@@ -413,7 +408,10 @@ export class Sender implements LiveRecord {
     const packed = this.#packed;
     this.#packed = null;
     // Another instance may have read this version, and told its next one, before the answer came.
-    if (this.#stored && isNewer(this.#stored, this)) return this.#catchUp();
+    if (isNewer(this.#stored, this)) {
+      this.isLoaded = false;
+      return;
+    }
     this.#stored = null;
     if (!packed || this.deps.clock.now() >= this.#sharedUntil) return;
     this.#stored = { agentDid: this.agentDid, value: packed, versionstamp };

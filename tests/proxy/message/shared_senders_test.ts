@@ -158,7 +158,7 @@ Deno.test("a told version that is older than the known one changes nothing", () 
     b.senders.learn(newer);
     b.senders.learn(older);
     b.senders.learn(newer);
-    assertEquals([b.counted, await b.use("newer"), await b.use("here")], [5, false, true]);
+    assertEquals([await b.use("newer"), b.counted, await b.use("here")], [false, 5, true]);
     b.senders.learn(newer);
     assertEquals([b.counted, await b.use("here"), await b.use("more")], [6, false, true]);
     assertEquals(asked, { reads: 0, commits: 4, conflicts: 0 });
