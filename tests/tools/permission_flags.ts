@@ -19,8 +19,8 @@ export function permissionFlags(set: keyof typeof project.permissions): string[]
  * The flags of V8 for a server. Without them V8 drops optimised code when a server has had few messages for 16 s, and the
  * next thousands of messages cost a third more CPU (docs/performance.md).
  */
-export function serverV8Flags({ tasks }: { tasks: { start: { command: string } } } = project): string[] {
-  return tasks.start.command.match(/--v8-flags=\S+/g) ?? [];
+export function serverV8Flags({ tasks }: { tasks: { start?: { command: string } } } = project): string[] {
+  return tasks.start?.command.match(/--v8-flags=\S+/g) ?? [];
 }
 
 /**
