@@ -23,7 +23,8 @@ export const COMMANDS = [
     path: ["invite", "create"],
     summary: "Create a single-use invite and print its join link (admins only)",
     details: [
-      `With --pair the link also pairs the new agent with one of yours, for 15 min; its account can be made for ${INVITE_HOURS} h.`,
+      "With --pair the link also pairs the new agent with one of yours. It pairs for 15 min, and makes an account for",
+      `${INVITE_HOURS} h unless --expires-at says otherwise.`,
       "Send such a link like a password: the person who uses it gets the account and the pair.",
     ],
     args: {

@@ -37,7 +37,7 @@ export const COMMANDS = [
     path: ["mcp", "install"],
     summary: "Give a coding agent the tools of an agent: writes its configuration file",
     details: [
-      "Only the entry of the agent changes in that file; a copy of the text before is kept for --undo. Safe to run again.",
+      "Only the agent's entry changes in that file; a copy of the old file is kept for --undo. Safe to run again.",
       "The entry holds no secret. For a host that is not in the list, add by hand what --print shows.",
     ],
     args: { agent: AGENT_ARG },

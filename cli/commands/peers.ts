@@ -108,7 +108,7 @@ export const COMMANDS = [
   command({
     path: ["peers", "remove"],
     summary: "End the pair with a peer, in both directions",
-    details: ["Only another ticket pairs the two again. Messages that were read stay."],
+    details: ["Only another ticket pairs the two again. Messages received before stay."],
     args: PEER,
     options: { ...OPTIONS, yes: YES },
     examples: { "svc peers remove bob": "End the pair with bob, after a question" },

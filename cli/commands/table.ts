@@ -7,7 +7,7 @@ import type { Command, Groups } from "../command_line/command.ts";
 export const GROUPS: Groups = {
   serve: "Run the server: registry and proxy.",
   demo: "See two agents exchange a message on this machine.",
-  store: "Inspect, repair, export or import a store. Stop its server first, because it holds the file.",
+  store: "Inspect, export or import a store, or regain access. Stop its server first, because it holds the file.",
   health: "Ask a server whether it is ready.",
   admin: "Administration: bootstrap, console, overview, people, agents, relay, services, keys, audit log.",
   "admin people": "The people of a registry: list, show, suspend, restore.",

@@ -53,7 +53,7 @@ export const COMMANDS = [
     path: ["receipt", "verify"],
     summary: "Check a signed receipt step by step",
     details: [
-      "A receipt says that an agent has processed a message, or that it gave it up. Save the output of",
+      "A receipt says that an agent has processed a message or has given up on it. Save the output of",
       "svc sent <requestId> --json, which has the receipts that a peer signed. Needs no agent, connector or account.",
       "Exits with 0 if no check failed (some may be skipped), and with 1 if one failed.",
     ],

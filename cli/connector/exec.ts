@@ -41,8 +41,8 @@ export async function programOf({ exec }: Context, program: string | undefined):
 }
 
 /**
- * Runs the program for the newest unread message until the signal, or until a runtime takes the messages. Messages that
- * arrive during a run begin one more run.
+ * Runs the program for the newest unread message, until `signal` aborts or a runtime takes the messages. All messages
+ * that arrive during a run begin one more run.
  *
  * @param failed called with the reason when the program did not end well
  */

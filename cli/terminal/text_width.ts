@@ -118,7 +118,7 @@ const STEP = 4;
 const COPIED = /svc_[a-z]+_|svcpair1_|https?:/;
 
 /**
- * Returns a line as lines of at most `columns`, broken at words. What follows a label or an indent stays behind it. A
+ * Returns a line as lines of at most `columns`, broken at words. Text after a label or an indent keeps its column. A
  * secret and an address stay whole, because in two parts they could not be copied.
  */
 export function layOut(line: string, columns: number): string[] {

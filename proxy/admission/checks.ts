@@ -64,7 +64,7 @@ export interface AdmissionState {
   ait?: VerifiedAit;
   /** Whose budgets the request uses: an owner, or the issuer of a visitor. */
   payer?: string;
-  /** For an agent of another registry: what that publishes, and what the visit token says. */
+  /** For an agent of another registry: that registry's keys and list, and its visit token. */
   visitor?: IssuerDocuments;
   visit?: Visit;
   timestamp?: number;
@@ -128,7 +128,7 @@ export interface CheckDeps extends RecordReader, PairStoreDeps {
   crl: { isRevoked(jti: string): Promise<boolean>; isDeleted(agentDid: string): Promise<boolean> };
   /** The preconditions of a valid access token, or `null` for an invalid one. */
   access(check: AccessTokenCheck): Promise<readonly Update<PreconditionFailed>[] | null>;
-  /** True when `access()` only reads records, so that it may begin before its check. */
+  /** True when `access()` only reads records. It then begins at check 5, which saves a round trip. */
   readsAccess: boolean;
 }
 
@@ -254,7 +254,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
     run(deps, state) {
       const { window } = requireSet(state.prefetched);
       const rule = state.rule = deps.windows[state.profile.window];
-      // The sender's own window is asked at the present time, because later requests may have been counted meanwhile.
+      // By the present time, because requests that were counted meanwhile would otherwise seem to be in the future.
       if (!window) return judgeRate(deps, state, requireSet(state.use).sender.window.peek(rule, deps.clock.now()));
       return Promise.resolve(window).then(({ value }) => judgeRate(deps, state, decide(rule, value ?? [], state.now)));
     },

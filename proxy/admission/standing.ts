@@ -1,8 +1,8 @@
 /**
  * What admission has proven for a sender, its access token and a recipient. While it holds, a message needs no read and
  * no signature check of its identity token: only its timestamp, proof, nonce and rate limit are checked. Pair, agent
- * and session remain preconditions of each commit (D-101), because a message could otherwise pass after one of the
- * three has ended.
+ * and session remain preconditions of each commit, or were read within the last second (D-101), because a message could
+ * otherwise pass long after one of the three has ended.
  */
 import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";

@@ -15,8 +15,8 @@ const DELIVERY_KEPT_MS = LIMITS.deliveryKeptSeconds * 1000;
 const MAILBOX_KEPT_MS = LIMITS.mailboxTtlMaxSeconds * 1000 + DELIVERY_KEPT_MS;
 
 /**
- * Largest value of RECEIPT_RETENTION_SECONDS. With more, receipts would outlive what else is known of their messages,
- * and fill the store. An import keeps receipts for this long, because it does not know the configuration of the server.
+ * Largest value of RECEIPT_RETENTION_SECONDS. With more, old receipts would fill the store. An import keeps receipts for
+ * this long, because it does not know the configuration of the server.
  */
 export const RECEIPT_KEPT_SECONDS_MAX = 2_592_000;
 

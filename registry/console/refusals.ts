@@ -1,4 +1,4 @@
-/** Refused requests in the tables and cards of the pages: in words, why, and what to do about them. */
+/** Shows refused requests on the console's pages: in words, why, and what to do about them. */
 import { agentCell, type NamedAgent, sentence } from "./frame.ts";
 import { type Html, markup, type Value } from "../../shared/page/html.ts";
 import * as ui from "../../shared/page/parts.ts";

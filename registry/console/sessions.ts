@@ -19,7 +19,7 @@ const SESSION_MS = 8 * 3_600_000;
 const IDLE_MS = 1_800_000;
 /** How often a session's last use is written. With less, each click would be a write. */
 const SEEN_EVERY_MS = 60_000;
-/** Most codes, and sessions, of each person. With more, a program that makes codes and opens none fills the store. */
+/** Most codes, and sessions, of each person. With more, a program that makes or opens codes fills the store. */
 const CODES_MAX = 10, SESSIONS_MAX = 10;
 /** Most records that are read for a count. With less, a person's records are missed when many admins have some. */
 const READ_MAX = 1_000;

@@ -61,7 +61,7 @@ export function keptFor({ clock }: Pick<StoreDeps, "clock">, session: SessionRec
 }
 
 /**
- * Refreshes a session. A token that was used before revokes the session, because two parties then have it.
+ * Refreshes a session. A token that is older than the previous one revokes the session, because two parties then have it.
  *
  * @throws {ServiceError} `AGENT_AUTH_REFRESH_UNAUTHORIZED`, `…_REVOKED`, `…_INVALID` (401), `…_EXPIRED`, `…_CONFLICT`,
  * `ACCOUNT_SUSPENDED`, `AGENT_NOT_FOUND`

@@ -107,7 +107,7 @@ export const COMMANDS = [
     path: ["admin", "people", "restore"],
     summary: "End the suspension of a person",
     details: [
-      "Its connectors ask every 5 min and come back by themselves. Sessions that were ended otherwise stay ended.",
+      "The person's connectors ask every 5 min, so they come back by themselves. Sessions that were ended otherwise stay ended.",
     ],
     args: { person: PERSON },
     options: {

@@ -35,8 +35,8 @@ export const COMMANDS = [
     path: ["admin", "issuers"],
     summary: "List the other registries whose agents have pairs here",
     details: [
-      "Keys and list are those that the instance that answers has read. FEDERATION of the server leaves a registry out:",
-      "its agents are refused from the restart on, and their pairs count again when it is allowed again.",
+      "KEYS and LIST are the ages of what the instance that answers has read. To leave a registry out, set FEDERATION",
+      "and restart the server: its agents are refused, but their pairs stay.",
     ],
     options: PERSON_OPTIONS,
     examples: { "svc admin issuers": "Show from which servers agents come" },
@@ -83,8 +83,8 @@ export const COMMANDS = [
     path: ["admin", "relay", "delivery"],
     summary: "Show what happened to a message, by its request ID",
     details: [
-      "The proxy reads it from its records of the message, which it keeps for a limited time. A message that is queued",
-      "and no longer waiting was handed over to the recipient's connector.",
+      "The proxy reads it from its records of the message, which it keeps for a limited time. handed_over means that",
+      "the recipient's connector has the queued message.",
     ],
     args: { requestId: { summary: "Request ID of the message, from svc sent or the log" } },
     options: PERSON_OPTIONS,

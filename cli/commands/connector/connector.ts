@@ -84,7 +84,7 @@ export const COMMANDS = [
     path: ["connector"],
     summary: "Print curl commands for a program that uses a running connector",
     details: [
-      "There are no pairing commands: a person uses the keys of svc connector start, a program these lines.",
+      "No command only pairs: a person presses keys in svc connector start, and a program uses these lines.",
       "People send and read messages with svc send, svc inbox and svc reply.",
     ],
     args: { agentName: AGENT_ARG },

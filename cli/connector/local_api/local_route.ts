@@ -12,7 +12,7 @@ import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
 export class LocalError extends Error {
   override name = "LocalError";
 
-  /** @param retryAfter seconds to wait; `null` when waiting does not help */
+  /** @param retryAfter seconds to wait; `null` when no time is known after which it works */
   constructor(readonly code: LocalCode, message?: string, readonly retryAfter: number | null = null) {
     super(message ?? LOCAL_ERRORS[code].when);
   }

@@ -18,9 +18,8 @@ export interface InboxMessage {
   identity: FrameIdentity;
   conversationId: string | null;
   /**
-   * The session of the runtime for this conversation; `null`: the sender's common session. It is also `null` in a
-   * conversation that began with a message without one, because the session of its second message would otherwise lack
-   * the first.
+   * The session of the runtime for this conversation; `null`: the sender's common session. It is also `null` when the
+   * first message of the conversation had no conversation ID, because the second one's session would lack the first.
    */
   session: string | null;
   /** Request ID of the message that this one answers, as the sender gave it. */
@@ -68,9 +67,7 @@ export interface DeadLetter
   problem: string;
 }
 
-/**
- * Whether the conversation of this message began with a message without one, which this agent has answered or has sent.
- */
+/** Whether the first message of this conversation had no conversation ID, and this agent has answered or sent it. */
 const IS_OPENED = `EXISTS (
   SELECT 1 FROM sent WHERE sent.toDid = messages.fromDid AND sent.inReplyTo = messages.conversationId
     AND sent.conversationId = messages.conversationId
