@@ -177,14 +177,14 @@ async function compose(
   if (registry && proxy) registry.deps.signing.onChanged = () => proxy.deps.keys.forget();
   between?.open(proxy);
   await proxy?.start({ isSole: store.isExclusive, address: between?.address });
-  // In one process the revocation list is available at once, so the proxy is ready when the server listens.
+  // In one process the revocation list is available at once. Read here, it makes the proxy ready for its first request.
   if (registry) await proxy?.deps.crl.refresh();
   return { registry, proxy, guard };
 }
 
 /**
- * Share of the machine's memory above which the proxy asks each socket for a heartbeat. With more, the memory is full
- * before the answers arrive.
+ * Share of the memory of the machine or its container. If the process holds more, the proxy asks each socket for a
+ * heartbeat. With a larger share, the memory is full before the answers arrive.
  */
 const GUARDED_SHARE = 0.7;
 
@@ -334,9 +334,9 @@ function listenForInstances(at: ListenAddress): InstanceListener {
 }
 
 /**
- * Refuses new requests, waits up to 3.5 s for those under way, closes the sockets with 1001 and ends within 5 s. If
- * there may be other instances, it first says that it is not ready and goes on serving for a second, because load
- * balancers learn late that an instance ends.
+ * Refuses new requests, waits for those under way until 3.5 s after the call, closes the sockets with 1001 and ends
+ * within 5 s. If there may be other instances, it first says that it is not ready, closes its sockets in parts and goes
+ * on serving for a second, because load balancers learn late that an instance ends.
  */
 async function stop(
   entry: Entry,

@@ -1,7 +1,7 @@
 /**
- * Builds all dependencies of the registry, for which it imports almost every other file. Only `app.ts` and `routes.ts`
- * import it, because another import of it would be a cycle; the other files take `RegistryStore` of store_deps.ts and
- * name what else they need.
+ * Builds all dependencies of the registry. Only `app.ts` and `routes.ts` import this file, because it imports many of
+ * the others, which would then be part of a cycle; they take `RegistryStore` of store_deps.ts and name what else they
+ * need.
  */
 import type { Kv } from "../shared/server/kv.ts";
 import { authorityOf } from "../shared/protocol/did.ts";
@@ -36,7 +36,7 @@ export type RegistryDeps = Awaited<ReturnType<typeof buildRegistry>>;
  * Opens the store of the registry. The first start stores the issuer and makes the signing key; each later start needs
  * only one read.
  *
- * @throws {ConfigError} when the store belongs to another issuer
+ * @throws {ConfigError} when the store belongs to another issuer, or when `REGISTRY_URL` or a signing key is invalid
  * @throws {StoreRefused} when the store has another format
  */
 export async function buildRegistry(externals: RegistryExternals, config: RegistryConfig) {

@@ -140,7 +140,7 @@ export function countRevocation(quota: QuotaRecord, keptUntilMs: number, now: nu
 /** @throws {ServiceError} `QUOTA_EXCEEDED` */
 export function countChallenge(quota: QuotaRecord, expiresAt: number, quotas: Quotas, now: number): QuotaRecord {
   refuseOver(liveCount(quota.challenges, now), quotas.challenges, "open challenges");
-  // Times are rounded so that at most 60 different ones remain, because each takes space in the record.
+  // Times are rounded so that about 60 different ones remain, because each takes space in the record.
   const grainMs = Math.max(1000, Math.ceil((expiresAt - now) / 60));
   return { ...quota, challenges: withOne(quota.challenges, { until: expiresAt, grainMs, now }) };
 }

@@ -1,6 +1,6 @@
 /**
- * HTTP handlers of agents. An agent of another owner gets the same answer as one that does not exist, because a
- * difference would tell a stranger which IDs exist.
+ * HTTP handlers of agents. An agent of another owner gets the same answer as one that does not exist, because with a
+ * difference a person could try out IDs faster than the limit of `resolveAgent` allows.
  */
 import {
   Agent,

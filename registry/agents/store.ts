@@ -255,8 +255,8 @@ async function withNewAit(
 }
 
 /**
- * Checks a registration. Each failure has an error of its own, because the client has to do something else in each
- * case: request a new challenge, use the right key, or sign correctly.
+ * Checks a registration. The errors differ, because the client has to do different things: request a new challenge, use
+ * the right key, or sign correctly.
  *
  * @throws {ServiceError} `AGENT_REGISTRATION_CHALLENGE_REPLAYED`, `…_CHALLENGE_EXPIRED`, `…_PROOF_MISMATCH`,
  * `…_PROOF_INVALID`

@@ -92,7 +92,7 @@ export async function revokeApiKey(deps: RegistryStore, by: Asker, id: string): 
 
 /**
  * Records when an API key or a service was last used, at most once a minute, because each request would otherwise cost
- * a write. If another write comes first, this one is dropped, because the other has recorded a use as well.
+ * a write. If another write comes first, this one is dropped, because it would undo the other, such as a revocation.
  */
 export async function touch<T extends { lastUsedAt: string | null }>(
   deps: Pick<StoreDeps, "kv" | "clock">,

@@ -1,5 +1,5 @@
 /**
- * The audit log: event, actor, subject, time and request. An entry belongs to the commit that it records, because a
+ * The audit log: event, actor, subject, time and request. An entry is part of the commit of its change, because the
  * change could otherwise be missing from the log, and it never changes afterwards. It holds no secret and no digest of
  * one, because every admin can read it.
  */

@@ -246,7 +246,7 @@ const SESSION_TAGS = {
   expired: ui.tag("bad", "expired"),
 } as const;
 
-/** Returns the page that asks the admin before `work` is done to an agent. */
+/** Returns the `ask` for `confirmed`: a question to the admin about an agent, and `work` as what its button does. */
 function askBefore(
   work: (deps: RegistryStore, by: Asker, agent: AgentRecord) => Promise<void>,
   questionOf: (name: Html) => ui.Question,

@@ -32,7 +32,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { pick } from "../../shared/server/http/route.ts";
 
-/** Most rows of a download. With more, one download takes the time of other requests. */
+/** Rows after which a download ends. With more, one download takes the time of other requests. */
 const FILE_ROWS = 10_000;
 const FILE_STEP = 100;
 /**

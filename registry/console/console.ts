@@ -145,7 +145,7 @@ function sorry(why: string, status: number): PageAnswer {
   return plainPage("console", "The console", markup`<p class="soft">${why}</p>`, status);
 }
 
-/** Returns the text of a body, or `null` when it is over `maxBytes`, does not arrive in time, or is not UTF-8. */
+/** Returns the text of a body, or `null` when it is over `maxBytes`, does not arrive completely, or is not UTF-8. */
 async function textOf(request: Request, maxBytes: number, { clock }: ConsoleDeps): Promise<string | null> {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(await readBody(request, maxBytes, clock));

@@ -45,7 +45,7 @@ export type ConsoleRow = PageRow<ConsolePages, ConsoleSession>;
  * open page costs the server more.
  */
 export const EVERY_SECONDS = 10;
-/** An identity that ends sooner than this is marked, so that its owner can renew it in time. */
+/** An identity that ends sooner than this is marked, so that the admin can warn its owner in time. */
 const ENDING_MS = 7 * DAY_MS;
 const NAV = ["Overview", "People", "Agents", "Deliveries", "Queues", "Invites", "Audit", "Limits"];
 
@@ -121,7 +121,7 @@ export function personLink(base: string, { id, displayName }: Pick<HumanRecord, 
   return markup`<a class="name" href="${`${base}/people/${id}`}">${ui.name(displayName)}</a>`;
 }
 
-/** Shortens an ID for a table; the page of the record shows all of it. */
+/** Returns an ID or the ID of a DID. Of a long one it returns only the first six and last four characters. */
 export function shortId(text: string): string {
   const id = parseDid(text)?.id ?? text;
   return id.length <= 14 ? id : `${id.slice(0, 6)}…${id.slice(-4)}`;
@@ -133,7 +133,10 @@ export function cursorOf({ query }: Input): string | undefined {
   return isUlid(cursor) ? cursor : undefined;
 }
 
-/** Returns the ID that a person typed in place of a name, alone or as part of a DID; `null` for a name. */
+/**
+ * Returns the ID that a person typed in place of a name, alone or as part of a DID; `null` for a name. The text is not
+ * cut to the length of a name, because a DID may be longer.
+ */
 export function idIn({ query }: Input, kind: "agent" | "human"): string | null {
   const text = (query.get("q") ?? "").trim(), did = parseDid(text);
   return isUlid(text) ? text : did?.kind === kind ? did.id : null;

@@ -175,7 +175,8 @@ async function restore(pages: ConsolePages, input: Input): Promise<PageResult> {
 /**
  * Suspends or restores the person.
  *
- * @throws {ServiceError} `ADMIN_INVALID_BODY` when `given` is not a valid reason for the audit log
+ * @throws {ServiceError} `ADMIN_INVALID_BODY` when `given` is not a valid reason for the audit log; `PERSON_NOT_FOUND`,
+ * `ADMIN_SUSPEND_FORBIDDEN`
  */
 async function change(
   { deps }: ConsolePages,

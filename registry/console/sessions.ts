@@ -95,8 +95,8 @@ export async function endConsoleSession({ kv }: Pick<StoreDeps, "kv">, digest: s
 
 function isLive({ kind, createdAt, seenAt }: ConsoleRecord, wanted: ConsoleRecord["kind"], now: number): boolean {
   if (kind !== wanted) return false;
-  // A time in the future comes from a clock that was set back. It counts as far away, because a session that began then
-  // would last longer than allowed.
+  // A time in the future comes from a clock that was set back. Its distance counts too, because a session that began
+  // far ahead would otherwise be valid all that time.
   const isWithin = (since: number, ms: number) => Math.abs(now - since) < ms;
   return kind === "code" ? isWithin(createdAt, CODE_MS) : isWithin(createdAt, SESSION_MS) && isWithin(seenAt, IDLE_MS);
 }

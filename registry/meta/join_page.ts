@@ -1,7 +1,7 @@
 /**
  * The page behind a join link, the same for every link. The invite code is in the fragment of the link, which no
- * browser sends, so no server log can hold it. The script of the page puts the code into the command that it shows, and
- * sends no request.
+ * browser sends, so no server log can hold it. The script of the page writes the whole link into the command in place
+ * of ADDRESS, and sends no request.
  */
 import { openPage } from "../../shared/page/document.ts";
 import { markup } from "../../shared/page/html.ts";

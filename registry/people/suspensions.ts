@@ -29,7 +29,7 @@ const SESSIONS_WAIT_MS = 5_000;
 const RETRY_MS = 1_000;
 /** Sessions that are read at once. With more, one suspension takes the time of other requests. */
 const SESSIONS_READ = 100;
-/** With more, a commit over KV Connect would need more than its ten checks. */
+/** Each adds a check to the two of a commit. With more than eight, KV Connect would refuse it, because it takes ten. */
 const SESSIONS_PER_COMMIT = 4;
 
 interface SuspensionRequest {

@@ -1,7 +1,7 @@
 /**
- * Publishes the revocation list, which is built and signed once per change and served from memory. If it cannot be
- * built, the request fails, because an older list would undo revocations. A long list is built in chunks, because other
- * requests would otherwise wait for it.
+ * Publishes the revocation list. It is built and signed after a change of list or key, or once half its validity is
+ * over, and is otherwise served from memory. If it cannot be built, the request fails, because an older list would undo
+ * revocations. A long list is built in chunks, because other requests would otherwise wait for it.
  */
 import { type Bytes, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { isRevocation, type Revocation, signCrl } from "../../shared/protocol/signed/crl.ts";

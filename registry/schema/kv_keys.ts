@@ -15,15 +15,15 @@
  * | invite_code, digest | id | invites, redeem | with its invite |
  * | challenge, id | ChallengeRecord | challenge, registration | 24 h |
  * | agent, id | AgentRecord | registration, reissue, delete | 90 days after its deletion |
- * | agent_of, human, id | true, or its end in milliseconds since the Unix epoch | registration, delete | with its agent |
- * | session, agent | SessionRecord | registration, refresh, reissue, revoke, suspend, restore | 90 days after its end |
+ * | agent_of, human, id | true, or its end in ms since the Unix epoch | registration, delete | with its agent |
+ * | session, agent | SessionRecord | changes of its agent, refresh, revoke, suspend, restore | 90 days after its end |
  * | spent_refresh, digest | SpentRefresh | refresh | the token's own |
  * | revocation, jti | RevocationRecord | reissue, delete | AIT's exp + 1 h |
  * | crl_head | CrlHead | reissue, delete | none |
  * | service, id | ServiceRecord | bootstrap, internal services | 90 days after its deletion |
  * | service_name, name | id | the same | deleted with its service |
- * | audit, id | AuditRecord | every change above | 400 days, of a refresh 7 days |
- * | nonce, agent, nonce | NonceRecord | refresh, through group commit | when no valid request can use it again |
+ * | audit, id | AuditRecord | most changes above, admin tokens, console | 400 days, of a refresh 7 days |
+ * | nonce, agent, nonce | NonceRecord | refresh, visit, through group commit | when no valid request can use it again |
  * | window, rule, who | WindowRecord | limits, through group commit | two windows |
  * | commit_mark, instance, slot, generation | number of the commit | group commit | 1 h |
  * | console, digest | ConsoleRecord | codes and sessions of the console | the code's or session's own |

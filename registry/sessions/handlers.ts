@@ -65,7 +65,10 @@ export async function validate(
   return noContent();
 }
 
-/** @throws {ServiceError} `AGENT_AUTH_VALIDATE_INVALID` without a token, `_UNAUTHORIZED` or `_EXPIRED` for one that is not good */
+/**
+ * @throws {ServiceError} `AGENT_AUTH_VALIDATE_INVALID` without a token, `…_UNAUTHORIZED` or `…_EXPIRED` for one that is
+ * not valid
+ */
 async function requireAccess(
   deps: RegistryStore,
   exchange: RequestContext,

@@ -1,6 +1,6 @@
 /**
  * The rules of an agent's session: what follows from a refresh and from the check of an access token. The functions
- * only decide; `store.ts` applies the results.
+ * only decide; their callers apply the results.
  */
 import type { ProvenAgent } from "../callers.ts";
 import type { AgentRecord, SessionRecord, SpentRefresh } from "../schema/records.ts";

@@ -1,6 +1,6 @@
 /**
- * Agent sessions in the store. Every change is one commit that checks agent and session, because a race of a refresh
- * and a revocation could otherwise restore a token that has ended.
+ * Agent sessions in the store. Every change is one commit that checks the session, and a refresh also checks the agent,
+ * because a race of a refresh and a revocation could otherwise restore a token that has ended.
  */
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
@@ -61,7 +61,7 @@ export function keptFor({ clock }: Pick<StoreDeps, "clock">, session: SessionRec
 }
 
 /**
- * Refreshes a session. A token that is older than the previous one revokes the session, because two parties then have it.
+ * Refreshes a session. A token older than the previous one revokes the session, because two parties then have it.
  *
  * @throws {ServiceError} `AGENT_AUTH_REFRESH_UNAUTHORIZED`, `…_REVOKED`, `…_INVALID` (401), `…_EXPIRED`, `…_CONFLICT`,
  * `ACCOUNT_SUSPENDED`, `AGENT_NOT_FOUND`
