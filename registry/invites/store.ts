@@ -108,7 +108,8 @@ export async function deleteInvite(deps: RegistryStore, by: Asker, id: string): 
     const entry = await draft.get<InviteRecord>(KEYS.invite(id));
     if (!entry.value) throw new ServiceError("INVITE_NOT_FOUND");
     const { digest } = entry.value;
-    if (entry.value.redeemedAt === null) await closeInvite(draft, entry.value);
+    // An expired invite has no place any more. To free one would free the place of another, open invite.
+    if (inviteStatus(entry.value, deps.clock.now()) === "unused") await closeInvite(draft, entry.value);
     draft.delete(entry.key);
     draft.also((operation) => operation.delete(KEYS.inviteCode(digest)));
     audit(draft, deps, by, "invite.deleted", id);

@@ -157,7 +157,7 @@ Deno.test("an invite is refused when the admin has 1,000 open ones, until one is
   const made = await answered<{ invite: { id: string; code: string } }>(await invite(), 201);
   const other = await answered<{ invite: { id: string } }>(await invite(), 201);
   const expiring = new Date(w.clock.now() + 3_600_000).toISOString();
-  await answered(await invite(expiring), 201);
+  const ended = await answered<{ invite: { id: string } }>(await invite(expiring), 201);
   // As if there were 997 more invites.
   const record = await quotaOf(w, { id, did: "", apiKey });
   assert(record);
@@ -172,6 +172,8 @@ Deno.test("an invite is refused when the admin has 1,000 open ones, until one is
   await refused(await invite(), "QUOTA_EXCEEDED");
   await w.clock.advance(2 * 3_600_000);
   await answered(await invite(), 201);
+  await answered(await w.ask("DELETE", `/v1/invites/${ended.invite.id}`, { apiKey }), 204);
+  await refused(await invite(), "QUOTA_EXCEEDED");
 });
 
 Deno.test("exactly the quota of many concurrent requests passes at two instances", async () => {
