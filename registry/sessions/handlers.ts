@@ -42,12 +42,13 @@ export async function visit(
       message: "The audience must be the https origin of a proxy, without port or path",
     });
   }
-  await requireAccess(deps, exchange, { agentDid, aitJti });
   const rule = { name: "visit_agent", requests: LIMITS.visitRequests, windowMs: LIMITS.limitWindowMs };
   const decision = await deps.limiter.hit(rule, agentDid);
   if (!decision.allowed) {
     throw new ServiceError("RATE_LIMIT_EXCEEDED", { headers: rateLimitHeaders(rule, decision) });
   }
+  // Counted before, because a revoked agent with an unexpired identity token could otherwise ask without limit.
+  await requireAccess(deps, exchange, { agentDid, aitJti });
   const iat = unixSeconds(clock.now()), proxy = new URL(config.proxyUrl).origin, jti = deps.newId();
   const claims = { iss: config.registryUrl, sub: agentDid, aud: audience, proxy, aitJti, iat, jti };
   return json<VisitAnswer>({

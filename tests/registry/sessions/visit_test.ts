@@ -92,3 +92,11 @@ Deno.test("an agent gets 30 tokens a minute, and another one is not held up", as
   assertEquals(await outcome(await visit(w, a)), "429 RATE_LIMIT_EXCEEDED");
   assertEquals((await visit(w, b)).status, 201);
 });
+
+Deno.test("requests without a good access token count too, so an agent without a session cannot ask without limit", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  w.clock.step(16 * 60_000);
+  for (let i = 0; i < 30; i++) assertEquals(await outcome(await visit(w, a)), "401 AGENT_AUTH_VALIDATE_EXPIRED");
+  assertEquals(await outcome(await visit(w, a)), "429 RATE_LIMIT_EXCEEDED");
+});
