@@ -42,7 +42,7 @@ export interface Sent {
   state: MessageState;
   /** When the proxy deletes the message if it is still queued, ISO 8601; `null` when it is not queued. */
   expiresAt: string | null;
-  /** Why it was refused; `null` when it was not. */
+  /** Why the message was refused, given up, or not taken yet; `null` without a problem. */
   problem: string | null;
 }
 

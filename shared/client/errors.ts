@@ -34,8 +34,8 @@ export function wasRefused(error: unknown): error is ApiError {
 }
 
 /**
- * Returns the messages and codes of an error and its causes, one per line. `fetch` itself says only `fetch failed`, so
- * without the causes a refused connection would count as a lost answer.
+ * Returns the messages and codes of an error and its causes, one per line. `fetch` of Node says only `fetch failed`,
+ * so without the causes a refused connection would count as a lost answer.
  */
 export function causesOf(error: unknown): string {
   const lines: string[] = [];

@@ -143,7 +143,7 @@ const Kept = {
   until: When.nullable(),
   /** When it tries next; `null` unless the message is `kept`. */
   nextTryAt: When.nullable(),
-  /** How often the connector has sent it again. */
+  /** How often the connector has tried to send it again. */
   attempts: z.int(),
 };
 

@@ -39,8 +39,8 @@ export function isPermanent(error: unknown): boolean {
 }
 
 /**
- * Wait before a connector asks again after such a refusal. With less, the connectors of a suspended person ask all day;
- * with more, they come back long after the restore.
+ * Wait before a connector asks again after a refusal that only the operator can end. With less, the connectors of a
+ * suspended person ask all day; with more, they come back long after the restore.
  */
 export const OPERATOR_RETRY_MS = 300_000;
 

@@ -1,4 +1,4 @@
-/** What the client library needs from Deno or Node. Only this file reads globals, so that tests can replace them. */
+/** What the client library needs from Deno or Node. No other file of it reads globals, so tests can replace them. */
 import { type Clock, systemClock } from "../clock.ts";
 import { type Random, systemRandom } from "../random.ts";
 import { isOfOtherUser, type PortSystem } from "./port_owner.ts";

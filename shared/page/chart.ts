@@ -70,7 +70,7 @@ function sums({ kind, times, lines }: Plot): number[] {
   });
 }
 
-/** Returns the smallest step (1, 2, 2.5 or 5 times a power of ten) whose four lines reach the highest value. */
+/** Returns the smallest whole step, 1, 2, 2.5 or 5 times a power of ten, of which four reach the highest value. */
 export function axisStep(highest: number): number {
   for (let power = 1;; power *= 10) {
     const step = STEPS.map((factor) => factor * power).find((step) =>

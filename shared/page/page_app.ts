@@ -62,7 +62,7 @@ export interface PageRow<C, S> {
   path: string;
   /** Largest form in bytes (default 64 KiB). */
   formBytes?: number;
-  /** True for a page that updates itself. It answers 304 while the version of the site is the same. */
+  /** True for a page that updates itself. It answers 304 while version of the site and minute are the same. */
   live?: true;
   render(pages: C, input: PageInput<S>): PageResult | Promise<PageResult>;
 }

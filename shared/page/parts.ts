@@ -8,7 +8,7 @@ export type Mood = "ok" | "warn" | "bad" | "";
 const MARK =
   markup`<svg viewBox="0 0 26 26" aria-hidden="true"><path d="M3 6.5 13 1.5l10 5v7.2c0 5.3-4.3 9-10 10.8C7.3 22.7 3 19 3 13.7z" fill="currentColor" opacity=".16" /><path d="M3 6.5 13 1.5l10 5v7.2c0 5.3-4.3 9-10 10.8C7.3 22.7 3 19 3 13.7z" fill="none" stroke="currentColor" stroke-width="1.8" stroke-linejoin="round" /><path d="M7.5 13h4l3-3.5h4M11.5 13l3 3.5h4" fill="none" stroke="currentColor" stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round" /></svg>`;
 
-/** Puts a name that another person chose into `<bdi>`, because right-to-left letters would reorder other text. */
+/** Puts a name that another person chose into `<bdi>`, because right-to-left letters would reorder what follows. */
 export function name(text: string): Html {
   return markup`<bdi>${text}</bdi>`;
 }

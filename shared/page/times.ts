@@ -14,8 +14,8 @@ export function msOf(time: Time): number {
 }
 
 /**
- * Returns a time as `12:04` for today, `Sat` for the last six days, and `22 Nov` or `22 Nov 2025` before that. The
- * exact time is in the title of the element.
+ * Returns a time as `12:04` for today, `Sat` for the last six days, and otherwise `22 Nov`, or `22 Nov 2025` in another
+ * year. The exact time is in the title of the element.
  */
 export function when(time: Time, now: number): Html {
   const ms = msOf(time);

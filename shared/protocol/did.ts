@@ -51,8 +51,8 @@ export function isHumanDid(value: unknown): value is string {
 }
 
 /**
- * Returns the authority in the DIDs of an issuer, which is the host name of its URL. Returns `null` if a DID cannot
- * contain it: it is an IPv6 address or too long, or the issuer is not a URL.
+ * Returns the authority in the DIDs of an issuer, which is the host name of its URL. Returns `null` for a host that a
+ * DID cannot contain, such as an IPv6 address, and for an issuer that is not a URL.
  */
 export function authorityOf(issuer: string): string | null {
   if (!URL.canParse(issuer)) return null;

@@ -28,8 +28,8 @@ const LINE_ENDS = /(\r\n|[\n\r\u000b\u000c\u0085\u2028\u2029])/;
 const PRINTABLE = /^[\n\r\x20-\x7e]*$/, MARKER_IN_ANY_CASE = /\[svc identity\]/i;
 const MARKER_FOLDED = foldLine(IDENTITY_MARKER);
 /**
- * Longest line, in UTF-16 units, that is compared with the marker. No longer line can be equal to its 14 characters,
- * because normalisation removes no character.
+ * Longest line, in UTF-16 units, that is compared with the marker. No longer line can become its 14 characters when it
+ * is normalised, because normalisation removes no character.
  */
 const MAX_MARKER_UNITS = 128;
 

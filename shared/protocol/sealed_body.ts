@@ -18,9 +18,9 @@ import { givenHashes } from "./hashes.ts";
 import { tryParse } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";
 
-/** HKDF with the hashes that the program has supplied, or else with those of the library. */
 const byLibrary = KDF_HKDF_SHA256();
 const FIRST_BLOCK = Uint8Array.of(1);
+/** HKDF with the hashes that the program has supplied, or else with those of the library. */
 const kdf: KDF = {
   ...byLibrary,
   async Extract(salt, input) {

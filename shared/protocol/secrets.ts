@@ -1,4 +1,4 @@
-/** Bearer secrets (D-08). They are stored only as SHA-256 and never logged: backups and logs would contain keys. */
+/** Bearer secrets (D-08), stored only as SHA-256 and never logged, because backups would otherwise hold keys. */
 import { fromBase64Url, toBase64Url } from "./base64url.ts";
 
 export const SECRET_KINDS = {

@@ -127,8 +127,8 @@ function startOf(word: string, next: string): number {
 }
 
 /**
- * Yields what a ticket that begins in this word may be: the word, the word without punctuation at its end, and both
- * continued by the next lines as long as each has only one word.
+ * Yields what a ticket that begins in this word may be: the word, and the word continued by the first words of the next
+ * lines, up to a line with more words; each of them also without punctuation at its end.
  */
 function* readings(word: string, next: readonly (readonly string[])[]): Generator<string> {
   let text = word;

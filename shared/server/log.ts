@@ -1,4 +1,4 @@
-/** The log: one JSON object per line, with secrets redacted. Successes are logged only with `ACCESS_LOG=on`. */
+/** The log: one JSON object per line, secrets redacted. Successful requests are logged only with `ACCESS_LOG=on`. */
 import type { Clock } from "../clock.ts";
 import { toIso } from "../protocol/time.ts";
 

@@ -29,7 +29,7 @@ export interface Decision {
   allowed: boolean;
   /** Requests that are left after this one. */
   remaining: number;
-  /** Milliseconds until a retry can succeed or the window is empty. */
+  /** Milliseconds until the oldest request leaves the window, after which a refused one may succeed. */
   resetMs: number;
   /**
    * True when the window must be stored even for a refusal, because the clock was set back and times were corrected.

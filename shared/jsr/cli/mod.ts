@@ -14,7 +14,7 @@ export interface ParsedArgs {
 
 export function parseArgs(args: string[], options: ParseOptions = {}): ParsedArgs {
   const { boolean = [], string = [] } = options;
-  // The object has no prototype, because an option named __proto__ would otherwise change it instead of being stored.
+  // The object has no prototype, because the value of an option named __proto__ would otherwise be lost.
   const parsed: ParsedArgs = Object.assign(Object.create(null), { _: [] });
   for (const name of boolean) parsed[name] = false;
   const end = args.indexOf("--");

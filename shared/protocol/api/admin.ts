@@ -61,7 +61,7 @@ export const PeopleList = z.object({ people: z.array(Person), pagination: Pagina
 export type PersonAnswer = z.output<typeof PersonAnswer>;
 export const PersonAnswer = z.object({
   person: Person,
-  /** At most 100, the active ones first, and newest first among them. */
+  /** At most 100: first the active ones, then the others, each newest first. */
   apiKeys: z.array(ApiKey),
   /** Counts among the newest 1,000 agents of the person. */
   agents: z.object({ active: z.int(), revoked: z.int() }),

@@ -113,7 +113,7 @@ export function adminQuery<S extends z.core.$ZodLooseShape>(shape: S): z.ZodObje
   });
 }
 
-/** Query of a list, except that of agents. A page has 100 records by default, newest first. */
+/** Query of the lists of keys, invites and services. A page has 100 records by default, newest first. */
 export type PageQuery = z.output<typeof PageQuery>;
 export const PageQuery = z.object({
   limit: PageLimit.default(LIMITS.listPageDefault),

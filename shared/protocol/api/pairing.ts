@@ -75,7 +75,7 @@ export const PairAcceptAnswer = z.object({
 export type PairStatusBody = z.output<typeof PairStatusBody>;
 export const PairStatusBody = z.object({ ticket: PastedTicket });
 
-/** Responder and `confirmedAt` are present once the ticket is confirmed, a key only if its agent sent it. */
+/** Responder, keys and `confirmedAt` are absent before the confirmation, and so is a key that was not sent. */
 export type PairStatusAnswer = z.output<typeof PairStatusAnswer>;
 export const PairStatusAnswer = z.object({
   status: z.enum(["pending", "confirmed"]),

@@ -5,7 +5,7 @@ import { IsoTime, RequestId } from "./fields.ts";
 
 /**
  * Body of `POST /hooks/agent`: any JSON value. If it is an object whose member `message` is a string, the proxy inserts
- * the identity block in front of that string. All other bytes are forwarded unchanged.
+ * the identity block at the beginning of that string. All other bytes are forwarded unchanged.
  */
 export type HookBody = z.output<typeof HookBody>;
 export const HookBody = z.unknown().meta({

@@ -93,7 +93,7 @@ export const IssuerView = z.object({
   /** Age of the registry's keys that the answering instance holds, in seconds; `null` while it holds none. */
   keysAgeSeconds: z.number().nullable(),
   listAgeSeconds: z.number().nullable(),
-  /** Why the registry could not be asked the last time; `null` if it answered. */
+  /** Why the registry could not be asked the last time; `null` if it answered, or was not asked yet. */
   problem: z.string().nullable(),
 });
 

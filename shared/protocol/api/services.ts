@@ -11,7 +11,7 @@ export const OwnershipBody = z.object({ ownerDid: HumanDid, agentDid: AgentDid }
 export type Ownership = z.output<typeof Ownership>;
 export const Ownership = z.object({
   ownsAgent: z.boolean(),
-  /** `null` when the human does not own the agent. */
+  /** `null` when the registry does not know the agent. */
   agentStatus: ActiveOrRevoked.nullable(),
   /** State of the agent's session; `null` if it has none. */
   session: z.enum(["active", "revoked", "expired"]).nullable(),

@@ -142,7 +142,7 @@ function fieldRow(name: string, where: string, isNeeded: boolean, what: Value): 
 
 type Json = Record<string, unknown>;
 
-/** Returns the members of a schema. For a list, these are the members of its entries. */
+/** Returns a row for each member of a schema, even within lists, or one row for a value without members. */
 function fieldRows(schema: Operation["body"], where: string): Row[] {
   if (schema === undefined) return [];
   const json = schemaOf(schema, where === "answer" ? "output" : "input");

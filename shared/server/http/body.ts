@@ -58,8 +58,8 @@ type Cancellable = Pick<ReadableStreamDefaultReader, "cancel">;
  * Reads a complete body.
  *
  * @param options.length in bytes, if the connection enforces it
- * @throws {ServiceError} `PAYLOAD_TOO_LARGE` past `maxBytes`; `REQUEST_TIMEOUT` after 10 s, or when its lease is
- * aborted
+ * @throws {ServiceError} `PAYLOAD_TOO_LARGE` past `maxBytes`; `REQUEST_TIMEOUT` after 10 s, when its lease is aborted,
+ * or when it breaks off
  */
 export async function readBody(
   source: BodySource,
@@ -93,7 +93,7 @@ export async function readBody(
 
 function beginReading(source: BodySource, maxBytes: number, length: number | null | undefined): Reading | null {
   // Most small bodies arrive together with their head, and a stream would cost more than the rest of the reading. The
-  // platform refuses a request whose body is longer or shorter than declared, or that declares its length twice.
+  // platform refuses a request whose body is longer or shorter than declared, or that declares its length in two ways.
   if (isSmall(length) && source.bytes) return { whole: source.bytes() };
   const { body } = source;
   if (!body) return null;
@@ -106,8 +106,8 @@ function beginReading(source: BodySource, maxBytes: number, length: number | nul
 }
 
 /**
- * Reads the rest of a body after its response, up to 256 KiB, and ends the connection if more arrives or after 2 s.
- * Without this, the platform would read a declared body of any length completely.
+ * Reads the rest of a body after its response, up to 256 KiB, and ends the connection after 2 s if the body has not
+ * ended. Without this, the platform would read a declared body of any length completely.
  */
 export async function leaveBody(request: Pick<Request, "body" | "bodyUsed">, clock: Clock): Promise<void> {
   const body = unreadBody(request);

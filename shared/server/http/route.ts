@@ -99,7 +99,7 @@ export interface RouteSpec<D, C, P, Q, B> {
   /** Code for an invalid query or body. */
   invalid?: ErrorCode;
   invalidPath?: ErrorCode;
-  /** Rejects a request before any other check, for example when the route is disabled. */
+  /** Rejects a request before any check but that of its length, for example when the route is disabled. */
   precondition?: { check(deps: D): void; errors: readonly ErrorCode[] };
   /** True for a page. It is for people, so no API document has it. */
   isPage?: true;

@@ -96,7 +96,7 @@ export class Metrics {
   }
 
   /**
-   * Registers `get` for a gauge, or for the counter without labels. It is called whenever the metrics are read. The
+   * Registers `get` for a gauge or for `log_lines_dropped_total`. It is called whenever the metrics are read. The
    * values of all functions for the same name are added; the metric is absent while all of them return `null`.
    */
   read(name: NamesOf<"gauge"> | "log_lines_dropped_total", get: () => number | null): void {

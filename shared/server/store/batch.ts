@@ -112,7 +112,7 @@ export interface BatchRecord extends CachedRecord {
   holders: Update<unknown>[] | null;
   moment: Moment | null;
   also: readonly Write[];
-  /** True when every update writes the record only once. */
+  /** True while every update of the record is `uncached`. */
   uncached: boolean;
 }
 

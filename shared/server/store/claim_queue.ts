@@ -50,7 +50,7 @@ export class ClaimQueue<C extends Queued> {
     return this.#allDue || this.#waiting.some(({ mayWait }) => !mayWait);
   }
 
-  /** Makes commits begin until none of the claims that now wait is left. */
+  /** Makes commits begin until no claim waits. */
   makeAllDue(): void {
     this.#allDue = this.#waiting.length > 0;
   }

@@ -15,8 +15,9 @@
  * - If not, the batch is read again and committed again in halves: once after a fault of the store, and after a
  *   defect of a claim until that claim is alone. The mark is read after the records, so a commit that takes effect late
  *   is either found by its mark, or changes a record that the new commit checks.
- * - A claim is rejected with `StoreUnavailable` when the mark cannot be read or the second commit fails. It may still
- *   take effect. A later request has a claim of its own, so the same nonce in another request is a replay.
+ * - A claim is rejected with the error of its commit when it was alone in it, when the mark cannot be read, or when the
+ *   second commit fails. After a fault of the store it may still take effect. A later request has a claim of its own,
+ *   so the same nonce in another request is a replay.
  * - A claim ends after 10 s in any case, because its sender gives up soon after. A commit that is late is not tried
  *   again in halves, because each half would be as late, and the claims behind it would wait for both.
  */
@@ -87,7 +88,7 @@ export interface GroupCommitOptions {
 interface Try {
   slot: number;
   attempt: number;
-  /** The first attempt uses cached records. A refusal or a record that has changed needs a read from the store. */
+  /** True to read the records from the store, because cached ones may have caused the failure before. */
   isFresh: boolean;
   maySplit: boolean;
 }

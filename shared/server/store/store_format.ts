@@ -1,6 +1,6 @@
 /**
  * The format of the store: a number in the store, so that a program never uses records of another form. Records are
- * never converted, because no other format was released. The number is read together with the records that a start
+ * never converted, because no format was released yet. The number is read together with the records that a start
  * needs.
  */
 import type { Kv, KvEntryMaybe, KvKey } from "../kv.ts";

@@ -55,7 +55,8 @@ export async function* exportLines(kv: Kv, tables: StoredTables, now: number): A
 /**
  * Imports an export into a store that has none of these records. Returns the number of records written.
  *
- * @throws {TransferError} at the first invalid line; the records before it stay, and no service starts on the store
+ * @throws {TransferError} at the first invalid line; after the first line, the records before it stay, and no service
+ * starts on the store
  */
 export async function importLines(
   kv: Kv,
