@@ -74,8 +74,8 @@ export class LocalAgent implements AsyncDisposable {
   /**
    * Opens an agent whose connector runs.
    *
-   * @throws {SvcError} `CONNECTOR_DOWN`; `CLI_AGENT_UNKNOWN`; `CLI_USAGE` when there are several agents and none is
-   * named
+   * @throws {SvcError} such as `CONNECTOR_DOWN`, `CLI_AGENT_UNKNOWN`, or `CLI_USAGE` when there are several agents and
+   * none is named
    */
   static async open(options: LocalAgentOptions = {}): Promise<LocalAgent> {
     const system = hostSystem();

@@ -16,8 +16,8 @@ export interface PageView {
   title: string;
   body: Html;
   /**
-   * Present for a page that updates itself. `every`: seconds between two polls of the script. `notice`: shown when
-   * `unread` grows while the page is hidden.
+   * Present for a page that updates itself. `every`: seconds between two polls of the script, 15 times as many while
+   * the page is hidden. `notice`: shown when `unread` grows meanwhile.
    */
   live?: { every: number; unread?: number; notice?: string } | undefined;
   /**
