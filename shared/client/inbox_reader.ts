@@ -294,7 +294,12 @@ export class EventHandlers {
  * @throws {SvcError} `PAYLOAD_TOO_LARGE`, `CLI_USAGE` for a content that is not JSON
  */
 export function payloadText(content: Content): string {
-  const text: string | undefined = JSON.stringify(typeof content === "string" ? { message: content } : content);
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(typeof content === "string" ? { message: content } : content);
+  } catch (cause) {
+    throw new SvcError("CLI_USAGE", "The content of a message must be JSON: it has no cycle and no BigInt", { cause });
+  }
   if (text === undefined) throw new SvcError("CLI_USAGE", "The content of a message must be a text or an object");
   const { length } = utf8Bytes(text);
   if (length <= LIMITS.payloadBytes) return text;

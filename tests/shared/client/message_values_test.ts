@@ -24,5 +24,8 @@ Deno.test("a text becomes the member message, an object stays as it is, and both
   const codeOf = (work: () => unknown) => assertThrows(work, SvcError).code;
   assertEquals(codeOf(() => payloadText("x".repeat(most + 1))), "PAYLOAD_TOO_LARGE");
   assertEquals(codeOf(() => payloadText("ä".repeat(most / 2 + 1))), "PAYLOAD_TOO_LARGE", "bytes count, not characters");
-  assertEquals(codeOf(() => payloadText((() => {}) as unknown as object)), "CLI_USAGE");
+  const cyclic: Record<string, unknown> = {};
+  cyclic.self = cyclic;
+  const noJson = [(() => {}) as unknown as object, cyclic, { n: 1n } as unknown as object];
+  for (const content of noJson) assertEquals(codeOf(() => payloadText(content as Record<string, never>)), "CLI_USAGE");
 });
