@@ -1,6 +1,6 @@
 /**
- * The errors of the connector's local API: code, status, condition and fix. Their names begin with `CONNECTOR_`,
- * because a program could otherwise not tell them from errors of the proxy, which are passed on unchanged.
+ * The errors of the connector's local API: code, status, condition and fix. A code that only a connector uses begins
+ * with `CONNECTOR_`, because a program could otherwise not tell it from one of the proxy, which is passed on unchanged.
  */
 
 interface LocalErrorRow {

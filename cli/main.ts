@@ -115,7 +115,7 @@ class ClockCheck {
   }
 }
 
-/** Adds the offset of the clock to an error of a service, because a wrong clock is its most likely cause. */
+/** Adds the offset of the clock to an error when the clock is wrong, because that is the most likely cause. */
 function withClock(described: Described, error: unknown, clockCheck: ClockCheck): Described {
   const complaint = error instanceof UnreachableError ? null : clockCheck.complaint();
   if (complaint === null) return described;

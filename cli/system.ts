@@ -136,7 +136,7 @@ async function run(command: string, args: string[]): Promise<string | null> {
     const options = { args, stdin: "null", stdout: "piped", stderr: "null", signal: late.signal } as const;
     const reading = new Deno.Command(command, options).output()
       .then(({ stdout }) => printed = new TextDecoder().decode(stdout));
-    // The wait is bounded, because a program that this one has started can keep the output open for long.
+    // The wait is bounded, because a program that the command has started can keep the output open for long.
     await settledWithin(systemClock, reading, RUN_MS);
     return printed;
   } catch {

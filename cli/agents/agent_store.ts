@@ -69,7 +69,7 @@ export class AgentFolder extends PrivateFolder {
   }
 }
 
-/** Returns the result of `read`, or `other` when a file is missing or damaged. */
+/** Returns the result of `read`, or `other` when a file is damaged, or is missing although the agent needs it. */
 export async function unlessDamaged<T, O>(read: () => T | Promise<T>, other: O): Promise<T | O> {
   try {
     return await read();
@@ -121,7 +121,7 @@ export class AgentStore {
     this.#letGo(held);
     try {
       // One rename takes the agent away, because a kill while its files are removed would otherwise leave half an
-      // agent. What remains of them is removed at the next deletion.
+      // agent. What remains of them is removed when an agent of the same name is deleted.
       await Deno.remove(deleted, { recursive: true }).catch(() => {});
       await Deno.rename(path, deleted);
       await syncDirectory(this.#folder);

@@ -4,8 +4,8 @@
  *
  * - A deletion revokes the agent before it removes the files, because an agent that stays active would otherwise lose
  *   its key.
- * - A reissue writes a marker first. A run that finds one knows that an answer was lost, so the registry may have
- *   opened a session whose tokens are unknown here. It ends that session.
+ * - A reissue writes a marker first. If a run finds one, an answer may be lost, so the registry may have opened a
+ *   session whose tokens are unknown here. The run ends that session.
  * - A refresh writes a marker, sends the request, saves the new tokens and removes the marker. If the marker is still
  *   there, the next refresh asks for a recovery (D-44).
  */

@@ -229,7 +229,7 @@ export function unitText({ agentName, command }: ServiceSpec): string {
   ].join("\n");
 }
 
-/** Returns true when systemd can run a program at this path, in which it has no way to quote some characters. */
+/** Returns true when systemd can run a program at this path: some characters cannot be quoted there. */
 export function isProgram(path: string): boolean {
   // deno-lint-ignore no-control-regex
   return path.startsWith("/") && !/["'\\*?[\u0000-\u001f\u007f]/.test(path);

@@ -164,10 +164,7 @@ export class RegistryClient {
     return signedHeaders(this.deps, agent, { method: "POST", url, target, body: JSON.stringify(body) });
   }
 
-  /**
-   * Checks an access token. @throws {import("../errors.ts").ApiError} 401 when it has expired or belongs to another
-   * session
-   */
+  /** Checks an access token. @throws {ApiError} 401 when it has expired or belongs to another session */
   async validate(agentDid: string, aitJti: string, accessToken: string): Promise<void> {
     const headers = { [HEADERS.access]: accessToken };
     await this.#call("POST", "/v1/agents/auth/validate", null, null, { agentDid, aitJti }, headers);

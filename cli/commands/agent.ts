@@ -27,7 +27,7 @@ const STATUSES = ["active", "revoked"] as const;
 const HERE = { summary: "Agent name on this machine", complete: "agents" } as const;
 const ANY_AGENT = { summary: "Agent name on this machine, agent ID or DID", complete: "agents", orId: true } as const;
 
-/** Texts for the state of a session. A session is interrupted when an answer with new tokens was lost. */
+/** Texts for the state of a session. A session is interrupted when an answer with new tokens may have been lost. */
 const SESSION_IS = {
   active: () => "active",
   revoked: (name: string) => `REVOKED: run svc agent reissue ${name} to start a new one`,

@@ -93,10 +93,10 @@ const Session = z.object({
 type Session = z.infer<typeof Session>;
 
 /**
- * Returns the line that announces new unread messages; `null` when there is none within the time, or when another process
- * waits for the session.
+ * Returns the line that announces new unread messages; `null` when none comes within the time.
  *
- * @throws {CliError} for input without a session, and when the connector pushes the messages to a runtime
+ * @throws {CliError} `CLI_USAGE` for input without a session, `CLI_BUSY` when another process waits for the session
+ * @throws {ApiError} `CONNECTOR_RUNTIME_PUSHES` when the messages go to a runtime
  */
 async function waitForMessages(ctx: Context, agentName: string | undefined, seconds: number): Promise<string | null> {
   const end = ctx.clock.now() + seconds * 1000;

@@ -1,6 +1,6 @@
 /**
  * `svc inbox`: received messages. `--take` marks messages read only after they are printed, because a message whose
- * print failed would be lost.
+ * print failed would otherwise be lost.
  */
 import { sleep } from "../../shared/clock.ts";
 import { LocalMessage } from "../../shared/client/local_shapes.ts";

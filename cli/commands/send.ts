@@ -234,7 +234,7 @@ function keptNote({ problem, until }: OutboundResult, host = "the server"): stri
   return `Kept: ${why}. Sent when it can, until ${dayAndTime(until ?? "")}.`;
 }
 
-/** Adds to an error how to send the same message again, if it is not known whether the proxy has it. */
+/** Adds to an error how to send the same message again, if the proxy does not have it, or may not have it. */
 function withRepeat(error: unknown, requestId: string): unknown {
   const fix = `Run the command again with --request-id ${requestId}: the message is delivered once.`;
   if (error instanceof UnreachableError) {
@@ -255,9 +255,9 @@ function withRepeat(error: unknown, requestId: string): unknown {
 const READ_BYTES = LIMITS.payloadBytes + 1;
 
 /**
- * Returns the payload as JSON text: `{"message": text}`, or the JSON of `data` unchanged. Without a text, standard
- * input is the text when it is not a terminal. A text and `data` together are refused, because it would be unclear
- * which one to send.
+ * Returns the payload as JSON text: `{"message": text}`, or the JSON of `data` without white space around it. Without
+ * text, `file` and `data`, standard input is the text when it is not a terminal. Two of the three are refused, because
+ * it would be unclear which one to send.
  *
  * @throws {CliError} `CLI_USAGE`, `PAYLOAD_TOO_LARGE`
  */

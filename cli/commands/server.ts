@@ -152,7 +152,7 @@ export const COMMANDS = [
       }).catch((error) => {
         const problem = asUnreachable(url, error);
         if (!(problem instanceof UnreachableError) || problem.code !== "CLI_UNREACHABLE") throw problem;
-        // The usual fix of this code is to change the configuration, but this command does not use that.
+        // The usual fix of this code names the configuration, which this command does not use.
         const { message, cause, code, fix = "Check --url and that the server is running." } = problem;
         throw new CliError(code, message, { cause, fix });
       });
@@ -186,7 +186,7 @@ function programsOf({ programs }: Context): Programs {
   throw new CliError("CLI_NO_SERVER", "This svc is the command alone, without the server");
 }
 
-/** The variable that each option of `svc serve` sets. */
+/** The options of `svc serve` that set one variable to their value. */
 const VARIABLE_OF = {
   host: "HOST",
   port: "PORT",
@@ -234,7 +234,7 @@ export function servePlan(
   if (madeSecret !== null) variables.BOOTSTRAP_SECRET = madeSecret;
   const store = value("KV_URL") ?? "";
   const optionOf = Object.fromEntries(Object.entries(VARIABLE_OF).map(([option, name]) => [name, `--${option}`]));
-  // A process with one of the two services needs both origins, which may differ, so one option cannot set them.
+  // Only for both services: a process with one of them may need two different origins, which one option cannot set.
   if ((value("SVC_SERVICE") ?? "all") === "all") optionOf.REGISTRY_URL = optionOf.PROXY_URL = "--public-url";
   const isPath = store !== ":memory:" && !/^https?:/.test(store);
   return {

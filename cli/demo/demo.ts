@@ -236,7 +236,7 @@ function post(target: string, body: unknown): ProxyRequest {
 /**
  * Returns the refusal of a call by a revoked agent. Until the proxy has the new revocation list, another check may
  * refuse the call: that of the session, or that of the pair, which is removed with the agent. So the call is repeated
- * until the refusal is about the revocation.
+ * until the refusal is about the revocation, for at most 2 s.
  *
  * @throws {Error} when the call succeeds, or fails in another way
  */

@@ -11,7 +11,7 @@ export function defaultConfigDir({ env, os }: Pick<System, "env" | "os">): strin
   return folder;
 }
 
-/** The configuration directory when neither option nor variable names one; `undefined` without a home directory. */
+/** The configuration directory without `--config-dir` and `SVC_CONFIG_DIR`; `undefined` without a home directory. */
 export function usualConfigDir(system: Pick<System, "env" | "os">): string | undefined {
   const parent = userFolder(system, "config");
   return parent === undefined ? undefined : join(parent, "svc");

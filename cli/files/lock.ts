@@ -13,8 +13,8 @@ import { isSame, readPrivate, saveFailed } from "./private_files.ts";
 
 const LOOK_EVERY_MS = 50;
 /**
- * Longer than any work under a lock, in which a request takes at most 30 s and a conflict is retried. With less, a
- * second process would give up while the first still works.
+ * Longer than the usual work under a lock, which is some requests of at most 30 s each. With less, a second process
+ * would give up while the first still works.
  */
 const WAIT_MS = 120_000;
 /** Content of a lock file: empty, or a pid. */

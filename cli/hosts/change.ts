@@ -11,7 +11,7 @@ import { type HostFilePlace, readHostFile, refuseReadOnly, replaceHostFile } fro
 import { BYTE_ORDER_MARK, isSame, NotEditableError, type Place, type TextEditor } from "./place.ts";
 import type { Record, Records } from "./records.ts";
 
-/** With less, one write by the host makes the command fail. With more, two programs that both write race for longer. */
+/** With 1, one write by the host makes the command fail. With more, two programs that both write race for longer. */
 const REPLACE_TRIES = 3;
 
 export interface Target extends HostFilePlace {

@@ -66,8 +66,8 @@ export function wakeHook({ own, agent, here }: OwnCommand, wake: Wake): Record<s
 export const WAKE_PATH: Place["path"] = ["hooks", "Stop"];
 
 /**
- * Returns true when an entry runs `svc mcp` for this agent in this configuration directory. Its path and options do not
- * count, because an update that changes them would otherwise add a second entry.
+ * Returns true when an entry runs `svc mcp` for this agent in this configuration directory. Its program and its other
+ * options do not count, because an update that changes them would otherwise add a second entry.
  */
 export function isOwnTool({ agent, here }: OwnCommand, entry: unknown): boolean {
   const args = memberOf(entry, "args");

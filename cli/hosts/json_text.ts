@@ -1,8 +1,8 @@
 /**
  * Writes and removes an entry in a JSON text. Comments, trailing commas, indentation and line ends of the rest stay.
  * Each result is read again and refused if a token outside the entry differs, because other settings would be lost. Of
- * two members with one name the last counts, as in every parser. The parser comes from npm and is loaded only here,
- * because a command that edits no files should not wait for it.
+ * two members with one name the last counts, as in every parser. Only this file imports the parser, which comes from
+ * npm, because a command that does not load this file need not wait for it.
  */
 import { createScanner, parse, visit } from "jsonc-parser";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";

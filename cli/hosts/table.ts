@@ -13,7 +13,7 @@ export const IN_A_CODING_AGENT = `to use it in a coding agent (${HOST_IDS.join("
 
 /**
  * How a message wakes the model: `inbox` through the inbox or queue of the host, `hook` by a hook at the end of a turn,
- * `auto` by the inbox where a session has one, and by the hook elsewhere.
+ * `auto` by the inbox where a session has one, else by the hook, which only Claude Code has.
  */
 export const WAKES = ["auto", "inbox", "hook"] as const;
 export type Wake = (typeof WAKES)[number];

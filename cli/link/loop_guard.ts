@@ -46,8 +46,8 @@ export class LoopGuard {
 
   /**
    * Counts an automatic message that answers none. Returns 0 when it may be sent, else the milliseconds to wait. If the
-   * agent has received nothing since the last one, the message continues no loop, so it is always allowed and a program
-   * may announce as much as it wants.
+   * agent has received nothing since the last one, the message continues no loop, so it is allowed and not counted: a
+   * program may announce as much as it wants.
    */
   automaticMessage(peer: string, requestId: string, now: number): number {
     if (this.#passedOn.get(peer)?.received === this.#received) return 0;

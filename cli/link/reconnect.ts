@@ -23,11 +23,11 @@ import { type AgentCredentials, repair } from "./agent_credentials.ts";
 
 /** Longest first wait. With less, connectors that lost a proxy return together. With more, messages wait longer. */
 export const RECONNECT_FIRST_MAX_MS = 5_000;
-/** First wait after a failure, which doubles each time. With less, a proxy that refuses gets the next tries at once. */
+/** The second wait; each later one doubles. With less, a proxy that refuses gets the next tries at once. */
 const RECONNECT_START_MS = 2_000;
 /** Longest wait, plus up to 20 %. With more, agents are away for longer after the proxy is back. */
 const RECONNECT_MAX_MS = 28_000;
-/** Share of a wait that is random. Without it, all agents of a server would return at the same moment. */
+/** Share by which a wait varies at random. Without it, all agents of a server would return at the same moment. */
 const JITTER = 0.2;
 /** Wait of a connector that was replaced. With less, two connectors of one agent replace each other all the time. */
 const REPLACED_MS = 30_000;

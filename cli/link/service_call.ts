@@ -30,7 +30,7 @@ export type Answer<S> = S extends z.ZodType ? z.output<S> : null;
 /**
  * Sends a call and returns the response body.
  *
- * @throws {import("../errors.ts").ApiError} when the service refuses
+ * @throws {import("../../shared/client/errors.ts").ApiError} when the service refuses
  * @throws {UnreachableError} when no service answers, or the response is not one of this protocol
  */
 export async function callService<S extends z.ZodType | null>(deps: HttpDeps, request: Call<S>): Promise<Answer<S>> {

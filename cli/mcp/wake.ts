@@ -44,7 +44,7 @@ export async function wakeModel(mcp: McpAgent, wayOf: () => Wake | null, signal:
     if (signal.aborted) return;
     if (left.length > 0) {
       wakeUps.push(clock.now());
-      // A failure is tried again. It is counted too, because it would otherwise be tried without an end.
+      // A failure is tried again. It is counted too, because it would otherwise be tried every 2 s.
       if (!await wake(announcement(identity.name, left.map(({ message }) => message)))) continue;
     }
     after = (left.at(-1) ?? found.at(-1))?.message.id ?? after;

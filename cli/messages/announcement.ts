@@ -1,4 +1,4 @@
-/** The line that tells a model of new messages, in a channel and in a hook: who wrote, and no text of a message. */
+/** The line that tells a model of new messages in any of the ways to wake it: who wrote, and no text of a message. */
 import { ALIAS_CHARACTERS_MAX } from "../connector/peers/aliases.ts";
 import { printable } from "../terminal/escapes.ts";
 import type { LocalMessage } from "../../shared/client/local_shapes.ts";

@@ -1,7 +1,7 @@
 /**
  * The keyboard of a terminal: keys without Enter and without echo, and bracketed paste. The terminal gets its earlier
- * state back when the process ends, except by SIGKILL and SIGHUP, after which it is usually gone. SIGHUP has no
- * listener, because one would cancel the effect of nohup. key_decoder.ts turns the bytes into keys.
+ * state back when the process ends, except by SIGKILL, and by SIGHUP, after which the terminal is usually gone. SIGHUP
+ * has no listener, because one would cancel the effect of nohup. key_decoder.ts turns the bytes into keys.
  */
 
 export interface Keyboard {

@@ -49,7 +49,7 @@ export class LineEditor {
     this.insert(text);
   }
 
-  /** Handles a key. Returns the text when Enter completes it. After a backslash, Enter begins another line instead. */
+  /** Handles a key. Returns the text when Enter completes it. If it ends in a backslash, Enter adds a line instead. */
   press(key: string): string | null {
     if (key === "Enter") {
       if (this.#text.at(-1) !== "\\") return this.#remember();

@@ -313,7 +313,7 @@ export function shellWord(word: string): string {
 
 /** Returns a text as one sentence: a capital at its start and a full stop at its end. */
 export function sentence(text: string): string {
-  // Only words with which a text of svc begins, because a file, a command or an alias is another with a capital.
+  // Only words with which a text of svc begins, because a file, command or alias with a capital would be another one.
   const isWord = /^(?:an?|another|no|not|several|the|there|this|too|unread) /.test(text);
   const first = isWord ? text.charAt(0).toUpperCase() + text.slice(1) : text;
   return /[.!?…]$/.test(first) ? first : `${first}.`;

@@ -89,7 +89,7 @@ function issuerOf(ait: string): string {
   }
 }
 
-/** Evaluates a receipt. The token must have been valid at its time and not now, because it may have expired since. */
+/** Evaluates a receipt. The token must be valid at the receipt's time, not now, because it may have expired since. */
 export async function evaluateReceipt(
   { signed, ait, salt }: ReceiptRow,
   payload: Uint8Array<ArrayBuffer> | null,

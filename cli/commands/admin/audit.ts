@@ -1,7 +1,7 @@
 /**
- * `svc admin audit`: prints the newest events, exports all of them as JSON lines, or follows new ones. Two instances
- * may commit their entries out of order, so following reads the last 30 s each time, because it would otherwise miss a
- * late entry. An export ends with its count, so that its reader notices when it was cut off.
+ * `svc admin audit`: prints the newest events, exports all of them as JSON lines, or follows new ones. Following reads
+ * the 30 s before the newest event each time, because two instances may commit their entries out of order, and a late
+ * entry would otherwise be missed. An export ends with its count, so that its reader notices when it was cut off.
  */
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
 import { sleep } from "../../../shared/clock.ts";
@@ -87,7 +87,7 @@ interface AuditFilter {
 
 /**
  * Whether an entry is shown. One about an admin's look at the relay is left out, because it records no change, unless
- * the filter asks for it by name.
+ * the filter names an event or a group.
  */
 function isListed({ event }: AuditEntry, filter: AuditFilter): boolean {
   return filter.event !== undefined || event !== "admin.token_issued";
@@ -132,8 +132,8 @@ async function followAudit(
   const follower = new Follower(ctx, filter);
   // Asked without the filter: the newest event that fits it may be old, and the first look would read all events since.
   for (const { at } of (await admin.audit({ limit: 1 })).events) follower.reach(at);
-  // The events of the last 30 s are marked as seen, because the first look reads them again and would print them as
-  // new.
+  // The events of the 30 s before the newest one are marked as seen, because the first look reads them again and would
+  // print them as new.
   for await (const { events } of oldestFirst(admin, follower.query)) for (const entry of events) follower.mark(entry);
   for (const entry of (await newestEvents(admin, filter, count)).reverse()) {
     follower.mark(entry);
@@ -161,7 +161,7 @@ function pauseAfter(error: unknown): number {
   throw error;
 }
 
-/** Prints each event once, although each look reads the events of the last 30 s again. */
+/** Prints each event once, although each look reads those of the last 30 s before the newest one again. */
 class Follower {
   /** IDs of the events that were seen, with their times in milliseconds. */
   readonly #seen = new Map<string, number>();
