@@ -1,6 +1,7 @@
 /**
  * `svc send` and `svc reply`: send a message through the connector that runs, else directly to the proxy, and print the
- * reply. With `--wait`, and for a reply to a stored message, a connector is needed; this process runs one if no other does.
+ * reply. With `--wait`, and for a reply to a stored message, a connector is needed; this process runs one if no other
+ * does.
  */
 import { dayAndTime } from "../terminal/times.ts";
 import { ApiError, LocalDown, UnreachableError } from "../../shared/client/errors.ts";

@@ -1,6 +1,6 @@
 /**
- * The command table: all commands in the order of help and docs/cli.md. A command line loads the files of its first word
- * only, because it would otherwise wait for the modules of all other commands.
+ * The command table: all commands in the order of help and docs/cli.md. A command line loads only the files of its
+ * first word, because it would otherwise wait for the modules of all other commands.
  */
 import type { Command, Groups } from "../command_line/command.ts";
 

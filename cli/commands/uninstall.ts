@@ -157,8 +157,9 @@ async function servicesOf(ctx: Context, host: Host, agents: readonly (string | n
 }
 
 /**
- * Removes what svc wrote for an agent outside of its folder, before that folder goes with the records of how to undo it:
- * a host would otherwise start a program that fails, and a service would start again and again. Returns the changed files.
+ * Removes what svc wrote for an agent outside of its folder. It comes before that folder goes with the records of how
+ * to undo this, because a host would otherwise start a program that fails, and a service would start again and again.
+ * Returns the changed files.
  */
 export async function removeOfAgent(ctx: Context, agent: AgentFolder): Promise<string[]> {
   try {

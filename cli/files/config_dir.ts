@@ -30,8 +30,8 @@ export function userFolder({ env, os }: Pick<System, "env" | "os">, kind: "confi
 }
 
 /**
- * Creates the configuration directory if needed. Sets mode 0700 if others may write to it and it is not sticky. The user
- * chooses its path, so the path may contain links. A path below it must not, because a link could lead secrets to
+ * Creates the configuration directory if needed. Sets mode 0700 if others may write to it and it is not sticky. The
+ * user chooses its path, so the path may contain links. A path below it must not, because a link could lead secrets to
  * another place.
  *
  * @returns the owners whose directories below it are trusted

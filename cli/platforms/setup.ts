@@ -25,7 +25,7 @@ type Backup = z.infer<typeof Backup>;
 /** Largest backup file. With less, a large settings file would have no backup to restore. */
 const MAX_BACKUP_BYTES = 4 * MAX_SETTINGS_BYTES;
 
-/** Backs up a file, then changes it. @throws {CliError} `CLI_FILE_INVALID` without its folder, or if it cannot be read */
+/** Backs up a file, then changes it. @throws {CliError} `CLI_FILE_INVALID` without its folder, or if unreadable */
 export async function applyChange(ctx: Context, folder: PrivateFolder, { path, text }: FileChange): Promise<void> {
   const backup = readBackup(folder);
   if (await kindOf(dirname(path)) !== "directory") {

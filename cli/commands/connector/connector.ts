@@ -212,8 +212,8 @@ export async function runConnectors(
 }
 
 /**
- * The agents that a command is about: those named, else that of `SVC_AGENT`, else the only one of this machine, else all
- * of them if the person says so.
+ * Returns the agents that a command is about: those named, else that of `SVC_AGENT`, else the only one of this machine,
+ * else all of them if the person says so.
  *
  * @param isAgreed the person has answered the question with `--yes`
  * @throws {CliError} `CLI_USAGE` for names with `--all`, and without an answer; `CLI_AGENT_UNKNOWN` without any agent

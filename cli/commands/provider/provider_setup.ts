@@ -1,6 +1,6 @@
 /**
- * `svc install` and `svc provider setup`: choose the runtime, for all agents or for one, and change its settings so that it
- * accepts messages.
+ * `svc install` and `svc provider setup`: choose the runtime, for all agents or for one, and change its settings so
+ * that it accepts messages.
  */
 import { parsePort } from "../../command_line/numbers.ts";
 import { command } from "../../command_line/command.ts";

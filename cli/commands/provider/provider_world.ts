@@ -64,8 +64,8 @@ export async function placeOf(ctx: Context, agentName: string | undefined): Prom
 }
 
 /**
- * Asks about each agent to which new settings will apply, before they are saved, and removes the platform that svc
- * itself had chosen for it.
+ * Asks about the unread messages of each agent to which new settings will apply, before they are saved, and removes the
+ * platform that svc itself had chosen for it.
  *
  * @throws {CliError} `CLI_PLATFORM_CHANGE`
  */
