@@ -35,7 +35,7 @@ export const LOCAL_ERRORS = Object.freeze(
     },
     CONNECTOR_PEER_UNKNOWN: {
       status: 404,
-      when: "No peer has this alias, and it is not a DID",
+      when: "No peer has this alias or DID",
       fix:
         "svc peers lists the agent's peers. To pair with another agent, press p in the terminal of svc connector start; " +
         "for a connector that runs elsewhere, svc connector prints the commands.",
@@ -70,7 +70,7 @@ export const LOCAL_ERRORS = Object.freeze(
     CONNECTOR_RUNTIME_PUSHES: {
       status: 409,
       when: "The messages of this agent go to its runtime, so they cannot be read here",
-      fix: "To read them instead, run svc install --for inbox and start the connector again.",
+      fix: "To read them instead, run svc install --for inbox --agent-name <name> and start the connector again.",
     },
     CONNECTOR_LOOP_GUARD: {
       status: 429,

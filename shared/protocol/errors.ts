@@ -23,7 +23,7 @@ const ERROR_TABLE = {
   INVITE_CREATE_FORBIDDEN: [
     403,
     "the caller is not an admin",
-    "Use the API key of an admin, or ask an admin.",
+    "Use an admin's API key, or ask an admin.",
   ],
   INVITE_REDEEM_INVALID: [
     400,
@@ -69,7 +69,7 @@ const ERROR_TABLE = {
     "the registry already has an admin",
     "Use the admin's API key, or recover a lost key on the registry's host.",
   ],
-  ADMIN_REQUIRED: [403, "the caller is not an admin", "Use the API key of an admin."],
+  ADMIN_REQUIRED: [403, "the caller is not an admin", "Use an admin's API key."],
   ADMIN_INVALID_QUERY: [
     400,
     "the query of an admin's list is invalid",
@@ -83,7 +83,7 @@ const ERROR_TABLE = {
   ADMIN_SUSPEND_FORBIDDEN: [
     409,
     "the person is an admin",
-    "Revoke the admin's API keys or agents instead.",
+    "Revoke the admin's agents; only the admin can revoke its API keys.",
   ],
   PERSON_NOT_FOUND: [404, "the person does not exist", "List the people to get their IDs."],
   ACCOUNT_SUSPENDED: [
@@ -117,7 +117,7 @@ const ERROR_TABLE = {
     "the challenge does not exist, or another owner requested it",
     "Request a new challenge with the same API key.",
   ],
-  AGENT_REGISTRATION_CHALLENGE_EXPIRED: [400, "the lifetime of the challenge is over", "Request a new challenge."],
+  AGENT_REGISTRATION_CHALLENGE_EXPIRED: [400, "the challenge has expired", "Request a new challenge."],
   AGENT_REGISTRATION_CHALLENGE_REPLAYED: [
     400,
     "the challenge has already been used",
@@ -131,7 +131,7 @@ const ERROR_TABLE = {
   AGENT_REGISTRATION_PROOF_MISMATCH: [
     400,
     "the public key is not the key of the challenge",
-    "Register with the key that the challenge was requested for.",
+    "Register with the key of the challenge.",
   ],
   AGENT_REGISTRATION_PROOF_INVALID: [
     400,
@@ -299,7 +299,11 @@ const ERROR_TABLE = {
     "Send UTF-8 JSON with one member message. Over 64 levels or 300 characters in a number are refused, because readers fail on them.",
   ],
   PROXY_HOOK_RECIPIENT_REQUIRED: [400, "the recipient header is missing", "Send X-Svc-Recipient-Agent-Did."],
-  PROXY_HOOK_RECIPIENT_INVALID: [400, "the recipient header is not the DID of an agent", "Send the DID of one agent."],
+  PROXY_HOOK_RECIPIENT_INVALID: [
+    400,
+    "the recipient header is not the DID of an agent of this server",
+    "Send the DID of one agent.",
+  ],
   PROXY_HOOK_CONVERSATION_INVALID: [
     400,
     "the conversation ID is invalid",
@@ -320,7 +324,7 @@ const ERROR_TABLE = {
     "the request ID was accepted with another body",
     "Use a new x-request-id, because the old one names the first message.",
   ],
-  PROXY_RELAY_UNAVAILABLE: [503, "the relay cannot accept the message now", "Try again in a moment."],
+  PROXY_RELAY_UNAVAILABLE: [503, "the relay cannot accept this now", "Try again in a moment."],
   PROXY_RELAY_DELIVERY_FAILED: [
     502,
     "the recipient's connector did not acknowledge the message",
@@ -349,8 +353,8 @@ const ERROR_TABLE = {
   ],
   PROXY_RELAY_RECEIPT_INVALID: [
     400,
-    "the body of the receipt is invalid",
-    "Send requestId, recipientAgentDid, status and timestamp; add senderAgentDid if several senders used the request ID.",
+    "the receipt or the query of deliveries is invalid",
+    "Send requestId, recipientAgentDid, status and timestamp, or messages; add senderAgentDid if several senders used the request ID.",
   ],
   PROXY_RELAY_RECEIPT_INVALID_QUERY: [400, "the receipt query is invalid", "Send requestId and recipientAgentDid."],
   PROXY_RECEIPT_DELIVERY_NOT_FOUND: [
@@ -365,7 +369,11 @@ const ERROR_TABLE = {
     "Check that the agent is active and has a live session.",
   ],
   PROXY_PAIR_OWNERSHIP_UNAVAILABLE: [503, "the registry's ownership check is unavailable", "Try again in a moment."],
-  PROXY_PAIR_TICKET_NOT_FOUND: [404, "the ticket does not exist", "Check the ticket, or start a new pairing."],
+  PROXY_PAIR_TICKET_NOT_FOUND: [
+    404,
+    "the ticket does not exist, or its pair has ended",
+    "Check the ticket, or start a new pairing.",
+  ],
   PROXY_PAIR_TICKET_EXPIRED: [410, "the ticket has expired", "Start a new pairing."],
   PROXY_PAIR_TICKET_ALREADY_CONFIRMED: [409, "another agent has confirmed the ticket", "Start a new pairing."],
   PROXY_PAIR_RESPONDER_FORBIDDEN: [
@@ -375,8 +383,8 @@ const ERROR_TABLE = {
   ],
   PROXY_PAIR_INVALID_BODY: [
     400,
-    "the body of the pairing request is invalid",
-    "Send agentName and humanName of the profile, and the ticket or ttlSeconds.",
+    "the pairing request is invalid",
+    "Correct what the message names; a profile has agentName and humanName.",
   ],
   // Both services
   NOT_FOUND: [404, "the route does not exist", "Check the path; /docs lists the routes."],
@@ -390,7 +398,7 @@ const ERROR_TABLE = {
   INTERNAL_ERROR: [500, "an unexpected error occurred", "Try again, or search the service's log for the request ID."],
   SERVICE_UNAVAILABLE: [
     503,
-    "the store is unreachable, or too many other requests change the same records",
+    "the service is stopping or overloaded, or its store is unreachable",
     "Try again in a moment.",
   ],
 } as const satisfies Record<string, readonly [ErrorRow["status"], when: string, fix: string]>;

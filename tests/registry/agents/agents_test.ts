@@ -106,7 +106,7 @@ Deno.test("the refusal of an expired challenge names no lifetime, because a sett
   const { error } = await (await register(w, owner, body)).json();
   assertEquals([error.code, error.message], [
     "AGENT_REGISTRATION_CHALLENGE_EXPIRED",
-    "The lifetime of the challenge is over",
+    "The challenge has expired",
   ]);
 });
 
