@@ -38,7 +38,7 @@ const OWN_ERRORS = {
   CLI_NO_CONFIG_DIR: {
     exit: EXIT.usage,
     when: "no home directory is set",
-    fix: "Give --config-dir, or set SVC_CONFIG_DIR.",
+    fix: "Set HOME; if only the configuration needs it, --config-dir or SVC_CONFIG_DIR is enough.",
   },
   CLI_CONFIG_INVALID: {
     when: "config.json cannot be used",
@@ -57,7 +57,7 @@ const OWN_ERRORS = {
     fix: "Replace it with a plain file or directory that you own.",
   },
   CLI_FILE_INVALID: {
-    when: "a file of the agent is missing or damaged",
+    when: "a file is missing, damaged or too large",
     fix: "Restore it from a backup; if only tokens are lost, run svc agent reissue <name>.",
   },
   CLI_SAVE_FAILED: {
@@ -89,7 +89,7 @@ const OWN_ERRORS = {
     fix: "Copy the code from the error that svc printed.",
   },
   CLI_BUSY: {
-    when: "another svc process is using the same files",
+    when: "another program is using the same files or the same port",
     fix: "Wait until it has finished, then run the command again.",
   },
   CLI_TOKEN_REFUSED: {

@@ -209,7 +209,7 @@ export const COMMANDS = [
     ],
     args: { name: HERE },
     options: REGISTRY_OPTIONS,
-    examples: { "svc agent auth refresh alpha": "Get an access token that is valid for 15 minutes" },
+    examples: { "svc agent auth refresh alpha": "Get new tokens, and show until when they are valid" },
     async run(ctx, { args: { name }, options }) {
       const { auth, how } = await refreshAgent(ctx, name, (url) => connect(ctx, options, url).registry);
       const { accessExpiresAt, refreshExpiresAt } = auth;

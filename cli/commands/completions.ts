@@ -22,6 +22,7 @@ export const completionCommand = (commands: () => Promise<readonly Command[]>, g
   command({
     path: ["completions"],
     summary: "Print a completion script for your shell",
+    details: ["For bash, make the folder first if it is missing: mkdir -p ~/.local/share/bash-completion/completions"],
     args: { shell: { summary: `One of ${SHELLS.join(", ")}`, complete: SHELLS } },
     examples: {
       "svc completions bash >~/.local/share/bash-completion/completions/svc": "Install for bash; active in new shells",

@@ -54,8 +54,8 @@ export const COMMANDS = [
     summary: "Check a signed receipt step by step",
     details: [
       "A receipt says that an agent has processed a message or has given up on it. Save the output of",
-      "svc sent <requestId> --json, which has the receipts that a peer signed. Needs no agent, connector or account.",
-      "Exits with 0 if no check failed (some may be skipped), and with 1 if one failed.",
+      "svc sent <requestId> --json, which has the receipts that a peer signed. With --registry-url it needs no",
+      "agent, connector or account. Exits with 0 if no check failed (some may be skipped), and with 1 if one failed.",
     ],
     args: { file: { summary: "File with the receipt; - reads standard input", complete: "files" } },
     options: {

@@ -173,7 +173,7 @@ export const COMMANDS = [
     path: ["admin", "keys", "rotate"],
     summary: "Start signing with a new key; tokens signed with the old one stay valid",
     options: PERSON_OPTIONS,
-    examples: { "svc admin keys rotate": "Rotate after a suspected leak, or periodically" },
+    examples: { "svc admin keys rotate": "Rotate periodically; for a leak see docs/security.md" },
     async run(ctx, { options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const { kid, retiredKid, signsFrom } = await registry.rotateKeys(apiKey);
