@@ -200,6 +200,8 @@ type ServeInput =
   & { [option in keyof typeof VARIABLE_OF]: string | undefined }
   & { "public-url": string | undefined; "behind-proxy": boolean; "access-log": boolean; console: boolean };
 
+const BOTH_ORIGINS = ["REGISTRY_URL", "PROXY_URL"];
+
 /** Returns what `svc serve` starts. A given option wins over its variable. @throws {CliError} `CLI_USAGE` */
 export function servePlan(
   system: Pick<System, "env" | "os" | "random">,
@@ -212,10 +214,13 @@ export function servePlan(
     if (given !== undefined) variables[name] = given;
   }
   const value: ServerVariable = (name) => variables[name] ?? environ(name);
-  const isLocal = (value("ENVIRONMENT") ?? "local") === "local";
+  const isLocal = (value("ENVIRONMENT") ?? "local") === "local", service = value("SVC_SERVICE") ?? "all";
+  // Only the service's own, because the other service may have another one, and a proxy that took itself for its
+  // registry would refuse every agent.
+  const origins = service === "proxy" ? ["PROXY_URL"] : service === "registry" ? ["REGISTRY_URL"] : BOTH_ORIGINS;
   if (options["public-url"] !== undefined) {
     const origin = publicOriginOf(options["public-url"], isLocal);
-    for (const name of ["REGISTRY_URL", "PROXY_URL"]) {
+    for (const name of origins) {
       const configured = environ(name);
       if (configured !== undefined && parseServiceUrl(configured) !== origin) {
         throw new CliError("CLI_USAGE", `--public-url is ${origin}, but ${name} is set to another origin`, {
@@ -234,8 +239,7 @@ export function servePlan(
   if (madeSecret !== null) variables.BOOTSTRAP_SECRET = madeSecret;
   const store = value("KV_URL") ?? "";
   const optionOf = Object.fromEntries(Object.entries(VARIABLE_OF).map(([option, name]) => [name, `--${option}`]));
-  // Only for both services: a process with one of them may need two different origins, which one option cannot set.
-  if ((value("SVC_SERVICE") ?? "all") === "all") optionOf.REGISTRY_URL = optionOf.PROXY_URL = "--public-url";
+  for (const name of origins) optionOf[name] = "--public-url";
   const isPath = store !== ":memory:" && !/^https?:/.test(store);
   return {
     variables,
@@ -244,7 +248,7 @@ export function servePlan(
     /** Absolute path of the store, `:memory:`, or its URL. */
     store: isPath ? resolve(store) : store,
     /** The public origin; `null` when none is configured, so that clients use the address of the server. */
-    publicUrl: value(value("SVC_SERVICE") === "proxy" ? "PROXY_URL" : "REGISTRY_URL") ?? null,
+    publicUrl: value(origins[0] ?? "") ?? null,
     /** The bootstrap secret that this start has made; `null` when one is configured, or none may be made. */
     madeSecret,
     hasSecret,

@@ -365,9 +365,11 @@ export function peerIn(peers: Peers, named: string): ChangedPeer | null {
   return { alias, agentDid: peer.did, agentName, humanName, blocked };
 }
 
-/** Says that no peer has the alias, and which one is spelled nearly like it. */
+/** Says that no peer has the alias or DID, and which alias is spelled nearly like it. */
 export function noPeer(named: string, peers: Peers): string {
-  return `No peer has the alias "${named}".${didYouMean(named, Object.keys(presentPeers(peers)))}`;
+  return `No peer has the ${named.startsWith("did:") ? "DID" : "alias"} "${named}".${
+    didYouMean(named, Object.keys(presentPeers(peers)))
+  }`;
 }
 
 /** The error for a peer that is not there, as a connector answers it. */

@@ -72,6 +72,17 @@ Deno.test("each option of serve sets its variable and wins over the environment"
   assertEquals(plan({}, { BOOTSTRAP_SECRET: "x" }).variables, { KV_URL: "/home/ada/.local/share/svc/svc.kv" });
 });
 
+Deno.test("the public URL of one service is not taken for that of the other", () => {
+  const origin = "https://one.example";
+  for (
+    const [service, own, other] of [["proxy", "PROXY_URL", "REGISTRY_URL"], ["registry", "REGISTRY_URL", "PROXY_URL"]]
+  ) {
+    const { variables, publicUrl } = plan({ service, "public-url": origin }, { [other]: "https://two.example" });
+    assertEquals([variables[own], variables[other], publicUrl], [origin, undefined, origin]);
+    refused({ service, "public-url": origin }, { [own]: "https://two.example" });
+  }
+});
+
 Deno.test("a public URL that is not an origin, or not that of the environment, is refused and not repeated", () => {
   const urls = ["https://x.example/path", "https://x.example?q", "https://user:pw@x.example", "ftp://x.example"];
   for (const url of [...urls, "x", "-"]) {
