@@ -29,8 +29,8 @@ export interface Proxy extends App {
    */
   start(options?: { isSole?: boolean; address?: string | undefined }): Promise<void>;
   /**
-   * Announces that this instance stops, and closes its sockets within half a second. It still serves requests and
-   * notes.
+   * Announces that this instance stops, and within half a second closes its sockets, each after its last delivery. It
+   * still serves requests and notes.
    */
   leave(): Promise<void>;
   closeSockets(): void;
@@ -48,8 +48,8 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     const least = leases.hasOthers ? RETURN_MS : RETURN_ALONE_MS;
     return Math.max(least, connectedAgents.agents * RETURN_PER_AGENT_MS);
   };
-  // After the end of the lease, other instances send no message here. The sockets are still open, because messages that
-  // were sent before need them.
+  // After the end of the lease, other instances send no message here. Sockets on which messages wait are still open,
+  // because the results of these messages would otherwise be lost.
   const leave = async () => {
     links.leave();
     await leases.stop();

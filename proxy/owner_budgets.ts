@@ -15,7 +15,7 @@ const FRAMES_PER_SECOND = 200;
 const FRAME_BYTES_PER_SECOND = 262_144;
 /** Wait of an owner after a socket that sent too much. With less, closing the socket would slow no sender down. */
 const CONNECT_WAIT_MS = 10_000;
-/** Wait of an owner whose socket filled the memory. With less, it would be full again before the next look. */
+/** Wait of an owner whose socket filled the memory. With less, the memory would be full again before the next look. */
 export const CONNECT_WAIT_MAX_MS = 60_000;
 /**
  * Bytes of bodies a second, for each request of the owner in a minute: 2 MiB with the default. Large messages are read,
@@ -26,7 +26,7 @@ const BODY_BYTES_PER_REQUEST = 1_748;
 const BODY_BURST_SECONDS = 1;
 /** Turns of an owner's connects. Each takes two commits, so four hundred at once would stop all other requests. */
 const CONNECTS = { atOnce: 8, waiting: 1_000, waitMs: 5_000 };
-/** Owners that are remembered, those active last. With more, owners who are no longer active take memory. */
+/** How many owners are remembered, the most recently active ones. With more, those of the past take memory. */
 const MAX_OWNERS = 10_000;
 
 /** The message of a refusal because of a body. */

@@ -42,7 +42,7 @@ export class RegistryUnavailable extends Error {
 export interface RegistryAnswer {
   status: number;
   headers: Headers;
-  /** The body parsed as JSON. For a long revocation list it holds `crl` as bytes. `undefined` when it is not JSON. */
+  /** The parsed JSON; for a long revocation list, `crl` as bytes. `undefined` for no JSON, or other long JSON. */
   value: unknown;
 }
 
@@ -50,7 +50,7 @@ export interface RegistryAnswer {
 export type Send = (request: Request) => Promise<Response>;
 
 /**
- * Length in bytes from which a response is not parsed in one step, because parsing 10,000 entries at once would delay
+ * Length in bytes above which a response is not parsed in one step, because parsing 10,000 entries at once would delay
  * every other request by 200 ms.
  */
 export const LONG_ANSWER = 100_000;
@@ -104,8 +104,8 @@ export class RegistryClient {
   }
 
   /**
-   * Returns true when the access token is the valid token of the agent. The registry is asked for each message, because
-   * a session may end at any time; equal questions share one call.
+   * Returns true when the access token is the valid token of the agent. Without `accessCacheMs` the registry is asked
+   * for each message, because a session may end at any time. Equal questions at the same time share one call.
    *
    * @throws {RegistryUnavailable} for every response except 204 and a 401 that refuses the token
    */

@@ -87,7 +87,7 @@ export async function connections(deps: RelayAdminDeps, { query }: Query<Connect
   return json({ connections: page.items, pagination: page.pagination } satisfies ConnectionList);
 }
 
-/** Lists how many messages wait for each recipient, without senders and payloads. @throws {StoreUnavailable} */
+/** Lists how many messages wait for each recipient. Names no sender and reads no payload. @throws {StoreUnavailable} */
 export async function queues(deps: RelayAdminDeps, { query }: Query<QueueQuery>): Promise<Answer> {
   const page = await pageByDid<MailboxState, Queue>(
     deps,

@@ -82,8 +82,8 @@ async function countAgents(
   });
   const alive = await leases.aliveOf(holders.values());
   const recent = new Set<string>();
-  // The lease of an instance that was killed is kept for a day. Until it ends, the agents of that instance cannot have
-  // been offline for over a day.
+  // The lease of an instance that was killed or stopped is kept for a day. While it exists, the agents of that instance
+  // cannot have been offline for over a day.
   await visitAll(kv, KEYS.instances(), ({ key }) => recent.add(String(key.at(-1))));
   let online = 0, offlineOver1d = 0;
   const areSeen = await visitAll<Seen>(kv, KEYS.allSeen(), ({ key, value: { instance, disconnectedAt } }) => {

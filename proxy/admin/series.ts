@@ -1,6 +1,6 @@
 /**
  * What passed in the last hour and the last day, for the plots of the console. The metrics are read once a minute into
- * two rings of a fixed size, so a plot costs nothing on the path of a message and nothing in the store.
+ * two rings of a fixed size, so a plot costs nothing on the path of a message and needs no record in the store.
  */
 import {
   ACK_OVER_MS,

@@ -16,7 +16,7 @@ import { STATE_OF_RECEIPT } from "../receipts/store.ts";
 import { begunDeliveries } from "../message/deliveries.ts";
 import type { Mailbox } from "../relay/mailbox.ts";
 
-/** How many deliveries an answer has, because many senders may use one request ID. */
+/** Most deliveries of an answer. Without a bound, many senders with one request ID would make it too long. */
 const DELIVERIES_LISTED_MAX = 50;
 /** With more, one question of an admin would take the time of many messages. */
 const SENDERS_READ_MAX = 1_000;

@@ -81,9 +81,9 @@ export async function admit(
 }
 
 /**
- * Returns true for a refusal that cost a signature check, or after check 5 the write of a nonce. The bad-proof limiter
- * counts such a request, because no rate-limit window does. A replay counts too, because it costs as much as a bad
- * proof and needs no key: one recorded request could otherwise keep the server verifying it on many connections.
+ * Returns true for a refusal that cost the check of a proof, or after check 5 the write of a nonce. The bad-proof
+ * limiter counts such a request, because no rate-limit window does. A replay counts too, because it costs as much as a
+ * bad proof and needs no key: one recorded request could otherwise keep the server verifying it on many connections.
  */
 function isCostlyRefusal({ use, ait, payer }: AdmissionState, { code }: ServiceError): boolean {
   // A visiting agent that may not call here has cost reads of the store, and perhaps a signature check.

@@ -1,7 +1,7 @@
 /**
- * Caches identity tokens with a verified signature (D-20), so that one token costs one signature check. An entry counts
- * only while the key document has the same key, because the tokens of a withdrawn key would otherwise pass. Check 2 of
- * admission checks the times at every use.
+ * Caches identity tokens with a verified signature (D-20), so that a token costs one signature check for each key
+ * document that is fetched. An entry counts only for the document with which it was verified, because the tokens of a
+ * withdrawn key would otherwise pass. Check 2 of admission checks the times at every use.
  */
 import type { KeyObject } from "node:crypto";
 import type { FrameIdentity } from "../../shared/protocol/frames.ts";
@@ -14,7 +14,7 @@ import type { KeyCache } from "./key_cache.ts";
 export interface VerifiedAit {
   claims: AitClaims;
   kid: string;
-  /** The key that verified the token. It is compared, because a later document may use the `kid` for another key. */
+  /** The key that verified the token. Each document has new objects, because it may use the `kid` for another key. */
   signer: VerificationKey | undefined;
   /** base64url SHA-256 of the token. */
   sha256: string;

@@ -39,7 +39,7 @@ const OWNER_FAILURES = 5 * BAD_PROOFS_MAX;
  */
 const QUICK_REFUSALS = 20;
 const SLOW_REFUSAL_MS = 1_000;
-/** Refusals that may wait at a time. More are answered at once, because each that waits holds a connection. */
+/** Refusals of one count that may wait at a time. More are answered at once, because each one holds a connection. */
 const MAX_WAITING = 256;
 
 /** Authorization scheme of the token: an AIT, or an admin token. */

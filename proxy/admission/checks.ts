@@ -1,7 +1,6 @@
 /**
  * The nine checks of a request in their fixed order (D-60). Each row lists its error codes, and the first check that
- * fails decides the response. Before check 5 a failure is recorded only in the bad-proof limiter, because any stranger
- * can cause one.
+ * fails decides the response. Before check 5 a failure writes nothing to the store, because any stranger can cause one.
  */
 import type { AccessTokenCheck } from "../../shared/server/store/preconditions.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
@@ -280,6 +279,7 @@ async function inTurn(deps: CheckDeps, state: AdmissionState): Promise<void> {
  * caller would stand behind them.
  *
  * @throws {ServiceError} `PROXY_AUTH_REPLAY`
+ * @throws {StoreUnavailable} when the sender cannot be read
  */
 function reserveNonce(deps: CheckDeps, state: AdmissionState): Promise<void> | void {
   const { exchange, ait, timestamp, now } = state;

@@ -160,8 +160,8 @@ function uncached<R>(update: Update<R>): Update<R> {
 }
 
 /**
- * Counts a costly refusal in the bad-proof limiter, once for a request, because its commit may find the same replay
- * again.
+ * Counts a costly refusal in the bad-proof limiter, once for a request: after a check has refused it, the commit of its
+ * nonce may find a replay, and the request would otherwise count twice.
  */
 export function countCostly({ guard }: CheckDeps, state: AdmissionState, code: ErrorCode): void {
   const ownerDid = requireSet(state.payer);

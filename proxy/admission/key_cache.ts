@@ -21,7 +21,7 @@ const GRACE_MS = 900_000;
  */
 const REFETCH_MS = 30_000;
 
-/** Time after a failure in which the registry is not called. With less, requests wait for a registry that is down. */
+/** Time after a failure in which only a search calls the registry. With less, requests wait for one that is down. */
 const RETRY_MS = LIMITS.crlRetryMs;
 
 export class KeyCache {

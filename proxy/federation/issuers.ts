@@ -205,7 +205,7 @@ export class Issuers {
     return known;
   }
 
-  /** Issuers that this server keeps, which have been asked within about an hour. */
+  /** Issuers that this server keeps. One without a use for an hour is dropped at a later use of any issuer. */
   get known(): ReadonlyMap<string, Pick<Issuer, "keysAgeSeconds" | "list" | "problem">> {
     return new Map(this.#known);
   }

@@ -93,7 +93,7 @@ export class Visitors implements VisitorChecks {
   /**
    * Returns what a visit token says of the agent that brings it, or `null` when the token is not valid here.
    *
-   * @throws {RegistryUnavailable} when the issuer has no usable keys
+   * @throws {ServiceError} `PROXY_AUTH_DEPENDENCY_UNAVAILABLE` when the issuer has no usable keys
    */
   async visit(visitor: IssuerDocuments, token: string, { claims }: VerifiedAit, origin: string): Promise<Visit | null> {
     const { clock, config } = this.deps, now = unixSeconds(clock.now()), name = digest(token);

@@ -71,7 +71,7 @@ export class Deliveries {
     return this.#underWay.has(nameOf(id));
   }
 
-  /** Begins a delivery, which `leave` ends. None with this ID may be under way, or its waiters would wait on. */
+  /** Begins a delivery, which `leave` ends. None with this ID may be under way, or its waiters would never be woken. */
   enter(id: DeliveryId): void {
     this.#underWay.set(nameOf(id), null);
   }
@@ -218,8 +218,8 @@ export class Deliveries {
 }
 
 /**
- * How many deliveries without a stored outcome are remembered. With fewer, one in progress would lose its 202, and its
- * repeat would arrive twice.
+ * How many deliveries without a stored outcome are remembered. With fewer, one in progress would lose its 202, and a
+ * repeat of its message would be delivered again.
  */
 const REMEMBERED = 10_000;
 /** How many deliveries are settled in one claim, because a commit over the network holds ten checks. */

@@ -65,7 +65,7 @@ export function checkDuplicate(
   }
   // An attempt of this instance has ended, because a repeat waits for one under way before this check.
   if (answer || !record.instance || record.instance === leases.instance) return null;
-  // The start is by the clock of that instance, because by another clock its attempt could seem to be over.
+  // The clock of that instance decides, because it set the start. By another clock, the attempt could seem to be over.
   const isUnderWay = (leases.timeAt(record.instance) ?? now) < startedAt + attemptMs;
   return isUnderWay ? { repeat: "under_way", instance: record.instance } : null;
 }
@@ -188,7 +188,7 @@ export function begunIn(begun: readonly BegunDelivery[], id: DeliveryId): Delive
   return found ? recordOf(found) : null;
 }
 
-/** Returns the record of a delivery without an answer. Nothing reads the hash of its body. */
+/** Returns the record of a delivery without an answer. Its body's hash is not known, and only an answer needs it. */
 export function recordOf({ startedAt, instance }: BegunDelivery): DeliveryRecord {
   return { bodySha256: "", startedAt, instance, answer: null, answeredAt: 0, receiptAt: 0 };
 }

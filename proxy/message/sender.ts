@@ -4,9 +4,9 @@
  * the commit.
  *
  * What is in memory may be ahead of the store, because a nonce is reserved at check 5 and stored with the commit of its
- * request. After a commit that failed, was late or met another instance's record, the sender is dropped: what was not
- * known to be stored is forgotten, the record is read again, and each request is judged again. Otherwise a nonce whose
- * commit took effect unseen would be accepted twice.
+ * request. After a commit that failed, was late or met another instance's record, what was not known to be stored is
+ * forgotten, the record is read again (or taken from what another instance has told), and each request is judged again.
+ * Otherwise a nonce whose commit took effect unseen would be accepted twice.
  */
 import type { Kv, KvKey } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -51,7 +51,7 @@ const ENDED_KEPT_MS = 15_000;
 const CLOCK_GRACE_MS = (LIMITS.nonceGraceSeconds - LIMITS.timestampSkewSeconds) * 1000;
 /** The service deletes ended parts. The store deletes them this much later, for those that the service missed. */
 const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
-/** With less, the first message to another instance after a pause costs two round trips more. */
+/** With less, a sender's first request at another instance after a pause costs two round trips more. */
 const SHARED_MS = 60_000;
 const MOST_BYTES = LIMITS.senderNonces * NONCE_BYTES;
 const NO_WRITES: readonly Write[] = [];
@@ -92,9 +92,9 @@ export class Senders {
   }
 
   /**
-   * Takes over what another instance has stored of a sender. Otherwise the next commit here would find its record
-   * outdated: three round trips to the store in place of one, for each message of a sender whose requests a balancer
-   * spreads. It is only a hint, because the commit checks the version.
+   * Notes what another instance has stored of a sender. Otherwise the next commit here would find its record outdated:
+   * three round trips to the store in place of one, for each message of a sender whose requests a balancer spreads. It
+   * is only a hint, because the commit checks the version.
    */
   learn(stored: StoredSender): void {
     this.#kept.get(stored.agentDid)?.learn(stored);
@@ -141,7 +141,7 @@ export class Sender implements LiveRecord {
   readonly id: string;
   isLoaded = false;
   versionstamp: string | null = null;
-  /** Rises each time the record is read. What was judged before a reading is judged again. */
+  /** Rises each time the record is read or taken over from another instance. What was judged before is judged again. */
   generation = 0;
   window = new Window();
   /** Deliveries that have begun and have no delivery record. */
@@ -162,7 +162,7 @@ export class Sender implements LiveRecord {
   #parts: Write[] = [];
   /** Every stored nonce with a smaller running number is known, unless it has ended. */
   #upTo = 0;
-  /** Time of the newest pruning or reading. Nonces that had ended by then are not known. */
+  /** Time of the newest pruning, or reading of all parts. Nonces that had ended by then may be unknown. */
   #asOf = 0;
   /** When the store deletes the record. */
   #endsAt = Infinity;
@@ -172,7 +172,7 @@ export class Sender implements LiveRecord {
 
   /** Until when other instances are told what is stored, milliseconds since the Unix epoch. */
   #sharedUntil = 0;
-  /** The newest version that this or another instance has told to be stored; `null` for a sender that is not shared. */
+  /** The newest stored version that this instance has told others, or they have told this one; `null` without one. */
   #stored: StoredSender | null = null;
   /** What the commit in flight stores. */
   #packed: Uint8Array | null = null;
@@ -238,7 +238,7 @@ export class Sender implements LiveRecord {
     return true;
   }
 
-  /** Returns what was told, unless it is older than a version or follows sealed parts that are not known here. */
+  /** Returns what was told, unless it is older than `versionstamp` or follows sealed parts that are not known here. */
   #toldAfter(versionstamp: string | null, told: StoredSender): SenderRecord | null {
     if (told.versionstamp < (versionstamp ?? "")) return null;
     const record = unpackSender(told.value);

@@ -24,7 +24,7 @@ import { isOfEarlier, type ReceiptRecord, type StoredReceipt, storedReceipt } fr
 
 /** With more, the receipt of an agent with many peers would take the time of many messages. */
 const PEERS_READ_MAX = 1_000;
-/** How many receipts an answer has, because many senders may use one request ID. */
+/** Most receipts of an answer. Without a bound, many senders with one request ID would make it too long. */
 const RECEIPTS_LISTED_MAX = 200;
 
 export interface ReceiptDeps extends Pick<ServiceDeps, "kv" | "clock" | "metrics"> {

@@ -1,7 +1,7 @@
 /**
- * The relay sockets of one agent (D-67, D-70). It sends frames and receives acknowledgements over up to four sockets.
- * Each delivery gets a result, even when its socket is lost. A WebSocket is only a `SocketTransport` here, so tests
- * need no network.
+ * The relay sockets of one agent (D-67, D-70), at most four. They send frames and receive acknowledgements. Each
+ * delivery gets a result, even when its socket is lost. A WebSocket is only a `SocketTransport` here, so tests need no
+ * network.
  */
 import type { Message } from "../schema/records.ts";
 import type { Cancel, Clock } from "../../shared/clock.ts";
@@ -122,7 +122,7 @@ export class RelaySocket {
     return isSilent;
   }
 
-  /** True during a probe, and when neither an ack nor anything else came for 1 s: the peer may then be gone. */
+  /** True during a probe, and when nothing came for 1 s after a message without an ack: the peer may then be gone. */
   get isSilent(): boolean {
     const [oldest] = this.#inFlight.values();
     const isLate = oldest !== undefined && this.deps.clock.now() - oldest.sentAt >= SILENT_MS;

@@ -29,7 +29,7 @@ export class ConnectedAgents {
   readonly #watches = new Map<RelaySocket, Cancel>();
   /** Called when an agent has a new socket. */
   onAttached: (agentDid: string) => void = () => {};
-  /** Called when an agent's last socket has closed. */
+  /** Called when an agent has no socket left that takes messages, or its only socket did not open. */
   onGone: (agentDid: string) => void = () => {};
 
   constructor(

@@ -52,7 +52,7 @@ const LOOKS_TO_END = Math.ceil(LEASE_MS / RENEW_MS);
 const FORGOTTEN_MS = 60_000;
 /** How many leases one look reads, newest first. The others are of instances that ended within the last day. */
 const LEASES_READ = 500;
-/** Difference of clocks from which there is a warning, because the ends of proofs and tokens are then seconds apart. */
+/** Difference of clocks above which there is a warning, because ends of proofs and tokens are then seconds apart. */
 const CLOCKS_DIFFER_MS = 2_000;
 const CLOCK_WARNING_MS = 60_000;
 /** Longest wait for the announcement of a stop. With more, a slow store would take the time of the last deliveries. */

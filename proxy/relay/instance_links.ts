@@ -55,7 +55,7 @@ interface Link {
   cancelBeat: Cancel;
 }
 
-/** The two text messages of a link. All others are binary. */
+/** The two text messages of an open link. All others are binary. */
 const BEAT = "", LEAVES = "leaves";
 
 export class InstanceLinks {

@@ -31,7 +31,7 @@ import type { Message } from "../schema/records.ts";
 const NEWS_PER_SECOND = 100;
 /** Results that are remembered. With fewer, a message of another instance could be delivered twice. */
 const RESULTS_MAX = 20_000;
-/** How many IDs are in one note that asks for results. With more, the note would not fit into a value of the store. */
+/** How many IDs are in one note that asks for results. With three times as many, a value of the store is too small. */
 const ASKED_MAX = 1_000;
 /** Time between two looks at leases. With more, a sender learns later that the instance of its recipient has ended. */
 const LEASE_LOOK_MS = 1_000;

@@ -20,7 +20,7 @@
  * | mailbox_state, recipient | MailboxState | mailbox, through group commit | that of the newest message |
  * | mailbox_bytes, owner | MailboxBytes | mailbox, through group commit | the same |
  * | mailbox_expiry, time, recipient, number | true | mailbox, through group commit | the same |
- * | presence, agent | Presence | presence | a day after its instance's lease, swept |
+ * | presence, agent | Presence | presence | swept: a day after its instance's lease; no expiry in the store |
  * | seen, agent | Seen | presence, in the same commits | 90 days after it was written; removed with the agent |
  * | instance, id | InstanceLease | instance leases | valid while it changes within 12 s, kept a day longer |
  * | inbox, instance, id | StoredInstanceMessage | instance inbox | a minute |
@@ -32,9 +32,9 @@
  * | commit_mark, instance, slot, generation | number of the commit | group commit | 1 h |
  * | probe | time of the write, milliseconds since the Unix epoch | health | 1 h |
  *
- * "Swept" families have an expiry in the store that is a week later than their end; the service deletes them. A
- * request ID is the first part of its key, because IDs of the same time are adjacent and one commit then writes fewer
- * pages.
+ * "Swept" families except presence have an expiry in the store that is a week later than their end; the service deletes
+ * them. A request ID is the first part of its key, because IDs of the same time are adjacent and one commit then writes
+ * fewer pages.
  */
 import type { KvKey, KvKeyPart } from "../../shared/server/kv.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";

@@ -212,7 +212,7 @@ async function lastSeen({ kv, clock, leases }: TrustDeps, agentDids: readonly st
     if (seen.hidden) return HIDDEN;
     const { instance, connectedAt, disconnectedAt } = seen;
     const online = disconnectedAt === null && alive.has(instance);
-    // An instance that was killed has recorded when the agent connected, but not the end.
+    // An instance that was killed or stopped has recorded when the agent connected, but not the end.
     const at = online ? clock.now() : disconnectedAt ?? connectedAt;
     return { online, lastSeenAt: toIso(Math.floor(at / MINUTE_MS) * MINUTE_MS) };
   });

@@ -241,7 +241,7 @@ export async function acceptPeer(
  * Confirms a ticket: writes the ticket, both directions of the pair, both counts, and the open tickets of the
  * initiator. Returns the confirmed ticket.
  *
- * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and one of the agents has reached its quota
+ * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and an agent of this server has reached its quota
  */
 export function confirmTicket(
   draft: Draft,
