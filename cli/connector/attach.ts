@@ -225,7 +225,7 @@ export class Access implements LocalCalls, AsyncDisposable {
     // Waits for a connector that is still starting, because it would otherwise outlive the command.
     const stopped = Promise.resolve(this.#client?.catch(() => {})).then(() => this.#host?.stop());
     const { drainMs, closeMs } = CONNECTOR_LIMITS;
-    // A host kills a program that does not end in time, so there the wait for the connector is bounded.
+    // The wait is bounded for `keptAccess`, because a host kills a program that does not end in time.
     if (this.keeps) await settledWithin(this.ctx.clock, stopped, drainMs + 2 * closeMs);
     else await stopped;
   }

@@ -18,7 +18,7 @@ import { isLoopback } from "../../shared/client/service_url.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 
 /**
- * Age in seconds at which a message is refused: the 7 days of a mailbox, and a day for wrong clocks. With less,
+ * Age in seconds beyond which a message is refused: the 7 days of a mailbox, and a day for wrong clocks. With less,
  * messages that waited in the mailbox would be refused.
  */
 export const OLDEST_SECONDS = 691_200;
@@ -50,7 +50,7 @@ export interface Known {
   nowSeconds: number;
 }
 
-/** A message as its sender signed it, with the identity block where the proxy had put one. */
+/** A message as its sender signed it. It has an identity block if the proxy had put one, or if it was sealed. */
 export interface ProvenMessage extends Pick<DeliverFrame, "requestId" | "fromAgentDid" | "toAgentDid" | "payload"> {
   identity: FrameIdentity;
   conversationId?: string | undefined;

@@ -206,7 +206,7 @@ export class Connector {
   #changed(change: Change): void {
     this.version++;
     const waiting = change.kind === "arrived" ? change.waiting : null;
-    // Handed over after the acknowledgement, because a slow hand-over would otherwise delay that.
+    // Not part of the call that stores the message, because a slow hand-over would delay the acknowledgement.
     if (waiting !== null) queueMicrotask(() => this.#runtime?.add([waiting]));
     if (change.kind === "receipt" || change.kind === "kept") this.sending.wake(change.kind);
     this.waits.changed(change);

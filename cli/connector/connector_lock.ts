@@ -19,7 +19,7 @@ export class ConnectorLockedError extends CliError {
 }
 
 /**
- * How often a start tries to take the lock while commands hold it for a moment; each try takes a millisecond or more.
+ * How often a start tries to take the lock while commands look at it or hold it; each try takes a millisecond or more.
  * With fewer, the start would fail.
  */
 const MAX_TRIES = 1_000;
@@ -45,7 +45,7 @@ export async function lockConnector(folder: AgentFolder, pid: number | null): Pr
     await yieldToEventLoop();
   }
   try {
-    // Written synchronously, because a process that finds the lock taken could otherwise read the ID of an earlier
+    // Emptied synchronously, because a process that finds the lock taken could otherwise read the ID of an earlier
     // holder.
     file.truncateSync(0);
     if (pid !== null) await file.write(utf8Bytes(`${pid}\n`));

@@ -85,7 +85,7 @@ function variablesOf(ctx: Context, agent: string, message: LocalMessage, unread:
     ...Object.fromEntries(passed),
     SVC_CONFIG_DIR: ctx.configDir,
     SVC_AGENT: agent,
-    // Not the name of the peer's person, because it may be a sentence that a program could follow.
+    // Not a name as the peer gives it, because it may be a sentence that a program could follow.
     SVC_PEER: from.alias ?? from.agentDid,
     SVC_MESSAGE_ID: String(id),
     SVC_REQUEST_ID: requestId,

@@ -51,7 +51,7 @@ export async function openFileCredentials(ctx: Context, name: string, emit: Emit
   return { session, clock, registryOf };
 }
 
-/** Returns a client of the registry. The times in its answers correct the clock. */
+/** Returns a client of the registry. The clock notes the times in its answers. */
 export function registryAt(ctx: Context, clock: ServiceClock, registryUrl: string): RegistryClient {
   const onResponse = (headers: Headers) => {
     ctx.onResponse?.(headers);
@@ -79,8 +79,8 @@ export async function directProxy(ctx: Context, folder: AgentFolder) {
 }
 
 /**
- * The URL to connect to and the public origin that is signed (D-24), from `--proxy-ws-url`, `SVC_PROXY_WS_URL`, then the
- * configuration.
+ * The URL to connect to and the public origin that is signed (D-24), from `--proxy-ws-url`, `SVC_PROXY_WS_URL`, then
+ * the configuration.
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
  */

@@ -1,6 +1,6 @@
 /**
- * Takes messages from the link: checks each one against its sender's proof (D-143), pins the key of a new contact, and stores
- * the message before it is acknowledged. Messages of one sender are stored in the order in which they came.
+ * Takes messages from the link: checks each one against its sender's proof (D-143), pins the key of a new contact, and
+ * stores the message before it is acknowledged. Messages of one sender are stored in the order in which they came.
  */
 import * as z from "zod";
 import { BoundedMap } from "../../shared/bounded_map.ts";
@@ -128,7 +128,8 @@ export class Receiving {
     const verified = proven.payloadSha256 === undefined ? "by-registry" : "end-to-end";
     let taken: StoreResult | "probed";
     try {
-      // The pin is on disk before the message, because a kill between the two could otherwise let another key be the first.
+      // The pin is on disk before the message, because a kill between the two could otherwise let another key be the
+      // first.
       let hasRoom = true;
       if (pin === null) {
         await peers.change((known) => {
@@ -207,7 +208,10 @@ export class Receiving {
     }
   }
 
-  /** Counts a refusal, and reports those of a sender at most once a minute, because a sender could otherwise fill the log. */
+  /**
+   * Counts a refusal, and reports those of a sender at most once a minute, because a sender could otherwise fill the
+   * log.
+   */
   #refuse({ fromAgentDid: from, requestId }: DeliverFrame, reason: AckReason, shown?: string): Ack {
     const { clock, emit, peers } = this.deps, now = clock.now();
     this.refused++;

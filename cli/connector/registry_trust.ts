@@ -1,7 +1,7 @@
 /**
- * What the connector believes of its registry (D-143): the keys that sign identity tokens, and the revocation list. Both are
- * read from the registry itself, with a copy on disk, because a relay that named them could vouch for anyone. The agents of a
- * process share one object for each registry, because each would otherwise read the same lists.
+ * What the connector believes of its registry (D-143): the keys that sign identity tokens, and the revocation list.
+ * Both are read from the registry itself, with a copy on disk, because a relay that named them could vouch for anyone.
+ * The agents of a process share one object for each registry, because each would otherwise read the same lists.
  */
 import type { Clock } from "../../shared/clock.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
@@ -38,9 +38,9 @@ const FRESH_MS = 300_000;
 /** Time between two requests for the keys, or for the list. With less, forged messages cause requests without end. */
 const KEYS_AGAIN_MS = 30_000;
 const LIST_AGAIN_MS = 60_000;
-/** Age at which a list no longer decides. With more, a relay on the way to the registry could hide a revocation. */
+/** Age at which a list no longer decides. With more, a relay on the way to the registry hides a revocation longer. */
 const LIST_MAX_MS = 86_400_000;
-/** Offset of this machine's clock beyond which it takes no message. It would refuse them all as too old or as ahead. */
+/** Offset of this machine's clock beyond which it takes no message, because it would refuse good ones by their time. */
 const CLOCK_MAX_MS = 86_400_000;
 /** Verified tokens that are remembered. With fewer, the tokens of many peers are verified at every message. */
 const AITS_KEPT = 1_000;
@@ -56,7 +56,9 @@ export interface TrustSource {
   keys(): Promise<AitAuthority & { proxyUrl?: string }>;
   /** The signed list; `null` while the registry has none. @throws when it does not answer */
   list(): Promise<string | null>;
-  /** What was saved last: a list, or when the registry said that it has none (Unix milliseconds); `null` without either. */
+  /**
+   * What was saved last: a list, or when the registry said that it has none (Unix milliseconds); `null` without either.
+   */
   savedList(): string | number | null;
   saveList(list: string | number): Promise<void>;
   /** Milliseconds from this machine's clock to the registry's, when it last answered; `null` before. */
@@ -98,8 +100,8 @@ export class RegistryTrust {
   }
 
   /**
-   * Returns the claims of an identity token that a key of the registry signed. For a token of a pinned key the pin is enough when
-   * the registry is another one or its keys cannot be had.
+   * Returns the claims of an identity token that a key of the registry signed. For a token of a pinned key the pin is
+   * enough when the registry is another one or its keys cannot be had.
    *
    * @throws {TokenError} when the token is not genuine
    * @throws {Undecided} when the keys cannot be had and there is no pin
@@ -138,7 +140,10 @@ export class RegistryTrust {
       entry?.reason === "reissued" && signedAt > entry.revokedAt + REISSUE_GRACE_SECONDS;
   }
 
-  /** Whether a time is less than `ms` ago. One in the future, after a clock was set back, would count for days. */
+  /**
+   * Whether a time is less than `ms` ago. One in the future is not, because it would count for days after a clock was
+   * set back.
+   */
   #isWithin(ms: number, at: number): boolean {
     const ago = this.clock.now() - at;
     return ago >= 0 && ago < ms;
@@ -199,8 +204,8 @@ export class RegistryTrust {
   }
 
   /**
-   * Takes the copy, because the registry does not answer, or answers 429 when many connectors behind one address start at
-   * once: without it each of them would stay offline until its turn comes.
+   * Takes the copy, because the registry does not answer, or answers 429 when many connectors behind one address start
+   * at once: without it each of them would stay offline until its turn comes.
    */
   async #takeSaved(): Promise<void> {
     const saved = this.source.savedList();
@@ -211,7 +216,9 @@ export class RegistryTrust {
     }
   }
 
-  /** Takes a list whose signature verifies, unless it is older than the known one. Its age is judged where it is used. */
+  /**
+   * Takes a list whose signature verifies, unless it is older than the known one. Its age is judged where it is used.
+   */
   async #take(text: string): Promise<void> {
     const claims = await verifyCrl(text, await this.#currentKeys(), null);
     if (this.#list !== null && isCrlRollback(claims, this.#list.claims)) {

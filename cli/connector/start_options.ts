@@ -30,7 +30,8 @@ export function checkSave(options: StartOptions): void {
 }
 
 /**
- * Refuses options and variables of one agent where there are several, because one runtime would get the messages of all.
+ * Refuses options and variables of one agent where there are several, because one runtime would get the messages of
+ * all.
  * @throws {CliError} `CLI_USAGE`
  */
 export function refuseOptionsOfOne({ env }: Pick<Context, "env">, options: StartOptions): void {

@@ -47,8 +47,8 @@ export class Waits {
   }
 
   /**
-   * Calls `look` until it returns a result, each time something has changed that `isAffected` names. Returns what `look`
-   * returns last; `null` when it has found nothing.
+   * Calls `look` until it returns a result, each time something has changed that `isAffected` names. Returns what
+   * `look` returns last; `null` when it has found nothing.
    *
    * @param ms time from now
    * @param signal aborted when the caller has gone

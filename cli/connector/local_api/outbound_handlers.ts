@@ -77,7 +77,7 @@ export async function outbound(
   return answer;
 }
 
-/** Header of the response of `POST /v1/outbound`: whether the proxy got a sealed body. */
+/** Header of the response of `POST /v1/outbound`: whether the message is sealed to its recipient. */
 const SEALED_HEADER = "X-Svc-Sealed";
 
 /** Cancels a message that waits here. One that has left keeps its state. Returns the message with its state. */

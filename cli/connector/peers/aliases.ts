@@ -21,7 +21,7 @@ export const RESERVED: ReadonlySet<string> = new Set(
   ["user", "system", "assistant", "human", "admin", "svc"].map(folded),
 );
 
-/** An alias for comparing: no case, l and I as 1, O as 0. A reader could otherwise take a peer for another one. */
+/** An alias for comparing: no case, i and l as 1, o as 0. A reader could otherwise take a peer for another one. */
 export function folded(alias: string): string {
   return alias.toLowerCase().replaceAll(/[il]/g, "1").replaceAll("o", "0");
 }

@@ -82,7 +82,7 @@ export class Pairing {
   }
 
   /**
-   * Confirms a ticket. Until this ends, messages of unpinned agents wait.
+   * Confirms a ticket. Until this ends, messages of agents that no ticket has proven wait.
    *
    * @param members of the request: a profile, and what the caller adds
    * @throws {UnreachableError} when a server does not answer; the confirmation is tried again for a day
@@ -116,7 +116,8 @@ export class Pairing {
     try {
       if (ticket !== null && !isOver) {
         const confirmed = await this.confirm(ticket, { responderProfile: row.profile });
-        // Without the event, a person who was told that the confirmation goes on would wait for a pair that never comes.
+        // Without the event, a person who was told that the confirmation goes on would wait for a pair that never
+        // comes.
         if (confirmed === "key_mismatch") {
           emit("pair_failed", { why: "the agent of the ticket did not prove its key" });
         } else if (apiErrorOf(confirmed) !== null) {

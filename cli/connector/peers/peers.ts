@@ -1,7 +1,7 @@
 /**
  * The agent's peers by alias, in `peers.json`, made from the proxy's list. An alias stays with its DID, even after the
  * peer has got another name or its pair has ended, because a person who types the alias would otherwise write to a
- * stranger. Only `endedPairs` frees an alias.
+ * stranger. Only `endedPairs` and `pinContact` free an alias.
  */
 import * as z from "zod";
 import { PEERS_FILE, PEERS_FILE_BYTES } from "../../../shared/client/agent_files.ts";
@@ -45,7 +45,8 @@ const PeersFile = z.record(
     /** When the registry was last seen to have signed another key for it. */
     otherKeyAt: z.string().optional(),
     /**
-     * This agent has ended the pair. Only a ticket begins it again, because a relay could otherwise bring the removed peer back.
+     * This agent has ended the pair. Only a ticket begins it again, because a relay could otherwise bring the removed
+     * peer back.
      */
     removed: z.literal(true).optional(),
     /** This agent takes nothing of the peer and sends it nothing, and keeps the pair. */
@@ -53,7 +54,8 @@ const PeersFile = z.record(
     /** Origin of its home proxy, for a peer of another server. */
     proxy: z.string().max(150).refine(isOrigin).optional(),
     /**
-     * Aliases that the peer had before. They stay its own, because a person who types one could otherwise reach another agent.
+     * Aliases that the peer had before. They stay its own, because a person who types one could otherwise reach another
+     * agent.
      */
     former: z.array(z.string()).optional(),
   }),
@@ -228,8 +230,8 @@ export class AliasError extends Error {
 }
 
 /**
- * Returns the peers after one of them has got another alias. Its old alias stays its own. A contact keeps the prefix, because
- * it would otherwise look like a peer whose ticket proved its key.
+ * Returns the peers after one of them has got another alias. Its old alias stays its own. A contact keeps the prefix,
+ * because it would otherwise look like a peer whose ticket proved its key.
  *
  * @throws {AliasError}
  */

@@ -1,7 +1,7 @@
 /**
- * `runtime.json`: settings of the agent's runtime, written by `install` and `provider setup`, read by
- * `connector start`, `doctor` and `relay-test`. The file of the configuration directory applies to every agent without
- * its own, because the runtime is usually there before the first agent.
+ * `runtime.json`: settings of the agent's runtime. Commands that choose a runtime write it, and `connector start`,
+ * `doctor` and `relay-test` read it. The file of the configuration directory applies to every agent without its own,
+ * because the runtime is usually there before the first agent.
  */
 import * as z from "zod";
 import type { AgentFolder } from "../../agents/agent_store.ts";
@@ -157,10 +157,10 @@ function sourceOf(from: string, otherwise: RuntimeSource): RuntimeSource {
 }
 
 /**
- * Chooses the platform of an agent. `--inbox` comes first, then the platform of `runtime.json`, or without that file the
- * agent's framework if it is a platform. If this gives no push platform, an address that was given chooses one: `generic`
- * for a base URL, so that an unknown runtime is not taken for OpenClaw; else OpenClaw. Without an address it is `inbox`,
- * because a default address belongs to the program that happens to listen there.
+ * Chooses the platform of an agent. `--inbox` comes first, then the platform of `runtime.json`, or without that file
+ * the agent's framework if it is a platform. If this gives no push platform, an address that was given chooses one:
+ * `generic` for a base URL, so that an unknown runtime is not taken for OpenClaw; else OpenClaw. Without an address it
+ * is `inbox`, because a default address belongs to the program that happens to listen there.
  */
 function platformOf(
   env: Context["env"],

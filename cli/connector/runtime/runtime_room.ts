@@ -18,8 +18,8 @@ import { type AttemptMeaning, TaskFollower } from "./task_follower.ts";
 /** Concurrent requests to the runtime: with more, a burst overloads a runtime that runs a model for each. */
 export const HANDOVERS_AT_ONCE = 16;
 /**
- * Longest answer that is read, because no longer one can become a reply. An A2A answer may have `taskAnswerBytes`, because
- * its text is cut to fit.
+ * Longest answer that is read, because a message holds less. An A2A answer may have `taskAnswerBytes`, because its text
+ * is cut to fit.
  */
 export const ANSWER_BYTES = 256 * 1024;
 /** Time between two health checks. With more, `svc status` shows an old result for longer. */

@@ -55,8 +55,8 @@ const NEVER: RuntimeResult = { attempts: 1, isOutage: false, retryAfterMs: 0 };
 
 /**
  * Waits before the first looks at a task, milliseconds. Without them, the answer of a runtime that needs 50 ms takes a
- * second. They are left out while half of the requests of a minute are used, because they would delay the next
- * hand-over.
+ * second. They are left out while more than half of the requests of a minute are used, because they would delay
+ * the next hand-over.
  */
 const EARLY_LOOKS_MS = [50, 250];
 

@@ -216,8 +216,8 @@ export class Sending {
   }
 
   /**
-   * Asks again later while messages to other servers are open, because no link to those servers brings news. A time that is
-   * set already stays, because an agent that goes on sending would otherwise never ask.
+   * Asks again later while messages to other servers are open, because no link to those servers brings news. A time
+   * that is set already stays, because an agent that goes on sending would otherwise never ask.
    */
   #followAbroad(): void {
     if (this.#isStopped || this.#cancelAbroad !== null) return;

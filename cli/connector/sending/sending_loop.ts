@@ -295,8 +295,8 @@ class ServerPauses {
   }
 
   /**
-   * Shortens the pause to 5 s after the last try, and keeps the count of failures. Returns true if nothing had
-   * shortened this pause before.
+   * Shortens the pause to 5 s after the last try, and keeps the count of failures. Returns true if there was a pause
+   * that nothing had shortened yet.
    */
   end(host: string, now: number): boolean {
     const server = this.#servers.get(host);

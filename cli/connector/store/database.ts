@@ -43,7 +43,7 @@ export class Database implements Disposable {
     let db: DatabaseSync | undefined;
     try {
       db = new DatabaseSync(path);
-      // FULL, because with a write-ahead log only this mode has a commit on disk when it returns.
+      // FULL, because in the mode NORMAL a commit to a write-ahead log returns before it is on disk.
       db.exec("PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
       // A negative size is in KiB.
       db.exec(`PRAGMA cache_size = -${CACHE_KIB}`);
@@ -200,8 +200,8 @@ function damaged(path: string, why: string): CliError {
 }
 
 /**
- * Ensures that the file exists, is a plain file and is private. SQLite gives its companion files the same mode. Refuses a
- * journal without its database, because after a kill the newest messages are in the journal alone, and SQLite would
+ * Ensures that the file exists, is a plain file and is private. SQLite gives its companion files the same mode. Refuses
+ * a journal without its database, because after a kill the newest messages are in the journal alone, and SQLite would
  * delete the journal with a new database.
  */
 function makePrivate(path: string): void {

@@ -175,8 +175,8 @@ export class History {
 }
 
 /**
- * The first entries of both lists, by time. Each list keeps its own order, because a page would otherwise skip what came
- * after the clock was set back. Takes the entries out of the lists.
+ * The first entries of both lists, by time. Each list keeps its own order, because a page would otherwise skip what
+ * came after the clock was set back. Takes the entries out of the lists.
  */
 function merged<T extends { at: number }>(received: T[], sent: T[], count: number, isForward = false): T[] {
   const first: T[] = [];

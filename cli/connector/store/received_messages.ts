@@ -32,7 +32,7 @@ import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { AboutProof, ReceiptRows } from "./receipt_rows.ts";
 import { isTaskId, type NewSentMessage, type SentMessages } from "./sent_messages.ts";
 
-/** Ended messages that are remembered. With fewer, a repeated delivery is handed over twice under load. */
+/** Ended messages that are remembered. With fewer, one that its sender repeats is handed over twice under load. */
 export const SEEN_MESSAGES = 100_000;
 /**
  * After this time an unread message is a dead letter, and its sender is told. With less, messages end during a holiday.
@@ -297,8 +297,8 @@ export class ReceivedMessages {
   }
 
   /**
-   * Ends a lease whose messages were not shown, so the next reader gets them as new ones. Returns the IDs of the unread
-   * ones.
+   * Ends a lease whose messages were not shown, so it does not mark them as repeats. Returns the IDs of those that are
+   * unread.
    */
   release(ids: readonly number[], leaseId: string): number[] {
     const sql = `UPDATE messages SET leaseId = NULL, leaseUntil = 0

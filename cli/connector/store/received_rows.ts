@@ -85,7 +85,7 @@ export const MESSAGE_COLUMNS = `seq, fromDid, requestId, toDid, identity, conver
 
 export const QUEUE_COLUMNS = `seq, fromDid, ${SESSION}, nextAt, aside`;
 
-/** Condition of a message that can be the result of a task (D-135): not one that the runtime has accepted. */
+/** Condition of a message that can be the result of a task (D-135): any but a dead letter that was deleted. */
 export const TASK_REPLY = "(messages.readAt IS NOT NULL OR messages.state <> 'done')";
 
 export type QueueRow = Pick<InboxMessage, "seq" | "fromDid" | "session"> & Record<"nextAt" | "aside", number>;

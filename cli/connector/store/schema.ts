@@ -37,7 +37,7 @@ CREATE TABLE messages (
   UNIQUE (fromDid, requestId)
 ) STRICT;
 CREATE INDEX messages_by_state ON messages (state, seq, bytes, receivedAt);
--- Bounds of one sender, and the content that an agent has read.
+-- Bounds and unread messages of one sender.
 CREATE INDEX messages_waiting_by_sender ON messages (fromDid, seq, bytes) WHERE state = 'waiting';
 -- What was said with a peer, in its order.
 CREATE INDEX messages_by_sender ON messages (fromDid);

@@ -1,6 +1,6 @@
 /**
- * The messages that this agent has sent: one row each, on disk before the request leaves, so that an interrupted call
- * is known as `unknown` and can be repeated with its request ID. One that the connector may keep is `kept` instead, and
+ * The messages that this agent has sent: one row each, stored before the request leaves, so that an interrupted call is
+ * known as `unknown` and can be repeated with its request ID. One that the connector may keep is `kept` instead, and
  * sending_loop.ts sends it again (D-305). Stores states; sends nothing.
  */
 import type { Origin, SentState } from "../../../shared/client/local_shapes.ts";
@@ -191,7 +191,7 @@ export class SentMessages {
     return stored;
   }
 
-  /** Refuses messages over the bounds, but no reply of the runtime, because no caller would see the refusal. */
+  /** Refuses messages over the bounds. Replies of the runtime only count, because no caller would see a refusal. */
   #checkOutbox(bytes: number): void {
     const open = this.#sums("bytes", "keep = 1 AND state IN ('kept', 'sending')");
     if (open.rows >= LIMIT.keptMessages || open.bytes + bytes > LIMIT.keptBytes) throw new OutboxFullError();

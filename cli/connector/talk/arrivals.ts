@@ -28,7 +28,7 @@ export interface ShownMessage {
 export interface ArrivalsDeps {
   clock: Clock;
   log: Log;
-  /** Called for each message, before it is shown. */
+  /** Called for each message that arrives, before it is shown. */
   arrived(agent: TalkAgent, message: LocalMessage): void;
   redraw(): void;
 }
@@ -97,9 +97,9 @@ export class Arrivals {
   }
 
   /**
-   * Returns the message with this number: the one that was shown for this agent, else the one that was shown for another agent
-   * if only one agent has it, else this agent's. Without a number: the newest message that was shown and is unread; `null` if
-   * there is none.
+   * Returns the message with this number: the one that was shown for this agent, else the one that was shown for
+   * another agent if only one agent has it, else this agent's. Without a number: the newest message that was shown and
+   * is unread; `null` if there is none.
    */
   async find(agent: TalkAgent, number: number | null): Promise<ShownMessage | null> {
     const shown = [...this.#shown.values()];
@@ -164,8 +164,8 @@ class Flood {
   #hidden = new Map<string, number>();
 
   /**
-   * Whether this message of a peer is shown; else it is counted. The counts go to `say` when their time is over, because
-   * they change before that.
+   * Whether this message of a peer is shown; else it is counted. The counts go to `say` when their time is over,
+   * because they change before that.
    */
   isShown(peer: string, now: number, say: (line: string) => void): boolean {
     // A window that begins in the future comes from a clock that was set back. It ends, because it would hide messages
@@ -190,7 +190,7 @@ class Flood {
     this.#hidden.clear();
   }
 
-  /** A line for each peer with messages that are not shown. */
+  /** A line for each peer with messages that are not shown, at most five. */
   lines(): string[] {
     return [...this.#hidden].slice(0, OF_ONE_PEER).map(([peer, count]) =>
       `${peer}: ${count} more ${count === 1 ? "message" : "messages"}; u shows them`

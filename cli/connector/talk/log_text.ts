@@ -62,7 +62,7 @@ export function gutterLines(
 }
 
 /**
- * The lines of what an agent and its peers have written, oldest first, with a line for each day that is not today.
+ * The lines of what an agent and its peers have written, oldest first. Each day has a line, unless all are of today.
  *
  * @param place `columns`: `null` for a pipe, whose lines are not wrapped. `isWhole`: also the long texts of peers
  */

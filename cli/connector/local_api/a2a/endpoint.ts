@@ -201,7 +201,7 @@ async function deliver(
     throw new RpcError("internal", seconds === null ? why : `${why}. Try again in ${seconds} s`, id);
   } catch (error) {
     if (error instanceof SendRefusedError) throw new RpcError("params", error.message, id);
-    // The client gets no error, because the row of the message says why it is unknown whether it has left.
+    // The client gets no error, because the row of the message says that it was not sent, or may have arrived.
     if (!(error instanceof UnreachableError)) throw error;
   }
 }

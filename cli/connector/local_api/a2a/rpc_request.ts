@@ -1,6 +1,6 @@
 /**
  * Requests of local A2A clients (D-135): turns the text of a body into a call, or into an error of JSON-RPC. The data
- * of a message is copied as text, because parsing would round large numbers and walk deep nesting.
+ * of a message is copied from the text, because its parsed value has large numbers rounded.
  */
 import * as z from "zod";
 import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
