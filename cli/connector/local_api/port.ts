@@ -1,4 +1,4 @@
-/** The port of an agent's local API: chosen once, kept, and never that of another agent. */
+/** The port of an agent's local API: chosen once among those that no other agent has, and kept. */
 import { resolve } from "node:path";
 import { type Listening, listenOn } from "../../../shared/listening.ts";
 import { fromBase64Url, sha256 } from "../../../shared/protocol/base64url.ts";
@@ -28,7 +28,7 @@ export async function firstPort({ uid, configDir }: Pick<Context, "uid" | "confi
  * and saves it, so that an agent's address never leads to another agent's connector. When another program has the port,
  * the next free one is used for this run.
  *
- * @param wanted `--port`, which changes the port permanently
+ * @param wanted `--port`, which changes the port permanently, even to one that another agent has
  * @param choice where an agent without a port looks for one; `reserved`: ports of programs that may not run now;
  * `onFailed` gets the reason when the listener fails later
  * @returns `movedFrom`: the agent's own port, when another program has it; `null`: the listener has it

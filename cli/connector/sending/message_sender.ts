@@ -70,7 +70,7 @@ export class SendRefusedError extends Error {
   constructor(
     readonly code: LocalCode,
     message: string,
-    /** Seconds to wait; `null` when waiting does not help. */
+    /** Seconds to wait; `null` when no time is known after which it works. */
     readonly retryAfter: number | null = null,
   ) {
     super(message);
