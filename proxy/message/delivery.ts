@@ -169,7 +169,9 @@ export class EndOfDelivery implements Update<never> {
   next(current: unknown): RecordChange<never> {
     const record = unpackDelivery(current, this.delivery.requestId) ?? this.open;
     if (!record || this.answer === null && record.instance !== this.instance) return "keep";
-    const { bodySha256, startedAt, receiptAt, handedOverAt } = record;
+    // A delivery that was settled meanwhile has lost its hash, and a repeat of the message would count as another one.
+    const bodySha256 = record.bodySha256 || (this.open?.bodySha256 ?? "");
+    const { startedAt, receiptAt, handedOverAt } = record;
     const ended: DeliveryRecord = {
       bodySha256,
       startedAt,

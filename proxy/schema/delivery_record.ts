@@ -77,7 +77,8 @@ export function unpackDelivery(value: unknown, requestId: string): DeliveryRecor
     ...(flags & FLAGS.queued ? { queued: true, expiresAt: toIso(time(3)) } : {}),
   };
   return {
-    bodySha256: readAscii(value, SHA_AT, HEAD_BYTES),
+    // A delivery that the sweep has settled was stored without its hash.
+    bodySha256: value[SHA_AT] === 0 ? "" : readAscii(value, SHA_AT, HEAD_BYTES),
     startedAt: time(0),
     instance: instanceLength === 0 ? null : readAscii(value, HEAD_BYTES, reasonAt),
     answer: flags & FLAGS.answered ? response : null,

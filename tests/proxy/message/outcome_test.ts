@@ -2,9 +2,10 @@
  * Shows what the 20 ms mean in which the outcome of a message may wait for its commit: every reader in the process sees
  * it, a stop writes it, and a crash leaves the delivery as begun.
  */
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { begunDeliveries } from "../../../proxy/message/deliveries.ts";
-import { unpackDelivery } from "../../../proxy/schema/delivery_record.ts";
+import { EndOfDelivery, recordOf } from "../../../proxy/message/delivery.ts";
+import { packDelivery, unpackDelivery } from "../../../proxy/schema/delivery_record.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { JOINING_WAIT_MS } from "../../../shared/server/store/group_commit.ts";
@@ -42,6 +43,16 @@ Deno.test("the outcome of a message is stored with the next message, or after 20
     else await w.clock.advance(JOINING_WAIT_MS);
     assertEquals(await stored(all), "answered", how);
   }
+});
+
+Deno.test("an answer that comes after the sweep has settled its delivery is stored with the hash of the message", () => {
+  const id = { sender: "a", recipient: "b", requestId: ID }, bodySha256 = "A".repeat(43);
+  const open = { bodySha256, startedAt: 1, instance: "i", answer: null, answeredAt: 0, receiptAt: 0 };
+  const answer = { accepted: true as const, delivered: true, connectedSockets: 1, requestId: ID };
+  const settled = packDelivery({ ...recordOf({ ...id, startedAt: 1, instance: "i" }), instance: null });
+  const change = new EndOfDelivery(id, open, answer, "i", 2).next(settled);
+  assert(typeof change === "object" && "value" in change);
+  assertEquals(unpackDelivery(change.value, ID)?.bodySha256, bodySha256);
 });
 
 Deno.test("a duplicate within the 20 ms gets the answer, with its recipient connected or offline", async () => {
