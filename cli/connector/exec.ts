@@ -9,6 +9,7 @@ import { call, get, type LocalCalls } from "../../shared/client/local_client.ts"
 import { InboxPage, type LocalMessage } from "../../shared/client/local_shapes.ts";
 import type { Context } from "../context.ts";
 import { CliError, describe } from "../errors.ts";
+import { ALIAS_CHARACTERS_MAX } from "./peers/aliases.ts";
 import { statusOf } from "./status.ts";
 
 const WAIT_S = 25;
@@ -85,8 +86,8 @@ function variablesOf(ctx: Context, agent: string, message: LocalMessage, unread:
     ...Object.fromEntries(passed),
     SVC_CONFIG_DIR: ctx.configDir,
     SVC_AGENT: agent,
-    // Not a name as the peer gives it, because it may be a sentence that a program could follow.
-    SVC_PEER: from.alias ?? from.agentDid,
+    // No long alias, because a contact's is made of the name that it gives itself, and a program could follow a sentence.
+    SVC_PEER: from.alias !== null && from.alias.length <= ALIAS_CHARACTERS_MAX ? from.alias : from.agentDid,
     SVC_MESSAGE_ID: String(id),
     SVC_REQUEST_ID: requestId,
     SVC_IS_REPLY: isReply ? "1" : "0",

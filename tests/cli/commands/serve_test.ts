@@ -74,9 +74,8 @@ Deno.test("each option of serve sets its variable and wins over the environment"
 
 Deno.test("the public URL of one service is not taken for that of the other", () => {
   const origin = "https://one.example";
-  for (
-    const [service, own, other] of [["proxy", "PROXY_URL", "REGISTRY_URL"], ["registry", "REGISTRY_URL", "PROXY_URL"]]
-  ) {
+  const services = [["proxy", "PROXY_URL", "REGISTRY_URL"], ["registry", "REGISTRY_URL", "PROXY_URL"]] as const;
+  for (const [service, own, other] of services) {
     const { variables, publicUrl } = plan({ service, "public-url": origin }, { [other]: "https://two.example" });
     assertEquals([variables[own], variables[other], publicUrl], [origin, undefined, origin]);
     refused({ service, "public-url": origin }, { [own]: "https://two.example" });
