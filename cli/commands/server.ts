@@ -200,7 +200,12 @@ type ServeInput =
   & { [option in keyof typeof VARIABLE_OF]: string | undefined }
   & { "public-url": string | undefined; "behind-proxy": boolean; "access-log": boolean; console: boolean };
 
-const BOTH_ORIGINS = ["REGISTRY_URL", "PROXY_URL"];
+/** The variables that `--public-url` sets, by the value of `--service`. */
+const ORIGINS_OF: ReadonlyMap<string, readonly string[]> = new Map([
+  ["all", ["REGISTRY_URL", "PROXY_URL"]],
+  ["registry", ["REGISTRY_URL"]],
+  ["proxy", ["PROXY_URL"]],
+]);
 
 /** Returns what `svc serve` starts. A given option wins over its variable. @throws {CliError} `CLI_USAGE` */
 export function servePlan(
@@ -217,7 +222,7 @@ export function servePlan(
   const isLocal = (value("ENVIRONMENT") ?? "local") === "local", service = value("SVC_SERVICE") ?? "all";
   // Only the service's own, because the other service may have another one, and a proxy that took itself for its
   // registry would refuse every agent.
-  const origins = service === "proxy" ? ["PROXY_URL"] : service === "registry" ? ["REGISTRY_URL"] : BOTH_ORIGINS;
+  const origins = ORIGINS_OF.get(service) ?? [];
   if (options["public-url"] !== undefined) {
     const origin = publicOriginOf(options["public-url"], isLocal);
     for (const name of origins) {
@@ -248,7 +253,7 @@ export function servePlan(
     /** Absolute path of the store, `:memory:`, or its URL. */
     store: isPath ? resolve(store) : store,
     /** The public origin; `null` when none is configured, so that clients use the address of the server. */
-    publicUrl: value(origins[0] ?? "") ?? null,
+    publicUrl: value(service === "proxy" ? "PROXY_URL" : "REGISTRY_URL") ?? null,
     /** The bootstrap secret that this start has made; `null` when one is configured, or none may be made. */
     madeSecret,
     hasSecret,
