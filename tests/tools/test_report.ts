@@ -178,12 +178,16 @@ async function testFiles(folder: string, except?: string): Promise<string[]> {
   return files.sort();
 }
 
-/** Writes the files that import the tests of a group with folders, each of them an equal part. Returns their paths. */
+/**
+ * Writes the files that import the tests of a group with folders, each of them an equal part. Returns their paths. They
+ * import one file after the other: of files that all wait for something at their top, Deno now and then began the tests
+ * before the last had told its own.
+ */
 async function writeIsolates(to: string, { folders = [], except, isolates = ISOLATES }: Group): Promise<string[]> {
   const files = (await Promise.all(folders.map((folder) => testFiles(folder, except)))).flat();
   const texts: string[] = [];
   for (const [i, file] of files.entries()) {
-    texts[i % isolates] = `${texts[i % isolates] ?? ""}import "file://${Deno.cwd()}/${file}";\n`;
+    texts[i % isolates] = `${texts[i % isolates] ?? ""}await import("file://${Deno.cwd()}/${file}");\n`;
   }
   return await Promise.all(texts.map(async (text, i) => {
     const path = `${to}/isolate_${i}_test.ts`;
