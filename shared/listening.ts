@@ -9,7 +9,7 @@ const AGAIN_MS = 500;
 
 export interface Listening {
   readonly addr: Deno.NetAddr;
-  /** Accepts no more connections. Resolves when the requests under way have been answered. */
+  /** Accepts no further connections. Resolves when the requests under way have been answered. */
   shutdown(): Promise<void>;
 }
 

@@ -87,7 +87,7 @@ export class InstanceLeases {
     deps.metrics?.read("instance_clock_difference_seconds", () => Math.abs(this.#mostDifferent()?.ms ?? 0) / 1000);
   }
 
-  /** True once this instance closes its sockets and takes no more of them. */
+  /** True once this instance closes its sockets and opens no new ones. */
   get isLeaving(): boolean {
     return this.#state !== "serving";
   }
@@ -148,7 +148,7 @@ export class InstanceLeases {
     await this.#become("stopped");
   }
 
-  /** Records that this instance handles no more notes. Never rejects. */
+  /** Records that this instance handles no further notes. Never rejects. */
   async leave(): Promise<void> {
     await this.#become("left");
   }

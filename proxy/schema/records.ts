@@ -123,7 +123,7 @@ export interface InstanceLease {
   /** When it was written, by the clock of its instance, milliseconds since the Unix epoch. */
   at: number;
   pid: number;
-  /** "leaving": it takes no more agents. "stopped": it holds none. "left": it handles no more notes. */
+  /** "leaving": it takes no new agents. "stopped": it holds none. "left": it handles no further notes. */
   state: "serving" | "leaving" | "stopped" | "left";
   /** When it began to leave, by the clock of its instance. Absent before, and after a kill. */
   leavingAt?: number;

@@ -124,7 +124,7 @@ async function idOfName<P extends PageAnswer, R extends { id: string }>(
     (await readPages({ all: true }, (page) => read({ ...query, ...page }), rowsOf)).rows;
   const beginning = await list({ name }), end = idEnd(text);
   let found = beginning.filter((row) => nameOf(row).toLowerCase() === name.trim().toLowerCase());
-  // The text may be the end of an ID, because tables show no more of it.
+  // The text may be the end of an ID, because tables show only that.
   if (found.length === 0 && end !== null) found = (await list({})).filter(({ id }) => id.endsWith(end));
   if (found.some(isPreferred)) found = found.filter(isPreferred);
   const [first] = found;

@@ -111,7 +111,7 @@ Deno.test("a claim that meets a told version delays no other claim of its batch,
     await late;
     await store.release();
     await Promise.all(others);
-    assertEquals([store.held, store.reads], [0, 0], "no more commits after its deadline");
+    assertEquals([store.held, store.reads], [0, 0], "no further commits after its deadline");
     store.isConflict = false;
     const again = commits.claim([other("with")], { live: change(record) });
     await store.release();
