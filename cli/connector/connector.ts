@@ -188,9 +188,9 @@ export class Connector {
         });
       },
       delivery: (frame) => {
-        const { requestId, recipientAgentDid: toDid, state } = frame;
+        const { requestId, recipientAgentDid: toDid, state, receipt } = frame;
         // A caller that waits for the reply asks for receipts itself after 1 s, because most replies come before that.
-        if (state !== "processed" || !this.waits.isAsked({ toDid, requestId })) this.sending.told(frame);
+        if (state !== "processed" || !this.waits.isAsked({ toDid, requestId })) this.sending.told(frame, receipt);
       },
       connected: () => {
         proxy.endSlow();

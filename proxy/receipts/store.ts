@@ -76,7 +76,7 @@ export async function recordReceipt(
   const result = await deps.commits.claim<StoredReceipt | "unknown">(updates, { live: { record } });
   if (result.taken) {
     deps.metrics.count("receipts_total", status);
-    void deps.forwarder.tellDelivery(id, { state: STATE_OF_RECEIPT[status], at: now, status });
+    void deps.forwarder.tellDelivery(id, { state: STATE_OF_RECEIPT[status], at: now, status }, proof?.signed);
     return { requestId, recipientAgentDid, status, ...stored };
   }
   if (result.refused === "unknown") throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");

@@ -209,16 +209,20 @@ export class MessageForwarder {
   /**
    * Tells a sender the new state of a message. Beyond 100 a second, news for other instances are dropped, which is safe
    * because the sender asks later for what it missed. Never rejects.
+   *
+   * @param signed the receipt as its recipient signed it. Without it, a sender that trusts no proxy has to ask for it.
    */
   async tellDelivery(
     { sender, recipient, requestId }: DeliveryId,
     { state, at, status }: DeliveryOutcome,
+    signed?: string,
   ): Promise<void> {
     const { clock, connectedAgents, leases } = this.deps;
     const isHere = connectedAgents.session(sender) !== undefined;
     if (!isHere && !(leases.hasOthers && this.#news.take(1, clock.now()))) return;
     const about = { requestId, recipientAgentDid: recipient };
-    const receipt = status === undefined ? {} : { receipt: { ...about, status, receivedAt: toIso(at) } };
+    const proof = signed === undefined ? {} : { signed };
+    const receipt = status === undefined ? {} : { receipt: { ...about, status, receivedAt: toIso(at), ...proof } };
     const news = { ...about, state, at: toIso(at), ...receipt };
     await this.#sendNote(sender, { kind: "delivery", agentDid: sender, news });
   }

@@ -76,10 +76,11 @@ const isIdentity = (value: unknown): value is FrameIdentity =>
   isUlid(value.aitJti) && isText(64)(value.name);
 const isAttempt = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 1;
 const isObject = (value: unknown): value is object => isRecord(value);
-/** Any object. Its members have the form of the route that records receipts, and are not checked here. */
+/** Any object. Its members have the form of the route that lists receipts, and are checked by who uses them. */
 const isReceipt = (
   value: unknown,
-): value is { requestId: string; recipientAgentDid: string; status: string; receivedAt: string } => isRecord(value);
+): value is { requestId: string; recipientAgentDid: string; status: string; receivedAt: string; signed?: string } =>
+  isRecord(value);
 
 const HEAD = { v: oneOf(1), id: isUlid, ts: isTime };
 

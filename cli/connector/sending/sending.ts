@@ -5,7 +5,7 @@
  */
 import { type Cancel, sleep } from "../../../shared/clock.ts";
 import { doubled } from "../../../shared/client/backoff.ts";
-import { DeliveriesAnswer, type Receipt, ReceiptList } from "../../../shared/protocol/api/receipts.ts";
+import { DeliveriesAnswer, Receipt, ReceiptList } from "../../../shared/protocol/api/receipts.ts";
 import { orReport } from "../events.ts";
 import { shownState } from "../states.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
@@ -121,10 +121,15 @@ export class Sending {
 
   /**
    * Stores the state that the proxy tells, but a ticket peer must sign `processed`, because a proxy may lie (D-154).
+   *
+   * @param receipt as the proxy sent it, so it may be of any form
    */
-  told({ requestId, recipientAgentDid: toDid, state }: DeliveriesAnswer["deliveries"][number]): void {
+  told(
+    { requestId, recipientAgentDid: toDid, state }: DeliveriesAnswer["deliveries"][number],
+    receipt?: unknown,
+  ): void {
     const sent = { toDid, requestId };
-    if (state === "processed" && this.#signs(toDid)) return this.#prove(sent);
+    if (state === "processed" && this.#signs(toDid)) return this.#prove(sent, receipt);
     orReport(this.deps.emit, () => this.#settle(sent, state), undefined, { to: toDid, requestId });
   }
 
@@ -138,15 +143,17 @@ export class Sending {
   }
 
   /**
-   * Asks for the receipts of messages one after the other, because a proxy that tells of many must not cost as many
-   * requests at once.
+   * Checks the receipts of messages one after the other, because a proxy that tells of many must not cost as many
+   * signatures or requests at once. Asks for those that did not come with the news.
    */
-  #prove(sent: SentKey): void {
+  #prove(sent: SentKey, told: unknown): void {
     const key = keyOf(sent);
     if (this.#toProve.has(key)) return;
     this.#toProve.add(key);
     this.#proving = this.#proving.then(async () => {
       this.#toProve.delete(key);
+      const receipt = Receipt.safeParse(told).data;
+      if (receipt?.signed !== undefined && await this.#stored([receipt], sent).catch(() => false)) return;
       // Waits for a question that is under way, because its answer may be from before the news.
       await this.#asking.get(key);
       await this.ask(sent);
@@ -155,6 +162,13 @@ export class Sending {
   readonly #toProve = new Set<string>();
   /** Never rejects, because `ask` does not. */
   #proving = Promise.resolve();
+
+  /** Stores the state that the receipts of a message prove. Returns false when they prove none. */
+  async #stored(receipts: readonly Receipt[], sent: SentKey): Promise<boolean> {
+    const state = shownState(await this.checked(receipts, sent), this.#signs(sent.toDid));
+    if (state !== null) this.#settle(sent, state);
+    return state !== null;
+  }
 
   /** Checks receipts of a message against the message and its recipient's key. Reports a wrong one, once a minute. */
   async checked(receipts: readonly Receipt[], { toDid, requestId }: SentKey): Promise<CheckedReceipt[]> {
@@ -239,8 +253,7 @@ export class Sending {
       const query = new URLSearchParams({ requestId, recipientAgentDid: toDid });
       const target = `/v1/relay/delivery-receipts?${query}`;
       const answer = await proxies.of(toDid).ask({ method: "GET", target });
-      const state = shownState(await this.checked(ReceiptList.parse(answer).receipts, key), this.#signs(toDid));
-      if (state !== null) this.#settle(key, state);
+      await this.#stored(ReceiptList.parse(answer).receipts, key);
     } catch {
       // After a failure the message keeps the last known state.
     }

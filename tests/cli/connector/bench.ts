@@ -21,7 +21,7 @@ import type { VisitCredentials } from "../../../cli/link/agent_credentials.ts";
 import type { AgentIdentity } from "../../../cli/link/signed_headers.ts";
 import { RegistryTrust, type TrustSource } from "../../../cli/connector/registry_trust.ts";
 import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
-import { decodeFrame, type DeliverFrame, encodeFrame } from "../../../shared/protocol/frames.ts";
+import { decodeFrame, type DeliverFrame, type DeliveryFrame, encodeFrame } from "../../../shared/protocol/frames.ts";
 import { type OpeningKey, openingKey } from "../../../shared/protocol/sealed_body.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { UnreachableError } from "../../../shared/client/errors.ts";
@@ -112,6 +112,8 @@ export interface BenchOptions {
   isOfOtherUser?: (url: string) => Promise<boolean>;
   /** Changes a message between proxy and connector, as a relay could. */
   tamper?: (frame: DeliverFrame) => DeliverFrame | Promise<DeliverFrame>;
+  /** Changes the news of messages that the agent has sent. */
+  retell?: (frame: DeliveryFrame) => DeliveryFrame;
   /** The peers that an earlier run has left. */
   peers?: Peers;
   /** The origin that it signs; default: that of its peers. */
@@ -145,6 +147,7 @@ export class Bench implements AsyncDisposable {
   checks = 0;
   ended: Promise<unknown> = Promise.resolve();
   readonly #tamper: NonNullable<BenchOptions["tamper"]>;
+  readonly #retell: NonNullable<BenchOptions["retell"]>;
   #isStopped = false;
 
   private constructor(
@@ -157,6 +160,7 @@ export class Bench implements AsyncDisposable {
     this.behaviour = options.behaviour ?? accepts;
     this.peers = options.peers ?? {};
     this.#tamper = options.tamper ?? ((frame) => frame);
+    this.#retell = options.retell ?? ((frame) => frame);
     this.session = new FixedSession(agent.identity);
     if (options.visit) this.session.onVisit = options.visit;
     this.database = (options.database ?? Database.open)(`${folder}/connector.db`);
@@ -263,7 +267,7 @@ export class Bench implements AsyncDisposable {
     const refusal = await this.refuse?.();
     if (refusal) throw refusal;
     const { proxy, clock, newId } = this.world;
-    const tamper = this.#tamper;
+    const tamper = this.#tamper, retell = this.#retell;
     const { did, ownerDid, currentJti, expiresAt } = this.agent.agent;
     await proxy.deps.forwarder.claim(did);
     let isOpen = true;
@@ -284,7 +288,7 @@ export class Bench implements AsyncDisposable {
           events.heartbeat?.(1);
         }
         if (frame.type === "paired") events.paired?.(frame);
-        if (frame.type === "delivery") events.delivery?.(frame);
+        if (frame.type === "delivery") events.delivery?.(retell(frame));
         if (frame.type !== "deliver") return;
         void Promise.resolve(tamper(frame)).then((changed) => events.deliver(changed)).then((ack) => {
           if (isOpen) link.receive(encodeFrame({ ...head(), type: "deliver_ack", ackId: frame.id, ...ack }));

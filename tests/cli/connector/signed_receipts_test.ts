@@ -1,5 +1,6 @@
 /** What a sender believes of receipts (D-154): two connectors next to both services, and a relay between them. */
 import { assert, assertEquals } from "@std/assert";
+import type { DeliveryFrame } from "../../../shared/protocol/frames.ts";
 import { signReceipt } from "../../../shared/protocol/receipt_token.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
@@ -15,14 +16,25 @@ type Row = Record<string, unknown>;
 
 /** Two connectors whose agents a ticket paired, and a relay that changes the receipts on their way to the first one. */
 async function paired(world: World, { plain = false } = {}) {
-  const relay = { change: (rows: Row[]): Row[] => rows };
+  const relay = { questions: 0, change: (rows: Row[]): Row[] => rows };
   const through = (async (input: string, init?: RequestInit) => {
     const response = await world.fetch(input, init);
     if (!new URL(input).pathname.endsWith("/delivery-receipts") || init?.method !== "GET") return response;
+    relay.questions++;
     const { receipts } = await response.json();
     return Response.json({ receipts: relay.change(receipts) }, { headers: response.headers });
   }) as typeof fetch;
-  const { a, b, one: sender, other: recipient, ticketOf, confirm, pinned } = await two(world, { fetch: through });
+  const retell = (frame: DeliveryFrame) => {
+    const [receipt] = frame.receipt === undefined ? [] : relay.change([frame.receipt]);
+    return {
+      ...frame,
+      ...(receipt === undefined ? {} : { receipt: receipt as NonNullable<DeliveryFrame["receipt"]> }),
+    };
+  };
+  const { a, b, one: sender, other: recipient, ticketOf, confirm, pinned } = await two(world, {
+    fetch: through,
+    retell,
+  });
   assertEquals((await confirm(await ticketOf({ plain }))).status, 201);
   await sender.connector.updatePeers();
   if (plain) await until(() => sender.connector.peers.of(b.agent.did) !== null);
@@ -47,9 +59,10 @@ async function paired(world: World, { plain = false } = {}) {
 
 Deno.test("a ticket peer's receipt is signed, and its message processed", async () => {
   await using world = await World.open();
-  const { b, sender, send, take, receipts, stateOf } = await paired(world);
+  const { b, sender, relay, send, take, receipts, stateOf } = await paired(world);
   await take(await send("request-1"));
   await until(() => stateOf("request-1") === "processed");
+  assertEquals(relay.questions, 0, "the receipt came with the news");
   const [receipt, ...others] = await receipts("request-1");
   assertEquals([receipt?.verified, receipt?.problem, others], ["signed", undefined, []]);
   assertEquals([typeof receipt?.signed, receipt?.ait], ["string", b.identity.ait]);
