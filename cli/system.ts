@@ -1,5 +1,6 @@
 /** The real system of a command: network, clock, entropy, terminal. No other file of the CLI reads the environment. */
 import { isOfOtherUser } from "../shared/client/port_owner.ts";
+import type { FetchOptions } from "../shared/client/http.ts";
 import { isLoopback } from "../shared/client/service_url.ts";
 import { type EnvironmentName, type Programs, type System, withLoopback } from "./context.ts";
 import { Interrupt } from "./terminal/interrupt.ts";
@@ -59,21 +60,34 @@ export function realSystem(version: string, programs: Programs | null = null): S
 const RUN_MS = 2_000;
 const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] as const;
 
+/** Connections that wait for their next request. With more, a burst of messages would leave the server many. */
+const IDLE_CONNECTIONS = 8;
+/**
+ * How long a connection waits for its next request. Servers keep it for 5 s and longer; with more, one could close it
+ * just when a message is sent, and nothing would say whether that message has arrived.
+ */
+const IDLE_MS = 4_000;
+
 /**
  * Returns a `fetch` that sends a POST once, because a repetition would redeem an invite or refresh a session twice. The
- * platform repeats a POST when the connection ends before the response: always (Deno 2.7), or when the connection was
- * reused. So the body is a stream, which cannot be repeated, and no connection is kept idle, so that none is reused.
+ * platform repeats a POST when a connection that was used before ends before the response. It cannot repeat a `Blob`,
+ * so only requests with a body, and those that change nothing, keep their connections.
  */
 function sentOnce(caCerts: string[]): typeof fetch {
-  // With certificates the client is created at once, because an invalid one must be reported.
-  let client = caCerts.length > 0 ? Deno.createHttpClient({ poolMaxIdlePerHost: 0, caCerts }) : undefined;
-  return (input: RequestInfo | URL, init?: RequestInit) => {
-    client ??= Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
-    return fetch(input, {
-      ...init,
-      ...(init?.method === "POST" ? { body: new Response(init.body ?? "").body } : {}),
-      client,
+  const clientOf = (kept: boolean) =>
+    Deno.createHttpClient({
+      poolMaxIdlePerHost: kept ? IDLE_CONNECTIONS : 0,
+      poolIdleTimeout: IDLE_MS,
+      ...(caCerts.length > 0 ? { caCerts } : {}),
     });
+  // With certificates a client is created at once, because an invalid one must be reported.
+  let single = caCerts.length > 0 ? clientOf(false) : undefined, kept: Deno.HttpClient | undefined;
+  return (input: RequestInfo | URL, init: FetchOptions = {}) => {
+    const { keepsConnection = false, ...options } = init;
+    const body = typeof init.body === "string" && init.body !== "" ? new Blob([init.body]) : null;
+    const isKept = keepsConnection && (body !== null || init.method === "GET");
+    const client = isKept ? kept ??= clientOf(true) : single ??= clientOf(false);
+    return fetch(input, { ...options, body: body ?? init.body ?? null, client });
   };
 }
 

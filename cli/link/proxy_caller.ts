@@ -133,6 +133,8 @@ export class ProxyCaller {
         maxBytes: ANSWER_BYTES_MAX,
         onTooLarge: "fail",
         signal: end.signal,
+        // A new connection for each message would cost it two or three round trips to a proxy behind TLS.
+        keepsConnection: true,
       });
     } catch (error) {
       onSilence();

@@ -31,6 +31,13 @@ export interface HttpRequest {
   /** With `truncate`: also accepts a body that breaks off or is late, because status and headers are known anyway. */
   cutsBrokenBody?: boolean;
   signal?: AbortSignal;
+  /** Uses the connection of an earlier request if one is open, and leaves it open for the next one. */
+  keepsConnection?: boolean;
+}
+
+/** The options of `fetch`, with what only the `fetch` of the command knows. */
+export interface FetchOptions extends RequestInit {
+  keepsConnection?: boolean;
 }
 
 /** The parameters of a query. Those that are undefined are not sent. */
@@ -70,7 +77,7 @@ const REACH_MS = 1_000;
  * @throws {ExchangeError}
  */
 export async function exchange(deps: ExchangeDeps, request: HttpRequest): Promise<HttpResponse> {
-  const { method, url, headers = {}, body, timeoutMs, connectMs, signal } = request;
+  const { method, url, headers = {}, body, timeoutMs, connectMs, signal, keepsConnection = false } = request;
   const abort = new AbortController();
   const state: { answered: boolean; late: "timeout" | "connect" | null } = { answered: false, late: null };
   const stopFor = (reason: "timeout" | "connect") => {
@@ -86,13 +93,15 @@ export async function exchange(deps: ExchangeDeps, request: HttpRequest): Promis
     }));
   }
   try {
-    const response = await deps.fetch(url, {
+    const options: FetchOptions = {
       method,
       headers,
       body: body ?? null,
       redirect: "manual",
       signal: signal === undefined ? abort.signal : AbortSignal.any([abort.signal, signal]),
-    });
+      keepsConnection,
+    };
+    const response = await deps.fetch(url, options);
     state.answered = true;
     deps.onResponse?.(response.headers);
     return { status: response.status, headers: response.headers, ...await readBody(response, request) };

@@ -4,6 +4,7 @@ import { thisHost } from "../../cli/autostart/control.ts";
 import type { Context } from "../../cli/context.ts";
 import { thisMachine } from "../../cli/platforms/local_machine.ts";
 import { realSystem } from "../../cli/system.ts";
+import { exchange, ExchangeError } from "../../shared/client/http.ts";
 import { systemClock } from "../../shared/clock.ts";
 import { SOON_MS, within } from "../support/process.ts";
 import { tempFolder } from "../support/temp_folder.ts";
@@ -96,5 +97,73 @@ Deno.test({
     const run = realSystem("0").exec?.run(program, {}, AbortSignal.abort());
     await assertRejects(() => run ?? Promise.resolve(0), DOMException);
     assertEquals(await Array.fromAsync(Deno.readDir(folder.path), ({ name }) => name), ["program"]);
+  },
+});
+
+/** Ends a connection that may have ended already. */
+function tryClose(connection: Deno.Conn): void {
+  try {
+    connection.close();
+  } catch {
+    // It has ended.
+  }
+}
+
+/** A server that answers the first request of each connection, and ends the connection at the second one. */
+function endingServer() {
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const requests: string[] = [], open: Deno.Conn[] = [];
+  let connections = 0;
+  const serve = async (connection: Deno.Conn) => {
+    const name = ++connections, bytes = new Uint8Array(65_536);
+    for (let n = 1; n <= 2; n++) {
+      let text = "";
+      while (!/\r\n\r\n(?:hello)?$/.test(text) || text.includes("POST") && !text.endsWith("hello")) {
+        const length = await connection.read(bytes);
+        if (length === null) return connection.close();
+        text += new TextDecoder().decode(bytes.subarray(0, length));
+      }
+      requests.push(`${text.split(" ")[0]} ${name}`);
+      if (n === 1) await connection.write(new TextEncoder().encode("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"));
+    }
+    connection.close();
+  };
+  const served = (async () => {
+    for await (const connection of listener) {
+      open.push(connection);
+      void serve(connection).catch(() => {});
+    }
+  })();
+  const url = `http://127.0.0.1:${(listener.addr as Deno.NetAddr).port}/`;
+  const close = async () => {
+    listener.close();
+    await served;
+    for (const connection of open) tryClose(connection);
+  };
+  return { url, requests, close };
+}
+
+Deno.test({
+  name: "a POST is sent once, also when a connection that is kept ends before its answer",
+  // Connections that are kept end with the process.
+  sanitizeResources: false,
+  async fn() {
+    const { url, requests, close } = endingServer();
+    const send = async (method: "GET" | "POST", keepsConnection: boolean, body = "hello") => {
+      const request = { method, url, timeoutMs: SOON_MS, maxBytes: 10, onTooLarge: "fail", keepsConnection } as const;
+      const { fetch } = system, more = method === "POST" ? { body } : {};
+      return (await exchange({ fetch, clock: systemClock }, { ...request, ...more })).status;
+    };
+    const system = realSystem("0");
+    assertEquals(await send("POST", true), 200);
+    await assertRejects(() => send("POST", true), ExchangeError);
+    assertEquals(requests, ["POST 1", "POST 1"]);
+    // A GET changes nothing, so the platform may repeat it.
+    assertEquals([await send("GET", true), await send("GET", true)], [200, 200]);
+    assertEquals(requests.slice(2), ["GET 2", "GET 2", "GET 3"]);
+    requests.length = 0;
+    for (let n = 0; n < 2; n++) assertEquals(await send("POST", false), 200);
+    assertEquals(requests, ["POST 4", "POST 5"]);
+    await close();
   },
 });
