@@ -17,7 +17,7 @@ import { parseDisplayName } from "../../shared/protocol/names.ts";
 export const CONFIG_KEYS = ["registryUrl", "proxyUrl", "apiKey", "humanName"] as const;
 export type ConfigKey = (typeof CONFIG_KEYS)[number];
 
-/** The values of the file, or those that count once options and environment are considered. */
+/** The values of the file, or the effective ones, after options and environment. */
 export type Config = Partial<Record<ConfigKey, string>>;
 
 export const DEFAULT_REGISTRY_URL = "http://127.0.0.1:8787";

@@ -145,8 +145,8 @@ export class Connector {
       onChange: (change) => this.#changed(change),
       onDamaged: (error) => void this.stop(error),
     });
-    // Done before the API opens. Later it would take a message that a program has just sent for one that a kill cut
-    // off, and send it twice.
+    // Done before the API opens, because a message that a program has just sent would otherwise look cut off by a kill,
+    // and be sent twice.
     orReport(emit, () => store.recover(clock.now()), undefined);
     const write = async (all: Peers) => {
       // A request may be answered after the end. By then the folder may belong to another connector or be gone, so
@@ -339,7 +339,7 @@ export class Connector {
 
   /**
    * The DID of a peer, from a DID or an alias. Reads the peers again when the alias is unknown, and for an unknown DID
-   * while a ticket is open: if its agent has just used the ticket, it would refuse an unsealed message.
+   * while a ticket is open, because an agent that has just used the ticket refuses unsealed messages.
    */
   async findPeer(to: string): Promise<string | null> {
     if (isAgentDid(to)) {

@@ -18,8 +18,8 @@ const LOOK_MS = 10_000;
  */
 const BUSY_MS = 30_000;
 /**
- * Wait before a failed connector is started again. It doubles up to the longest one, and begins with the shortest again
- * after the connector has run that long.
+ * First and longest wait before a failed connector is started again. It doubles with each failure; a run as long as the
+ * longest wait resets it.
  */
 const RESTART_FIRST_MS = 5_000, RESTART_MAX_MS = 5 * 60_000;
 /**

@@ -1,4 +1,4 @@
-/** Opens a web page of svc in the browser of this person. */
+/** Opens a page of svc and hides its address from others. */
 import { join } from "node:path";
 import { markup } from "../../shared/page/html.ts";
 import { PAGE_FILE } from "../../shared/client/agent_files.ts";

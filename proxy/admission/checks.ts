@@ -75,7 +75,7 @@ export interface AdmissionState {
   preconditions: readonly Update<PreconditionFailed>[];
   rule?: WindowRule;
   decision?: Decision;
-  /** Ends the turn of its owner's connect. */
+  /** Lets the owner's next connect begin. */
   endTurn?: () => void;
   /** Set when the bad-proof limiter has counted the request. */
   isCounted?: true;

@@ -308,7 +308,7 @@ export class Sender implements LiveRecord {
     this.#forget();
     if (!told || told.versionstamp === this.versionstamp || names.size === 0) return false;
     const record = this.#toldAfter(this.versionstamp, told);
-    // The commit may have taken effect before that version, while its answer was lost.
+    // If only the commit's answer was lost, its nonces are in that record.
     return record !== null && !noncesIn(record.nonces).some(({ name }) => names.has(name));
   }
 

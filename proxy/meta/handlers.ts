@@ -10,7 +10,6 @@ interface HealthDeps {
   config: Pick<ProxyHealth, "version" | "environment">;
 }
 
-/** Returns true when the proxy accepts requests. */
 export async function proxyReady(deps: HealthDeps): Promise<boolean> {
   return (await proxyHealth(deps)).ready;
 }

@@ -30,7 +30,6 @@ export function deliveryEnd({ startedAt, answer: response, answeredAt, receiptAt
   return from + LIMITS.deliveryKeptSeconds * 1000;
 }
 
-/** Returns the stored form of a record. */
 export function packDelivery(record: DeliveryRecord): Uint8Array<ArrayBuffer> {
   const { answer: response } = record;
   const instance = record.instance ?? "";

@@ -158,7 +158,7 @@ export interface SendResult {
 
 /** Wait between two requests. With less, they repeat fast, because a connector that is ending answers at once. */
 const PAUSE_MS = 250;
-/** Shortest wait before a message is sent again. With less, a connector that refuses gets requests without pause. */
+/** Shortest wait before a message is sent again. With less, requests repeat fast while no connector answers. */
 const AGAIN_MS = 1_000;
 
 /**

@@ -62,7 +62,7 @@ export function hintNextPage(ctx: Context, words: readonly string[], pagination?
 }
 
 /**
- * Returns the ID of the person in an argument: an ID, a DID, or a name that one person has, in any case.
+ * Returns the ID of the person in an argument: an ID or its end, a DID, or a name of only one person.
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_AMBIGUOUS`, `CLI_NAME_UNKNOWN`
  */

@@ -1,7 +1,7 @@
 /**
  * Sends messages, kept messages and receipts, and asks how sent messages ended. It asks for a caller of the local API,
- * after news of the proxy, at each new link, and every 5 min for other servers. After a failure it asks again at the
- * next of these occasions.
+ * after news that bring no receipt, at each new link, and every 5 min for other servers. After a failure it asks again
+ * at the next of these occasions.
  */
 import { type Cancel, sleep } from "../../../shared/clock.ts";
 import { doubled } from "../../../shared/client/backoff.ts";

@@ -10,7 +10,7 @@ import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { Cell, Database } from "./database.ts";
 import { type OnChange, TASK_REPLY } from "./received_rows.ts";
 
-/** How long a message is kept. With less than the proxy keeps a receipt, a late receipt finds no message. */
+/** How long a message is kept. With less, a receipt that the proxy still takes would find no message. */
 const SENT_KEPT_MS = 8 * DAY_MS;
 /** Rows and content are bounded, because an agent in a loop would fill the disk. */
 export const SENT_MESSAGES = 100_000, SENT_BYTES = 256 * 1024 ** 2;
