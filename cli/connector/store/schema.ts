@@ -42,7 +42,7 @@ CREATE INDEX messages_waiting_by_sender ON messages (fromDid, seq, bytes) WHERE 
 -- What was said with a peer, in its order.
 CREATE INDEX messages_by_sender ON messages (fromDid);
 CREATE INDEX messages_by_question ON messages (inReplyTo, fromDid) WHERE inReplyTo IS NOT NULL;
-CREATE INDEX messages_read ON messages (seq, bytes, readAt) WHERE readAt IS NOT NULL;
+CREATE INDEX messages_read ON messages (seq, bytes, readAt) WHERE readAt IS NOT NULL AND bytes > 0;
 CREATE INDEX messages_leased ON messages (leaseUntil) WHERE leaseUntil > 0;
 
 CREATE TABLE receipts (
@@ -92,7 +92,7 @@ CREATE TABLE sent (
 ) STRICT;
 CREATE INDEX sent_by_state ON sent (state, seq, stateAt);
 CREATE INDEX sent_kept ON sent (toDid, seq, nextAt) WHERE state = 'kept';
-CREATE INDEX sent_open ON sent (bytes) WHERE keep = 1 AND state IN ('kept', 'sending');
+CREATE INDEX sent_open ON sent (toDid, bytes) WHERE keep = 1 AND state IN ('kept', 'sending');
 CREATE INDEX sent_by_recipient ON sent (toDid);
 -- Tasks of local A2A clients.
 CREATE INDEX sent_tasks ON sent (toDid, seq) WHERE requestId >= 'a-' AND requestId < 'a.';

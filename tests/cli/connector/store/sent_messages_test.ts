@@ -1,5 +1,6 @@
 /** The sent messages on disk: states, restarts, repeated request IDs, retention and bounds. */
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
+import type { Cell } from "../../../../cli/connector/store/database.ts";
 import { SENT_STATES, type SentState } from "../../../../shared/client/local_shapes.ts";
 import { BETA, Disk, GAMMA, outgoing } from "./disk.ts";
 import { SENT_BYTES, SENT_MESSAGES } from "../../../../cli/connector/store/sent_messages.ts";
@@ -84,6 +85,27 @@ Deno.test("the content of ended messages is blanked after a day, and rows are de
   assertEquals(sent.list({ limit: 10 }).messages.length, SENT_STATES.length);
   sent.forget(8 * DAY + 1, DAY);
   assertEquals(sent.list({ limit: 10 }).messages, []);
+});
+
+Deno.test("sending a message reads none of the earlier ones to its recipient", async () => {
+  await using disk = await Disk.make();
+  const { db, sent } = disk.open();
+  // The first one counts them all.
+  sent.begin(outgoing("request-1", { keep: true }), 0);
+  const plans: string[] = [];
+  for (const method of ["get", "all"] as const) {
+    const real = db[method].bind(db) as typeof db.all;
+    const explained = (sql: string, ...values: Cell[]) => {
+      if (sql.startsWith("SELECT")) {
+        plans.push(...db.all<{ detail: string }>(`EXPLAIN QUERY PLAN ${sql}`, ...values).map(({ detail }) => detail));
+      }
+      return real(sql, ...values);
+    };
+    Object.assign(db, { [method]: explained });
+  }
+  sent.begin(outgoing("request-2", { keep: true }), 0);
+  assert(plans.length > 2);
+  assertEquals(plans.filter((plan) => plan.includes("sent_by_recipient") || plan.startsWith("SCAN sent")), []);
 });
 
 Deno.test("a full table deletes the oldest finished messages, then queued ones", async () => {
