@@ -63,10 +63,11 @@ const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_
 /** Connections that wait for their next request. With more, a burst of messages would leave the server many. */
 const IDLE_CONNECTIONS = 8;
 /**
- * How long a connection waits for its next request. Servers keep it for 5 s and longer; with more, one could close it
- * just when a message is sent, and nothing would say whether that message has arrived.
+ * How long a connection waits for its next request: as long as a message, its answer and its receipt often follow each
+ * other. With more, a message would more often be written to a connection that a server or a pulled cable has ended,
+ * and only later be known not to have arrived.
  */
-const IDLE_MS = 4_000;
+const IDLE_MS = 1_000;
 
 /**
  * Returns a `fetch` that sends a POST once, because a repetition would redeem an invite or refresh a session twice. The

@@ -192,6 +192,7 @@ export class Connector {
         // A caller that waits for the reply asks for receipts itself after 1 s, because most replies come before that.
         if (state !== "processed" || !this.waits.isAsked({ toDid, requestId })) this.sending.told(frame, receipt);
       },
+      lost: () => proxy.endSlow(),
       connected: () => {
         proxy.endSlow();
         this.sending.sendAllNow();

@@ -97,7 +97,7 @@ export class ProxyCaller {
     }
   }
 
-  /** Ends requests that have waited for long, because their connections may be dead. Called when the link opens. */
+  /** Ends requests that have waited for long. Called when the link is lost or opens, because theirs may be dead too. */
   endSlow(): void {
     for (const request of this.#slow) request.abort();
   }
@@ -133,7 +133,7 @@ export class ProxyCaller {
         maxBytes: ANSWER_BYTES_MAX,
         onTooLarge: "fail",
         signal: end.signal,
-        // A new connection for each message would cost it two or three round trips to a proxy behind TLS.
+        // With a new connection for each request, each would take two or three round trips more to a proxy behind TLS.
         keepsConnection: true,
       });
     } catch (error) {

@@ -78,6 +78,8 @@ export interface ConnectionEvents extends Pick<LinkEvents, "deliver" | "paired" 
   /** Resolves when messages can be taken. @throws {Undecided} why they cannot */
   ready?(): Promise<void>;
   connected(): void;
+  /** The link ended without a word of the proxy, so other connections to it may be dead too. */
+  lost(): void;
 }
 
 export type ConnectionState = "connecting" | "connected" | "waiting" | "stopped";
@@ -125,6 +127,7 @@ export class ReconnectingLink {
         // Without the handshake, because one of 10 s would make a link that ends at once look like a good connection.
         const lived = this.deps.clock.now() - this.#status.since;
         if (lived >= SETTLED_MS) this.#failures = 0;
+        if (LOST.has(closed.code)) this.events.lost();
         wait = this.#afterClose(closed);
       } catch (error) {
         if (this.#stop.signal.aborted) break;
@@ -283,6 +286,8 @@ const CLOSES: Readonly<Record<number, string>> = {
   [CLOSE.silent]: "the link was silent",
   [CLOSE.replaced]: TAKEN_OVER,
 };
+
+const LOST: ReadonlySet<number> = new Set([1006, CLOSE.silent]);
 
 function describeClose(code: number, reason: string): string {
   const known = CLOSES[code] ?? "the link ended";

@@ -59,6 +59,7 @@ Deno.test(`${COUNT} connectors reconnect within 60 s of a restart, at 50 a secon
         paired: () => {},
         delivery: () => {},
         connected: () => void came.push(Date.now()),
+        lost: () => {},
       });
       fleet.push({ connection, over: connection.run() });
     }

@@ -213,6 +213,21 @@ Deno.test("a message that may not be kept is answered by the proxy as before", a
   assertEquals([invalid.status, invalid.body.error.code], [400, "CONNECTOR_INVALID_BODY"]);
 });
 
+Deno.test("a request that leads nowhere waits here as soon as the link is lost, and not only after its 30 s", async () => {
+  await using world = await World.open();
+  const { a, bench, socket, proxy } = await keeper(world);
+  proxy.isDeaf = true;
+  const sent = send(bench, a, "into-the-dark");
+  await until(() => proxy.requests.length > 0);
+  await world.clock.advance(3_000);
+  bench.endLink(4408);
+  assertEquals((await sent).body.state, "kept");
+  proxy.isDeaf = false;
+  await world.clock.advance(5_000);
+  await until(() => bench.connector.store.sent.list({ limit: 1 }).messages[0]?.state === "delivered");
+  assertEquals(texts(socket), ["into-the-dark"]);
+});
+
 Deno.test("a request that leads nowhere makes the connector check its link, and the next link sends the message at once", async () => {
   await using world = await World.open();
   const { a, bench, socket, proxy } = await keeper(world);

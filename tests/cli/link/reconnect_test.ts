@@ -13,6 +13,7 @@ class Proxy {
   readonly waits: number[] = [];
   /** The open link. */
   link: LinkEvents | null = null;
+  losses = 0;
   refusal: Error | null = null;
   /** Why the session cannot be refreshed; `null`: nothing has changed. */
   refreshError: Error | null = null;
@@ -44,6 +45,7 @@ class Proxy {
       paired: () => {},
       delivery: () => {},
       connected: () => {},
+      lost: () => void this.losses++,
     });
     this.#ended = this.#connection.run();
   }
@@ -88,6 +90,14 @@ Deno.test("a link that a proxy shuts down is opened again within the time that t
     for (const ms of [1_000, 16_000, 60_000]) assertEquals(await proxy.close(1001, shutdownReason(ms)), ms / 2);
     // Bounded: the reason is a text of the network.
     assertEquals(await proxy.close(1001, shutdownReason(999_999)), 30_000);
+  }));
+
+Deno.test("a link counts as lost when it is silent or breaks off, and not when the proxy ends it", () =>
+  withProxy(async (proxy) => {
+    for (const [code, losses] of [[1000, 0], [1001, 0], [1006, 1], [4401, 1], [4408, 2]] as const) {
+      await proxy.close(code, "");
+      assertEquals(proxy.losses, losses, `${code}`);
+    }
   }));
 
 Deno.test("restarts one after the other do not make the waits longer", () =>

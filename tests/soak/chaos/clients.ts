@@ -141,6 +141,7 @@ export class ChaosAgent {
       paired: () => {},
       delivery: () => {},
       connected: () => {},
+      lost: () => {},
     });
     this.#running.add(link);
     this.#done.push(link.run().finally(() => this.#running.delete(link)));
