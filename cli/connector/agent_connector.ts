@@ -35,7 +35,7 @@ import { describeError } from "../../shared/client/refusals.ts";
 import { type RegistryTrust, registryTrust } from "./registry_trust.ts";
 import { openLink } from "../link/link.ts";
 import { announce, makeToken, removeDiscoveryFiles, withdraw } from "./local_api/discovery_file.ts";
-import { firstPort, openPort } from "./local_api/port.ts";
+import { firstPort, openPort, wantedPort } from "./local_api/port.ts";
 import { CONNECTOR_LIMITS } from "./limits.ts";
 import { readA2aPeers } from "./local_api/a2a_peers.ts";
 import type { LocalCalls } from "../../shared/client/local_client.ts";
@@ -43,7 +43,6 @@ import { PAGE_FILE } from "../../shared/client/agent_files.ts";
 import { localApi, ownCalls } from "./local_api/local_api.ts";
 import type { LocalPages } from "./pages/local_pages.ts";
 import { aliasesOf, readPeers, shownAliases, writePeers } from "./peers/peers.ts";
-import { parsePort } from "../command_line/numbers.ts";
 import type { StartOptions } from "./start_options.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 
@@ -99,7 +98,7 @@ export async function startAgentConnector(
   const proxy = proxyAddress(ctx, options["proxy-ws-url"]);
   const settings = runtimeSettings(folder);
   const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
-  const wantedPort = parsePort(options.port, "--port") ?? null;
+  const wanted = await wantedPort(store, folder, options.port);
   await using opened = new AsyncDisposableStack();
   opened.use(await lockConnector(folder, ctx.pid));
   // Removed first, because another program may have the old connector's port by now, and would get a token or a
@@ -163,7 +162,7 @@ export async function startAgentConnector(
     hasFailed = true;
   };
   const choice = { first: await firstPort(ctx), reserved: RUNTIME_PORTS, onFailed };
-  const { listener, movedFrom } = await openPort(store, folder, wantedPort, (request) => respond(request), choice);
+  const { listener, movedFrom } = await openPort(store, folder, wanted, (request) => respond(request), choice);
   // Calls that wait still get their answers. The wait is bounded, because one slow request would hold up the end.
   opened.defer(() => settledWithin(clock, listener.shutdown(), CONNECTOR_LIMITS.closeMs));
   const { port } = listener.addr;

@@ -24,6 +24,7 @@ import { ensureConfigDir } from "../files/config_dir.ts";
 import { profileOf } from "../files/profile.ts";
 import { connectorOf } from "./attach.ts";
 import { readConnectorFile } from "./local_api/discovery_file.ts";
+import { wantedPort } from "./local_api/port.ts";
 import { proxyAddress } from "./file_credentials.ts";
 import {
   confirmChange,
@@ -51,7 +52,9 @@ export async function installConnector(
   agentName: string,
   options: StartOptions & { platform?: string | undefined },
 ) {
-  const folder = await new AgentStore(ctx).open(agentName);
+  const store = new AgentStore(ctx), folder = await store.open(agentName);
+  // Checked here too, because the service would otherwise be installed and could not start.
+  await wantedPort(store, folder, options.port);
   const identity = folder.identity();
   const place = await ownService(ctx, host, agentName, options.platform);
   requireProxy(ctx, options);

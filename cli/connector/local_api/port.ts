@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { type Listening, listenOn } from "../../../shared/listening.ts";
 import { fromBase64Url, sha256 } from "../../../shared/protocol/base64url.ts";
 import type { AgentFolder, AgentStore } from "../../agents/agent_store.ts";
+import { parsePort } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 
@@ -28,7 +29,7 @@ export async function firstPort({ uid, configDir }: Pick<Context, "uid" | "confi
  * and saves it, so that an agent's address never leads to another agent's connector. When another program has the port,
  * the next free one is used for this run.
  *
- * @param wanted `--port`, which changes the port permanently, even to one that another agent has
+ * @param wanted from `wantedPort`, which changes the port permanently
  * @param choice where an agent without a port looks for one; `reserved`: ports of programs that may not run now;
  * `onFailed` gets the reason when the listener fails later
  * @returns `movedFrom`: the agent's own port, when another program has it; `null`: the listener has it
@@ -57,7 +58,7 @@ export async function openPort(
     }
   };
   const listener = (own === null ? null : listen(own)) ??
-    listenFrom(own ?? first, new Set([...await portsOfOthers(store, folder.name), ...reserved]), listen);
+    listenFrom(own ?? first, new Set([...(await portsOfOthers(store, folder.name)).keys(), ...reserved]), listen);
   const { port } = listener.addr, kept = own ?? port;
   try {
     if (kept !== readPort(folder)) await folder.write(PORT_FILE, String(kept));
@@ -68,6 +69,25 @@ export async function openPort(
   return { listener, movedFrom: port === kept ? null : kept };
 }
 
+/**
+ * Returns the port of `--port`; `null` without it.
+ *
+ * @throws {CliError} `CLI_USAGE` for no port, and for that of another agent, whose address would lead to this one
+ */
+export async function wantedPort(
+  store: AgentStore,
+  folder: AgentFolder,
+  text: string | undefined,
+): Promise<number | null> {
+  const port = parsePort(text, "--port") ?? null;
+  if (port === null || port === readPort(folder)) return port;
+  const owner = (await portsOfOthers(store, folder.name)).get(port);
+  if (owner === undefined) return port;
+  throw new CliError("CLI_USAGE", `Port ${port} is the port of your agent ${owner}`, {
+    fix: `Choose another port, or first start ${owner} with another one.`,
+  });
+}
+
 /** The saved port of an agent; `null` before its first start, or when the file is invalid. */
 export function readPort(folder: AgentFolder): number | null {
   const text = folder.read(PORT_FILE)?.trim() ?? "";
@@ -75,13 +95,14 @@ export function readPort(folder: AgentFolder): number | null {
   return port >= 1 && port <= 65_535 ? port : null;
 }
 
-async function portsOfOthers(store: AgentStore, name: string): Promise<Set<number>> {
-  const ports = new Set<number>();
+/** The saved ports of the other agents, each with the name of its agent. */
+async function portsOfOthers(store: AgentStore, name: string): Promise<Map<number, string>> {
+  const ports = new Map<number, string>();
   for (const other of (await store.names()).agents) {
     if (other === name) continue;
     try {
       const port = readPort(await store.open(other));
-      if (port !== null) ports.add(port);
+      if (port !== null) ports.set(port, other);
     } catch (error) {
       // Ignored, because a damaged folder of another agent would otherwise stop this one from starting.
       if (!(error instanceof CliError)) throw error;

@@ -112,3 +112,16 @@ Deno.test("no A2A address is given out while another program has the agent's por
     assertEquals((await add(true, null)).url, "http://127.0.0.1:12000/a2a/beta");
   });
 });
+
+Deno.test("--port refuses the port of another agent, for a start and for a service, and names that agent", async () => {
+  await using machine = await Machine.ofPerson();
+  await twoAgents(machine.world, machine);
+  Object.assign(machine.env, { HOME: machine.dir, SVC_PROXY_WS_URL: "ws://127.0.0.1:1" });
+  machine.write("agents/beta/port", "23456");
+  for (const start of [["start"], ["service", "install", "--platform", "systemd"]]) {
+    const port = ["connector", ...start, "alpha", "--port"];
+    await machine.refuses([...port, "23456"], 2, "CLI_USAGE", "Port 23456 is the port of your agent beta");
+    assertEquals((await machine.failure(...port, "none")).code, "CLI_USAGE");
+  }
+  assertEquals(Object.keys(machine.tree()).filter((path) => /alpha\/port|systemd/.test(path)), []);
+});
