@@ -203,7 +203,7 @@ export const REGEXES: readonly RegexRow[] = [
 
   meets("/^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$/", "x", ".", ""),
   meets(String.raw`/^(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$)(?:\.|$)/i`, "", "con", ""),
-  meets(String.raw`/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/`, "", "x", "\u202a"),
+  meets(String.raw`/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/`, "", "x", "\u202a"),
 
   meets(String.raw`/(?<![\w/.-])[A-Z_]+(?![\w/-])/g`, "", "A", "/"),
   meets("/^[A-Za-z0-9_-]{16,128}$/", "", "x", " "),

@@ -25,7 +25,7 @@ const AUTHORITY_PATTERN = `(?:(?:${OCTET_PATTERN}\\.){3}${OCTET_PATTERN}` +
   `|(?:${LABEL_PATTERN}\\.)*(?!(?:[0-9]+|0x[0-9a-f]*):)${LABEL_PATTERN})`;
 /** Names that Windows keeps for devices. */
 const DEVICE_PATTERN = "(?:[cC][oO][nN]|[pP][rR][nN]|[aA][uU][xX]|[nN][uU][lL]|[cC][oO][mM][0-9]|[lL][pP][tT][0-9])";
-const CONTROL_OR_BIDI = "\\u0000-\\u001f\\u007f-\\u009f\\u202a-\\u202e\\u2066-\\u2069";
+const CONTROL_OR_BIDI = "\\u0000-\\u001f\\u007f-\\u009f\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069";
 /** A text with at least one character that is not white space. */
 const TEXT_PATTERN = `^[^${CONTROL_OR_BIDI}]*[^${CONTROL_OR_BIDI}\\s\\ufeff][^${CONTROL_OR_BIDI}]*$`;
 
