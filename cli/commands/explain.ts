@@ -88,8 +88,13 @@ function explain(code: string): Explanation | null {
   return { code, when, fix: fixOf(code), from: originOf(code), status, exit };
 }
 
+/** Codes of both services. All other codes of the proxy begin with its name. */
+const OF_BOTH: readonly ErrorCode[] = [
+  ...["NOT_FOUND", "METHOD_NOT_ALLOWED", "PAYLOAD_TOO_LARGE", "REQUEST_TIMEOUT", "INTERNAL_ERROR"] as const,
+  ...["SERVICE_UNAVAILABLE", "RATE_LIMIT_EXCEEDED", "QUOTA_EXCEEDED"] as const,
+];
+
 function originOf(code: ErrorCode): string {
   if (code.startsWith("PROXY_")) return "the proxy";
-  const ofBoth = ["NOT_FOUND", "METHOD_NOT_ALLOWED", "PAYLOAD_TOO_LARGE", "REQUEST_TIMEOUT", "INTERNAL_ERROR"];
-  return [...ofBoth, "SERVICE_UNAVAILABLE"].includes(code) ? "the registry and the proxy" : "the registry";
+  return OF_BOTH.includes(code) ? "the registry and the proxy" : "the registry";
 }

@@ -3,7 +3,11 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { LIBRARY_ERRORS } from "../../../cli/commands/explain.ts";
 import { CLI_ERRORS, fixOf } from "../../../cli/errors.ts";
 import { allCommands } from "../../../cli/commands/table.ts";
+import { AUTHENTICATORS as PROXY_AUTHENTICATORS, PROXY_ROUTES } from "../../../proxy/routes.ts";
+import { AUTHENTICATORS as REGISTRY_AUTHENTICATORS } from "../../../registry/auth.ts";
+import { REGISTRY_ROUTES } from "../../../registry/routes.ts";
 import { ERRORS } from "../../../shared/protocol/errors.ts";
+import { type Authenticators, errorsOf, type Route } from "../../../shared/server/http/route.ts";
 import { linesOf, printable } from "../../../cli/terminal/escapes.ts";
 import { fields, Output, shellWord } from "../../../cli/terminal/output.ts";
 import { table, tableLines } from "../../../cli/terminal/tables.ts";
@@ -377,6 +381,20 @@ Deno.test("svc explain shows the condition and the fix of every code", async () 
   assertEquals(unknown.exit, 4);
   assertStringIncludes(unknown.message, "Did you mean PROXY_AUTH_REPLAY?");
   for (const code of ["constructor", "__proto__", ""]) assertEquals((await machine.failure("explain", code)).exit, 4);
+});
+
+Deno.test("svc explain names each service that answers with a code", async () => {
+  await using machine = await Machine.open();
+  const codesOf = <D, C>(routes: readonly Route<D>[], authenticators: Authenticators<D, C>) =>
+    routes.flatMap((route) => errorsOf(route, authenticators[route.auth as keyof C]));
+  const answered = Object.entries({
+    "the registry": codesOf(REGISTRY_ROUTES, REGISTRY_AUTHENTICATORS),
+    "the proxy": codesOf(PROXY_ROUTES, PROXY_AUTHENTICATORS),
+  });
+  for (const code of new Set(answered.flatMap(([, codes]) => codes))) {
+    const services = answered.flatMap(([service, codes]) => codes.includes(code) ? [service] : []);
+    assertEquals((await machine.json("explain", code)).from, services.join(" and "), code);
+  }
 });
 
 Deno.test("--version prints the version and nothing else", async () => {
