@@ -121,13 +121,26 @@ export class AgentStore {
     this.#letGo(held);
     try {
       // One rename takes the agent away, because a kill while its files are removed would otherwise leave half an
-      // agent. What remains of them is removed when an agent of the same name is deleted.
+      // agent. What remains of them is removed by #finishDeletions.
       await Deno.remove(deleted, { recursive: true }).catch(() => {});
       await Deno.rename(path, deleted);
       await syncDirectory(this.#folder);
       await Deno.remove(deleted, { recursive: true });
     } catch (error) {
-      throw saveFailed(path, "removed", error);
+      // It is missing when another process has just finished this deletion.
+      if (!(error instanceof Deno.errors.NotFound)) throw saveFailed(path, "removed", error);
+    }
+  }
+
+  /** Removes what a killed deletion left, because it holds the key and the messages of an agent that is deleted. */
+  async #finishDeletions(): Promise<void> {
+    // Nothing is removed behind a link, because it could lead to the files of another program.
+    const folder = await Deno.lstat(this.#folder).catch(() => null);
+    if (folder?.isDirectory !== true) return;
+    for await (const { name, isDirectory } of Deno.readDir(this.#folder)) {
+      const isDeleted = isDirectory && name.startsWith(".") && name.endsWith(".deleted");
+      // What cannot be removed now is tried again by the next command, so that this one still works.
+      if (isDeleted) await Deno.remove(join(this.#folder, name), { recursive: true }).catch(() => {});
     }
   }
 
@@ -182,6 +195,7 @@ export class AgentStore {
     const lockPath = async () => join(path = await place(), LOCK_FILE);
     return await withLock(this.ctx, lockPath, async (held) => {
       await removeLeftovers(path, this.ctx.clock.now());
+      await this.#finishDeletions();
       return await work(path, held);
     }, () => this.ctx.out.doing(`Waiting for another svc process that uses ${name}`));
   }
@@ -194,6 +208,7 @@ export class AgentStore {
   async names(): Promise<{ agents: string[]; pending: string[] }> {
     const agents: string[] = [], pending: string[] = [];
     try {
+      await this.#finishDeletions();
       for await (const { name, isDirectory } of Deno.readDir(this.#folder)) {
         const half = /^\.(.+)\.pending$/.exec(name)?.[1];
         if (isDirectory && isAgentName(name)) agents.push(name);

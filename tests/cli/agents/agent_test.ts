@@ -196,6 +196,22 @@ Deno.test("agent delete finishes at the next run when its answer was lost", asyn
   assert(!("agents/alpha/" in machine.tree()));
 });
 
+Deno.test("the deletion that a kill has cut short is finished by the next command about agents", async () => {
+  await using machine = await Machine.ofPerson();
+  await machine.json("agent", "create", "alpha");
+  for (const command of [["list"], ["auth", "refresh", "alpha"], ["create", "beta"]]) {
+    await Deno.mkdir(machine.path("agents/.gamma.deleted"));
+    machine.write("agents/.gamma.deleted/secret.key", "a key");
+    await machine.json("agent", ...command);
+    assert(!("agents/.gamma.deleted/" in machine.tree()), command.join(" "));
+  }
+  await using other = await Machine.ofPerson(machine.world);
+  await Deno.mkdir(other.path("elsewhere/.gamma.deleted"), { recursive: true });
+  await Deno.symlink(other.path("elsewhere"), other.path("agents"));
+  await other.json("agent", "list");
+  assert("elsewhere/.gamma.deleted/" in other.tree(), "nothing is removed behind a link");
+});
+
 Deno.test("agent delete by ID ends an agent of another machine, or a local one with its files", async () => {
   await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
