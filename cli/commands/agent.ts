@@ -17,8 +17,7 @@ import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
 import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
-import { YES } from "./confirm.ts";
-import { removeOfAgent } from "./uninstall.ts";
+import { isConfirmed, YES } from "./confirm.ts";
 import { trustedKeys } from "../verify/trusted_keys.ts";
 import { evaluateToken } from "../verify/evaluate.ts";
 
@@ -162,14 +161,11 @@ export const COMMANDS = [
     async run(ctx, { args: { agent }, options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const found = await findAgent(ctx, agent);
-      if (!options.yes && !ctx.out.json && ctx.confirm !== null) {
-        ctx.out.finish();
-        if (!await ctx.confirm(`Revoke ${agent} permanently? This cannot be undone.`)) {
-          ctx.out.note("Cancelled. Nothing was deleted.");
-          return EXIT.failed;
-        }
-      }
+      const question = `Revoke ${agent} permanently? This cannot be undone.`;
+      if (!await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
       ctx.out.doing(`Revoking ${agent}`);
+      // Loaded only here, because it needs the parsers for files of hosts, and the other commands would wait for them.
+      const { removeOfAgent } = await import("./uninstall.ts");
       const changed: string[] = [];
       const before = await deleteAgent(ctx, { registry, apiKey }, found, async (folder) => {
         changed.push(...await removeOfAgent(ctx, folder));

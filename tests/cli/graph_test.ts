@@ -71,6 +71,14 @@ Deno.test("svc send beside a connector that runs loads neither a connector nor t
   assert(atOnce.includes("cli/connector/attach.ts"));
 });
 
+Deno.test("only what changes files of hosts loads the parsers of these files", async () => {
+  const modules = await graph();
+  const isParser = (specifier: string) => /jsonc-parser|smol-toml/.test(specifier);
+  const files = [...modules.keys()].filter((specifier) => specifier.startsWith(`${ROOT}cli/commands/`));
+  const loading = files.filter((file) => [...loaded(modules, file, false)].some(isParser)).map(short);
+  assertEquals(loading, ["cli/commands/uninstall.ts"]);
+});
+
 Deno.test("svc mcp loads the MCP library after its console writes to standard error", async () => {
   const start = `${ROOT}cli/commands/mcp.ts`;
   const modules = await graph("cli/commands/mcp.ts");

@@ -109,7 +109,7 @@ Deno.test("an agent's lock file is refused and kept when it is not a lock that s
       await Deno.remove(lock);
       await occupy(machine, lock);
       const before = machine.tree();
-      for (const command of [["reissue"], ["auth", "refresh"], ["delete"]]) {
+      for (const command of [["reissue"], ["auth", "refresh"], ["delete", "--yes"]]) {
         await machine.refuses(["agent", ...command, "alpha"], 1, "CLI_FILE_UNSAFE", "agent.lock");
         assertEquals(machine.tree(), before);
       }

@@ -2,7 +2,7 @@
  * Commands with real processes and sockets: `svc` as one file with the permissions that it ships with, and the compiled
  * binary. Also shows how commands end on a signal or a closed pipe.
  */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { Place } from "../cli/place.ts";
 import { attemptHere, clientFromFiles, denoDir, Listener, svcHere } from "../cli/connector/people.ts";
 import { ended, output, programs, Watched } from "../cli/program.ts";
@@ -217,9 +217,10 @@ for (const program of await programs()) {
   test("no command asks a question or waits for one without a terminal", async (_, machine) => {
     await svcHere(machine.dir, ["agent", "create", "alpha"], machine.env);
     const child = machine.spawn(["agent", "delete", "alpha"], { stdin: "piped" });
-    const { code } = await ended(child);
+    const { code, stderr } = await ended(child);
     await child.stdin.close().catch(() => {});
-    assertEquals(code, 0);
+    assertEquals(code, 2);
+    assertStringIncludes(stderr, "add --yes");
   });
 }
 

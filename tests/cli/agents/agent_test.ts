@@ -11,7 +11,7 @@ Deno.test("agent list shows the person's agents, where they are, and incomplete 
   await using machine = await Machine.ofPerson();
   assertStringIncludes((await machine.svc("agent", "list")).stdout, "No agents.");
   for (const name of ["alpha", "beta", "gamma"]) await machine.json("agent", "create", name);
-  await machine.json("agent", "delete", "gamma");
+  await machine.json("agent", "delete", "gamma", "--yes");
   await Deno.remove(machine.path("agents/beta"), { recursive: true });
   await Deno.mkdir(machine.path("agents/.delta.pending"));
   const { agents, pagination } = await machine.json("agent", "list");
@@ -115,7 +115,7 @@ Deno.test("agent inspect shows a revoked agent as revoked and refuses an AIT tha
   const { did } = await machine.json("agent", "create", "alpha");
   await machine.json("agent", "create", "beta");
   await using elsewhere = await Machine.open(machine.world, { env: { SVC_API_KEY: machine.env.SVC_API_KEY! } });
-  await elsewhere.json("agent", "delete", did);
+  await elsewhere.json("agent", "delete", did, "--yes");
   assertEquals((await machine.json("agent", "inspect", "alpha")).status, "revoked");
   const other = machine.read("agents/beta/ait.jwt");
   const own = machine.read("agents/alpha/ait.jwt").trim();
@@ -178,7 +178,7 @@ Deno.test("an unknown agent is reported with the nearest known name, exit code 4
 Deno.test("agent delete revokes, removes the files and frees the name", async () => {
   await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
-  assertEquals((await machine.json("agent", "delete", "alpha")).status, "revoked");
+  assertEquals((await machine.json("agent", "delete", "alpha", "--yes")).status, "revoked");
   assertEquals(Object.keys(machine.tree()).filter((path) => !path.startsWith("keys/")), ["agents/"]);
   await machine.json("agent", "create", "alpha");
   const { agents } = await machine.json("agent", "list");
@@ -189,10 +189,10 @@ Deno.test("agent delete finishes at the next run when its answer was lost", asyn
   await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
   const restore = machine.loseAnswers();
-  assertEquals((await machine.failure("agent", "delete", "alpha")).exit, 5);
+  assertEquals((await machine.failure("agent", "delete", "alpha", "--yes")).exit, 5);
   assert("agents/alpha/" in machine.tree(), "no file is removed before the registry has answered");
   restore();
-  await machine.json("agent", "delete", "alpha");
+  await machine.json("agent", "delete", "alpha", "--yes");
   assert(!("agents/alpha/" in machine.tree()));
 });
 
@@ -217,21 +217,22 @@ Deno.test("agent delete by ID ends an agent of another machine, or a local one w
   await machine.json("agent", "create", "alpha");
   await machine.json("agent", "create", "beta");
   await using other = await Machine.open(machine.world, { env: { SVC_API_KEY: machine.env.SVC_API_KEY! } });
-  assertEquals((await other.json("agent", "delete", idOf(machine, "alpha"))).localName, null);
+  assertEquals((await other.json("agent", "delete", idOf(machine, "alpha"), "--yes")).localName, null);
   assert("agents/alpha/" in machine.tree());
-  assertEquals((await machine.json("agent", "delete", idOf(machine, "beta"))).localName, "beta");
+  assertEquals((await machine.json("agent", "delete", idOf(machine, "beta"), "--yes")).localName, "beta");
   assert(!("agents/beta/" in machine.tree()));
   await using stranger = await Machine.ofPerson(machine.world);
-  await stranger.refuses(["agent", "delete", idOf(machine, "alpha")], 4, "AGENT_NOT_FOUND");
+  await stranger.refuses(["agent", "delete", idOf(machine, "alpha"), "--yes"], 4, "AGENT_NOT_FOUND");
 });
 
-Deno.test("agent delete asks for confirmation on a terminal only", async () => {
+Deno.test("agent delete asks on a terminal, and needs --yes elsewhere", async () => {
   await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
+  await machine.refuses(["agent", "delete", "alpha"], 2, "CLI_USAGE", "add --yes");
   machine.answers = false;
   const { code, stderr } = await machine.svc("agent", "delete", "alpha");
   assertEquals(code, 1);
-  assertStringIncludes(stderr, "Nothing was deleted");
+  assertStringIncludes(stderr, "Nothing was changed");
   assert("agents/alpha/" in machine.tree());
   assertEquals((await machine.svc("agent", "delete", "alpha", "--yes")).code, 0);
   await machine.json("agent", "create", "alpha");
@@ -248,9 +249,13 @@ Deno.test("agent delete also removes the files of an agent that the registry los
   machine.write("agents/beta/identity.json", JSON.stringify({ ...identity, registryUrl: "https://other.example" }));
   const parts = ["restored from an older backup", "svc agent delete alpha, then svc agent create alpha"];
   await machine.refuses(["agent", "auth", "refresh", "alpha"], 4, "AGENT_NOT_FOUND", ...parts);
-  assertEquals(await machine.json("agent", "delete", "alpha"), { id: alpha, localName: "alpha", status: "unknown" });
+  assertEquals(await machine.json("agent", "delete", "alpha", "--yes"), {
+    id: alpha,
+    localName: "alpha",
+    status: "unknown",
+  });
   assert(!("agents/alpha/" in machine.tree()));
   await machine.json("agent", "create", "alpha");
-  assertEquals((await machine.failure("agent", "delete", "beta")).code, "AGENT_NOT_FOUND");
+  assertEquals((await machine.failure("agent", "delete", "beta", "--yes")).code, "AGENT_NOT_FOUND");
   assert("agents/beta/secret.key" in machine.tree(), "its own registry may have it");
 });

@@ -75,7 +75,7 @@ Deno.test("the files of an agent that was deleted, or made again under its name,
   for (const again of [true, false]) {
     const { session, endOf } = await opened(machine);
     const { did } = await session.current();
-    await machine.json("agent", "delete", "alpha");
+    await machine.json("agent", "delete", "alpha", "--yes");
     if (again) await machine.json("agent", "create", "alpha");
     await assertRejects(() => session.renew("access"), CliError, again ? "made again" : "There is no agent alpha");
     assertEquals(endOf(), ["CLI_AGENT_UNKNOWN"]);
