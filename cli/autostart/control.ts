@@ -37,10 +37,11 @@ export function chooseSystem(wanted: string, os: typeof Deno.build.os): ServiceS
 }
 
 export async function installService(host: Host, system: ServiceSystem, spec: ServiceSpec): Promise<Installed> {
-  const path = pathOf(host, system, spec);
+  const name = nameOf(system, spec), path = servicePath(host, system, spec);
   const wasThere = await exists(path);
   try {
-    return system === "systemd" ? await installUnit(host, spec) : await installAgent(host, spec);
+    const install = system === "systemd" ? installUnit : installAgent;
+    return { system, name, path, notes: await install(host, spec, name, path) };
   } catch (error) {
     // The file is removed again, because a rejected service would otherwise start at the next login.
     if (!wasThere) await uninstallService(host, system, spec);
@@ -54,7 +55,7 @@ export async function agentsWithService(
   system: ServiceSystem,
   profile: ServiceName["profile"],
 ): Promise<string[]> {
-  const form = pathOf(host, system, { agentName: "*", profile });
+  const form = servicePath(host, system, { agentName: "*", profile });
   const [before = "", after = ""] = basename(form).split("*");
   const names = await Array.fromAsync(Deno.readDir(dirname(form)), ({ name }) => name).catch(() => []);
   return names.filter((name) => name.startsWith(before) && name.endsWith(after))
@@ -68,7 +69,7 @@ export async function serviceFile(
   service: ServiceName,
   configDir: string,
 ): Promise<string | null> {
-  const path = pathOf(host, system, service);
+  const path = servicePath(host, system, service);
   const text = await Deno.readTextFile(path).catch(() => "");
   return text.includes(system === "systemd" ? quoted(configDir) : `<string>${escaped(configDir)}</string>`)
     ? path
@@ -87,7 +88,7 @@ export async function requireOwnService(
   service: ServiceName,
   configDir: string,
 ): Promise<void> {
-  const path = pathOf(host, system, service);
+  const path = servicePath(host, system, service);
   if (!await exists(path) || await serviceFile(host, system, service, configDir) !== null) return;
   throw new CliError("CLI_USAGE", `${path} is the service of another configuration folder`, {
     fix:
@@ -97,7 +98,7 @@ export async function requireOwnService(
 
 /** Stops and removes a service. @returns true when there was one */
 export async function uninstallService(host: Host, system: ServiceSystem, service: ServiceName): Promise<boolean> {
-  const path = pathOf(host, system, service);
+  const path = servicePath(host, system, service);
   if (!await exists(path)) return false;
   // The exit codes do not matter, because a service that is not loaded does not run.
   const name = nameOf(system, service);
@@ -129,8 +130,8 @@ export function logCommand(
     : { program: "tail", args: ["-n", String(lines), ...follow ? ["-F"] : [], logPath] };
 }
 
-async function installUnit(host: Host, spec: ServiceSpec): Promise<Installed> {
-  const [name, path] = [nameOf("systemd", spec), unitPath(host, spec)];
+/** Returns notes for the person. */
+async function installUnit(host: Host, spec: ServiceSpec, name: string, path: string): Promise<string[]> {
   const [program = ""] = spec.command;
   if (!isProgram(program)) {
     throw new CliError("CLI_USAGE", `systemd cannot run a program at this path; move it: ${program}`);
@@ -140,20 +141,18 @@ async function installUnit(host: Host, spec: ServiceSpec): Promise<Installed> {
   must(await host.run("systemctl", ["--user", "enable", name]), "systemctl");
   must(await host.run("systemctl", ["--user", "restart", name]), "systemctl");
   const linger = await host.run("loginctl", ["show-user", String(host.uid), "--property", "Linger"]);
-  const notes = linger?.stdout.includes("Linger=no")
+  return linger?.stdout.includes("Linger=no")
     ? ["It runs while you are logged in. To run it from boot: loginctl enable-linger"]
     : [];
-  return { system: "systemd", name, path, notes };
 }
 
-async function installAgent(host: Host, spec: ServiceSpec): Promise<Installed> {
-  const [name, path] = [nameOf("launchd", spec), pathOf(host, "launchd", spec)];
+async function installAgent(host: Host, spec: ServiceSpec, name: string, path: string): Promise<string[]> {
   await write(path, plistText(spec));
   const domain = `gui/${host.uid}`;
   await host.run("launchctl", ["bootout", `${domain}/${name}`]);
   must(await host.run("launchctl", ["bootstrap", domain, path]), "launchctl");
   must(await host.run("launchctl", ["kickstart", `${domain}/${name}`]), "launchctl");
-  return { system: "launchd", name, path, notes: [] };
+  return [];
 }
 
 function must(ran: Ran | null, program: string): void {
@@ -190,13 +189,15 @@ function nameOf(system: ServiceSystem, { agentName, profile }: ServiceName): str
     : `com.svc.connector${agentName === null ? "" : `.${agentName}`}${suffix}`;
 }
 
-function pathOf(host: Host, system: ServiceSystem, service: ServiceName): string {
-  if (system === "systemd") return unitPath(host, service);
-  return join(host.home, "Library", "LaunchAgents", `${nameOf(system, service)}.plist`);
-}
-
-export function unitPath({ configHome }: Pick<Host, "configHome">, service: ServiceName): string {
-  return join(configHome, "systemd", "user", nameOf("systemd", service));
+export function servicePath(
+  { home, configHome }: Pick<Host, "home" | "configHome">,
+  system: ServiceSystem,
+  service: ServiceName,
+): string {
+  const name = nameOf(system, service);
+  return system === "systemd"
+    ? join(configHome, "systemd", "user", name)
+    : join(home, "Library", "LaunchAgents", `${name}.plist`);
 }
 
 /**

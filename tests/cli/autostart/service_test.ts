@@ -9,9 +9,9 @@ import {
   plistText,
   quoted,
   requireOwnService,
+  servicePath,
   type ServiceSystem,
   uninstallService,
-  unitPath,
   unitText,
 } from "../../../cli/autostart/control.ts";
 import { installConnector, installFleet } from "../../../cli/connector/service_setup.ts";
@@ -184,7 +184,7 @@ Deno.test("the service of an agent that reads its messages keeps --replies, and 
       );
     };
     await install("on");
-    assertStringIncludes(await Deno.readTextFile(unitPath(host, ALPHA)), '"--replies" "on" "--inbox"');
+    assertStringIncludes(await Deno.readTextFile(servicePath(host, "systemd", ALPHA)), '"--replies" "on" "--inbox"');
     await install("never");
   }));
 
@@ -251,7 +251,7 @@ Deno.test("an install that the service manager rejects is reported with the mana
     for (const step of ["daemon-reload", "enable", "restart"]) {
       host.fails = step;
       await assertRejects(() => installService(host, "systemd", SPEC), CliError, "its own reason");
-      assertEquals(await Deno.stat(unitPath(host, ALPHA)).then(() => "there", () => "gone"), "gone");
+      assertEquals(await Deno.stat(servicePath(host, "systemd", ALPHA)).then(() => "there", () => "gone"), "gone");
       // No link to it stays among the units that start at login.
       assert(host.ran.some((line) => line.startsWith("systemctl --user disable --now")));
       host.ran.length = 0;

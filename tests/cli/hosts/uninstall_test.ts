@@ -1,13 +1,14 @@
 /** `svc uninstall` removes what svc wrote outside of its folder, nothing else, and can be repeated. */
 import { basename, dirname } from "node:path";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { unitPath, unitText } from "../../../cli/autostart/control.ts";
+import { servicePath, unitText } from "../../../cli/autostart/control.ts";
 import type { Machine } from "../cli_world.ts";
 import { caseOf, CASES, give, hostMachine, pathOf, textOf } from "./host_world.ts";
 
 /** Writes the unit of a service that uses a folder. Returns its path. */
 async function giveUnit(machine: Machine, agentName: string, folder = "", profile: string | null = null) {
-  const service = { agentName, profile }, path = unitPath({ configHome: machine.path("home/.config") }, service);
+  const service = { agentName, profile },
+    path = servicePath({ home: machine.path("home"), configHome: machine.path("home/.config") }, "systemd", service);
   const command = ["svc", "connector", "start", agentName, "--config-dir", folder];
   await Deno.mkdir(dirname(path), { recursive: true });
   await Deno.writeTextFile(path, unitText({ ...service, command, logPath: "" }));
