@@ -74,7 +74,7 @@ export const COMMANDS = [
     async run(ctx, { args: { peer, alias }, options }) {
       if (!ALIAS.test(alias)) throw new CliError("CLI_USAGE", `"${alias}" is not an alias: ${ALIAS_FORM}`);
       const { replaces } = options;
-      const { agent, changed } = await changedPeer(ctx, peer, { kind: "rename", alias, replaces }, options);
+      const { agent, changed } = await changePeer(ctx, options.agent, peer, { kind: "rename", alias, replaces });
       const renamed = `${changed.agentName} of ${changed.humanName} is called ${changed.alias} here.`;
       const text = `${renamed} ${replaces ? "The pair with the old agent has ended." : `${peer} goes on working.`}`;
       ctx.out.result({ agent, peer: changed }, text);
@@ -87,7 +87,7 @@ export const COMMANDS = [
     options: OPTIONS,
     examples: { "svc peers block bob": "Take no further message of bob" },
     async run(ctx, { args: { peer }, options }) {
-      const { agent, changed } = await changedPeer(ctx, peer, { kind: "block" }, options);
+      const { agent, changed } = await changePeer(ctx, options.agent, peer, { kind: "block" });
       const { alias } = changed;
       const text = `${alias} is blocked: its messages are refused, and nothing is sent to it.`;
       ctx.out.result({ agent, peer: changed }, text);
@@ -101,7 +101,7 @@ export const COMMANDS = [
     options: OPTIONS,
     examples: { "svc peers unblock bob": "Exchange messages with bob again" },
     async run(ctx, { args: { peer }, options }) {
-      const { agent, changed } = await changedPeer(ctx, peer, { kind: "unblock" }, options);
+      const { agent, changed } = await changePeer(ctx, options.agent, peer, { kind: "unblock" });
       ctx.out.result({ agent, peer: changed }, `${changed.alias} is not blocked: both can write to each other.`);
     },
   }),
@@ -121,9 +121,9 @@ export const COMMANDS = [
         : `${known.alias} of ${known.humanName}`;
       const question = `End the pair with ${whom}? Neither can write to the other.`;
       if (!await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
-      const removed = await changePeer(ctx, { folder, client }, peer, { kind: "remove" });
-      const text = `The pair with ${removed.alias} of ${removed.humanName} has ended.`;
-      ctx.out.result({ agent: folder.name, peer: removed }, text);
+      const { agent, changed } = await changePeer(ctx, options.agent, peer, { kind: "remove" });
+      const text = `The pair with ${changed.alias} of ${changed.humanName} has ended.`;
+      ctx.out.result({ agent, peer: changed }, text);
     },
   }),
 ];
@@ -139,41 +139,32 @@ function showKnown(ctx: Context, folder: AgentFolder, error: unknown): null {
   const peers = Object.keys(known).map((alias) => peerIn(known, alias) as ChangedPeer);
   if (peers.length === 0) throw error;
   ctx.out.warn(`Only the peers that are known here are shown: ${code}: ${cause}. ${fix}`);
-  const table = ctx.out.table([
+  ctx.out.list({ agent: folder.name, peers }, peers, "No peers.", [
     { head: "PEER", of: ({ alias }) => alias },
     { head: "AGENT OF", of: ({ humanName }) => humanName },
     { head: "DID", isWide: true, of: ({ agentDid }) => agentDid },
-  ], peers);
-  ctx.out.result({ agent: folder.name, peers }, table);
+  ]);
   return null;
-}
-
-async function changedPeer(
-  ctx: Context,
-  peer: string,
-  change: PeerChange,
-  { agent }: { agent: string | undefined },
-): Promise<{ agent: string; changed: ChangedPeer }> {
-  const connector = await connectorOf(ctx, agent);
-  return { agent: connector.folder.name, changed: await changePeer(ctx, connector, peer, change) };
 }
 
 type PeerChange = { kind: "rename"; alias: string; replaces: boolean } | { kind: "block" | "unblock" | "remove" };
 
 /**
- * Changes a peer and returns its new state. The running connector makes the change. Without one, this command takes the
+ * Changes a peer and returns its new state, with the name of the agent. The running connector makes the change. Without one, this command takes the
  * connector's lock, because two writers of `peers.json` could lose a peer's key (D-145).
  *
  * @param named alias or DID
  * @throws {ApiError} `CONNECTOR_PEER_UNKNOWN`, `CONNECTOR_ALIAS_TAKEN`, or the refusal of the proxy
  */
-async function changePeer(
-  ctx: Context,
-  { folder, client }: { folder: AgentFolder; client: LocalCalls | null },
-  named: string,
-  change: PeerChange,
-): Promise<ChangedPeer> {
-  if (client === null) return await changeHere(ctx, folder, named, change);
+async function changePeer(ctx: Context, agentName: string | undefined, named: string, change: PeerChange) {
+  const { folder, client } = await connectorOf(ctx, agentName);
+  const changed = client === null
+    ? await changeHere(ctx, folder, named, change)
+    : await changeThrough(client, folder, named, change);
+  return { agent: folder.name, changed };
+}
+
+async function changeThrough(client: LocalCalls, folder: AgentFolder, named: string, change: PeerChange) {
   const { kind, ...members } = change;
   if (kind !== "remove") return await call(client, ChangedPeer, post(`/v1/peers/${kind}`, { peer: named, ...members }));
   const peers = readPeers(folder), peer = peerIn(peers, named);
