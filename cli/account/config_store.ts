@@ -10,7 +10,7 @@ import { isDirectory, readPrivate, removeLeftovers, writePrivate } from "../file
 import { withConfigLock } from "../files/lock.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { secureServiceUrl } from "../files/profile.ts";
-import { didYouMean } from "../../shared/did_you_mean.ts";
+import { oneOf } from "../command_line/numbers.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseDisplayName } from "../../shared/protocol/names.ts";
 
@@ -34,10 +34,7 @@ const MAX_BYTES = 64 * 1024;
 
 /** Returns the configuration key that a text names. @throws {CliError} `CLI_USAGE` for any other text */
 export function parseConfigKey(text: string): ConfigKey {
-  const key = CONFIG_KEYS.find((known) => known === text);
-  if (key !== undefined) return key;
-  const hint = didYouMean(text, CONFIG_KEYS) || ` The keys are ${CONFIG_KEYS.join(", ")}.`;
-  throw new CliError("CLI_USAGE", `There is no configuration key "${text}".${hint}`);
+  return oneOf(CONFIG_KEYS, text, "configuration key", "The keys are");
 }
 
 /** Returns a value in the form in which it is saved. @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL` */
