@@ -31,14 +31,13 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const apiKeys = await registry.apiKeys(apiKey);
-      const table = ctx.out.table([
+      ctx.out.list({ apiKeys }, apiKeys, "No API keys.", [
         { head: "ID", of: ({ id }) => idCell(id) },
         { head: "NAME", of: ({ name }) => name },
         { head: "STATUS", rank: 1, of: ({ status }) => status },
         { head: "CREATED", rank: 3, of: ({ createdAt }) => ctx.out.time(createdAt) },
         { head: "LAST USED", rank: 2, of: ({ lastUsedAt }) => ctx.out.time(lastUsedAt) },
-      ], apiKeys);
-      ctx.out.result({ apiKeys }, table);
+      ]);
     },
   }),
   command({

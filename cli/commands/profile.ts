@@ -26,14 +26,13 @@ export const COMMANDS = [
           return { name, folder, ...accountOf(ctx, folder), agents, isCurrent: folder === ctx.configDir };
         }),
       );
-      const table = ctx.out.table([
+      ctx.out.list({ profiles: rows }, rows, "No profiles.", [
         { head: "PROFILE", of: ({ name, isCurrent }) => isCurrent ? `${name} *` : name },
         { head: "REGISTRY", rank: 1, of: ({ registryUrl }) => registryUrl ?? "" },
         { head: "NAME", rank: 2, of: ({ humanName }) => humanName ?? "" },
         { head: "AGENTS", rank: 1, of: ({ agents }) => agents.join(" ") },
         { head: "FOLDER", isWide: true, of: ({ folder }) => folder },
-      ], rows);
-      ctx.out.result({ profiles: rows }, table);
+      ]);
     },
   }),
   command({

@@ -131,14 +131,13 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const internalServices = await registry.services(apiKey);
-      const table = ctx.out.table([
+      ctx.out.list({ internalServices }, internalServices, "No services.", [
         { head: "ID", of: ({ id }) => idCell(id) },
         { head: "NAME", of: ({ name }) => name },
         { head: "STATUS", rank: 1, of: ({ status }) => status },
         { head: "SCOPES", rank: 3, of: ({ scopes }) => scopes.join(" ") },
         { head: "LAST USED", rank: 2, of: ({ lastUsedAt }) => ctx.out.time(lastUsedAt) },
-      ], internalServices);
-      ctx.out.result({ internalServices }, table);
+      ]);
     },
   }),
   command({

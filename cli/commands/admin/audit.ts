@@ -66,15 +66,14 @@ export const COMMANDS = [
         return await followAudit(ctx, admin, filter, count, stopped.signal);
       }
       const events = await newestEvents(admin, filter, count);
-      const table = ctx.out.table([
+      ctx.out.list({ events }, events, "No events.", [
         { head: "AT", rank: 1, of: ({ at }) => ctx.out.time(at) },
         { head: "EVENT", of: ({ event }) => event },
         { head: "ACTOR", rank: 1, of: ({ actor }) => idCell(actor) },
         { head: "SUBJECT", rank: 1, of: ({ subject }) => idCell(subject) },
         { head: "REQUEST", isWide: true, of: ({ requestId }) => requestId },
         { head: "REASON", rank: 2, of: ({ detail }) => detail ?? null },
-      ], events);
-      ctx.out.result({ events }, table);
+      ]);
     },
   }),
 ];
