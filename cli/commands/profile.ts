@@ -94,9 +94,9 @@ export const COMMANDS = [
         }
         await profiles.saveInsecureOrigins(ctx, origins);
       } else if (setting === "historyDays" && values.length === 1) {
-        await profiles.saveHistoryDays(ctx, value);
+        await profiles.updateProfile(ctx, { historyDays: profiles.parseHistoryDays(value) });
       } else if (setting === "notify" && values.length === 1) {
-        await profiles.saveNotify(ctx, value);
+        await profiles.updateProfile(ctx, { notify: profiles.parseNotify(value, "notify") });
       } else {
         const others =
           "ca to one file, insecure to addresses such as http://registry.lan:8787, historyDays to a number";

@@ -80,7 +80,7 @@ export function readProfile(folder: Folder): ProfileSettings {
 }
 
 /** Changes or creates the settings; members that this version does not know stay. */
-async function updateProfile(ctx: Context, change: Partial<ProfileSettings>): Promise<void> {
+export async function updateProfile(ctx: Context, change: Partial<ProfileSettings>): Promise<void> {
   await withConfigLock(ctx, async () => {
     const profile = { ...members(ctx), ...change, version: 1 };
     await writePrivate(ctx.random, join(ctx.configDir, PROFILE_FILE), `${JSON.stringify(profile, null, 2)}\n`);
@@ -139,21 +139,12 @@ export function parseNotify(text: string, name: string): Notify {
   throw new CliError("CLI_USAGE", `${name} is one of ${NOTIFY.join(", ")}, not "${text}"`);
 }
 
-/** Saves how a person at a terminal is told of messages. @throws {CliError} `CLI_USAGE` */
-export async function saveNotify(ctx: Context, text: string): Promise<void> {
-  await updateProfile(ctx, { notify: parseNotify(text, "notify") });
-}
-
-/** Saves for how many days texts are kept. @param text `0` to `365` @throws {CliError} `CLI_USAGE` */
-export async function saveHistoryDays(ctx: Context, text: string): Promise<void> {
+/** Returns for how many days texts are kept. @param text `0` to `365` @throws {CliError} `CLI_USAGE` */
+export function parseHistoryDays(text: string): number {
   const days = /^[0-9]{1,3}$/.test(text) ? Number(text) : Infinity;
-  if (days > HISTORY_DAYS_MAX) {
-    throw new CliError(
-      "CLI_USAGE",
-      `historyDays is a number from 0 to ${HISTORY_DAYS_MAX}, not "${text.slice(0, 40)}"`,
-    );
-  }
-  await updateProfile(ctx, { historyDays: days });
+  if (days <= HISTORY_DAYS_MAX) return days;
+  const problem = `historyDays is a number from 0 to ${HISTORY_DAYS_MAX}, not "${text.slice(0, 40)}"`;
+  throw new CliError("CLI_USAGE", problem);
 }
 
 /**
