@@ -103,8 +103,8 @@ export class AgentStore {
     if (await kindOf(path) !== "none") throw new CliError("CLI_AGENT_EXISTS", `${path} exists already`);
   }
 
-  /** Renames the pending folder to the agent's folder. From this moment on the agent exists on this machine. */
-  async finish({ path, name }: AgentFolder, held: HeldLock): Promise<AgentFolder> {
+  /** Renames the pending folder to the agent's folder, whose path it returns. From then on the agent exists here. */
+  async finish({ path, name }: AgentFolder, held: HeldLock): Promise<string> {
     const final = this.#pathOf(name);
     this.#letGo(held);
     try {
@@ -113,7 +113,7 @@ export class AgentStore {
     } catch (error) {
       throw saveFailed(final, "created", error);
     }
-    return new AgentFolder(this.ctx, final, name);
+    return final;
   }
 
   async discard({ path, name }: AgentFolder, held: HeldLock): Promise<void> {
@@ -149,8 +149,8 @@ export class AgentStore {
    *
    * @throws {CliError} `CLI_AGENT_UNKNOWN` when the agent does not exist here, or no longer
    */
-  async lock<T>(name: string, work: (held: HeldLock) => Promise<T>): Promise<T> {
-    return await this.#locked(name, async () => (await this.open(name)).path, (_path, held) => work(held));
+  async lock<T>(name: string, work: (folder: AgentFolder, held: HeldLock) => Promise<T>): Promise<T> {
+    return await this.#locked(name, async () => (await this.open(name)).path, work);
   }
 
   /**
@@ -171,9 +171,8 @@ export class AgentStore {
       await ensureDirectory(path, owners);
       return path;
     };
-    return await this.#locked(name, place, async (path, held) => {
-      const folder = new AgentFolder(this.ctx, path, name);
-      const files = await Array.fromAsync(Deno.readDir(path), (entry) => entry.name);
+    return await this.#locked(name, place, async (folder, held) => {
+      const files = await Array.fromAsync(Deno.readDir(folder.path), (entry) => entry.name);
       const isNew = files.every((file) => file === LOCK_FILE);
       try {
         // Checked again, because another process may have completed the agent between the first check and the lock.
@@ -189,14 +188,14 @@ export class AgentStore {
   async #locked<T>(
     name: string,
     place: () => Promise<string>,
-    work: (path: string, held: HeldLock) => Promise<T>,
+    work: (folder: AgentFolder, held: HeldLock) => Promise<T>,
   ): Promise<T> {
     let path = "";
     const lockPath = async () => join(path = await place(), LOCK_FILE);
     return await withLock(this.ctx, lockPath, async (held) => {
       await removeLeftovers(path, this.ctx.clock.now());
       await this.#finishDeletions();
-      return await work(path, held);
+      return await work(new AgentFolder(this.ctx, path, name), held);
     }, () => this.ctx.out.doing(`Waiting for another svc process that uses ${name}`));
   }
 

@@ -48,8 +48,7 @@ export async function deleteAgent(
     }
   };
   if (localName === null) return await revoke();
-  return await store.lock(localName, async (held) => {
-    const folder = await store.open(localName);
+  return await store.lock(localName, async (folder, held) => {
     const before = await revoke(folder.identity().registryUrl);
     await beforeFiles(folder);
     await store.discard(folder, held);
@@ -61,9 +60,7 @@ const INTENT = "reissue.pending";
 
 /** Reissues the agent's identity token, and its session if none is active. */
 export async function reissueAgent(ctx: Context, { registry, apiKey }: Owner, name: string) {
-  const store = new AgentStore(ctx);
-  return await store.lock(name, async () => {
-    const folder = await store.open(name);
+  return await new AgentStore(ctx).lock(name, async (folder) => {
     const before = folder.identity();
     const id = parseDid(before.did)?.id ?? "";
     const wasInterrupted = folder.read(INTENT) !== null;
@@ -108,8 +105,7 @@ export async function refreshAgent(
 ): Promise<Refreshed> {
   const store = new AgentStore(ctx);
   const before = (await store.open(name)).auth();
-  return await store.lock(name, async () => {
-    const folder = await store.open(name);
+  return await store.lock(name, async (folder) => {
     const known = folder.auth(), { refreshToken } = known;
     if (refreshToken !== before.refreshToken) return { auth: known, how: "shared" };
     const ait = folder.ait();

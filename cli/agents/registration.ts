@@ -65,8 +65,7 @@ export async function createAgent(ctx: Context, owner: Owner, wanted: WantedAgen
       }
     }
     await folder.remove(INTENT);
-    const { path } = await store.finish(folder, held);
-    return { identity, path, resumed: !isNew };
+    return { identity, path: await store.finish(folder, held), resumed: !isNew };
   });
 }
 
