@@ -2,7 +2,7 @@
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 
-export const YES = { summary: "Do not ask for confirmation" } as const;
+export const YES = { summary: "Do not ask; scripts need it" } as const;
 
 /**
  * Asks before a change. Returns false when the user declines.
