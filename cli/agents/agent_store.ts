@@ -97,7 +97,7 @@ export class AgentStore {
     return new AgentFolder(this.ctx, path, name);
   }
 
-  /** Refuses a name that a file or folder of the agents has already. @throws {CliError} `CLI_AGENT_EXISTS` */
+  /** Refuses a name that is not valid, or is taken here. @throws {CliError} `CLI_USAGE`, `CLI_AGENT_EXISTS` */
   async refuseExisting(name: string): Promise<void> {
     const path = this.#pathOf(name);
     if (await kindOf(path) !== "none") throw new CliError("CLI_AGENT_EXISTS", `${path} exists already`);

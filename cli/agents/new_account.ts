@@ -14,7 +14,7 @@ import {
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
-import { AgentStore, requireAgentName } from "./agent_store.ts";
+import { AgentStore } from "./agent_store.ts";
 import { saveTrust } from "../files/profile.ts";
 import { maskSecret } from "../../shared/protocol/secrets.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
@@ -39,9 +39,9 @@ export async function firstNames(
   options: { "display-name": string | undefined; agent: string | undefined },
   needsAgent = false,
 ) {
-  const { "display-name": given, agent } = options;
+  const { "display-name": given, agent } = options, store = new AgentStore(ctx);
   if (given !== undefined) requireDisplayName(given, "--display-name");
-  if (agent !== undefined) await checkAgentName(ctx, agent);
+  if (agent !== undefined) await store.refuseExisting(agent);
   const displayName = given ?? effectiveConfig(ctx).humanName;
   return {
     displayName: displayName ?? await ask(ctx, "Your name, as others see it: ", (text) => {
@@ -51,7 +51,7 @@ export async function firstNames(
       await ask(
         ctx,
         `Name of your first agent${needsAgent ? "" : " (Enter: none)"}: `,
-        (text) => checkAgentName(ctx, text),
+        (text) => store.refuseExisting(text),
         needsAgent,
       ),
   };
@@ -81,11 +81,6 @@ async function ask(
       ctx.out.note(`${error.message}.`);
     }
   }
-}
-
-/** Refuses a name that is not valid, or is taken on this machine. @throws {CliError} `CLI_USAGE`, `CLI_AGENT_EXISTS` */
-async function checkAgentName(ctx: Context, name: string): Promise<void> {
-  await new AgentStore(ctx).refuseExisting(requireAgentName(name));
 }
 
 /**
