@@ -66,18 +66,13 @@ export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<
     if (before === null) await removeFile(path);
     else await writePrivate(ctx.random, path, before, modes.get(path));
   }
-  if (hasBackup(folder)) await folder.remove(BACKUP_FILE);
+  await folder.remove(BACKUP_FILE);
   return backup.map(({ path }) => path);
 }
 
 /** The files that `undoChanges` would restore. @throws {CliError} `CLI_FILE_INVALID` */
 export function changedFiles(folder: PrivateFolder): string[] {
   return readBackup(folder).map(({ path }) => path);
-}
-
-/** True when there is something to undo. */
-export function hasBackup(folder: PrivateFolder): boolean {
-  return folder.read(BACKUP_FILE, MAX_BACKUP_BYTES) !== null;
 }
 
 /**

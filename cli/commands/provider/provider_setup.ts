@@ -5,6 +5,7 @@
 import { parsePort } from "../../command_line/numbers.ts";
 import { command } from "../../command_line/command.ts";
 import { ensureConfigDir } from "../../files/config_dir.ts";
+import type { PrivateFolder } from "../../files/private_files.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { connectorOf, YES } from "../connector/connector.ts";
@@ -25,7 +26,7 @@ import { thisMachine } from "../../platforms/local_machine.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import type { PlatformId } from "../../platforms/platform.ts";
 import { presentPeers, readPeers } from "../../connector/peers/peers.ts";
-import { applyChange, hasBackup, undoChanges } from "../../platforms/setup.ts";
+import { applyChange, changedFiles, undoChanges } from "../../platforms/setup.ts";
 import { makeToken } from "../../connector/local_api/discovery_file.ts";
 import {
   emptyRuntimeFile,
@@ -163,6 +164,7 @@ export const COMMANDS = [
       const agent = named?.name ?? null;
       if (options.undo) {
         // The backup of settings for a single agent is in that agent's folder.
+        const hasBackup = (folder: PrivateFolder) => changedFiles(folder).length > 0;
         const own = place.folder !== null && !hasBackup(settings) && hasBackup(place.folder) ? place.folder : settings;
         const restored = await undoChanges(ctx, own);
         const text = restored.length === 0
