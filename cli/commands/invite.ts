@@ -1,9 +1,8 @@
 /** `svc invite …`: creates, lists, revokes and redeems invites. */
-import { requireDisplayName } from "../account/config_store.ts";
+import { checkSavable, requireDisplayName } from "../account/config_store.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
-import { checkSavable } from "../account/config_store.ts";
 import { joinLink, joinWords } from "../account/join_link.ts";
 import { connect, connectAsPerson, type ConnectionOptions } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";

@@ -6,7 +6,6 @@ import { AGENT_OPTION, command, PERSON_OPTIONS } from "../command_line/command.t
 import type { RegistryClient } from "../client/registry_client.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
-import { effectiveConfig } from "../account/config_store.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { exchange, ExchangeError } from "../../shared/client/http.ts";
 import { connectorOf } from "../connector/attach.ts";
@@ -104,7 +103,7 @@ const MAX_HEALTH_BYTES = 64 * 1024;
 /** Asks the services and the connectors at the same time. @throws {CliError} for configuration and options */
 async function overview(ctx: Context, options: ConnectionOptions & { agent?: string | undefined }) {
   const { registry: client, registryUrl, config } = connect(ctx, options);
-  const proxyUrl = effectiveConfig(ctx).proxyUrl ?? null;
+  const proxyUrl = config.proxyUrl ?? null;
   const store = new AgentStore(ctx);
   const names = options.agent === undefined ? (await store.names()).agents : [(await store.open(options.agent)).name];
   const registryHealth = healthOf(ctx, registryUrl);
