@@ -11,10 +11,10 @@ const QUESTION_MS = 60_000;
 const ANSWERS = " [y/N] ";
 const AGAIN = "  Press Enter again.";
 
-type Mode =
-  /** `isHeld`: Enter was dropped, and no key came since. */
-  | { kind: "edit"; editor: LineEditor; names: readonly string[]; done(text: string): void; isHeld?: boolean }
-  | { kind: "question"; text: string; yes(): unknown; no: string };
+/** A line that is being written. `isHeld`: Enter was dropped, and no key came since. */
+type Edit = { kind: "edit"; editor: LineEditor; names: readonly string[]; done(text: string): void; isHeld?: boolean };
+/** A question. `line` comes back when it ends, because the person would otherwise write it again. */
+type Question = { kind: "question"; text: string; yes(): unknown; no: string; line: Edit | null };
 
 export interface PromptDeps {
   clock: Clock;
@@ -24,7 +24,7 @@ export interface PromptDeps {
 
 export class Prompt {
   readonly #past: string[] = [];
-  #mode: Mode | null = null;
+  #mode: Edit | Question | null = null;
   #cancel: Cancel = () => {};
 
   constructor(private readonly deps: PromptDeps) {}
@@ -51,14 +51,16 @@ export class Prompt {
     this.#mode = { kind: "edit", editor: new LineEditor(prompt, [], text), names, done };
   }
 
+  /** Asks a question; a line that is being written waits for its end. */
   ask(text: string, yes: () => unknown, no: string): void {
-    this.#mode = { kind: "question", text, yes, no };
+    const line = this.#mode?.kind === "edit" ? this.#mode : null;
+    this.#mode = { kind: "question", text, yes, no, line };
     this.#cancel = this.deps.clock.after(QUESTION_MS, () => this.end(no));
   }
 
   /** Ends the line or the question, and shows `say`. */
   end(say: string | null): void {
-    this.#mode = null;
+    this.#mode = this.#mode?.kind === "question" ? this.#mode.line : null;
     this.#cancel();
     this.deps.ended(say);
   }
@@ -91,7 +93,7 @@ export class Prompt {
     return true;
   }
 
-  #edit({ editor, names, done }: Mode & { kind: "edit" }, key: string): void {
+  #edit({ editor, names, done }: Edit, key: string): void {
     if (key === "Escape") return this.end(null);
     if (key === "Tab") {
       const fits = names.filter((name) => name.startsWith(editor.text));

@@ -326,16 +326,16 @@ export class Talk {
   }
 
   #pasted(text: string | null): void {
-    const prompt = this.#prompt, { editor } = prompt;
+    const prompt = this.#prompt;
+    if (prompt.isOpen && prompt.editor === null) prompt.discard();
+    const { editor } = prompt;
     const isTicket = text?.includes(TICKET_PREFIX) === true;
     if (editor !== null && text !== null && !isTicket) return editor.insert(text);
-    const isWriting = editor !== null;
-    if (prompt.isOpen && !isWriting) prompt.discard();
     if (text === null) return this.#log.say("The pasted text is too long.");
     const agent = this.#agent();
     const found = agent === null ? null : this.#tickets.find(agent, text);
     if (agent === null || found === null) return;
-    const question = isWriting
+    const question = editor !== null
       ? "This is a pairing ticket, a secret. Pair with it instead?"
       : isTicketOf(found, agent.status()?.proxy.origin ?? found.origin)
       ? `Pair with an agent of ${found.authority}?`

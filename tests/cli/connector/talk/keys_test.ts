@@ -137,10 +137,27 @@ Deno.test("a paste is one message with its lines, Enter right after it is droppe
   assertEquals(screen.live(), "This is a pairing ticket, a secret. Pair with it instead? [y/N] ");
   await screen.press("n");
   assertEquals([screen.requests("/v1/pair"), screen.requests("/v1/outbound").length], [[], 1]);
-  await screen.press("s", ..."kept");
+  await screen.press(..."kept");
   await screen.paste("e".repeat(65_537));
   assertEquals(screen.live(), "to beta› kept");
   assertStringIncludes(screen.lines.at(-1) ?? "", "The pasted text is too long.");
+});
+
+Deno.test("a line that is being written is there again after the question about a pasted ticket", async () => {
+  await using screen = new Screen();
+  await screen.press("s", ..."half a l");
+  for (const answer of ["n", ESCAPE, "y"]) {
+    await screen.paste(TICKET);
+    await screen.press(answer);
+    assertEquals(screen.live(), "to beta› half a l");
+  }
+  await screen.paste(TICKET);
+  await screen.paste("i");
+  await screen.press(..."ne", ENTER);
+  assertEquals(screen.requests("/v1/pair"), [{ ticket: TICKET }]);
+  assertEquals(screen.requests("/v1/outbound").map(({ to, payload }) => [to, payload]), [[DID, {
+    message: "half a line",
+  }]]);
 });
 
 Deno.test("a pasted ticket pairs after y, and nothing else does", async () => {
