@@ -9,6 +9,7 @@ import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Random } from "../../shared/random.ts";
 import { UnreachableError } from "../../shared/client/errors.ts";
 import { apiErrorOf, asUnreachable, exchange, type ExchangeDeps } from "../../shared/client/http.ts";
+import { CliError } from "../errors.ts";
 
 export interface HttpDeps extends ExchangeDeps {
   random: Random;
@@ -32,18 +33,28 @@ export type Answer<S> = S extends z.ZodType ? z.output<S> : null;
  *
  * @throws {import("../../shared/client/errors.ts").ApiError} when the service refuses
  * @throws {UnreachableError} when no service answers, or the response is not one of this protocol
+ * @throws {CliError} `CLI_USAGE` for a secret that no header can have; nothing was sent
  */
 export async function callService<S extends z.ZodType | null>(deps: HttpDeps, request: Call<S>): Promise<Answer<S>> {
   const { method, url, body, token = null } = request;
   const origin = new URL(url).origin;
+  const headers = {
+    ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+    ...(token === null ? {} : { [HEADERS.authorization]: `Bearer ${token}` }),
+    ...request.headers,
+  };
+  try {
+    new Headers(headers);
+  } catch {
+    // Otherwise `fetch` would fail before it connects, which would read as a service that cannot be reached.
+    throw new CliError("CLI_USAGE", "The API key or secret has a line break, or a character that no header can have", {
+      fix: "Copy it again, in one line.",
+    });
+  }
   const response = await exchange(deps, {
     method,
     url,
-    headers: {
-      ...(body === undefined ? {} : { "Content-Type": "application/json" }),
-      ...(token === null ? {} : { [HEADERS.authorization]: `Bearer ${token}` }),
-      ...request.headers,
-    },
+    headers,
     body,
     timeoutMs: LIMITS.registryTimeoutMs,
     connectMs: LIMITS.registryConnectMs,

@@ -31,6 +31,14 @@ Deno.test("a redirect is not followed, and no secret goes to its target", async 
   }
 });
 
+Deno.test("a key or secret with a line break is refused as one, and no service is called", async () => {
+  await using machine = await Machine.ofPerson();
+  machine.fetch = () => Promise.reject(new Error("called"));
+  for (const argv of [["whoami", "--api-key"], ["admin", "bootstrap", "--bootstrap-secret"]]) {
+    await machine.refuses([...argv, "svc_pat_a\nb"], 2, "CLI_USAGE", "has a line break");
+  }
+});
+
 Deno.test("a command ends with exit code 5 after 30 s without an answer", async () => {
   await using machine = await Machine.ofPerson();
   machine.fetch = silence;
