@@ -1,6 +1,6 @@
 /** Peers: who they are, their names, blocking and the end of a pair. */
-import { call, get, post } from "../../../shared/client/local_client.ts";
-import { ChangedPeer, type LocalPeer, LocalPeers } from "../../../shared/client/local_shapes.ts";
+import { call, post } from "../../../shared/client/local_client.ts";
+import { ChangedPeer, type LocalPeer } from "../../../shared/client/local_shapes.ts";
 import { apiErrorOf } from "../../../shared/client/http.ts";
 import { type Html, markup } from "../../../shared/page/html.ts";
 import type { PageResult } from "../../../shared/page/page_app.ts";
@@ -8,6 +8,7 @@ import * as ui from "../../../shared/page/parts.ts";
 import { moment } from "../../../shared/page/times.ts";
 import { ALIAS_CHARACTERS_MAX } from "../peers/aliases.ts";
 import { presenceText } from "../peers/peer_columns.ts";
+import { connectorPeers } from "../peers/peer_list.ts";
 import { perhapsReplaced, presentPeers } from "../peers/peers.ts";
 import { failed, framed, type Input, type LocalRow, PAGE_ROWS, type Pages, peerPath, threadPath } from "./frame.ts";
 
@@ -31,7 +32,7 @@ const PROOFS = {
 
 /** What the proxy knows of the peers, by DID; empty if it cannot be asked, because the page is useful without it. */
 async function listedByDid({ calls }: Pages): Promise<Map<string, LocalPeer>> {
-  const { peers } = await call(calls, LocalPeers, get("/v1/peers")).catch(() => ({ peers: [] }));
+  const peers = await connectorPeers(calls).catch(() => []);
   return new Map(peers.map((peer) => [peer.agentDid, peer]));
 }
 

@@ -1,11 +1,12 @@
 /** The peers on a terminal: their list, what was written with one of them, and what a person changes. */
 import type { Clock } from "../../../shared/clock.ts";
 import { call, get, post } from "../../../shared/client/local_client.ts";
-import { ChangedPeer, type LocalPeer, LocalPeers, LogPage } from "../../../shared/client/local_shapes.ts";
+import { ChangedPeer, type LocalPeer, LogPage } from "../../../shared/client/local_shapes.ts";
 import { apiErrorOf } from "../../../shared/client/http.ts";
 import { type Column, tableLines } from "../../terminal/tables.ts";
 import { ALIAS, ALIAS_FORM } from "../peers/aliases.ts";
 import { peerColumns } from "../peers/peer_columns.ts";
+import { connectorPeers } from "../peers/peer_list.ts";
 import type { Log } from "./log.ts";
 import { edgeOf, messageLines } from "./log_text.ts";
 import type { Prompt } from "./prompt.ts";
@@ -15,7 +16,7 @@ import type { ConsoleView } from "./view.ts";
 const HISTORY = 10;
 
 export function noPeers(agent: TalkAgent): string {
-  const none = Object.keys(agent.ended()).length === 0 ? "No peers yet" : "No peers: all pairs have ended";
+  const none = Object.keys(agent.peers()).length === 0 ? "No peers yet" : "No peers: all pairs have ended";
   return `${none}. p makes a ticket for another person; paste one that you were given.`;
 }
 
@@ -30,7 +31,7 @@ export class People {
 
   async list(agent: TalkAgent): Promise<void> {
     const { clock, log, view } = this.deps;
-    const { peers } = await call(agent.calls, LocalPeers, get("/v1/peers"));
+    const peers = await connectorPeers(agent.calls);
     this.#listed = { agent: agent.name, peers };
     if (peers.length === 0) return log.say(noPeers(agent));
     const numbers = new Map(peers.map((peer, i) => [peer, String(i + 1)]));
@@ -78,7 +79,7 @@ export class People {
 
   async block(agent: TalkAgent, { alias, agentDid }: LocalPeer): Promise<void> {
     const { log } = this.deps;
-    const { peers } = await call(agent.calls, LocalPeers, get("/v1/peers"));
+    const peers = await connectorPeers(agent.calls);
     const isBlocked = peers.find((peer) => peer.agentDid === agentDid)?.blocked === true;
     const kind = isBlocked ? "unblock" : "block";
     await call(agent.calls, ChangedPeer, post(`/v1/peers/${kind}`, { peer: agentDid }));

@@ -14,7 +14,7 @@ import type { Keyboard } from "../../terminal/keyboard.ts";
 import { onStop } from "../../terminal/interrupt.ts";
 import { pairedFields } from "../events.ts";
 import { runForMessages } from "../exec.ts";
-import { endedPeers, perhapsReplaced, presentPeers, readPeers } from "../peers/peers.ts";
+import { endedPeers, presentPeers, readPeers } from "../peers/peers.ts";
 import { type Status, statusOf } from "../status.ts";
 import { Notifier } from "./notifier.ts";
 import { Talk } from "./talk.ts";
@@ -91,9 +91,7 @@ export function talkAgent(
     name: folder.name,
     humanName: effectiveConfig(ctx).humanName ?? "someone",
     calls,
-    peers: () => presentPeers(readPeers(folder)),
-    ended: () => endedPeers(readPeers(folder)),
-    perhapsReplaced: (did) => perhapsReplaced(readPeers(folder), did),
+    peers: () => readPeers(folder),
     status,
     invite: async () => {
       const { createPairInvite, mayNotInvite } = await import("../../account/pair_invite.ts");
@@ -129,7 +127,7 @@ export async function attachScreen(
   try {
     let status = await statusOf(calls);
     const agent = talkAgent(ctx, folder, calls, () => status);
-    const met = new Set(Object.values(agent.peers()).map(({ did }) => did));
+    const met = new Set(Object.values(presentPeers(agent.peers())).map(({ did }) => did));
     screen.open();
     screen.talk.add(agent);
     const failed = (why: string) => screen.view.event("exec_failed", { why });
@@ -140,10 +138,11 @@ export async function attachScreen(
       wasOnline = isOnline;
       await sleep(ctx.clock, STATUS_EVERY_MS, end.signal);
       status = await statusOf(calls);
-      for (const [peer, { did, humanName, removed }] of Object.entries(agent.ended())) {
+      const peers = agent.peers();
+      for (const [peer, { did, humanName, removed }] of Object.entries(endedPeers(peers))) {
         if (met.delete(did) && !removed) screen.view.event("pair_ended", { peer, humanName });
       }
-      for (const [alias, peer] of Object.entries(agent.peers())) {
+      for (const [alias, peer] of Object.entries(presentPeers(peers))) {
         const { did } = peer, isShown = met.has(did) || screen.talk.isOfPaste(did);
         if (isShown === null) continue;
         met.add(did);

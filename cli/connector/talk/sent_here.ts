@@ -2,7 +2,8 @@
 import { clockText, dayAndTime } from "../../terminal/times.ts";
 import { type Cancel, type Clock, settledWithin } from "../../../shared/clock.ts";
 import { call, get, sendAndWait } from "../../../shared/client/local_client.ts";
-import { LocalPeers, SentPage, type SentState } from "../../../shared/client/local_shapes.ts";
+import { SentPage, type SentState } from "../../../shared/client/local_shapes.ts";
+import { connectorPeers } from "../peers/peer_list.ts";
 import { problemText, refusalText } from "../states.ts";
 import type { Log } from "./log.ts";
 import type { TalkAgent } from "./talk_agent.ts";
@@ -148,7 +149,7 @@ async function rowOf({ calls }: TalkAgent, requestId: string, did: string): Prom
 
 /** When a peer was online last, ISO 8601; `null` while it is, and for one that hides it. */
 async function lastSeenOf({ calls }: TalkAgent, did: string): Promise<string | null> {
-  const found = await call(calls, LocalPeers, get("/v1/peers")).catch(() => null);
-  const peer = found?.peers.find(({ agentDid }) => agentDid === did);
+  const peers = await connectorPeers(calls).catch(() => []);
+  const peer = peers.find(({ agentDid }) => agentDid === did);
   return peer?.online === false ? peer.lastSeenAt : null;
 }

@@ -9,7 +9,7 @@ import { isTicketOf, type Ticket, TICKET_PREFIX } from "../../../shared/protocol
 import { KeyDecoder } from "../../terminal/key_decoder.ts";
 import { type Line, printable, type Style } from "../../terminal/escapes.ts";
 import { cutToColumns, wordWrap } from "../../terminal/text_width.ts";
-import { aliasesOf } from "../peers/peers.ts";
+import { aliasesOf, endedPeers, perhapsReplaced, presentPeers } from "../peers/peers.ts";
 import { Arrivals } from "./arrivals.ts";
 import { Log, PAIRING } from "./log.ts";
 import { edgeOf } from "./log_text.ts";
@@ -240,7 +240,7 @@ export class Talk {
 
   /** Asks whether a new peer is the new agent of one that was there, whose machine may be gone (D-145). */
   #askReplaced(agent: TalkAgent, did: string): void {
-    const before = agent.perhapsReplaced(did), alias = aliasesOf(agent.peers()).get(did);
+    const peers = agent.peers(), before = perhapsReplaced(peers, did), alias = aliasesOf(peers).get(did);
     if (before === null || alias === undefined) return;
     const later = `If it is the new ${before}: svc peers rename ${alias} ${before} --replaces`;
     // The next letter of a person who is writing would answer the question.
@@ -399,15 +399,16 @@ export class Talk {
 
   /** Lets a person choose a peer; the only one is chosen at once. */
   #pick(agent: TalkAgent, prompt: string, then: (alias: string, did: string) => void): void {
-    const peers = agent.peers();
+    const all = agent.peers(), peers = presentPeers(all);
     const names = Object.keys(peers);
     const [only, second] = names;
     if (only === undefined) return this.#refuse(noPeers(agent));
     const chosen = (alias: string) => {
       const did = peers[alias]?.did;
       if (did === undefined) {
-        const hasEnded = Object.hasOwn(agent.ended(), alias);
-        return this.#refuse(hasEnded ? endedText(alias) : `No peer is named ${alias}. l lists the peers.`);
+        return this.#refuse(
+          Object.hasOwn(all, alias) ? endedText(alias) : `No peer is named ${alias}. l lists the peers.`,
+        );
       }
       this.#lastPeer = alias;
       then(alias, did);
@@ -424,7 +425,7 @@ export class Talk {
     if (known === null) return this.#refuse("No unread message is shown. 12r replies to message 12.");
     const { message: { id, from } } = known;
     const to = { alias: from.alias ?? from.name, did: from.agentDid, replyTo: id };
-    if (aliasesOf(known.agent.ended()).has(to.did)) return this.#refuse(endedText(to.alias));
+    if (aliasesOf(endedPeers(known.agent.peers())).has(to.did)) return this.#refuse(endedText(to.alias));
     this.#prompt.write(to.alias, async (text) => {
       if (await this.#sent.send(known.agent, to, text)) this.#arrivals.answered(known);
     });

@@ -7,11 +7,8 @@ export interface TalkAgent {
   name: string;
   humanName: string;
   calls: LocalCalls;
+  /** Also the peers whose pairs have ended. */
   peers(): Peers;
-  /** The peers whose pairs have ended. */
-  ended(): Peers;
-  /** The alias of the peer whose place a new one may take; `null` for none. */
-  perhapsReplaced(did: string): string | null;
   status(): Status | null;
   /** Opens the connector's web page. Returns the lines to show: without a browser they have its address. */
   openPage(): Promise<string[]>;

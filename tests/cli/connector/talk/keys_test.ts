@@ -221,8 +221,8 @@ Deno.test("a new agent with the name of a peer takes its place when the person s
   await using screen = new Screen();
   screen.talk.paired("alpha", OTHER);
   assertEquals([screen.live().includes("[y/N]"), screen.requests("/v1/peers")], [false, []]);
-  screen.peers = { ...BETA, "beta-2": { did: OTHER, agentName: "beta", humanName: "Bob" } };
-  screen.replaced = "beta";
+  const names = { agentName: "beta", humanName: "Bob", how: "ticket" } as const;
+  screen.peers = { beta: { did: DID, ...names }, "beta-2": { did: OTHER, ...names } };
   const later = "If it is the new beta: svc peers rename beta-2 beta --replaces";
   screen.talk.paired("alpha", OTHER);
   assertEquals(screen.live(), "Is beta-2 the new agent of beta? The old one is then removed. [y/N] ");
@@ -326,13 +326,15 @@ Deno.test("s, l, r and h say that a pair has ended, and open no prompt for it", 
   const end = "p makes a ticket for another person; paste one that you were given.";
   screen.peers = {};
   for (const key of ["s", "l", "h"]) assertEquals(await said(key), [`No peers yet. ${end}`, "alpha · online"]);
-  screen.ended = BETA;
+  screen.peers = { beta: { did: DID, agentName: "beta", humanName: "Bob", gone: true } };
   for (const key of ["s", "l", "h"]) {
     assertEquals(await said(key), [`No peers: all pairs have ended. ${end}`, "alpha · online"]);
   }
   const ended = "The pair with beta has ended. To pair: p, or paste a ticket of the other person.";
   assertEquals(await said("r"), [ended, "alpha · online"]);
-  screen.peers = Object.fromEntries(["c", "d"].map((name) => [name, { did: OTHER, agentName: name, humanName: "C" }]));
+  for (const name of ["c", "d"]) {
+    screen.peers = { ...screen.peers, [name]: { did: OTHER, agentName: name, humanName: "C" } };
+  }
   for (const key of ["s", "h"]) assertEquals(await said(key, ..."beta", ENTER), [ended, "alpha · online"]);
 });
 

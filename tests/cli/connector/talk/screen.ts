@@ -33,8 +33,6 @@ export class Screen {
   readonly lines: string[] = [];
   readonly asked: Asked[] = [];
   peers: Peers = BETA;
-  ended: Peers = {};
-  replaced: string | null = null;
   stops = 0;
   unread = 0;
   sentState = "processed";
@@ -88,8 +86,6 @@ export class Screen {
       name,
       humanName: "Ada",
       peers: () => this.peers,
-      ended: () => this.ended,
-      perhapsReplaced: () => this.replaced,
       status: () => this.status(name),
       openPage: () => Promise.resolve([PAGE]),
       invite: () => Promise.resolve(this.mayInvite ? "svc join 'https://x.test/join#svc_inv_x.a.b' --start" : null),
