@@ -32,7 +32,9 @@ function fromJson(bytes: Uint8Array<ArrayBuffer>): RequestFile | null {
 }
 
 function fromMessage(bytes: Uint8Array<ArrayBuffer>): RequestFile | null {
-  const bodyStart = endOfHead(bytes);
+  // One character for each byte, so that the place of the empty line is that of its bytes.
+  const empty = /\n\r?\n/.exec(new TextDecoder("latin1").decode(bytes));
+  const bodyStart = empty === null ? bytes.length : empty.index + empty[0].length;
   const [requestLine = "", ...lines] = new TextDecoder().decode(bytes.subarray(0, bodyStart)).trimEnd().split(/\r?\n/);
   const [, method, url] = /^([A-Z]+) (\S+)(?: HTTP\/[\d.]+)?$/.exec(requestLine) ?? [];
   if (method === undefined || url === undefined) return null;
@@ -49,14 +51,4 @@ function fromMessage(bytes: Uint8Array<ArrayBuffer>): RequestFile | null {
 function placeOf(url: string): Pick<RequestFile, "target" | "origin"> {
   const [, origin, target] = /^(https?:\/\/[^/?#]+)(.*)$/i.exec(url) ?? [undefined, undefined, url];
   return { origin: origin === undefined ? null : new URL(origin).origin, target: target || "/" };
-}
-
-/** Returns the index of the body, after the first empty line. */
-function endOfHead(bytes: Uint8Array): number {
-  for (let i = 0; i < bytes.length; i++) {
-    if (bytes[i] !== 0x0a) continue;
-    if (bytes[i + 1] === 0x0a) return i + 2;
-    if (bytes[i + 1] === 0x0d && bytes[i + 2] === 0x0a) return i + 3;
-  }
-  return bytes.length;
 }

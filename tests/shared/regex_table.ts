@@ -37,6 +37,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^[\n\r\x20-\x7e]*$/`, "", "x", "\t"),
   meets(String.raw`/\[svc identity\]/i`, "", "[svc identity", "x"),
   meets("/^ */", "", " ", ""),
+  meets(String.raw`/\n\r?\n/`, "", "\n\r", "x"),
   meets("/^[a-z_]{1,64}$/", "", "a", " "),
   meets(String.raw`/^\d{1,9}[a-z]?$/`, "", "1", " "),
   meets(String.raw`/^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86}$/`, "", "x", " "),
