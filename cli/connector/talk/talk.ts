@@ -44,11 +44,16 @@ export interface TalkDeps {
 }
 
 /**
- * A key and what it does: `act` is the same for all agents, and `of` acts on one, with the number typed before the key.
+ * A key and what it does: `act` is the same for all agents; `of` and `runs` act on one, with the number typed before
+ * the key. `runs` is dropped while another action is under way.
  */
 type Key =
   & { key: string; name?: string; purpose: string }
-  & ({ act(): void } | { of(agent: TalkAgent, number: number | null): void });
+  & (
+    | { act(): void }
+    | { of(agent: TalkAgent, number: number | null): void }
+    | { runs(agent: TalkAgent, number: number | null): Promise<void> }
+  );
 
 export class Talk {
   readonly #deps: TalkDeps;
@@ -64,6 +69,8 @@ export class Talk {
   #current: string | null = null;
   #lastPeer = "";
   #isBusy = false;
+  /** What the person has agreed to while another action was under way. */
+  readonly #agreed: (() => unknown)[] = [];
   #deafUntil = -Infinity;
   #hasSound = true;
   #hasHead = false;
@@ -75,24 +82,20 @@ export class Talk {
     {
       key: "r",
       purpose: "reply to the newest unread message; 12r to message 12",
-      of: (agent, number) => this.#run(() => this.#reply(agent, number)),
+      runs: (agent, number) => this.#reply(agent, number),
     },
     {
       key: "u",
       purpose: "show unread messages; 12u shows message 12 whole",
-      of: (agent, number) => this.#run(() => this.#arrivals.unread(agent, number)),
+      runs: (agent, number) => this.#arrivals.unread(agent, number),
     },
     {
       key: " ",
       name: "space",
       purpose: "mark all messages read that were shown",
-      of: () => this.#run(() => this.#arrivals.readAll()),
+      runs: () => this.#arrivals.readAll(),
     },
-    {
-      key: "l",
-      purpose: "list the peers with their numbers",
-      of: (agent) => this.#run(() => this.#people.list(agent)),
-    },
+    { key: "l", purpose: "list the peers with their numbers", runs: (agent) => this.#people.list(agent) },
     {
       key: "h",
       purpose: "show what was written with a peer; 2h with the second of the list",
@@ -103,17 +106,17 @@ export class Talk {
     {
       key: "p",
       purpose: "make a ticket that another agent pairs with; pasting one pairs",
-      of: (agent) => this.#run(() => this.#tickets.make(agent)),
+      runs: (agent) => this.#tickets.make(agent),
     },
     {
       key: "i",
       purpose: "make a link that gives a new person an account and pairs with it",
-      of: (agent) => this.#run(() => this.#tickets.invite(agent)),
+      runs: (agent) => this.#tickets.invite(agent),
     },
     {
       key: "o",
       purpose: "open the web page of this connector",
-      of: (agent) => this.#run(async () => this.#deps.view.show(await agent.openPage())),
+      runs: async (agent) => this.#deps.view.show(await agent.openPage()),
     },
     { key: "a", purpose: "choose the agent that s, l, h, p, i and o are for", of: () => this.#choose() },
     {
@@ -132,7 +135,7 @@ export class Talk {
     const log = this.#log = new Log(clock, view, () => this.#agents.size > 1);
     this.#prompt = new Prompt({
       clock,
-      run: (action) => this.#runAgreed(action),
+      run: (action) => this.#run(action, true),
       ended: (say) => {
         if (say !== null) log.say(say);
         view.redraw();
@@ -312,7 +315,9 @@ export class Talk {
     if (found === undefined) return;
     if ("act" in found) return found.act();
     const agent = this.#agent();
-    if (agent !== null) found.of(agent, number);
+    if (agent === null) return;
+    if ("of" in found) found.of(agent, number);
+    else void this.#run(() => found.runs(agent, number));
   }
 
   #ignoreKeys(): void {
@@ -431,34 +436,29 @@ export class Talk {
     });
   }
 
-  /** Runs one action at a time; keys during an action are ignored. */
-  #run(action: () => unknown): void {
-    if (this.#isBusy) return;
-    this.#isBusy = true;
-    const done = async () => {
-      try {
-        await action();
-      } catch (error) {
-        this.#log.sayFailure(error);
-      } finally {
-        this.#isBusy = false;
-        this.#deps.view.redraw();
-        const next = this.#agreed.shift();
-        if (next !== undefined) this.#run(next);
-      }
-    };
-    void done();
-  }
-
   /**
-   * Runs what a person has decided at a prompt. It waits for the action under way and is never dropped, because the
-   * person would believe that it was done.
+   * Runs one action at a time; another one is dropped.
+   *
+   * @param isAgreed the person has decided it at a prompt. Such an action waits and is never dropped, because the
+   * person would believe that it was done
    */
-  #runAgreed(action: () => unknown): void {
-    if (this.#isBusy) this.#agreed.push(action);
-    else this.#run(action);
+  async #run(action: () => unknown, isAgreed = false): Promise<void> {
+    if (this.#isBusy) {
+      if (isAgreed) this.#agreed.push(action);
+      return;
+    }
+    this.#isBusy = true;
+    try {
+      await action();
+    } catch (error) {
+      this.#log.sayFailure(error);
+    } finally {
+      this.#isBusy = false;
+      this.#deps.view.redraw();
+      const next = this.#agreed.shift();
+      if (next !== undefined) void this.#run(next);
+    }
   }
-  readonly #agreed: (() => unknown)[] = [];
 }
 
 function endedText(alias: string): string {

@@ -49,28 +49,16 @@ export interface ViewDeps {
 }
 
 export function viewOf(deps: ViewDeps): ConsoleView {
-  return deps.json || !deps.terminal.stdoutIsTerminal ? new JsonLines(deps) : new LiveView(deps);
+  return deps.json || !deps.terminal.stdoutIsTerminal ? jsonLines(deps) : new LiveView(deps);
 }
 
-class JsonLines implements ConsoleView {
-  isVerbose = false;
-  readonly columns = null;
-  readonly rows = null;
-
-  constructor(readonly deps: ViewDeps) {}
-
-  event(name: EventName, fields: EventFields = {}): void {
-    const line = JSON.stringify({ time: toIso(this.deps.clock.now()), event: name, ...fields });
-    this.deps.terminal.stdout(`${oneLine(line)}\n`);
-  }
-
-  show(): void {}
-
-  redraw(): void {}
-
-  signal(): void {}
-
-  stop(): void {}
+function jsonLines({ clock, terminal }: ViewDeps): ConsoleView {
+  const event: ConsoleView["event"] = (name, fields) => {
+    const line = JSON.stringify({ time: toIso(clock.now()), event: name, ...fields });
+    terminal.stdout(`${oneLine(line)}\n`);
+  };
+  const none = () => {};
+  return { event, show: none, redraw: none, signal: none, stop: none, isVerbose: false, columns: null, rows: null };
 }
 
 class LiveView implements ConsoleView {
