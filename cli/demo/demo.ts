@@ -109,7 +109,7 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
     run: async () => {
       const initiatorKey = await keyProof(alpha, "initiator", pairSecret);
       const { profile: initiatorProfile } = sideOf(alpha, "initiator");
-      return await callAs(alpha, url, PairStartAnswer, post("/pair/start", { initiatorProfile, initiatorKey }));
+      return await callAs(alpha, PairStartAnswer, post("/pair/start", { initiatorProfile, initiatorKey }));
     },
     shows: (answer) => [`ticket   ${answer.ticket.slice(0, 13)}…, until ${answer.expiresAt}`],
   });
@@ -120,8 +120,8 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
       const responderKey = await keyProof(beta, "responder", pairSecret);
       const { profile: responderProfile } = sideOf(beta, "responder");
       const confirm = post("/pair/confirm", { ticket, responderProfile, responderKey });
-      const answer = await callAs(beta, url, PairConfirmAnswer, confirm);
-      const status = await callAs(alpha, url, PairStatusAnswer, post("/pair/status", { ticket }));
+      const answer = await callAs(beta, PairConfirmAnswer, confirm);
+      const status = await callAs(alpha, PairStatusAnswer, post("/pair/status", { ticket }));
       await pinPeer(beta, pairSecret, sideOf(alpha, "initiator"), answer.initiatorKey);
       await pinPeer(alpha, pairSecret, sideOf(beta, "responder"), status.responderKey);
       return answer;
@@ -155,7 +155,7 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
   const payload = JSON.stringify({ message: "Hello beta, this is alpha." });
   const send = async (requestId: string) =>
     // In the clear, so that the next step can show the proxy's frame. The connectors of the second act seal messages.
-    await callAs(alpha, url, HookAnswer, await messageRequest({ to, payload, requestId }, null));
+    await callAs(alpha, HookAnswer, await messageRequest({ to, payload, requestId }, null));
   const requestId = newId();
   await story.step("alpha sends a message", {
     proves: "the proxy makes nine checks: token, its expiry, time, proof, nonce, revocation, trust, session and rate",
@@ -183,7 +183,7 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
       const signed = await signReceipt(claims, await beta.folder.keys());
       const timestamp = toIso(ctx.clock.now());
       const said = { requestId, recipientAgentDid: to, senderAgentDid, status, timestamp, signed };
-      return await callAs(beta, url, ReceiptAnswer, post("/v1/relay/delivery-receipts", said));
+      return await callAs(beta, ReceiptAnswer, post("/v1/relay/delivery-receipts", said));
     },
     shows: ({ receipt }) => [`receipt  ${receipt.status} at ${receipt.receivedAt}`],
   });
@@ -192,7 +192,7 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
     run: async () => {
       const query = new URLSearchParams({ requestId, recipientAgentDid: to });
       const target = `/v1/relay/delivery-receipts?${query}`;
-      const { receipts } = await callAs(alpha, url, ReceiptList, { method: "GET", target });
+      const { receipts } = await callAs(alpha, ReceiptList, { method: "GET", target });
       const [receipt, ...others] = receipts;
       if (receipt === undefined || others.length > 0) throw new Error(`expected one receipt, saw ${receipts.length}`);
       const jws = parseReceipt(receipt.signed ?? "");

@@ -6,14 +6,13 @@ import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { type PairSide, provePairKey, provesPairKey } from "../../shared/protocol/pair_key.ts";
 import { toIso } from "../../shared/protocol/time.ts";
+import { directProxy } from "../connector/file_credentials.ts";
 import { pinTicket, writePeers } from "../connector/peers/peers.ts";
 import { CliError } from "../errors.ts";
-import { HEADERS } from "../../shared/protocol/proof.ts";
 import { maskSecret } from "../../shared/protocol/secrets.ts";
 import type { Identity } from "../../shared/client/agent_files.ts";
 import type { ProxyRequest } from "../link/proxy_caller.ts";
-import { type Answer, callService } from "../link/service_call.ts";
-import { type AgentIdentity, signedHeaders } from "../link/signed_headers.ts";
+import type { AgentIdentity } from "../link/signed_headers.ts";
 import { updateConfig } from "../account/config_store.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { createAgent } from "../agents/registration.ts";
@@ -71,21 +70,10 @@ export function aboutAgent({ file, auth, folder }: DemoAgent): string[] {
   ];
 }
 
-/** Calls a route of the proxy as an agent. No connector runs yet, so each call is signed here. */
-export async function callAs<S extends z.ZodType>(
-  { ctx, identity }: DemoAgent,
-  url: string,
-  response: S,
-  { method, target, body, recipient, headers }: ProxyRequest,
-): Promise<Answer<S>> {
-  const signed = await signedHeaders(ctx, identity, { method, url, target, body, recipient });
-  return await callService(ctx, {
-    method,
-    url: url + target,
-    headers: { ...signed, [HEADERS.access]: identity.accessToken, ...headers },
-    body,
-    response,
-  });
+/** Calls a route of the proxy as an agent, as a command does while no connector runs. */
+export async function callAs<T>({ ctx, folder }: DemoAgent, answer: z.ZodType<T>, request: ProxyRequest): Promise<T> {
+  using direct = await directProxy(ctx, folder);
+  return answer.parse(await direct.proxy.ask(request));
 }
 
 /** How an agent of the demo introduces itself while it pairs. */
