@@ -8,6 +8,7 @@ import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../shar
 import { ReceiptAnswer, ReceiptList } from "../../shared/protocol/api/receipts.ts";
 import { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { sha256, toBase64Url } from "../../shared/protocol/base64url.ts";
+import { parseDid } from "../../shared/protocol/did.ts";
 import type { DeliverFrame } from "../../shared/protocol/frames.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import { readMessageProof, sentBody } from "../../shared/protocol/message_proof.ts";
@@ -211,7 +212,7 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
 
   await story.step("Ada revokes alpha", {
     proves: "the owner ends an agent without the agent's help",
-    run: () => registry.deleteAgent(admin.apiKey.token, alpha.id),
+    run: () => registry.deleteAgent(admin.apiKey.token, parseDid(alpha.identity.did)?.id ?? ""),
     shows: () => [`agent    ${alpha.identity.did} is revoked`],
   });
   const refused = await story.step("alpha's next message is refused", {

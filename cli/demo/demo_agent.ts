@@ -2,8 +2,6 @@
 import type * as z from "zod";
 import { join } from "node:path";
 import type { PairKey } from "../../shared/protocol/api/pairing.ts";
-import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
-import { parseDid } from "../../shared/protocol/did.ts";
 import { type PairSide, provePairKey, provesPairKey } from "../../shared/protocol/pair_key.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { directProxy } from "../connector/file_credentials.ts";
@@ -25,8 +23,6 @@ export interface DemoAgent {
   folder: AgentFolder;
   humanName: string;
   file: Identity;
-  auth: AgentAuth;
-  id: string;
   identity: AgentIdentity;
 }
 
@@ -40,10 +36,8 @@ export async function newDemoAgent(
   await updateConfig(ctx, { registryUrl: url, proxyUrl: url, humanName });
   await createAgent(ctx, { registry: new RegistryClient(ctx, url), apiKey }, { name });
   const folder = await new AgentStore(ctx).open(name);
-  const file = folder.identity(), auth = folder.auth();
-  const { privateKey } = await folder.keys();
-  const identity = { did: file.did, ait: folder.ait(), privateKey, accessToken: auth.accessToken };
-  return { ctx, folder, humanName, file, auth, id: parseDid(file.did)?.id ?? "", identity };
+  const file = folder.identity(), { accessToken } = folder.auth(), { privateKey } = await folder.keys();
+  return { ctx, folder, humanName, file, identity: { did: file.did, ait: folder.ait(), privateKey, accessToken } };
 }
 
 /** A context with a configuration of its own, and without the environment of this user. */
@@ -60,12 +54,13 @@ function contextIn(ctx: Context, configDir: string): Context {
   };
 }
 
-export function aboutAgent({ file, auth, folder }: DemoAgent): string[] {
+export function aboutAgent({ file, folder }: DemoAgent): string[] {
+  const { accessToken, accessExpiresAt } = folder.auth();
   return [
     `agent    ${file.name}  ${file.did}`,
     `owner    ${file.ownerDid}`,
     `token    AIT, valid until ${file.expiresAt}`,
-    `session  access ${maskSecret(auth.accessToken)} until ${auth.accessExpiresAt}`,
+    `session  access ${maskSecret(accessToken)} until ${accessExpiresAt}`,
     `files    ${folder.path}`,
   ];
 }

@@ -9,7 +9,7 @@ import { OF_OTHER_USER, type Runtime } from "../connector/runtime/runtime.ts";
 import type { RuntimeFile } from "../connector/runtime/runtime_file.ts";
 import { type Status, statusOf } from "../connector/status.ts";
 import { formatDuration } from "../terminal/times.ts";
-import type { Machine, Platform, RuntimeTarget } from "../platforms/platform.ts";
+import type { Machine, RuntimeTarget } from "../platforms/platform.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 import { CliError } from "../errors.ts";
 import type { AgentState } from "../client/registry_client.ts";
@@ -33,7 +33,6 @@ export interface DoctorDeps {
   source: string;
   /** `null` on the platform `inbox`. */
   runtime: Runtime | null;
-  platform: Platform;
   runtimeAt(target: RuntimeTarget): Runtime;
   client: LocalCalls | null;
   /** Asks the registry for the state of the agent. @throws when it does not answer */
@@ -138,8 +137,8 @@ function remedy(problem: string | null): string {
 
 const NO_AGENT = "it has no such agent; perhaps it was restored from an older backup";
 
-function platformCheck({ file, folder, source, runtime, platform: { name } }: DoctorDeps): DoctorCheck {
-  if (runtime === null) return check("platform", true, name, source, "");
+function platformCheck({ file, folder, source, runtime }: DoctorDeps): DoctorCheck {
+  if (runtime === null) return check("platform", true, PLATFORMS.inbox.name, source, "");
   const { platform, target } = runtime;
   const seen = `${platform.name} at ${runtime.url}`;
   if (file === null) return check("platform", false, seen, source, "No runtime is configured: run svc install");
