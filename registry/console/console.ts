@@ -110,7 +110,6 @@ export class Console {
       root: ROOT,
       openRoot: OPEN,
       origin,
-      hosts: [host],
       texts: {
         place: host,
         title: "Open the console?",

@@ -76,8 +76,6 @@ export interface PageSite<C, S> {
   /** Path of the codes: `/open`, `/console/open`. */
   openRoot: string;
   origin: string;
-  /** The values of `Host` that mean this server. */
-  hosts: readonly string[];
   texts: { place: string; title: string; line: string; command: string; over: string };
   sessions: PageSessions<S>;
   rows: readonly PageRow<C, S>[];
@@ -154,7 +152,7 @@ function isUse(headers: Headers): boolean {
 /** Returns why a request is refused before its session is looked up, or `null` when it is not. */
 function refusalOf<C, S>(site: PageSite<C, S>, { method, path, headers }: PageRequest): string | null {
   // Another site may let its own name resolve to this address, to read the answers. `Host` then has its name.
-  if (!site.hosts.includes(headers.get("host")?.toLowerCase() ?? "")) return "This address belongs to another name.";
+  if (headers.get("host")?.toLowerCase() !== new URL(site.origin).host) return "This address belongs to another name.";
   const isOpening = method === "GET" && path.startsWith(`${site.openRoot}/`);
   const from = headers.get("sec-fetch-site");
   if (!isOpening && from !== null && from !== "same-origin" && from !== "none") {

@@ -44,7 +44,6 @@ export class LocalPages {
       root: ROOT,
       openRoot: OPEN,
       origin: `http://${this.#host}`,
-      hosts: [this.#host],
       texts: {
         place: new URL(connector.options.proxy.origin).host,
         title: "Open the page of this connector?",

@@ -45,7 +45,6 @@ function opened({ now = (): number => 0, uses = [] as boolean[] } = {}) {
     root: "/p",
     openRoot: "/open",
     origin: ORIGIN,
-    hosts: ["127.0.0.1:8790"],
     texts: {
       place: "svc",
       title: "The page of alpha",
