@@ -24,8 +24,8 @@ import { formatDuration } from "../../terminal/times.ts";
 
 const PASTE_CHARACTERS = 65_536;
 /**
- * How long keys are ignored after a paste and after a refusal. They may belong to the paste, or to a text for a prompt
- * that did not open, and as commands they would block, send or stop.
+ * How long keys are ignored after a paste, a refusal, and a question about a pasted text. They may belong to the paste,
+ * to the answer, or to a text for a prompt that did not open, and as commands they would block, send or stop.
  */
 const DEAF_MS = 500;
 /** The rest of an escape sequence or a paste arrives within this time, if it does at all. */
@@ -138,6 +138,8 @@ export class Talk {
       run: (action) => this.#run(action, true),
       ended: (say) => {
         if (say !== null) log.say(say);
+        // A line is back after a question, and an Enter that was meant for the answer would send it.
+        if (this.#prompt.isOpen) this.#ignoreKeys();
         view.redraw();
       },
     });

@@ -148,8 +148,8 @@ Deno.test("a line that is being written is there again after the question about 
   await screen.press("s", ..."half a l");
   for (const answer of ["n", ESCAPE, "y"]) {
     await screen.paste(TICKET);
-    await screen.press(answer);
-    assertEquals(screen.live(), "to beta› half a l");
+    await screen.press(answer, ENTER);
+    assertEquals(screen.live(), "to beta› half a l  Press Enter again.");
   }
   await screen.paste(TICKET);
   await screen.paste("i");
