@@ -150,8 +150,9 @@ function showKnown(ctx: Context, folder: AgentFolder, error: unknown): null {
 type PeerChange = { kind: "rename"; alias: string; replaces: boolean } | { kind: "block" | "unblock" | "remove" };
 
 /**
- * Changes a peer and returns its new state, with the name of the agent. The running connector makes the change. Without one, this command takes the
- * connector's lock, because two writers of `peers.json` could lose a peer's key (D-145).
+ * Changes a peer and returns its new state, with the name of the agent. The running connector makes the change.
+ * Without one, this command takes the connector's lock, because two writers of `peers.json` could lose a peer's key
+ * (D-145).
  *
  * @param named alias or DID
  * @throws {ApiError} `CONNECTOR_PEER_UNKNOWN`, `CONNECTOR_ALIAS_TAKEN`, or the refusal of the proxy
