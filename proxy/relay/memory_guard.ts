@@ -66,9 +66,9 @@ export class MemoryGuard {
   /** Asks every socket for a heartbeat, and ends those that sent nothing since. */
   async #endSilent(bytes: number): Promise<void> {
     const { connectedAgents, clock, owners, log } = this.deps;
-    const asked = connectedAgents.links();
+    const asked = connectedAgents.links().map((link) => ({ link, heard: link.lastHeard }));
     const askedAt = this.#askedAt = clock.now();
-    for (const link of asked) link.heartbeat();
+    for (const { link } of asked) link.heartbeat();
     for (let waits = 0; waits < MAX_WAITS; waits++) {
       const began = clock.now(), ms = waits === 0 ? ANSWER_MS : LATE_MS;
       await sleep(clock, ms);
@@ -76,7 +76,9 @@ export class MemoryGuard {
     }
     this.#looks = [];
     const open = new Set(connectedAgents.links());
-    const silent = asked.filter((link) => open.has(link) && link.lastHeard < askedAt);
+    // Times are compared for being the same, because after a clock stepped back every answer would look too old.
+    const silent = asked.filter(({ link, heard }) => open.has(link) && link.lastHeard === heard && heard !== askedAt)
+      .map(({ link }) => link);
     if (silent.length === 0) return;
     const ownerDids = [...new Set(silent.map(({ agent }) => agent.ownerDid))];
     for (const link of silent) link.drop(CLOSE.silent, "no heartbeat while memory ran out");

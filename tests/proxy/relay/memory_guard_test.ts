@@ -95,6 +95,18 @@ Deno.test("a clock that steps back stops neither the rounds nor, for longer than
   assertEquals(other.of("heartbeat").length, 1);
 });
 
+Deno.test("a clock that steps back while sockets are asked ends only those that do not answer", async () => {
+  using guarded = new Guarded();
+  const honest = guarded.connect(agentOf("A")), hostile = guarded.connect(agentOf("B"));
+  await guarded.clock.advance(1_000);
+  guarded.heldBytes += 100 * MIB;
+  await guarded.clock.advance(250);
+  guarded.clock.step(-3_600_000);
+  guarded.answer(honest);
+  await guarded.clock.advance(3_000);
+  assertEquals([honest.closed, honest.isDropped, hostile.isDropped], [null, false, true]);
+});
+
 Deno.test("a socket that opened while others were asked is not judged", async () => {
   using guarded = new Guarded();
   await guarded.clock.advance(1_000);
