@@ -1,4 +1,5 @@
 /** How long the registry's records are kept, and which of them an export contains. */
+import { KEYS } from "./kv_keys.ts";
 import type {
   AgentRecord,
   ApiKeyRecord,
@@ -42,9 +43,9 @@ export const STORED: StoredKinds = {
   suspension: "forever",
   quota: "forever",
   api_key: (value: ApiKeyRecord) => endedAt(value.revokedAt),
-  api_key_of: "forever",
+  api_key_of: { as: KEYS.apiKey },
   invite: (value: InviteRecord) => endedAt(value.redeemedAt ?? value.expiresAt),
-  invite_code: "forever",
+  invite_code: { as: KEYS.invite },
   challenge: (value: ChallengeRecord) => value.expiresAt + LIMITS.challengeKeptSeconds * 1000,
   agent: (value: AgentRecord) => endedAt(value.status === "revoked" ? value.updatedAt : null),
   agent_of: (value: true | number) => value === true ? null : value,

@@ -11,10 +11,11 @@ import { parseIso, toIso } from "../../protocol/time.ts";
 import { markImport, otherFormat, STORE_FORMAT } from "./store_format.ts";
 
 /**
- * How long imported records of a kind are kept: forever, never (they are not exported), or until a time in milliseconds
- * since the Unix epoch, which is `null` for a record without an end.
+ * How long imported records of a kind are kept: forever, never (they are not exported), until a time in milliseconds
+ * since the Unix epoch, which is `null` for a record without an end, or as long as the record under another key, whose
+ * kind stands before in the table.
  */
-export type Keep = "forever" | "never" | ((value: never, now: number) => number | null);
+export type Keep = "forever" | "never" | ((value: never, now: number) => number | null) | { as(value: never): KvKey };
 
 /** Kinds of records of one service, by the second part of their key. */
 export type StoredKinds = Readonly<Record<string, Keep>>;
@@ -73,7 +74,7 @@ export async function importLines(
   checkHead(parseLine(head.value, 1));
   // The mark is written only now, because after a wrong file the store would otherwise have to be removed.
   await markImport(kv, { isWhole: false });
-  let number = 1, count = 0, bytes = 0, isWhole = false, pending = kv.atomic(), writes = 0;
+  let number = 1, count = 0, bytes = 0, isWhole = false, pending = kv.atomic(), writes = 0, before: Keep = "never";
   const flush = async () => {
     if (writes > 0) await pending.commit();
     pending = kv.atomic();
@@ -90,9 +91,14 @@ export async function importLines(
       isWhole = true;
       continue;
     }
-    const record = readRecord(value, tables, number, now);
-    if (record.expireIn === null) pending.set(record.key, record.value);
-    else if (record.expireIn > 0) pending.set(record.key, record.value, { expireIn: record.expireIn });
+    const record = readRecord(value, tables, number);
+    // The other kind is read back, so all of it must be in the store.
+    if (typeof record.keep === "object" && record.keep !== before) await flush();
+    before = record.keep;
+    const until = await endOf(kv, tables, record, now);
+    if (until === null) pending.set(record.key, record.value);
+    else if (!Number.isFinite(until)) throw new TransferError(number, "the record has no valid end");
+    else if (until > now) pending.set(record.key, record.value, { expireIn: until - now });
     count++;
     writes++;
     bytes += text.length;
@@ -129,24 +135,34 @@ function parseLine(text: string, number: number): Record<string, unknown> {
   throw new TransferError(number, "not a JSON object");
 }
 
-function readRecord(
-  line: Record<string, unknown>,
-  tables: StoredTables,
-  number: number,
-  now: number,
-): { key: KvKey; value: unknown; expireIn: number | null } {
+interface ReadRecord {
+  key: KvKey;
+  value: unknown;
+  keep: Keep;
+}
+
+/** Returns when a record ends, `null` for never. One whose other record is not there has ended with it. */
+async function endOf(kv: Kv, tables: StoredTables, { value, keep }: ReadRecord, now: number): Promise<number | null> {
+  if (typeof keep === "string") return null;
+  if (typeof keep === "function") return keep(value as never, now);
+  const other = await kv.get(keep.as(value as never));
+  return other.value === null ? now : await endOf(kv, tables, { ...other, keep: keepOf(tables, other.key) }, now);
+}
+
+function keepOf(tables: StoredTables, key: KvKey): Keep {
+  const [service, kind] = key.map(String) as [string, string];
+  const kinds = Object.hasOwn(tables, service) ? tables[service] : undefined;
+  return kinds && Object.hasOwn(kinds, kind) ? kinds[kind] ?? "never" : "never";
+}
+
+function readRecord(line: Record<string, unknown>, tables: StoredTables, number: number): ReadRecord {
   const { key } = line;
   const isKey = Array.isArray(key) && key.length >= 2 &&
     key.every((part) => typeof part === "string" || Number.isSafeInteger(part));
   if (!isKey) throw new TransferError(number, "the key is missing or malformed");
-  const [service, kind] = key.map(String) as [string, string];
-  const kinds = Object.hasOwn(tables, service) ? tables[service] : undefined;
-  const keep = kinds && Object.hasOwn(kinds, kind) ? kinds[kind] : undefined;
-  if (keep === undefined || keep === "never") throw new TransferError(number, "records of this kind are not imported");
+  const keep = keepOf(tables, key);
+  if (keep === "never") throw new TransferError(number, "records of this kind are not imported");
   const value = "bytes" in line ? fromBase64Url(String(line.bytes)) : line.json;
   if (value === null || value === undefined) throw new TransferError(number, "the value is missing or malformed");
-  const until = keep === "forever" ? null : keep(value as never, now);
-  if (until === null) return { key, value, expireIn: null };
-  if (!Number.isFinite(until)) throw new TransferError(number, "the record has no valid end");
-  return { key, value, expireIn: until - now };
+  return { key, value, keep };
 }

@@ -8,7 +8,7 @@ import { STORED as PROXY_STORED } from "../../../proxy/schema/retention.ts";
 import { KEYS as REGISTRY_KEYS } from "../../../registry/schema/kv_keys.ts";
 import { STORED as REGISTRY_STORED } from "../../../registry/schema/retention.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import type { StoredKinds } from "../../../shared/server/store/transfer.ts";
+import { exportLines, importLines, type StoredKinds } from "../../../shared/server/store/transfer.ts";
 import { answered, openRegistry, refreshed } from "../../support/registry_world.ts";
 import { overlaid } from "../../support/faulty_kv.ts";
 import type { World } from "../../support/world.ts";
@@ -170,6 +170,7 @@ Deno.test("each family of the registry with an expiry is written with one, also 
   using real = await openTestKv();
   await using w = await openRegistry({ kv: recording(real, written), registry: { console: true } });
   await story(w);
+  const exported = await Array.fromAsync(exportLines(real, { registry: REGISTRY_STORED }, w.clock.now()));
   const of = (family: string) => written.filter((write) => write.family === `registry.${family}`);
   for (const [family, end] of Object.entries(REGISTRY_ENDS)) {
     assert(of(family).length > 0, `${family} was not written`);
@@ -189,9 +190,22 @@ Deno.test("each family of the registry with an expiry is written with one, also 
   assertEquals(days("invite", (value) => value.expiresAt !== null), [91]);
   assertEquals(days("audit", (value) => value.event === "session.refreshed"), [7, 7]);
   assertEquals(new Set(days("audit", (value) => value.event !== "session.refreshed")), new Set([400]));
-  // The index records of ended records end with them: an agent, an API key, two invites.
+  // The index records of ended records end with them, also after an import: an agent, an API key, two invites.
   for (const [family, wanted] of [["agent_of", [90]], ["api_key_of", [90]], ["invite_code", [90, 91]]] as const) {
     assertEquals(days(family, () => true).filter((count) => count !== null), [...wanted], family);
+  }
+  const imported: Written[] = [];
+  using target = await openTestKv();
+  await importLines(
+    recording(target, imported),
+    { registry: REGISTRY_STORED },
+    ReadableStream.from(exported),
+    w.clock.now(),
+  );
+  for (const [family, main] of [["agent_of", "agent"], ["api_key_of", "api_key"], ["invite_code", "invite"]]) {
+    const ends = (name?: string) =>
+      imported.filter((write) => write.family === `registry.${name}`).map(({ expireIn }) => expireIn).sort();
+    assertEquals(ends(family), ends(main), family);
   }
 });
 
