@@ -32,9 +32,11 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { pick } from "../../shared/server/http/route.ts";
 
-/** Rows after which a download ends. With more, one download takes the time of other requests. */
-const FILE_ROWS = 10_000;
-const FILE_STEP = 100;
+/**
+ * Pages of a download, each of 100 rows among at most 1,000 entries. With more, one download takes the time of other
+ * requests.
+ */
+const FILE_PAGES = 100;
 /**
  * Events that change nothing or occur all the time. They are hidden until a filter asks for them, because the few
  * changes would be lost among them.
@@ -148,17 +150,18 @@ function who(subject: string, { agents, people, base }: Names): Value {
   return markup`<span class="id">${ui.name(shortId(subject))}</span>`;
 }
 
-/** The log as JSON lines. If there are more rows than a file may have, the last line says so. */
+/** The log as JSON lines. If the log goes on after the last page, the last line says with which `cursor`. */
 async function auditFile(pages: ConsolePages, input: Input): Promise<PageResult> {
   const { store, isWrong, hidden } = await wantedOf(pages, input);
   if (isWrong) return await auditPage(pages, input);
   const written: string[] = [];
-  let cursor: string | undefined;
-  do {
-    const { items, nextCursor } = await readAudit(pages.deps, { ...store, limit: FILE_STEP, cursor }, hidden);
+  let cursor = cursorOf(input);
+  for (let page = 0; page < FILE_PAGES; page++) {
+    const { items, nextCursor } = await readAudit(pages.deps, { ...store, limit: 100, cursor }, hidden);
     for (const entry of items) written.push(JSON.stringify(pick(AuditEntry, entry)));
     cursor = nextCursor ?? undefined;
-  } while (cursor !== undefined && written.length < FILE_ROWS);
+    if (cursor === undefined) break;
+  }
   if (cursor !== undefined) written.push(JSON.stringify({ cut: true, message: `older entries follow ${cursor}` }));
   return { file: `${written.join("\n")}\n`, name: "audit.jsonl", type: "application/jsonl; charset=utf-8" };
 }

@@ -21,8 +21,6 @@ const IDLE_MS = 1_800_000;
 const SEEN_EVERY_MS = 60_000;
 /** Most codes, and sessions, of each person. With more, a program that makes or opens codes fills the store. */
 const CODES_MAX = 10, SESSIONS_MAX = 10;
-/** Most records that are read for a count. With less, a person's records are missed when many admins have some. */
-const READ_MAX = 1_000;
 
 export interface ConsoleSession {
   human: HumanRecord;
@@ -120,6 +118,10 @@ async function recordsOf(
   humanId: string,
   kind: ConsoleRecord["kind"],
 ): Promise<KvEntry<ConsoleRecord>[]> {
-  const all = await Array.fromAsync(kv.list<ConsoleRecord>({ prefix: KEYS.consoles() }, { limit: READ_MAX }));
-  return all.filter(({ value }) => value.humanId === humanId && isLive(value, kind, clock.now()));
+  const own: KvEntry<ConsoleRecord>[] = [];
+  // All records are read, because with a bound some of this person's would be missed. Each admin has only a few.
+  for await (const entry of kv.list<ConsoleRecord>({ prefix: KEYS.consoles() })) {
+    if (entry.value.humanId === humanId && isLive(entry.value, kind, clock.now())) own.push(entry);
+  }
+  return own;
 }

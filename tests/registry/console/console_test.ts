@@ -1,7 +1,9 @@
 /** The console's session: who gets in, how often, for how long, and what ends it. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
-import { answered, auditEvents, refused } from "../../support/registry_world.ts";
+import { overlaid } from "../../support/faulty_kv.ts";
+import { answered, auditEvents, refused, writeRecords } from "../../support/registry_world.ts";
+import { openTestKv } from "../../support/test_store.ts";
 import { AMPLE_QUOTAS, PROXY_URL, REGISTRY_URL, World, type WorldOptions } from "../../support/world.ts";
 
 const HOST = new URL(REGISTRY_URL).host;
@@ -235,6 +237,43 @@ test("each action is that of the API, with the person as actor and the reason in
   assertEquals(events[6].detail, "key in public");
   assertStringIncludes((await look(w, own, "audit?about=Dimitri")).text, "“key in public”");
   assertStringIncludes((await look(w, own, "audit?by=no-such")).text, "No person and no agent is called no-such.");
+});
+
+Deno.test("the codes and sessions of other admins are not counted", async () => {
+  await using w = await open();
+  const { id } = await w.admin();
+  const others = {
+    kind: "code",
+    humanId: "other",
+    keyId: "k",
+    createdAt: w.clock.now(),
+    seenAt: w.clock.now(),
+  } as const;
+  await writeRecords(w, 1_000, (operation, i) => operation.set(KEYS.console(`A${i}`), others));
+  await writeRecords(w, 10, (operation, i) => operation.set(KEYS.console(`B${i}`), { ...others, humanId: id }));
+  const more = await w.ask("POST", "/v1/admin/console-codes", { apiKey: (await w.admin()).apiKey });
+  await refused(more, "QUOTA_EXCEEDED");
+});
+
+Deno.test("a download whose filter fits nothing reads at most 100,000 entries, and says where it ended", async () => {
+  using real = await openTestKv();
+  const id = "01KHZZZZZZZZZZZZZZZZZZZZZZ", entry = { id, event: "admin.token_issued", at: "2026-02-21T00:00:00.000Z" };
+  let read = 0;
+  const kv = overlaid(real, {
+    // A log without an end, up to the number at which the test gives up.
+    list: <T>(selector: Deno.KvListSelector, options?: Deno.KvListOptions) => {
+      const entries = real.list<T>(selector, options);
+      let left = options?.limit ?? 0;
+      const value = { key: KEYS.audit(id), value: entry as T, versionstamp: "" };
+      const next = () => left-- > 0 && read++ < 200_000 ? { done: false, value } as const : { done: true } as never;
+      if (JSON.stringify(selector).includes('"audit"')) entries.next = () => Promise.resolve(next());
+      return entries;
+    },
+  });
+  await using w = await open({ kv });
+  const { text } = await look(w, await visit(w), "audit.jsonl");
+  assertEquals(read, 100_000);
+  assertEquals(JSON.parse(text), { cut: true, message: `older entries follow ${id}` });
 });
 
 Deno.test("a name, an ID, a DID and a typing mistake find an agent; filters and pages show each once", async () => {
