@@ -30,7 +30,7 @@ import * as trust from "./trust/handlers.ts";
 export type ProxyCallers = { none: null; admin_token: Admin } & Record<keyof typeof PROFILES, AdmittedAgent>;
 
 export const AUTHENTICATORS: Authenticators<ProxyDeps, ProxyCallers> = {
-  none: { stage: "before_body", credential: "none", scheme: "Svc", errors: [], run: () => Promise.resolve(null) },
+  none: { stage: "before_body", credential: "none", errors: [], run: () => Promise.resolve(null) },
   message: admission("message"),
   receipt: admission("receipt"),
   connect: admission("connect"),

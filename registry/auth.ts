@@ -51,11 +51,10 @@ export interface RegistryCallers {
 const ALL_SCOPES: ServiceCaller = { id: "process", scopes: ["identity.read", "auth.validate", "crl.read"] };
 
 export const AUTHENTICATORS: Authenticators<AuthDeps, RegistryCallers> = {
-  none: { stage: "before_body", credential: "none", scheme: "Bearer", errors: [], run: () => Promise.resolve(null) },
+  none: { stage: "before_body", credential: "none", errors: [], run: () => Promise.resolve(null) },
   bootstrap_secret: {
     stage: "before_body",
     credential: "bootstrap_secret",
-    scheme: "Bearer",
     errors: ["ADMIN_BOOTSTRAP_UNAUTHORIZED"],
     run({ config }, { request }) {
       const given = digest(request.headers.get("x-bootstrap-secret") ?? "");
@@ -71,7 +70,6 @@ export const AUTHENTICATORS: Authenticators<AuthDeps, RegistryCallers> = {
   ownership_service: {
     stage: "before_body",
     credential: "service",
-    scheme: "Bearer",
     errors: ["INTERNAL_SERVICE_UNAUTHORIZED", "INTERNAL_SERVICE_FORBIDDEN"],
     async run(deps, exchange) {
       const caller = await findServiceCaller(deps, exchange, "identity.read");
@@ -84,7 +82,6 @@ export const AUTHENTICATORS: Authenticators<AuthDeps, RegistryCallers> = {
   agent_proof: {
     stage: "after_input",
     credential: "agent_proof",
-    scheme: "Svc",
     errors: ["AGENT_AUTH_REFRESH_UNAUTHORIZED"],
     run: proveAgent,
   },
@@ -99,7 +96,6 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
   return {
     stage: "before_body",
     credential: "api_key",
-    scheme: "Bearer",
     errors: adminCode ? [...errors, adminCode] : errors,
     bucket: ({ human }) => human.id,
     authorise({ human }) {
@@ -128,7 +124,6 @@ function optionalService(scope: ServiceScope): Authenticator<AuthDeps, ServiceCa
   return {
     stage: "before_limit",
     credential: "optional_service",
-    scheme: "Svc",
     errors: ["INTERNAL_SERVICE_UNAUTHORIZED", "INTERNAL_SERVICE_FORBIDDEN"],
     exempt: (caller) => caller !== null,
     run: (deps, exchange) => findServiceCaller(deps, exchange, scope),

@@ -32,7 +32,6 @@ interface AdminTokenDeps {
 export const ADMIN_TOKEN: Authenticator<AdminTokenDeps, Admin> = {
   stage: "before_body",
   credential: "admin_token",
-  scheme: "Bearer",
   errors: ["PROXY_ADMIN_TOKEN_INVALID", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE", "PROXY_RATE_LIMIT_EXCEEDED"],
   bucket: ({ did }) => did,
   precheck: (deps, exchange) => deps.guard.rejectIfOver(exchange, "Bearer"),

@@ -110,7 +110,6 @@ export function admission(profile: keyof typeof PROFILES): Authenticator<CheckDe
   return {
     stage: "after_body",
     credential: PROFILES[profile].access ? "agent_session" : "agent_proof",
-    scheme: "Svc",
     errors: errorsOf(PROFILES[profile]),
     limit: limitText(PROFILES[profile].window),
     precheck: (deps, exchange) => deps.guard.rejectIfOver(exchange),

@@ -318,7 +318,9 @@ Deno.test("each route answers its authentication code when the credential is wro
       if (!who.includes(row.who)) continue;
       await t.step(`${row.route} with ${Object.keys(headers).join(", ")}`, async () => {
         const body = row.who === "agent" ? { refreshToken: "svc_rft_x", audience: "https://b.example" } : undefined;
-        await refused(await w.ask(row.method, target(row), { headers, body }), code);
+        const answer = await w.ask(row.method, target(row), { headers, body });
+        assertEquals(answer.headers.get("www-authenticate"), row.who === "agent" ? "Svc" : "Bearer");
+        await refused(answer, code);
       });
     }
   }

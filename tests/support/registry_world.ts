@@ -37,8 +37,7 @@ export async function restart(w: World): Promise<void> {
 }
 
 function hold(w: World): void {
-  const schemeOf = (row?: Row) =>
-    ["agent_proof", "validate_service", "crl_service"].includes(row?.auth ?? "") ? "Svc" : "Bearer";
+  const schemeOf = (row?: Row) => row?.auth === "agent_proof" ? "Svc" : "Bearer";
   w.registry = withCheckedAnswers(w.registry, { rowOf, codesOf, schemeOf });
 }
 

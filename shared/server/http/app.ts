@@ -21,6 +21,7 @@ import {
   type Answer,
   type Authenticator,
   type Authenticators,
+  type Credential,
   json,
   type RequestContext,
   type Route,
@@ -85,7 +86,7 @@ export function createApp<D extends AppDeps, Callers>(
     const answerTo = (exchange: RequestContext, params: Record<string, string>) => {
       exchange.route = route.path;
       return handleRequest(route, authenticator, deps, { bodies, unsent }, exchange, params)
-        .catch((error) => errorAnswer(deps, exchange, error, authenticator.scheme));
+        .catch((error) => errorAnswer(deps, exchange, error, authenticator.credential));
     };
     return { method: route.method, path: route.path, answerTo };
   });
@@ -103,7 +104,7 @@ export function createApp<D extends AppDeps, Callers>(
     fixed.get(path)?.map(({ method }) => method) ??
       methods.filter((method) => hono.router.match(method, path)[0].length > 0);
   const failed = (exchange: RequestContext, error: Error) =>
-    responseOf(exchange, errorAnswer(deps, exchange, error, "Bearer"));
+    responseOf(exchange, errorAnswer(deps, exchange, error, "none"));
   const noRoute = (exchange: RequestContext, path: string) => {
     const allowed = methodsOf(path);
     if (allowed.length === 0) return failed(exchange, new ServiceError("NOT_FOUND"));
@@ -273,7 +274,7 @@ function jsonBody<D>(route: Route<D>, { body }: RequestContext): unknown {
   return parsed.value;
 }
 
-function errorAnswer(deps: AppDeps, exchange: RequestContext, error: unknown, scheme: "Bearer" | "Svc"): Answer {
+function errorAnswer(deps: AppDeps, exchange: RequestContext, error: unknown, credential: Credential): Answer {
   const known = asServiceError(error);
   // The other service in this process handles and logs its own rejected calls. A registry without any revocation is no
   // fault, but the log would show every connector that starts as refused.
@@ -293,6 +294,7 @@ function errorAnswer(deps: AppDeps, exchange: RequestContext, error: unknown, sc
     });
     deps.onRefused?.(known.code, exchange);
   }
+  const scheme = credential === "agent_proof" || credential === "agent_session" ? "Svc" : "Bearer";
   return json(errorEnvelope(known, deps.showDetails), known.status, {
     ...(known.status === 401 ? { "WWW-Authenticate": scheme } : {}),
     ...known.headers,

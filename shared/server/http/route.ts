@@ -128,8 +128,6 @@ export type Credential =
 export interface Authenticator<D, C> {
   stage: "before_limit" | "before_body" | "after_body" | "after_input";
   credential: Credential;
-  /** Scheme in `WWW-Authenticate` of a 401. */
-  scheme: "Bearer" | "Svc";
   errors: readonly ErrorCode[];
   /** Text for the API documents about a limit that the authenticator itself counts. */
   limit?: string;

@@ -228,7 +228,6 @@ Deno.test("a relay handler without an identity answers 500 and does nothing", as
     none: {
       stage: "before_body",
       credential: "none",
-      scheme: "Svc",
       errors: [],
       run: () => Promise.resolve(undefined),
     },

@@ -30,11 +30,10 @@ export interface Callers {
 }
 
 export const AUTHENTICATORS: Authenticators<AppDeps, Callers> = {
-  none: { stage: "before_body", credential: "none", scheme: "Bearer", errors: [], run: () => Promise.resolve(null) },
+  none: { stage: "before_body", credential: "none", errors: [], run: () => Promise.resolve(null) },
   key: {
     stage: "before_body",
     credential: "api_key",
-    scheme: "Bearer",
     errors: ["API_KEY_INVALID", "ADMIN_REQUIRED"],
     run(_deps, { request }) {
       const key = request.headers.get("x-key");
@@ -48,7 +47,6 @@ export const AUTHENTICATORS: Authenticators<AppDeps, Callers> = {
   service: {
     stage: "before_limit",
     credential: "optional_service",
-    scheme: "Svc",
     errors: ["INTERNAL_SERVICE_UNAUTHORIZED"],
     run: (_deps, { request }) => Promise.resolve(request.headers.get("x-key")),
     exempt: (caller) => caller !== null,
@@ -56,7 +54,6 @@ export const AUTHENTICATORS: Authenticators<AppDeps, Callers> = {
   glancing: {
     stage: "after_body",
     credential: "agent_proof",
-    scheme: "Svc",
     errors: ["PROXY_AUTH_MISSING_TOKEN", "PROXY_AUTH_INVALID_AIT"],
     precheck(_deps, { request }) {
       if (!request.headers.has("x-key")) throw new ServiceError("PROXY_AUTH_MISSING_TOKEN");
