@@ -28,7 +28,6 @@ import type { RegistryDeps } from "./deps.ts";
 import * as invites from "./invites/handlers.ts";
 import * as meta from "./meta/handlers.ts";
 import { joinPage } from "./meta/join_page.ts";
-import { getCrl } from "./revocation/handlers.ts";
 import * as people from "./people/handlers.ts";
 import * as services from "./internal_services/handlers.ts";
 import * as sessions from "./sessions/handlers.ts";
@@ -67,7 +66,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     limit: perIp("crl", LIMITS.crlRequests),
     response: { status: 200, body: metaApi.CrlAnswer, isCacheable: true },
     errors: ["CRL_NOT_FOUND", "CRL_BUILD_FAILED"],
-    handler: getCrl,
+    handler: meta.crl,
   }),
   route("GET", "/v1/resolve/:id", "Public record of an agent", {
     auth: "none",

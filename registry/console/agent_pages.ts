@@ -2,10 +2,8 @@
 import {
   agentLink,
   awayNote,
-  confirmed,
   connectionTag,
-  type ConsolePages,
-  type ConsoleRow,
+  type ConsoleDeps,
   framed,
   identityEnd,
   idIn,
@@ -18,7 +16,7 @@ import {
   shortId,
 } from "./frame.ts";
 import { latestRefusals } from "./refusals.ts";
-import { RelayAway } from "./relay.ts";
+import { askRelay, RelayAway } from "./relay.ts";
 import { deleteAgent, findAgent } from "../agents/store.ts";
 import type { Asker } from "../callers.ts";
 import {
@@ -45,29 +43,18 @@ import type { Page } from "../../shared/server/store/pages.ts";
 
 const REFUSALS_SHOWN = 10;
 
-export const agentRows: readonly ConsoleRow[] = [
-  { method: "GET", path: "agents", render: agentsPage },
-  { method: "GET", path: "agents/:id", render: agentPage },
-  ...confirmed(
-    "agents/:id/revoke",
-    "Not revoked.",
-    askBefore(deleteAgent, (name) => ({
-      title: markup`Revoke ${name}?`,
-      text:
-        "This is permanent. The agent can no longer send or receive, its pairs end, and messages that wait for it are dropped.",
-      label: markup`Revoke ${name}`,
-    })),
-  ),
-  ...confirmed(
-    "agents/:id/end",
-    "Not ended.",
-    askBefore(revokeSession, (name) => ({
-      title: markup`End the session of ${name}?`,
-      text: "Its connector is disconnected and cannot come back until its owner issues a new identity for it.",
-      label: "End session",
-    })),
-  ),
-];
+export const askRevoke = askBefore(deleteAgent, (name) => ({
+  title: markup`Revoke ${name}?`,
+  text:
+    "This is permanent. The agent can no longer send or receive, its pairs end, and messages that wait for it are dropped.",
+  label: markup`Revoke ${name}`,
+}));
+
+export const askEnd = askBefore(revokeSession, (name) => ({
+  title: markup`End the session of ${name}?`,
+  text: "Its connector is disconnected and cannot come back until its owner issues a new identity for it.",
+  label: "End session",
+}));
 
 interface Wanted {
   q: string;
@@ -76,8 +63,8 @@ interface Wanted {
   cursor: string;
 }
 
-async function agentsPage(pages: ConsolePages, input: Input): Promise<PageResult> {
-  const { deps } = pages, { query, base } = input;
+export async function agentsPage(deps: ConsoleDeps, input: Input): Promise<PageResult> {
+  const { query, base } = input;
   const text = (key: string, otherwise = "") => (query.get(key) ?? otherwise).trim().slice(0, LIMITS.displayName);
   const wanted: Wanted = {
     q: text("q"),
@@ -87,16 +74,16 @@ async function agentsPage(pages: ConsolePages, input: Input): Promise<PageResult
   };
   const id = idIn(input, "agent");
   if (id !== null) return { to: `agents/${id}` };
-  const [counts, found] = await Promise.all([deps.counts.current(), orAway(pageOf(pages, input, wanted))]);
+  const [counts, found] = await Promise.all([deps.counts.current(), orAway(pageOf(deps, input, wanted))]);
   const { items, nextCursor } = found instanceof RelayAway ? { items: [], nextCursor: null } : found;
-  const state = await orAway(relayStateOf(pages, input, items.map(({ agent }) => agent.id)));
+  const state = await orAway(relayStateOf(deps, input, items.map(({ agent }) => agent.id)));
   const away = [found, state].find((one) => one instanceof RelayAway);
   const { agents, people } = counts;
   if (agents.active + agents.revoked === 0 && items.length === 0) {
     const text = "Invite a person: the link that you send makes an account and a first agent with one command.";
     const way = ui.link(`${base}/invites`, "Invite a person");
     const main = [ui.head("Agents"), ui.empty("No agents yet", text, way)];
-    return framed(pages, input, { title: "Agents", current: "agents", main });
+    return framed(deps, input, { title: "Agents", current: "agents", main });
   }
   const older = nextCursor === null ? null : `?${new URLSearchParams({ ...wanted, cursor: nextCursor })}`;
   const rows = agentTable(base, items, state instanceof RelayAway ? null : state, deps.clock.now());
@@ -110,14 +97,14 @@ async function agentsPage(pages: ConsolePages, input: Input): Promise<PageResult
       ui.choice("status", "Status", [["active", "Active"], ["revoked", "Revoked"], ["all", "All"]], wanted.status),
       ui.choice("online", "Connection", [["", "Any"], ["true", "Online"], ["false", "Offline"]], wanted.online),
     ]),
-    away && awayNote(pages, away),
+    away && awayNote(deps, away),
     items.length > 0
       ? [rows, ui.pager(`${PAGE_ROWS} on a page`, older)]
       : older !== null
       ? ui.pager(`None among these ${ui.number(LIMITS.filteredPageReads)}; older ones follow`, older)
-      : away === undefined && await nothingFound(pages, base, wanted.q),
+      : away === undefined && await nothingFound(deps, base, wanted.q),
   ];
-  return framed(pages, input, { title: "Agents", current: "agents", main, hasField: true });
+  return framed(deps, input, { title: "Agents", current: "agents", main, hasField: true });
 }
 
 /**
@@ -127,7 +114,7 @@ async function agentsPage(pages: ConsolePages, input: Input): Promise<PageResult
  * @throws {RelayAway}
  */
 async function pageOf(
-  { deps, relay }: ConsolePages,
+  deps: ConsoleDeps,
   { session }: Input,
   { q, status, online, cursor }: Wanted,
 ): Promise<Page<AgentWithSession>> {
@@ -137,7 +124,7 @@ async function pageOf(
     return await listAllAgents(deps, { name: q || undefined, status: only, limit: PAGE_ROWS, cursor: own });
   }
   const query = { online, limit: String(PAGE_ROWS), ...parseDid(cursor)?.kind === "agent" ? { cursor } : {} };
-  const { connections, pagination } = await relay.get(session, "connections", query, ConnectionList);
+  const { connections, pagination } = await askRelay(deps, session, "connections", query, ConnectionList);
   const ids = connections.flatMap(({ agentDid }) => parseDid(agentDid)?.id ?? []);
   const begins = beginsWith(q);
   const found = (await Promise.all(ids.map((id) => findAgent(deps, id)))).filter((agent) => agent !== null);
@@ -146,7 +133,7 @@ async function pageOf(
   return { items, nextCursor: pagination.nextCursor };
 }
 
-async function nothingFound({ deps }: ConsolePages, base: string, q: string): Promise<Html> {
+async function nothingFound(deps: ConsoleDeps, base: string, q: string): Promise<Html> {
   const all = ui.link(`${base}/agents?status=all`, "Show all", "quiet");
   if (q === "") return ui.empty("No such agent", "No agent fits the filter.", all);
   const like = await nearestAgent(deps, q);
@@ -184,13 +171,13 @@ export function agentTable(
   });
 }
 
-async function agentPage(pages: ConsolePages, input: Input): Promise<PageResult> {
-  const { deps, relay } = pages, { base, session, params } = input;
+export async function agentPage(deps: ConsoleDeps, input: Input): Promise<PageResult> {
+  const { base, session, params } = input;
   const { agent, ownerName, session: auth } = await readAgent(deps, params.id ?? "");
   const now = deps.clock.now();
   const asked = await orAway(Promise.all([
-    relayStateOf(pages, input, [agent.id]),
-    relay.get(session, "refusals", { agentDid: agent.did, limit: String(REFUSALS_SHOWN) }, RefusalList),
+    relayStateOf(deps, input, [agent.id]),
+    askRelay(deps, session, "refusals", { agentDid: agent.did, limit: String(REFUSALS_SHOWN) }, RefusalList),
   ]));
   const [state, refusals] = asked instanceof RelayAway ? [null, null] : asked;
   const waiting = state?.waiting.get(agent.did);
@@ -214,7 +201,7 @@ async function agentPage(pages: ConsolePages, input: Input): Promise<PageResult>
           auth?.status === "active" && ui.link(`${base}/agents/${agent.id}/end`, "End session…", "quiet")
         }${ui.link(`${base}/agents/${agent.id}/revoke`, "Revoke…", "quiet")}</div>`,
     ),
-    asked instanceof RelayAway && awayNote(pages, asked),
+    asked instanceof RelayAway && awayNote(deps, asked),
     markup`<div class="two">${
       ui.card(
         "Identity",
@@ -237,7 +224,7 @@ async function agentPage(pages: ConsolePages, input: Input): Promise<PageResult>
     }${ui.card("Session", sessionLines || markup`<p class="small soft">No longer kept.</p>`)}</div></div>`,
     refusals !== null && latestRefusals(refusals.refusals, agent.name, now),
   ];
-  return framed(pages, input, { title: agent.name, current: "agents", main });
+  return framed(deps, input, { title: agent.name, current: "agents", main });
 }
 
 const SESSION_TAGS = {
@@ -251,9 +238,9 @@ function askBefore(
   work: (deps: RegistryStore, by: Asker, agent: AgentRecord) => Promise<void>,
   questionOf: (name: Html) => ui.Question,
 ) {
-  return async (pages: ConsolePages, input: Input) => {
-    const { agent, ownerName } = await readAgent(pages.deps, input.params.id ?? "");
-    const state = await orAway(relayStateOf(pages, input, [agent.id]));
+  return async (deps: ConsoleDeps, input: Input) => {
+    const { agent, ownerName } = await readAgent(deps, input.params.id ?? "");
+    const state = await orAway(relayStateOf(deps, input, [agent.id]));
     const name = ui.name(agent.name);
     const facts = ui.card(
       "The agent",
@@ -261,10 +248,10 @@ function askBefore(
         ["Agent", name],
         ["Owner", ui.name(ownerName)],
         ["DID", markup`<span class="id">${agent.did}</span>`],
-        ["Connected", connectionTag(state instanceof RelayAway ? null : state, agent.did, pages.deps.clock.now())],
+        ["Connected", connectionTag(state instanceof RelayAway ? null : state, agent.did, deps.clock.now())],
       ]),
     );
-    const question = { ...questionOf(name), facts }, act = () => work(pages.deps, input.session, agent);
+    const question = { ...questionOf(name), facts }, act = () => work(deps, input.session, agent);
     return { question, title: agent.name, record: `agents/${agent.id}`, current: "agents", act };
   };
 }

@@ -2,8 +2,7 @@
 import {
   agentLink,
   agentsByDid,
-  type ConsolePages,
-  type ConsoleRow,
+  type ConsoleDeps,
   cursorOf,
   framed,
   type Input,
@@ -43,13 +42,8 @@ const FILE_PAGES = 100;
  */
 const LOOKS: ReadonlySet<string> = new Set(["admin.token_issued", "console.opened", "session.refreshed"]);
 
-export const auditRows: readonly ConsoleRow[] = [
-  { method: "GET", path: "audit", render: auditPage },
-  { method: "GET", path: "audit.jsonl", render: auditFile },
-];
-
 /** Reads the filter of a request: as typed, as a query of the store, and what is wrong with it. */
-async function wantedOf({ deps }: ConsolePages, { query }: Input) {
+async function wantedOf(deps: ConsoleDeps, { query }: Input) {
   const text = (key: string) => (query.get(key) ?? "").trim().slice(0, LIMITS.auditFilter);
   const given = { event: text("event"), by: text("by"), about: text("about"), since: text("since") };
   const [actor, subject] = await Promise.all([recordNamed(deps, given.by), recordNamed(deps, given.about)]);
@@ -68,7 +62,7 @@ async function wantedOf({ deps }: ConsolePages, { query }: Input) {
 }
 
 /** Returns the subject that a text means: a DID, an ID, or the only person or agent with that name. */
-async function recordNamed(deps: ConsolePages["deps"], text: string): Promise<{ subject?: string; wrong?: string }> {
+async function recordNamed(deps: ConsoleDeps, text: string): Promise<{ subject?: string; wrong?: string }> {
   if (text === "") return {};
   if (text.startsWith("did:") || isUlid(text) || text === "store recover") return { subject: text };
   const found = await findByName(deps, text);
@@ -77,12 +71,12 @@ async function recordNamed(deps: ConsolePages["deps"], text: string): Promise<{ 
   return found.length > 1 ? { wrong: `${found.length} have this name; give the DID.` } : { subject: first };
 }
 
-async function auditPage(pages: ConsolePages, input: Input): Promise<PageResult> {
-  const { given, store, wrong, isWrong, hidden } = await wantedOf(pages, input);
+export async function auditPage(deps: ConsoleDeps, input: Input): Promise<PageResult> {
+  const { given, store, wrong, isWrong, hidden } = await wantedOf(deps, input);
   const wanted = { ...store, limit: PAGE_ROWS, cursor: cursorOf(input) };
-  const { items, nextCursor } = isWrong ? { items: [], nextCursor: null } : await readAudit(pages.deps, wanted, hidden);
+  const { items, nextCursor } = isWrong ? { items: [], nextCursor: null } : await readAudit(deps, wanted, hidden);
   const subjects = items.flatMap(({ actor, subject }) => [actor, subject]);
-  const [agents, people] = await Promise.all([agentsByDid(pages, subjects), peopleByDid(pages, subjects)]);
+  const [agents, people] = await Promise.all([agentsByDid(deps, subjects), peopleByDid(deps, subjects)]);
   const groups = [...new Set(AUDIT_EVENTS.map((event) => event.slice(0, event.indexOf(".") + 1)))];
   const events: [string, string][] = [
     ["", "Changes"],
@@ -92,7 +86,7 @@ async function auditPage(pages: ConsolePages, input: Input): Promise<PageResult>
   ];
   const search = new URLSearchParams(given).toString();
   const older = nextCursor === null ? null : `?${search}&cursor=${nextCursor}`;
-  const rows = rowsOf(items, { agents, people, base: input.base, now: pages.deps.clock.now() });
+  const rows = rowsOf(items, { agents, people, base: input.base, now: deps.clock.now() });
   const columns = ["Time, UTC", "Event", "By", "About", "Request"];
   const main = [
     ui.head(
@@ -117,7 +111,7 @@ async function auditPage(pages: ConsolePages, input: Input): Promise<PageResult>
         ui.pager(rows.length === 0 ? "None among the newest 1,000" : "Newest first", older),
       ],
   ];
-  return framed(pages, input, { title: "Audit", current: "audit", main, hasField: true });
+  return framed(deps, input, { title: "Audit", current: "audit", main, hasField: true });
 }
 
 interface Names {
@@ -151,13 +145,13 @@ function who(subject: string, { agents, people, base }: Names): Value {
 }
 
 /** The log as JSON lines. If the log goes on after the last page, the last line says with which `cursor`. */
-async function auditFile(pages: ConsolePages, input: Input): Promise<PageResult> {
-  const { store, isWrong, hidden } = await wantedOf(pages, input);
-  if (isWrong) return await auditPage(pages, input);
+export async function auditFile(deps: ConsoleDeps, input: Input): Promise<PageResult> {
+  const { store, isWrong, hidden } = await wantedOf(deps, input);
+  if (isWrong) return await auditPage(deps, input);
   const written: string[] = [];
   let cursor = cursorOf(input);
   for (let page = 0; page < FILE_PAGES; page++) {
-    const { items, nextCursor } = await readAudit(pages.deps, { ...store, limit: 100, cursor }, hidden);
+    const { items, nextCursor } = await readAudit(deps, { ...store, limit: 100, cursor }, hidden);
     for (const entry of items) written.push(JSON.stringify(pick(AuditEntry, entry)));
     cursor = nextCursor ?? undefined;
     if (cursor === undefined) break;

@@ -2,16 +2,15 @@
  * The operator's console: web pages for an admin. They call the same functions as the admin's routes, because a second
  * set of rules would sooner or later differ from the first.
  */
-import { agentRows } from "./agent_pages.ts";
-import { auditRows } from "./audit_page.ts";
-import { deliveryRows } from "./delivery_page.ts";
-import { type ConsoleDeps, type ConsolePages, type ConsoleRow, orNotThere } from "./frame.ts";
-import { inviteRows } from "./invite_pages.ts";
-import { limitRows } from "./limits_page.ts";
-import { overviewRows } from "./overview_page.ts";
-import { peopleRows } from "./people_pages.ts";
-import { queueRows } from "./queue_page.ts";
-import { RelayView } from "./relay.ts";
+import { agentPage, agentsPage, askEnd, askRevoke } from "./agent_pages.ts";
+import { auditFile, auditPage } from "./audit_page.ts";
+import { deliveriesPage } from "./delivery_page.ts";
+import { confirmed, type ConsoleDeps, type ConsoleRow, orNotThere } from "./frame.ts";
+import { askDelete, invitesPage, newInvite } from "./invite_pages.ts";
+import { limitsPage } from "./limits_page.ts";
+import { overviewPage } from "./overview_page.ts";
+import { askSuspend, peoplePage, personPage, restore } from "./people_pages.ts";
+import { queuesPage } from "./queue_page.ts";
 import { type ConsoleSession, endConsoleSession, findConsoleSession, takeConsoleCode } from "./sessions.ts";
 import type { RegistryConfig } from "../config.ts";
 import { type PageAnswer, plainPage } from "../../shared/page/document.ts";
@@ -34,16 +33,26 @@ const COMMAND = "svc admin open";
 const REQUESTS = { name: "console", requests: 600, windowMs: LIMITS.limitWindowMs };
 /** Live pages get a new version after this time, because the console is not told when its data changes. */
 const LOOK_MS = 10_000;
-const ROWS: readonly ConsoleRow[] = [
-  ...overviewRows,
-  ...peopleRows,
-  ...agentRows,
-  ...deliveryRows,
-  ...queueRows,
-  ...inviteRows,
-  ...limitRows,
-  ...auditRows,
-].map(orNotThere);
+const PAGES: readonly ConsoleRow[] = [
+  { method: "GET", path: "overview", live: true, render: overviewPage },
+  { method: "GET", path: "people", render: peoplePage },
+  { method: "GET", path: "people/:id", render: personPage },
+  ...confirmed("people/:id/suspend", "Not done.", askSuspend),
+  { method: "POST", path: "people/:id/restore", render: restore },
+  { method: "GET", path: "agents", render: agentsPage },
+  { method: "GET", path: "agents/:id", render: agentPage },
+  ...confirmed("agents/:id/revoke", "Not revoked.", askRevoke),
+  ...confirmed("agents/:id/end", "Not ended.", askEnd),
+  { method: "GET", path: "deliveries", render: deliveriesPage },
+  { method: "GET", path: "queues", live: true, render: queuesPage },
+  { method: "GET", path: "invites", render: invitesPage },
+  { method: "POST", path: "invites", render: newInvite },
+  ...confirmed("invites/:id/delete", "Not taken back.", askDelete),
+  { method: "GET", path: "limits", render: limitsPage },
+  { method: "GET", path: "audit", render: auditPage },
+  { method: "GET", path: "audit.jsonl", render: auditFile },
+];
+const ROWS = PAGES.map(orNotThere);
 
 /** Returns why a browser must not use the console of this server, or `null` when it may. */
 export function consoleRefusal({ registryUrl, environment }: Pick<RegistryConfig, "registryUrl" | "environment">) {
@@ -53,10 +62,7 @@ export function consoleRefusal({ registryUrl, environment }: Pick<RegistryConfig
 }
 
 export class Console {
-  readonly #pages: ConsolePages;
-
   constructor(readonly deps: ConsoleDeps & AppDeps) {
-    this.#pages = { deps, relay: new RelayView(deps) };
     deps.metrics.addRoutes([ROOT]);
   }
 
@@ -104,8 +110,8 @@ export class Console {
       headers,
       text: (maxBytes) => textOf(request, maxBytes, deps),
     };
-    return await pageApp<ConsolePages, ConsoleSession>({
-      pages: this.#pages,
+    return await pageApp<ConsoleDeps, ConsoleSession>({
+      pages: deps,
       version: () => Math.floor(clock.now() / LOOK_MS),
       root: ROOT,
       openRoot: OPEN,

@@ -3,15 +3,14 @@ import {
   agentLink,
   agentsByDid,
   awayNote,
-  type ConsolePages,
-  type ConsoleRow,
+  type ConsoleDeps,
   framed,
   type Input,
   type NamedAgent,
   orAway,
 } from "./frame.ts";
 import { refusedCard } from "./refusals.ts";
-import { RelayAway } from "./relay.ts";
+import { askRelay, RelayAway } from "./relay.ts";
 import { type Html, markup } from "../../shared/page/html.ts";
 import type { PageResult } from "../../shared/page/page_app.ts";
 import * as ui from "../../shared/page/parts.ts";
@@ -27,10 +26,6 @@ import { isRequestId, REQUEST_ID_FORM } from "../../shared/protocol/ids.ts";
 /** Longest request ID that is looked up. With less, long IDs are not found; with more, the page repeats any text. */
 const ID_LENGTH = 128;
 const UNTIL = "until ";
-
-export const deliveryRows: readonly ConsoleRow[] = [
-  { method: "GET", path: "deliveries", render: deliveriesPage },
-];
 
 /** Each event in words: a text before the name of its agent, and the state in which it leaves the message. */
 const EVENTS: Readonly<Record<DeliveryEvent, { mood: "ok" | "bad" | ""; text: string; state: string }>> = {
@@ -50,7 +45,7 @@ interface Look {
   now: number;
 }
 
-async function deliveriesPage(pages: ConsolePages, input: Input): Promise<PageResult> {
+export async function deliveriesPage(deps: ConsoleDeps, input: Input): Promise<PageResult> {
   const requestId = (input.query.get("requestId") ?? "").trim().slice(0, ID_LENGTH + 1);
   const isValid = isRequestId(requestId);
   const id = ui.field({
@@ -60,25 +55,24 @@ async function deliveriesPage(pages: ConsolePages, input: Input): Promise<PageRe
     isId: true,
     error: requestId === "" || isValid ? undefined : `A request ID has ${REQUEST_ID_FORM}.`,
   });
-  const found = isValid ? await orAway(foundOf(pages, input, requestId)) : null;
+  const found = isValid ? await orAway(foundOf(deps, input, requestId)) : null;
   const main = [
     ui.head("Deliveries", "The course of one message. The proxy keeps no list of messages and shows no content."),
     ui.filter([markup`<div class="wide">${id}</div>`], "Look up"),
-    found instanceof RelayAway ? awayNote(pages, found) : found ??
+    found instanceof RelayAway ? awayNote(deps, found) : found ??
       markup`<p class="soft small">The sender's <code>svc</code> shows the request ID of each message it sends.</p>`,
   ];
-  return framed(pages, input, { title: "Deliveries", current: "deliveries", main, hasField: true });
+  return framed(deps, input, { title: "Deliveries", current: "deliveries", main, hasField: true });
 }
 
 /** Returns what the proxy knows of a request ID: its deliveries and its refusals. @throws {RelayAway} */
-async function foundOf(pages: ConsolePages, { session, base }: Input, requestId: string): Promise<Html[]> {
-  const { relay, deps } = pages;
+async function foundOf(deps: ConsoleDeps, { session, base }: Input, requestId: string): Promise<Html[]> {
   const [{ deliveries }, { refusals, since }] = await Promise.all([
-    relay.get(session, "deliveries", { requestId }, DeliveryList),
-    relay.get(session, "refusals", { requestId, limit: "50" }, RefusalList),
+    askRelay(deps, session, "deliveries", { requestId }, DeliveryList),
+    askRelay(deps, session, "refusals", { requestId, limit: "50" }, RefusalList),
   ]);
   const now = deps.clock.now();
-  const agents = await agentsByDid(pages, [
+  const agents = await agentsByDid(deps, [
     ...deliveries.flatMap(({ senderAgentDid, recipientAgentDid }) => [senderAgentDid, recipientAgentDid]),
     ...refusals.flatMap(({ agentDid }) => agentDid ?? []),
   ]);

@@ -6,7 +6,7 @@ import type { AgentDeps } from "../agents/store.ts";
 import type { Suspensions } from "../people/suspensions.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, HumanRecord } from "../schema/records.ts";
-import { RelayAway, type RelayView } from "./relay.ts";
+import { askRelay, RelayAway, type RelayDeps } from "./relay.ts";
 import type { ConsoleSession } from "./sessions.ts";
 import type { PageView } from "../../shared/page/document.ts";
 import { type Html, markup, type Value } from "../../shared/page/html.ts";
@@ -25,20 +25,14 @@ import type { StoreProbe } from "../../shared/server/store/store_probe.ts";
 /** Rows of a page of a list. With more, a page takes longer to read from the store and to show. */
 export const PAGE_ROWS = 50;
 
-export interface ConsoleDeps extends AgentDeps {
+export interface ConsoleDeps extends AgentDeps, RelayDeps {
   counts: SharedCount<AdminCounts>;
   suspensions: Suspensions;
   probe: StoreProbe;
-  callProxy(request: Request): Promise<Response>;
-}
-
-export interface ConsolePages {
-  deps: ConsoleDeps;
-  relay: RelayView;
 }
 
 export type Input = PageInput<ConsoleSession>;
-export type ConsoleRow = PageRow<ConsolePages, ConsoleSession>;
+export type ConsoleRow = PageRow<ConsoleDeps, ConsoleSession>;
 
 /**
  * How often the script of an open page asks for news. With more, the page is out of date for longer; with less, each
@@ -51,7 +45,7 @@ const NAV = ["Overview", "People", "Agents", "Deliveries", "Queues", "Invites", 
 
 /** Returns a page with the navigation. `current` is the path of its menu entry; `main` are the parts of the page. */
 export function framed(
-  { deps }: ConsolePages,
+  deps: ConsoleDeps,
   { base, csrf, session }: Input,
   { title, current, main, isLive = false, ...rest }: Pick<PageView, "title" | "kind" | "hasField"> & {
     current: string;
@@ -84,7 +78,7 @@ export interface NamedAgent {
 }
 
 /** Returns the names of agents by DID. Agents of another registry, or whose record was deleted, have no name. */
-export async function agentsByDid({ deps }: ConsolePages, dids: Iterable<string>): Promise<Map<string, NamedAgent>> {
+export async function agentsByDid(deps: ConsoleDeps, dids: Iterable<string>): Promise<Map<string, NamedAgent>> {
   const own = [...new Set(dids)].flatMap((did) => {
     const parsed = parseDid(did);
     return parsed?.kind === "agent" && parsed.authority === deps.authority ? [{ did, id: parsed.id }] : [];
@@ -98,7 +92,7 @@ export async function agentsByDid({ deps }: ConsolePages, dids: Iterable<string>
   return new Map(found.filter((entry) => entry !== null));
 }
 
-export async function peopleByDid({ deps }: ConsolePages, dids: Iterable<string>): Promise<Map<string, HumanRecord>> {
+export async function peopleByDid(deps: ConsoleDeps, dids: Iterable<string>): Promise<Map<string, HumanRecord>> {
   const ids = [...new Set(dids)].flatMap((did) => {
     const parsed = parseDid(did);
     return parsed?.kind === "human" && parsed.authority === deps.authority ? [parsed.id] : [];
@@ -169,15 +163,15 @@ export function connectionTag(state: Pick<RelayState, "connections"> | null, did
 
 /** @throws {RelayAway} */
 export async function relayStateOf(
-  { relay }: ConsolePages,
+  deps: ConsoleDeps,
   { session }: Input,
   ids: readonly string[],
 ): Promise<RelayState> {
   if (ids.length === 0) return { connections: new Map(), waiting: new Map() };
   const query = { agents: ids.join(","), limit: "100" };
   const [{ connections }, { queues }] = await Promise.all([
-    relay.get(session, "connections", query, ConnectionList),
-    relay.get(session, "queues", query, QueueList),
+    askRelay(deps, session, "connections", query, ConnectionList),
+    askRelay(deps, session, "queues", query, QueueList),
   ]);
   return {
     connections: new Map(connections.map((one) => [one.agentDid, one])),
@@ -195,7 +189,7 @@ export async function orAway<T>(work: Promise<T>): Promise<T | RelayAway> {
   }
 }
 
-export function awayNote({ deps }: ConsolePages, away: RelayAway): Html {
+export function awayNote(deps: ConsoleDeps, away: RelayAway): Html {
   return ui.note(
     "bad",
     markup`<b>The proxy at ${deps.config.proxyUrl} ${away.message}.</b> What only it knows is missing below. People, agents, invites and audit work. Look at its process and its log.`,
@@ -223,15 +217,15 @@ const NOT_THERE: { [C in ErrorCode]?: { title: string; text: string; list: strin
 export function orNotThere(row: ConsoleRow): ConsoleRow {
   return {
     ...row,
-    async render(pages, input) {
+    async render(deps, input) {
       try {
-        return await row.render(pages, input);
+        return await row.render(deps, input);
       } catch (error) {
         const missing = error instanceof ServiceError ? NOT_THERE[error.code] : undefined;
         if (missing === undefined) throw error;
         const { title, text, list } = missing;
         const main = [ui.empty(title, text, ui.link(`${input.base}/${list}`, `All ${list}`))];
-        return { ...framed(pages, input, { title, current: list, main }), status: 404 };
+        return { ...framed(deps, input, { title, current: list, main }), status: 404 };
       }
     },
   };
@@ -250,25 +244,25 @@ interface Asked {
 export function confirmed(
   path: string,
   not: string,
-  ask: (pages: ConsolePages, input: Input) => Asked | PageResult | Promise<Asked | PageResult>,
+  ask: (deps: ConsoleDeps, input: Input) => Asked | PageResult | Promise<Asked | PageResult>,
 ): ConsoleRow[] {
-  const page = (pages: ConsolePages, input: Input, asked: Asked, error?: Html) => {
+  const page = (deps: ConsoleDeps, input: Input, asked: Asked, error?: Html) => {
     const { question, title, record, current } = asked, { base, csrf } = input;
     const action = `${base}/${path.replace(":id", input.params.id ?? "")}`;
     const main = [ui.confirmation(question, { action, csrf, back: `${base}/${record}`, error })];
-    return framed(pages, input, { title, current, main, hasField: true });
+    return framed(deps, input, { title, current, main, hasField: true });
   };
   return (["GET", "POST"] as const).map((method) => ({
     method,
     path,
-    async render(pages, input) {
-      const asked = await ask(pages, input);
+    async render(deps, input) {
+      const asked = await ask(deps, input);
       if (!("question" in asked)) return asked;
-      if (method === "GET") return page(pages, input, asked);
+      if (method === "GET") return page(deps, input, asked);
       try {
         await asked.act();
       } catch (error) {
-        return page(pages, input, asked, failed(not, error));
+        return page(deps, input, asked, failed(not, error));
       }
       return { to: asked.record };
     },

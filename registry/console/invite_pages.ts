@@ -1,8 +1,6 @@
 /** Invites: the list of open and used ones, the form for a new one, and the button that takes one back. */
 import {
-  confirmed,
-  type ConsolePages,
-  type ConsoleRow,
+  type ConsoleDeps,
   cursorOf,
   failed,
   framed,
@@ -21,12 +19,6 @@ import { DAY_MS } from "../../shared/clock.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 
-export const inviteRows: readonly ConsoleRow[] = [
-  { method: "GET", path: "invites", render: (pages, input) => invitesPage(pages, input) },
-  { method: "POST", path: "invites", render: create },
-  ...confirmed("invites/:id/delete", "Not taken back.", askDelete),
-];
-
 const DAYS = [["1", "1 day"], ["7", "7 days"], ["30", "30 days"], ["0", "no end"]] as const;
 const STATUS_TAGS = {
   unused: ui.tag("ok", "open"),
@@ -34,11 +26,11 @@ const STATUS_TAGS = {
   expired: ui.tag("bad", "expired"),
 } as const;
 
-async function invitesPage(pages: ConsolePages, input: Input, error?: Html): Promise<PageResult> {
-  const { deps } = pages, { base, csrf } = input;
+export async function invitesPage(deps: ConsoleDeps, input: Input, error?: Html): Promise<PageResult> {
+  const { base, csrf } = input;
   const { items, nextCursor } = await listInvites(deps, { limit: PAGE_ROWS, cursor: cursorOf(input) });
   const now = deps.clock.now();
-  const people = await peopleByDid(pages, items.flatMap(({ redeemedBy }) => redeemedBy ?? []));
+  const people = await peopleByDid(deps, items.flatMap(({ redeemedBy }) => redeemedBy ?? []));
   const rows = items.map((invite) => {
     const status = inviteStatus(invite, now), by = people.get(invite.redeemedBy ?? "");
     const isOpen = status === "unused", { expiresAt } = invite;
@@ -65,12 +57,11 @@ async function invitesPage(pages: ConsolePages, input: Input, error?: Html): Pro
       ? ui.empty("No invites yet", "Create one and send its link to one person.")
       : [ui.table({ caption: "Invites", columns, rows }), ui.pager(`${PAGE_ROWS} on a page`, older)],
   ];
-  return framed(pages, input, { title: "Invites", current: "invites", main, hasField: true });
+  return framed(deps, input, { title: "Invites", current: "invites", main, hasField: true });
 }
 
 /** Creates an invite. Only this answer shows its link, because the store has just the digest of its code. */
-async function create(pages: ConsolePages, input: Input): Promise<PageResult> {
-  const { deps } = pages;
+export async function newInvite(deps: ConsoleDeps, input: Input): Promise<PageResult> {
   const [days] = DAYS.find(([value]) => value === input.form.get("days")) ?? ["7"];
   const now = deps.clock.now();
   const expiresAt = days === "0" ? null : toIso(now + Number(days) * DAY_MS);
@@ -78,7 +69,7 @@ async function create(pages: ConsolePages, input: Input): Promise<PageResult> {
   try {
     ({ code } = await createInvite(deps, input.session, expiresAt));
   } catch (error) {
-    return await invitesPage(pages, input, failed("No invite.", error));
+    return await invitesPage(deps, input, failed("No invite.", error));
   }
   const address = `${deps.config.registryUrl}/join#${code}`;
   const ends = expiresAt === null ? "It does not end." : markup`It ends ${moment(expiresAt, now)}.`;
@@ -90,10 +81,10 @@ async function create(pages: ConsolePages, input: Input): Promise<PageResult> {
   }${ui.copy("link", address)}${ui.qr(address, "QR code of the link")}<div class="row">${
     ui.link(`${input.base}/invites`, "Done")
   }</div></div>`;
-  return framed(pages, input, { title: "Invite created", current: "invites", main: [main] });
+  return framed(deps, input, { title: "Invite created", current: "invites", main: [main] });
 }
 
-function askDelete({ deps }: ConsolePages, { params, session }: Input) {
+export function askDelete(deps: ConsoleDeps, { params, session }: Input) {
   const id = params.id ?? "";
   const question = {
     title: "Take this invite back?",

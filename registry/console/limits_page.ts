@@ -1,16 +1,12 @@
 /** The page that lists the limits in force. */
-import { type ConsolePages, type ConsoleRow, framed, type Input } from "./frame.ts";
+import { type ConsoleDeps, framed, type Input } from "./frame.ts";
 import { markup } from "../../shared/page/html.ts";
 import type { PageResult } from "../../shared/page/page_app.ts";
 import * as ui from "../../shared/page/parts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 
-export const limitRows: readonly ConsoleRow[] = [
-  { method: "GET", path: "limits", render: limitsPage },
-];
-
-function limitsPage(pages: ConsolePages, input: Input): PageResult {
-  const { config } = pages.deps, { quotas } = config;
+export function limitsPage(deps: ConsoleDeps, input: Input): PageResult {
+  const { config } = deps, { quotas } = config;
   const limits: [what: string, value: number, unit: string, variable: string | null][] = [
     ["Active agents of a person", quotas.agents, "", "QUOTA_AGENTS"],
     ["Active API keys of a person", quotas.apiKeys, "", "QUOTA_API_KEYS"],
@@ -36,5 +32,5 @@ function limitsPage(pages: ConsolePages, input: Input): PageResult {
     "Those of the registry in force, and the variable that sets each. Those of the proxy are in its own configuration.";
   const columns = ["What", { number: "Limit" }, "Set by"];
   const main = [ui.head("Limits", line), ui.table({ caption: "Limits", columns, rows })];
-  return framed(pages, input, { title: "Limits", current: "limits", main });
+  return framed(deps, input, { title: "Limits", current: "limits", main });
 }

@@ -5,8 +5,7 @@
 import {
   agentsByDid,
   awayNote,
-  type ConsolePages,
-  type ConsoleRow,
+  type ConsoleDeps,
   EVERY_SECONDS,
   framed,
   type Input,
@@ -16,7 +15,7 @@ import {
 } from "./frame.ts";
 import { queueTable } from "./queue_page.ts";
 import { refusalTable } from "./refusals.ts";
-import { RelayAway } from "./relay.ts";
+import { askRelay, RelayAway } from "./relay.ts";
 import { registryReady } from "../meta/handlers.ts";
 import { chart, type Plot } from "../../shared/page/chart.ts";
 import { type Html, markup, type Value } from "../../shared/page/html.ts";
@@ -37,10 +36,6 @@ import { parseDid } from "../../shared/protocol/did.ts";
 
 const REFUSALS_SHOWN = 12;
 const QUEUES_SHOWN = 5;
-export const overviewRows: readonly ConsoleRow[] = [
-  { method: "GET", path: "overview", live: true, render: overviewPage },
-];
-
 type Span = "hour" | "day";
 
 interface Relay {
@@ -50,14 +45,14 @@ interface Relay {
   queues: QueueList;
 }
 
-async function overviewPage(pages: ConsolePages, input: Input): Promise<PageResult> {
+export async function overviewPage(deps: ConsoleDeps, input: Input): Promise<PageResult> {
   const span = input.query.get("span") === "day" ? "day" : "hour";
   const [counts, isReady, relay] = await Promise.all([
-    pages.deps.counts.current(),
-    registryReady(pages.deps),
-    orAway(relayOf(pages, input, span)),
+    deps.counts.current(),
+    registryReady(deps),
+    orAway(relayOf(deps, input, span)),
   ]);
-  const now = pages.deps.clock.now();
+  const now = deps.clock.now();
   const isAway = relay instanceof RelayAway;
   const states = markup`<div id="states" data-live><div class="row" id="states-both">${
     isReady ? ui.tag("ok", "Registry ready") : ui.tag("bad", "Registry not ready")
@@ -65,32 +60,32 @@ async function overviewPage(pages: ConsolePages, input: Input): Promise<PageResu
   // `moment` leaves out the day when both times are on the same one, so it gets a time of the day before to show it.
   const line = markup`<span id="now" data-live><span id="now-line">${
     moment(now, now - DAY_MS)
-  } · version ${pages.deps.config.version}${
+  } · version ${deps.config.version}${
     !isAway && ` · up ${duration(now - msOf(relay.overview.startedAt))}`
   }</span></span>`;
   const main = [
     ui.head("Overview", line, states),
-    ...isAway ? await withoutRelay(pages, counts, relay) : await withRelay(pages, input, { counts, relay, span, now }),
+    ...isAway ? await withoutRelay(deps, counts, relay) : await withRelay(deps, input, { counts, relay, span, now }),
   ];
   const kind = isAway ? "away" : "whole";
-  return framed(pages, input, { title: "Overview", current: "overview", main, isLive: true, kind });
+  return framed(deps, input, { title: "Overview", current: "overview", main, isLive: true, kind });
 }
 
-async function relayOf({ relay }: ConsolePages, { session }: Input, span: Span): Promise<Relay> {
+async function relayOf(deps: ConsoleDeps, { session }: Input, span: Span): Promise<Relay> {
   const [overview, series, refusals, queues] = await Promise.all([
-    relay.get(session, "overview", {}, RelayOverview),
-    relay.get(session, "series", { span }, RelaySeriesAnswer),
-    relay.get(session, "refusals", { group: "agent", limit: "1" }, RefusalList),
-    relay.get(session, "queues", { limit: "100" }, QueueList),
+    askRelay(deps, session, "overview", {}, RelayOverview),
+    askRelay(deps, session, "series", { span }, RelaySeriesAnswer),
+    askRelay(deps, session, "refusals", { group: "agent", limit: "1" }, RefusalList),
+    askRelay(deps, session, "queues", { limit: "100" }, QueueList),
   ]);
   return { overview, series, refusals, queues };
 }
 
-async function withoutRelay(pages: ConsolePages, counts: AdminCounts, away: RelayAway): Promise<Html[]> {
-  const fill = Math.round(await pages.deps.crl.fill() * 100);
+async function withoutRelay(deps: ConsoleDeps, counts: AdminCounts, away: RelayAway): Promise<Html[]> {
+  const fill = Math.round(await deps.crl.fill() * 100);
   const { agents, people, expiring7d } = counts;
   return [
-    awayNote(pages, away),
+    awayNote(deps, away),
     ui.tiles([
       { name: "Agents", value: ui.number(agents.active), small: "online: not known" },
       { name: "People", value: ui.number(people.active), small: `${ui.number(people.suspended)} suspended` },
@@ -111,16 +106,16 @@ interface Seen {
   now: number;
 }
 
-async function withRelay(pages: ConsolePages, input: Input, seen: Seen): Promise<Value[]> {
+async function withRelay(deps: ConsoleDeps, input: Input, seen: Seen): Promise<Value[]> {
   const { base } = input, { relay: { series, refusals, queues }, span, now } = seen;
   const groups = refusals.groups?.byAgent.slice(0, REFUSALS_SHOWN) ?? [];
   const longest = queues.queues.toSorted((a, b) => b.messages - a.messages).slice(0, QUEUES_SHOWN);
-  const names = await agentsByDid(pages, [
+  const names = await agentsByDid(deps, [
     ...groups.flatMap(({ agentDid }) => agentDid ?? []),
     ...longest.map(({ recipientAgentDid }) => recipientAgentDid),
   ]);
   const ids = longest.flatMap(({ recipientAgentDid }) => parseDid(recipientAgentDid)?.id ?? []);
-  const state = await orAway(relayStateOf(pages, input, ids));
+  const state = await orAway(relayStateOf(deps, input, ids));
   const isYoung = now - msOf(series.since) < (span === "hour" ? DAY_MS / 24 : DAY_MS);
   const link = (to: Span, text: string) =>
     to === span ? markup`<b>${text}</b>` : markup`<a href="${`?span=${to}`}">${text}</a>`;

@@ -1,9 +1,7 @@
 /** The people: the list with its filters, one person with keys and agents, and the buttons to suspend or restore. */
 import { agentTable } from "./agent_pages.ts";
 import {
-  confirmed,
-  type ConsolePages,
-  type ConsoleRow,
+  type ConsoleDeps,
   cursorOf,
   failed,
   framed,
@@ -27,17 +25,10 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseReason } from "../../shared/protocol/names.ts";
 
-export const peopleRows: readonly ConsoleRow[] = [
-  { method: "GET", path: "people", render: peoplePage },
-  { method: "GET", path: "people/:id", render: (pages, input) => personPage(pages, input) },
-  ...confirmed("people/:id/suspend", "Not done.", askSuspend),
-  { method: "POST", path: "people/:id/restore", render: restore },
-];
-
 const STATUSES = ["active", "suspended"] as const;
 
-async function peoplePage(pages: ConsolePages, input: Input): Promise<PageResult> {
-  const { deps } = pages, { query, base } = input;
+export async function peoplePage(deps: ConsoleDeps, input: Input): Promise<PageResult> {
+  const { query, base } = input;
   const q = (query.get("q") ?? "").trim().slice(0, LIMITS.displayName);
   const id = idIn(input, "human");
   if (id !== null) return { to: `people/${id}` };
@@ -74,13 +65,13 @@ async function peoplePage(pages: ConsolePages, input: Input): Promise<PageResult
       ui.choice("status", "Status", [["", "All"], ["active", "Active"], ["suspended", "Suspended"]], status ?? ""),
     ]),
     rows.length === 0 && older === null
-      ? await nothingFound(pages, base, q)
+      ? await nothingFound(deps, base, q)
       : [ui.table({ caption: "People", columns, rows }), ui.pager(`${PAGE_ROWS} on a page`, older)],
   ];
-  return framed(pages, input, { title: "People", current: "people", main, hasField: true });
+  return framed(deps, input, { title: "People", current: "people", main, hasField: true });
 }
 
-async function nothingFound({ deps }: ConsolePages, base: string, q: string): Promise<Html> {
+async function nothingFound(deps: ConsoleDeps, base: string, q: string): Promise<Html> {
   const like = q === "" ? null : await nearestPerson(deps, q);
   const suggestion = like !== null &&
     markup` Did you mean <a href="${`${base}/people?q=${encodeURIComponent(like)}`}">${ui.name(like)}</a>?`;
@@ -96,11 +87,11 @@ function lastUse(at: string | null | undefined, now: number) {
   return at ? when(at, now) : "never";
 }
 
-async function personPage(pages: ConsolePages, input: Input, error?: Html): Promise<PageResult> {
-  const { deps } = pages, { base, csrf, params } = input;
+export async function personPage(deps: ConsoleDeps, input: Input, error?: Html): Promise<PageResult> {
+  const { base, csrf, params } = input;
   const { human, apiKeys, agents, lastUsedAt } = await readPerson(deps, params.id ?? "");
   const { items, nextCursor } = await listAllAgents(deps, { ownerId: human.id, limit: PAGE_ROWS });
-  const state = await orAway(relayStateOf(pages, input, items.map(({ agent }) => agent.id)));
+  const state = await orAway(relayStateOf(deps, input, items.map(({ agent }) => agent.id)));
   const now = deps.clock.now(), path = `${base}/people/${human.id}`;
   const action = human.status === "active"
     ? ui.link(`${path}/suspend`, "Suspend…", "quiet")
@@ -136,11 +127,11 @@ async function personPage(pages: ConsolePages, input: Input, error?: Html): Prom
     markup`<div class="two">${ui.card("Account", account)}${ui.section("API keys", keys)}</div>`,
     ui.section("Agents", owned),
   ];
-  return framed(pages, input, { title: human.displayName, current: "people", main });
+  return framed(deps, input, { title: human.displayName, current: "people", main });
 }
 
-async function askSuspend(pages: ConsolePages, input: Input) {
-  const { human, agents } = await readPerson(pages.deps, input.params.id ?? "");
+export async function askSuspend(deps: ConsoleDeps, input: Input) {
+  const { human, agents } = await readPerson(deps, input.params.id ?? "");
   const facts = ui.lines([
     ["Person", ui.name(human.displayName)],
     ["DID", markup`<span class="id">${human.did}</span>`],
@@ -159,15 +150,15 @@ async function askSuspend(pages: ConsolePages, input: Input) {
     }),
     label: markup`Suspend ${ui.name(human.displayName)}`,
   };
-  const act = () => change(pages, input, "suspended", given);
+  const act = () => change(deps, input, "suspended", given);
   return { question, title: human.displayName, record: `people/${human.id}`, current: "people", act };
 }
 
-async function restore(pages: ConsolePages, input: Input): Promise<PageResult> {
+export async function restore(deps: ConsoleDeps, input: Input): Promise<PageResult> {
   try {
-    await change(pages, input, "active");
+    await change(deps, input, "active");
   } catch (error) {
-    return await personPage(pages, input, failed("Not done.", error));
+    return await personPage(deps, input, failed("Not done.", error));
   }
   return { to: `people/${input.params.id}` };
 }
@@ -179,7 +170,7 @@ async function restore(pages: ConsolePages, input: Input): Promise<PageResult> {
  * `ADMIN_SUSPEND_FORBIDDEN`
  */
 async function change(
-  { deps }: ConsolePages,
+  deps: ConsoleDeps,
   { session, params }: Input,
   wanted: HumanRecord["status"],
   given = "",

@@ -4,8 +4,7 @@ import {
   agentsByDid,
   awayNote,
   connectionTag,
-  type ConsolePages,
-  type ConsoleRow,
+  type ConsoleDeps,
   framed,
   type Input,
   type NamedAgent,
@@ -14,7 +13,7 @@ import {
   type RelayState,
   relayStateOf,
 } from "./frame.ts";
-import { RelayAway } from "./relay.ts";
+import { askRelay, RelayAway } from "./relay.ts";
 import type { Html } from "../../shared/page/html.ts";
 import type { PageResult } from "../../shared/page/page_app.ts";
 import * as ui from "../../shared/page/parts.ts";
@@ -22,38 +21,34 @@ import { duration, msOf } from "../../shared/page/times.ts";
 import { type Queue, QueueList } from "../../shared/protocol/api/relay_admin.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 
-export const queueRows: readonly ConsoleRow[] = [
-  { method: "GET", path: "queues", live: true, render: queuesPage },
-];
-
-async function queuesPage(pages: ConsolePages, input: Input): Promise<PageResult> {
-  const found = await orAway(queuesOf(pages, input));
+export async function queuesPage(deps: ConsoleDeps, input: Input): Promise<PageResult> {
+  const found = await orAway(queuesOf(deps, input));
   const isAway = found instanceof RelayAway;
   const main = [
     ui.head("Queues", "Messages that wait at the proxy, the longest queue of a page first."),
-    isAway ? awayNote(pages, found) : found ??
+    isAway ? awayNote(deps, found) : found ??
       ui.empty("No message waits", "A message waits here while its recipient is not connected."),
   ];
   const kind = isAway ? "away" : found === null ? "none" : "rows";
-  return framed(pages, input, { title: "Queues", current: "queues", main, isLive: true, kind });
+  return framed(deps, input, { title: "Queues", current: "queues", main, isLive: true, kind });
 }
 
 /** Returns one page of the queues, or `null` if nothing waits. @throws {RelayAway} */
-async function queuesOf(pages: ConsolePages, input: Input): Promise<Html[] | null> {
+async function queuesOf(deps: ConsoleDeps, input: Input): Promise<Html[] | null> {
   const { session, base, query } = input;
   const cursor = query.get("cursor") ?? "";
   const after: Record<string, string> = parseDid(cursor)?.kind === "agent" ? { cursor } : {};
   const wanted = { limit: String(PAGE_ROWS), ...after };
-  const { queues, pagination: { nextCursor } } = await pages.relay.get(session, "queues", wanted, QueueList);
+  const { queues, pagination: { nextCursor } } = await askRelay(deps, session, "queues", wanted, QueueList);
   if (queues.length === 0 && nextCursor === null) return null;
   const dids = queues.map(({ recipientAgentDid }) => recipientAgentDid);
   const [names, state] = await Promise.all([
-    agentsByDid(pages, dids),
-    relayStateOf(pages, input, dids.flatMap((did) => parseDid(did)?.id ?? [])),
+    agentsByDid(deps, dids),
+    relayStateOf(deps, input, dids.flatMap((did) => parseDid(did)?.id ?? [])),
   ]);
   const longest = queues.toSorted((a, b) => b.messages - a.messages);
   return [
-    queueTable("queues", longest, { base, names, state, now: pages.deps.clock.now() }),
+    queueTable("queues", longest, { base, names, state, now: deps.clock.now() }),
     ui.pager(`${PAGE_ROWS} on a page`, nextCursor === null ? null : `?${new URLSearchParams({ cursor: nextCursor })}`),
   ];
 }

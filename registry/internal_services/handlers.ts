@@ -10,9 +10,10 @@ import { parseDid } from "../../shared/protocol/did.ts";
 import { type Answer, json, noContent, pick } from "../../shared/server/http/route.ts";
 import type { ServiceCaller, WithBody, WithId, WithQuery } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { AgentRecord, SessionRecord } from "../schema/records.ts";
+import type { AgentRecord, ServiceRecord, SessionRecord } from "../schema/records.ts";
 import { sessionState } from "../sessions/session_rules.ts";
 import type { RegistryStore } from "../store_deps.ts";
+import { readPage } from "../../shared/server/store/pages.ts";
 import * as store from "./store.ts";
 
 export async function createService(
@@ -23,7 +24,7 @@ export async function createService(
 }
 
 export async function listServices(deps: RegistryStore, { query }: WithQuery<PageQuery>): Promise<Answer> {
-  const { items, nextCursor } = await store.listServices(deps, query);
+  const { items, nextCursor } = await readPage<ServiceRecord>(deps.kv, KEYS.services(), query);
   return json({
     internalServices: items.map((record) => pick(InternalService, record)),
     pagination: { limit: query.limit, nextCursor },

@@ -19,7 +19,6 @@ import { toIso } from "../../shared/protocol/time.ts";
 import { digest, equalDigests } from "../../shared/server/crypto.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
-import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 
 /** A new or rotated service, with its secret. The secret is shown once, because only its digest is stored. */
 export interface IssuedService {
@@ -68,10 +67,6 @@ export async function createService(
     audit(draft, deps, by, "service.created", service.record.id);
     return service;
   });
-}
-
-export async function listServices(deps: RegistryStore, query: PageQuery): Promise<Page<ServiceRecord>> {
-  return await readPage(deps.kv, KEYS.services(), query);
 }
 
 /**

@@ -98,8 +98,8 @@ export async function redeemInvite(
   });
 }
 
-export async function listInvites(deps: RegistryStore, query: PageQuery): Promise<Page<InviteRecord>> {
-  return await readPage(deps.kv, KEYS.invites(), query);
+export function listInvites({ kv }: RegistryStore, query: PageQuery): Promise<Page<InviteRecord>> {
+  return readPage(kv, KEYS.invites(), query);
 }
 
 /** Deletes an invite, whose code is then unknown. @throws {ServiceError} `INVITE_NOT_FOUND` */

@@ -1,6 +1,7 @@
-/** HTTP handlers of health, metadata, the key document and key rotation. */
+/** HTTP handlers of health, metadata, the key document, key rotation and the revocation list. */
 import type { Metadata, RegistryHealth } from "../../shared/protocol/api/meta.ts";
 import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { conditionalAnswer } from "../../shared/server/http/response.ts";
 import type { StoreProbe } from "../../shared/server/store/store_probe.ts";
@@ -10,6 +11,8 @@ import type { WithBody } from "../callers.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
 import type { Signing } from "../signing_keys.ts";
 import type { RegistryStore } from "../store_deps.ts";
+
+type ByRequest = Pick<WithBody<undefined>, "exchange">;
 
 interface ReadyDeps {
   probe: StoreProbe;
@@ -47,10 +50,17 @@ export function metadata({ config }: RegistryStore): Answer {
   return json<Metadata>({ registryUrl, proxyUrl, environment, version });
 }
 
-export async function keys(deps: { signing: Signing }, { exchange }: WithBody<undefined, null>): Promise<Answer> {
+export async function keys(deps: { signing: Signing }, { exchange }: ByRequest): Promise<Answer> {
   const body = utf8Bytes(JSON.stringify(await deps.signing.document()));
   const etag = `"${await sha256(body)}"`;
   return conditionalAnswer(exchange.request, body, etag, `public, max-age=${LIMITS.keysMaxAgeSeconds}`);
+}
+
+/** Answers with the revocation list, or with 304 when the client already has the current one. */
+export async function crl(deps: { crl: CrlPublisher }, { exchange }: ByRequest): Promise<Answer> {
+  const list = await deps.crl.current();
+  if (!list) throw new ServiceError("CRL_NOT_FOUND");
+  return conditionalAnswer(exchange.request, list.body, list.etag, "no-cache");
 }
 
 /** Creates a new signing key. Once it signs, the next request for the revocation list has the list signed again. */
