@@ -108,7 +108,12 @@ export async function auditPage(deps: ConsoleDeps, input: Input): Promise<PageRe
       )
       : [
         ui.table({ caption: "Audit events", columns, rows }),
-        ui.pager(rows.length === 0 ? "None among the newest 1,000" : "Newest first", older),
+        ui.pager(
+          rows.length === 0
+            ? `None among these ${ui.number(LIMITS.filteredPageReads)}; older ones follow`
+            : "Newest first",
+          older,
+        ),
       ],
   ];
   return framed(deps, input, { title: "Audit", current: "audit", main, hasField: true });

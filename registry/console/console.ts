@@ -11,7 +11,8 @@ import { limitsPage } from "./limits_page.ts";
 import { overviewPage } from "./overview_page.ts";
 import { askSuspend, peoplePage, personPage, restore } from "./people_pages.ts";
 import { queuesPage } from "./queue_page.ts";
-import { type ConsoleSession, endConsoleSession, findConsoleSession, takeConsoleCode } from "./sessions.ts";
+import { endConsoleSession, findConsoleSession, takeConsoleCode } from "./sessions.ts";
+import type { Asker } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
 import { type PageAnswer, plainPage } from "../../shared/page/document.ts";
 import { markup } from "../../shared/page/html.ts";
@@ -110,7 +111,7 @@ export class Console {
       headers,
       text: (maxBytes) => textOf(request, maxBytes, deps),
     };
-    return await pageApp<ConsoleDeps, ConsoleSession>({
+    return await pageApp<ConsoleDeps, Asker>({
       pages: deps,
       version: () => Math.floor(clock.now() / LOOK_MS),
       root: ROOT,

@@ -7,7 +7,7 @@ import type { Suspensions } from "../people/suspensions.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, HumanRecord } from "../schema/records.ts";
 import { askRelay, RelayAway, type RelayDeps } from "./relay.ts";
-import type { ConsoleSession } from "./sessions.ts";
+import type { Asker } from "../callers.ts";
 import type { PageView } from "../../shared/page/document.ts";
 import { type Html, markup, type Value } from "../../shared/page/html.ts";
 import type { PageInput, PageResult, PageRow } from "../../shared/page/page_app.ts";
@@ -31,8 +31,8 @@ export interface ConsoleDeps extends AgentDeps, RelayDeps {
   probe: StoreProbe;
 }
 
-export type Input = PageInput<ConsoleSession>;
-export type ConsoleRow = PageRow<ConsoleDeps, ConsoleSession>;
+export type Input = PageInput<Asker>;
+export type ConsoleRow = PageRow<ConsoleDeps, Asker>;
 
 /**
  * How often the script of an open page asks for news. With more, the page is out of date for longer; with less, each

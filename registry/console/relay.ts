@@ -3,7 +3,7 @@
  * deadline and a bound and its shape is checked, because the proxy can be another process that is away or lies.
  */
 import type * as z from "zod";
-import type { ConsoleSession } from "./sessions.ts";
+import type { Asker } from "../callers.ts";
 import { newAdminToken } from "../admin_tokens/handlers.ts";
 import type { Signing } from "../signing_keys.ts";
 import type { RegistryStore } from "../store_deps.ts";
@@ -26,7 +26,7 @@ export interface RelayDeps extends RegistryStore {
 /** Reads a route below `/v1/admin/relay/`. @throws {RelayAway} */
 export async function askRelay<S extends z.ZodType>(
   deps: RelayDeps,
-  { human }: ConsoleSession,
+  { human }: Asker,
   name: string,
   query: Readonly<Record<string, string>>,
   schema: S,

@@ -5,7 +5,7 @@
  */
 import type { KvEntry } from "../../shared/server/kv.ts";
 import { audited } from "../audit/record.ts";
-import type { ApiKeyCaller } from "../callers.ts";
+import type { ApiKeyCaller, Asker } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { ApiKeyRecord, ConsoleRecord, HumanRecord } from "../schema/records.ts";
 import { newCode } from "../../shared/page/page_app.ts";
@@ -21,14 +21,6 @@ const IDLE_MS = 1_800_000;
 const SEEN_EVERY_MS = 60_000;
 /** Most codes, and sessions, of each person. With more, a program that makes or opens codes fills the store. */
 const CODES_MAX = 10, SESSIONS_MAX = 10;
-
-export interface ConsoleSession {
-  human: HumanRecord;
-  /** The digest under which the session is stored. */
-  digest: string;
-  /** ID of the present request, for the audit log. */
-  requestId: string;
-}
 
 /** Makes a code that opens the console once. @throws {ServiceError} `QUOTA_EXCEEDED` */
 export async function createConsoleCode(
@@ -53,7 +45,7 @@ export async function takeConsoleCode(
   codeDigest: string,
   digest: string,
   requestId: string,
-): Promise<ConsoleSession | null> {
+): Promise<Asker | null> {
   const now = deps.clock.now();
   const entry = await deps.kv.get<ConsoleRecord>(KEYS.console(codeDigest));
   if (entry.value === null || !isLive(entry.value, "code", now)) return null;
@@ -66,14 +58,14 @@ export async function takeConsoleCode(
   const oldest = others.sort((a, b) => b.value.createdAt - a.value.createdAt).slice(SESSIONS_MAX - 1);
   for (const { key } of oldest) operation.delete(key);
   audited(operation, deps, { event: "console.opened", actor: human.did, subject: human.did, requestId });
-  return (await operation.commit()).ok ? { human, digest, requestId } : null;
+  return (await operation.commit()).ok ? { human, requestId } : null;
 }
 
 export async function findConsoleSession(
   deps: StoreDeps,
   digest: string,
   { requestId, isUse }: { requestId: string; isUse: boolean },
-): Promise<ConsoleSession | null> {
+): Promise<Asker | null> {
   const now = deps.clock.now();
   const entry = await deps.kv.get<ConsoleRecord>(KEYS.console(digest));
   if (entry.value === null || !isLive(entry.value, "session", now)) return null;
@@ -84,7 +76,7 @@ export async function findConsoleSession(
     // If another write comes first, this one is dropped: the other has just stored its time or ended the session.
     await deps.kv.atomic().check(entry).set(entry.key, { ...entry.value, seenAt: now }, { expireIn }).commit();
   }
-  return { human, digest, requestId };
+  return { human, requestId };
 }
 
 export async function endConsoleSession({ kv }: Pick<StoreDeps, "kv">, digest: string): Promise<void> {

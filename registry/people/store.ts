@@ -144,15 +144,14 @@ export async function countRegistry(
 }
 
 /** Returns the DIDs of the people and active agents with a name, among the newest 1,000 of each. */
-export async function findByName(deps: RegistryStore, name: string): Promise<string[]> {
-  const limit = LIMITS.agentListMax;
-  const isSame = (other: string) => other.toLowerCase() === name.toLowerCase();
+export async function findByName({ kv }: RegistryStore, name: string): Promise<string[]> {
+  const wanted = name.toLowerCase();
   const [people, agents] = await Promise.all([
-    listPeople(deps, { name, limit }),
-    listAllAgents(deps, { name, status: "active", limit }),
+    newest<HumanRecord>(kv, KEYS.humans()),
+    newest<AgentRecord>(kv, KEYS.agents()),
   ]);
   return [
-    ...people.items.filter(({ displayName }) => isSame(displayName)).map(({ did }) => did),
-    ...agents.items.filter(({ agent }) => isSame(agent.name)).map(({ agent }) => agent.did),
-  ];
+    ...people.filter(({ displayName }) => displayName.toLowerCase() === wanted),
+    ...agents.filter(({ name, status }) => status === "active" && name.toLowerCase() === wanted),
+  ].map(({ did }) => did);
 }

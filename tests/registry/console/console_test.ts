@@ -1,6 +1,7 @@
 /** The console's session: who gets in, how often, for how long, and what ends it. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
+import type { HumanRecord } from "../../../registry/schema/records.ts";
 import { overlaid } from "../../support/faulty_kv.ts";
 import { answered, auditEvents, refused, writeRecords } from "../../support/registry_world.ts";
 import { openTestKv } from "../../support/test_store.ts";
@@ -237,6 +238,17 @@ test("each action is that of the API, with the person as actor and the reason in
   assertEquals(events[6].detail, "key in public");
   assertStringIncludes((await look(w, own, "audit?about=Dimitri")).text, "“key in public”");
   assertStringIncludes((await look(w, own, "audit?by=no-such")).text, "No person and no agent is called no-such.");
+});
+
+test("the audit log finds a person whose name is the beginning of a hundred newer ones", async (w, own) => {
+  const ann = await w.person("Ann");
+  const human = (await w.kv.get<HumanRecord>(KEYS.human(ann.id))).value as HumanRecord;
+  await writeRecords(w, 101, (operation) => {
+    const id = w.newId();
+    operation.set(KEYS.human(id), { ...human, id, did: human.did.replace(ann.id, id), displayName: `Anna ${id}` });
+  });
+  const { text } = await look(w, own, "audit?by=ann");
+  assert(!text.includes("No person") && text.includes(`>Invite used<`) && text.includes(`people/${ann.id}"`));
 });
 
 Deno.test("the codes and sessions of other admins are not counted", async () => {
