@@ -40,8 +40,6 @@ interface SuspensionRequest {
 
 export class Suspensions {
   readonly #stopped = new AbortController();
-  /** By person, the work that was begun last. The next work on the same person waits for it. */
-  readonly #underWay = new Map<string, Promise<boolean>>();
 
   constructor(private readonly deps: RegistryStore & { log: Log }) {}
 
@@ -53,7 +51,7 @@ export class Suspensions {
    */
   async change(id: string, request: SuspensionRequest): Promise<{ human: HumanRecord; complete: boolean }> {
     const human = await this.#decide(id, request);
-    const work = this.#work(id);
+    const work = this.#finish(id);
     let complete = false;
     void work.then((isDone) => complete = isDone);
     await settledWithin(this.deps.clock, work, SESSIONS_WAIT_MS);
@@ -65,7 +63,7 @@ export class Suspensions {
     const { kv, clock, log } = this.deps;
     while (!this.#stopped.signal.aborted) {
       try {
-        for await (const { key } of kv.list({ prefix: KEYS.suspensions() })) await this.#work(String(key.at(-1)));
+        for await (const { key } of kv.list({ prefix: KEYS.suspensions() })) await this.#finish(String(key.at(-1)));
         return;
       } catch (cause) {
         if (this.#stopped.signal.aborted) return;
@@ -107,16 +105,10 @@ export class Suspensions {
     return decided;
   }
 
-  /** Works on one person, after any work on them that is under way. Resolves to false when the registry stops first. */
-  #work(id: string): Promise<boolean> {
-    const work = (this.#underWay.get(id) ?? Promise.resolve()).then(() => this.#finish(id));
-    this.#underWay.set(id, work);
-    void work.then(() => {
-      if (this.#underWay.get(id) === work) this.#underWay.delete(id);
-    });
-    return work;
-  }
-
+  /**
+   * Changes the sessions of one person until none is left. Two such runs do no harm, as those of two instances. Resolves
+   * to false when the registry stops first.
+   */
   async #finish(id: string): Promise<boolean> {
     const { clock, log, random } = this.deps;
     const { signal } = this.#stopped;

@@ -42,17 +42,6 @@ export interface PublishedCrl {
 /** Entries of a chunk. With more, a build holds back other requests for longer; with less, the build takes longer. */
 const BATCH = 500;
 
-/**
- * A build of the list. Until it begins, it will include every change so far; afterwards it is sure to include only
- * those up to `seq`.
- */
-interface Building {
-  seq: number;
-  kid: string;
-  hasBegun: boolean;
-  list: Promise<PublishedCrl>;
-}
-
 interface CrlDeps extends Pick<RegistryStore, "kv" | "reads" | "clock" | "newId" | "config"> {
   signing: Signing;
   log: Log;
@@ -60,7 +49,7 @@ interface CrlDeps extends Pick<RegistryStore, "kv" | "reads" | "clock" | "newId"
 
 export class CrlPublisher {
   #published: PublishedCrl | null = null;
-  #building: Building | null = null;
+  #building: Promise<void> | null = null;
   #builtAt = -Infinity;
   #entries = 0;
   #warnedAt = -Infinity;
@@ -77,16 +66,14 @@ export class CrlPublisher {
    */
   async current(): Promise<PublishedCrl | null> {
     try {
-      const [head, { kid }] = await Promise.all([
-        this.deps.reads.get<CrlHead>(KEYS.crlHead()),
-        this.deps.signing.current(),
-      ]);
-      const seq = seqOf(head.value);
+      const seq = seqOf((await this.deps.reads.get<CrlHead>(KEYS.crlHead())).value);
       if (seq === 0) return null;
-      if (this.#published && this.#isFresh(this.#published, seq, kid)) return this.#published;
-      const building = this.#building;
-      const includes = building && (!building.hasBegun || (building.seq === seq && building.kid === kid));
-      return await (includes ? building : this.#schedule(seq, kid)).list;
+      while (true) {
+        const { kid } = await this.deps.signing.current();
+        if (this.#published && this.#isFresh(this.#published, seq, kid)) return this.#published;
+        // A build that is under way may have begun before the change, and is then followed by another one.
+        await (this.#building ??= this.#build().finally(() => this.#building = null));
+      }
     } catch (cause) {
       throw new ServiceError("CRL_BUILD_FAILED", { cause });
     }
@@ -98,23 +85,6 @@ export class CrlPublisher {
     return list === null ? 0 : Math.min(1, list.body.length / this.bytesMax);
   }
 
-  #schedule(seq: number, kid: string): Building {
-    const before = this.#building?.list;
-    const run = async () => {
-      await before?.catch(() => {});
-      await this.#pause();
-      building.hasBegun = true;
-      this.#builtAt = this.deps.clock.now();
-      return this.#published = await this.#build();
-    };
-    const building: Building = { seq, kid, hasBegun: false, list: Promise.resolve().then(run) };
-    this.#building = building;
-    building.list = building.list.finally(() => {
-      if (this.#building === building) this.#building = null;
-    });
-    return building;
-  }
-
   async #pause(): Promise<void> {
     if (this.#entries <= REBUILD_FREE_ENTRIES) return;
     const since = this.deps.clock.now() - this.#builtAt;
@@ -123,10 +93,12 @@ export class CrlPublisher {
 
   #isFresh(list: PublishedCrl, seq: number, kid: string): boolean {
     const age = unixSeconds(this.deps.clock.now()) - list.issuedAt;
-    return list.seq === seq && list.kid === kid && age >= 0 && age < LIMITS.crlTtlSeconds / 2;
+    return list.seq >= seq && list.kid === kid && age >= 0 && age < LIMITS.crlTtlSeconds / 2;
   }
 
-  async #build(): Promise<PublishedCrl> {
+  async #build(): Promise<void> {
+    await this.#pause();
+    this.#builtAt = this.deps.clock.now();
     const issuedAt = unixSeconds(this.deps.clock.now());
     // The sequence number is read first. A revocation that commits while the entries are read has a higher one, so the
     // list is correct with it and without it.
@@ -152,7 +124,7 @@ export class CrlPublisher {
     const body = utf8Bytes(`{"crl":"${crl}"}`);
     this.#entries = revocations.length;
     await this.#warn(body.length);
-    return { body, etag: `"${jti}"`, seq, kid: key.kid, issuedAt };
+    this.#published = { body, etag: `"${jti}"`, seq, kid: key.kid, issuedAt };
   }
 
   /** When the list is half full, logs the humans with the most entries, at most once an hour. */
