@@ -2,13 +2,13 @@
  * Evaluates identity tokens and signed requests step by step with the rules of shared/protocol, as the services do, and
  * reports the result of each step. Makes no network request.
  */
-import { type AitClaims, checkAitTimes, parseAit, verifyAitSignature } from "../../shared/protocol/signed/ait.ts";
+import { type AitClaims, parseAit, verifyAitSignature } from "../../shared/protocol/signed/ait.ts";
 import { tryParse } from "../../shared/protocol/json_text.ts";
 import * as z from "zod";
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import type { CrlClaims } from "../../shared/protocol/signed/crl.ts";
 import { importPublicKey } from "../../shared/protocol/ed25519.ts";
-import { TokenError, type TokenRefusal } from "../../shared/protocol/signed/jws.ts";
+import { checkTimes, TokenError, type TokenRefusal } from "../../shared/protocol/signed/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ContextError, contextOf, contextText } from "../../shared/protocol/message_context.ts";
 import { canonicalProof, HEADERS, isNonce, type ProofFields, verifyProof } from "../../shared/protocol/proof.ts";
@@ -55,7 +55,7 @@ export async function evaluateToken(
       throw new TokenError("issuer", `It names ${named || "none"}, not ${issuer}; name it with --registry-url`);
     }
     claims = await verifyAitSignature(jws, known.trusted);
-    checkAitTimes(claims, known.nowSeconds);
+    checkTimes(claims, known.nowSeconds);
   } catch (error) {
     if (!(error instanceof TokenError)) throw error;
     refusal = error;

@@ -18,9 +18,9 @@ import {
   type WindowRule,
 } from "../../shared/server/rate_limit.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
-import { type AitClaims, checkAitTimes } from "../../shared/protocol/signed/ait.ts";
+import type { AitClaims } from "../../shared/protocol/signed/ait.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
-import { TokenError, type VerificationKeys } from "../../shared/protocol/signed/jws.ts";
+import { checkTimes, TokenError, type VerificationKeys } from "../../shared/protocol/signed/jws.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { isNonce } from "../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
@@ -166,7 +166,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
     name: "AIT expiry",
     isStanding: true,
     failsWith: ["PROXY_AUTH_INVALID_AIT"],
-    run: (_deps, { ait, now }) => asInvalidAit(() => checkAitTimes(requireSet(ait).claims, unixSeconds(now))),
+    run: (_deps, { ait, now }) => asInvalidAit(() => checkTimes(requireSet(ait).claims, unixSeconds(now))),
   },
   {
     name: "timestamp",

@@ -4,6 +4,7 @@ import { authorityOf, isAgentDid, isHumanDid, parseDid } from "../did.ts";
 import { isPublicKey } from "../ed25519.ts";
 import { isUlid } from "../ids.ts";
 import {
+  checkTimes,
   claimsIn,
   parseJws,
   type SigningKey,
@@ -80,7 +81,7 @@ export interface AitAuthority {
  */
 export async function verifyAit(token: string, authority: AitAuthority, nowSeconds: number): Promise<AitClaims> {
   const claims = await verifyAitSignature(parseAit(token), authority);
-  checkAitTimes(claims, nowSeconds);
+  checkTimes(claims, nowSeconds);
   return claims;
 }
 
@@ -99,18 +100,6 @@ export async function verifyAitSignature(jws: UnverifiedJws, authority: AitAutho
   if (!key) throw new TokenError("unknown_kid", "The token's key is not published by the registry");
   await verifyJws(jws, key.publicKey);
   return readAitClaims(jws, authority.issuer);
-}
-
-/**
- * Checks the times of verified claims. A cached token needs this check at every use, because it may have expired since.
- *
- * @throws {TokenError} `expired` from `exp` on, `not_yet_valid` more than 60 s before `nbf` or `iat`
- */
-export function checkAitTimes(claims: Pick<AitClaims, "iat" | "nbf" | "exp">, nowSeconds: number): void {
-  if (nowSeconds >= claims.exp) throw new TokenError("expired", "The token has expired");
-  if (Math.max(claims.nbf, claims.iat) > nowSeconds + LIMITS.tokenLeewaySeconds) {
-    throw new TokenError("not_yet_valid", "The token is not valid yet");
-  }
 }
 
 /**

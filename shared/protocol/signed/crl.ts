@@ -5,7 +5,7 @@ import { isUlid } from "../ids.ts";
 import { type Bytes, fromBase64Url, utf8Bytes } from "../base64url.ts";
 import { verify } from "../ed25519.ts";
 import { LongArrayReader } from "../json_text.ts";
-import { readJwsHeader, type SigningKey, signJws, TokenError, type VerificationKeys } from "./jws.ts";
+import { checkTimes, readJwsHeader, type SigningKey, signJws, TokenError, type VerificationKeys } from "./jws.ts";
 import { LIMITS } from "../limits.ts";
 
 export const REVOCATION_REASONS = ["reissued", "agent_deleted"] as const;
@@ -106,11 +106,7 @@ export async function verifyCrl(
   if (claims.exp !== claims.iat + LIMITS.crlTtlSeconds) {
     throw new TokenError("claims", "The list does not have the lifetime of a CRL");
   }
-  if (nowSeconds === null) return claims;
-  if (nowSeconds >= claims.exp) throw new TokenError("expired", "The list has expired");
-  if (claims.iat > nowSeconds + LIMITS.tokenLeewaySeconds) {
-    throw new TokenError("not_yet_valid", "The list is not valid yet");
-  }
+  if (nowSeconds !== null) checkTimes(claims, nowSeconds, "list");
   return claims;
 }
 

@@ -6,6 +6,7 @@ import { CompactSign, compactVerify } from "jose";
 import * as z from "zod";
 import { fromBase64Url, utf8Bytes } from "../base64url.ts";
 import { hasDuplicateKeys } from "../json_text.ts";
+import { LIMITS } from "../limits.ts";
 
 /** Why a token was rejected. Only after `unknown_kid` can a retry succeed, once newer keys are known. */
 export type TokenRefusal =
@@ -116,6 +117,18 @@ export function claimsIn<C>({ payloadJson }: UnverifiedJws, schema: z.ZodType<C>
   if (data !== undefined) return data;
   const where = error?.issues[0]?.path.join(".") || "the claims";
   throw new TokenError("claims", `The token's claims are not those of ${what} (${where})`);
+}
+
+/**
+ * Checks the times of verified claims. A cached token needs this check at every use, because it may have expired since.
+ *
+ * @throws {TokenError} `expired` from `exp` on, `not_yet_valid` more than 60 s before `iat`
+ */
+export function checkTimes({ iat, exp }: { iat: number; exp: number }, nowSeconds: number, what = "token"): void {
+  if (nowSeconds >= exp) throw new TokenError("expired", `The ${what} has expired`);
+  if (iat > nowSeconds + LIMITS.tokenLeewaySeconds) {
+    throw new TokenError("not_yet_valid", `The ${what} is not valid yet`);
+  }
 }
 
 function decodeText(part: string): string {

@@ -10,6 +10,7 @@ import { isUlid } from "../ids.ts";
 import { LIMITS } from "../limits.ts";
 import { isOrigin } from "../origins.ts";
 import {
+  checkTimes,
   claimsIn,
   parseJws,
   type SigningKey,
@@ -117,10 +118,7 @@ export async function verifyShortToken<C extends ShortTokenClaims>(
   if (claims.exp !== claims.iat + ttlSeconds) {
     throw new TokenError("claims", `The token does not have the lifetime of ${what}`);
   }
-  if (nowSeconds >= claims.exp) throw new TokenError("expired", "The token has expired");
-  if (claims.iat > nowSeconds + LIMITS.tokenLeewaySeconds) {
-    throw new TokenError("not_yet_valid", "The token is not valid yet");
-  }
+  checkTimes(claims, nowSeconds);
   if (parseDid(claims.sub)?.authority !== authorityOf(claims.iss)) {
     throw new TokenError("claims", "The token's DID is not of its issuer");
   }
