@@ -1,6 +1,6 @@
 /**
  * Reads JSON texts where `JSON.parse` is not enough: where the value of a member is, the texts of an array's elements,
- * duplicate keys, and long arrays in chunks. All but the last need a text that `JSON.parse` has accepted.
+ * and duplicate keys. All of it needs a text that `JSON.parse` has accepted.
  */
 
 /** A member of the outermost object, with the position of its value in the text. */
@@ -129,121 +129,6 @@ export function hasDuplicateKeys(json: string): boolean {
     }
   }
   return false;
-}
-
-/** Longest element, and longest text outside the array. With more, a single `JSON.parse` blocks the process. */
-const MAX_PART = 65_536;
-/** Characters in front of an array that are searched for its name. With more, each bracket costs a longer search. */
-const NAME_CHARS = 256;
-
-/**
- * Reads an object with one long array from chunks of its text. It calls `JSON.parse` for a few elements at a time,
- * because a single call for all would block the process. It accepts what `JSON.parse` accepts, with two exceptions:
- * duplicate or escaped names of outer members, and an element or a remainder of more than 65,536 characters that is not
- * in one chunk.
- */
-export class LongArrayReader {
-  readonly #before: RegExp;
-  #state: "before" | "array" | "after" = "before";
-  /** The text so far, without the elements of the array. It becomes the object with an empty array. */
-  #outside = "";
-  /** Text of the array after the last complete element. */
-  #pending = "";
-  #depth = 0;
-  #inString = false;
-  #isEscaped = false;
-  #hasElements = false;
-
-  /** @param member name of the outer member with the array; letters only */
-  constructor(readonly member: string) {
-    this.#before = new RegExp(`[{,][ \\t\\n\\r]*"${member}"[ \\t\\n\\r]*:[ \\t\\n\\r]*$`);
-  }
-
-  /**
-   * Adds the next chunk of the text and returns the elements that are now complete.
-   *
-   * @throws {SyntaxError} for an invalid text
-   */
-  push(piece: string): unknown[] {
-    const text = this.#pending + piece;
-    const elements: unknown[] = [];
-    let from = 0, cut = -1, commas = 0;
-    const flush = (end: number, expected: number) => {
-      const group = JSON.parse(`[${text.slice(from, end)}]`) as unknown[];
-      if (group.length !== expected) throw new SyntaxError("An element is missing");
-      for (const element of group) elements.push(element);
-    };
-    for (let i = this.#pending.length; i < text.length; i++) {
-      const unit = text.charCodeAt(i);
-      if (this.#inString) {
-        if (this.#isEscaped) this.#isEscaped = false;
-        else if (unit === BACKSLASH) this.#isEscaped = true;
-        else if (unit === QUOTE) this.#inString = false;
-        continue;
-      }
-      switch (unit) {
-        case QUOTE:
-          this.#inString = true;
-          break;
-        case OPEN_BRACE:
-        case OPEN_BRACKET: {
-          const isArray = unit === OPEN_BRACKET && this.#depth === 1 && this.#state === "before";
-          const named = isArray && this.#outside.slice(-NAME_CHARS) + text.slice(Math.max(from, i - NAME_CHARS), i);
-          if (named && this.#before.test(named.slice(-NAME_CHARS))) {
-            this.#leave(text.slice(from, i + 1));
-            this.#state = "array";
-            from = i + 1;
-          }
-          this.#depth++;
-          break;
-        }
-        case CLOSE_BRACE:
-        case CLOSE_BRACKET:
-          this.#depth--;
-          if (this.#state !== "array" || this.#depth > 1) break;
-          if (this.#hasElements || commas > 0 || text.slice(from, i).trim() !== "") flush(i, commas + 1);
-          this.#state = "after";
-          from = i;
-          cut = -1;
-          break;
-        case COMMA:
-          if (this.#state !== "array" || this.#depth !== 2) break;
-          cut = i;
-          commas++;
-          break;
-      }
-    }
-    if (this.#state !== "array") {
-      this.#leave(text.slice(from));
-      this.#pending = "";
-      return elements;
-    }
-    if (cut >= 0) {
-      flush(cut, commas);
-      this.#hasElements = true;
-      from = cut + 1;
-    }
-    this.#pending = text.slice(from);
-    if (this.#pending.length > MAX_PART) throw new SyntaxError("An element is too long");
-    return elements;
-  }
-
-  /**
-   * Ends the text and returns the object, with an empty array.
-   *
-   * @throws {SyntaxError} for an invalid text, also when the array is missing
-   */
-  end(): Record<string, unknown> {
-    if (this.#state !== "after") throw new SyntaxError(`The array ${this.member} is missing`);
-    const value = JSON.parse(this.#outside) as Record<string, unknown>;
-    if (hasDuplicateKeys(this.#outside)) throw new SyntaxError("The object has a duplicate member");
-    return value;
-  }
-
-  #leave(text: string): void {
-    this.#outside += text;
-    if (this.#outside.length > MAX_PART) throw new SyntaxError("The object is too long outside its array");
-  }
 }
 
 /** Returns the index just past the string that starts at `open`, or the end of the text if the string does not end. */

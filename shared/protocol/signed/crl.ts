@@ -4,7 +4,7 @@ import { authorityOf, isAgentDid } from "../did.ts";
 import { isUlid } from "../ids.ts";
 import { type Bytes, fromBase64Url, utf8Bytes } from "../base64url.ts";
 import { verify } from "../ed25519.ts";
-import { LongArrayReader } from "../json_text.ts";
+import { hasDuplicateKeys } from "../json_text.ts";
 import { checkTimes, readJwsHeader, type SigningKey, signJws, TokenError, type VerificationKeys } from "./jws.ts";
 import { LIMITS } from "../limits.ts";
 
@@ -110,32 +110,49 @@ export async function verifyCrl(
   return claims;
 }
 
-/** Decodes and parses the payload in slices. Returns its claims, with only the entries whose DID begins with `own`. */
+/** Where the entries begin, and what is between two of them. */
+const LIST = /[{,]\s*"revocations"\s*:\s*\[/, BETWEEN = /\}\s*,\s*\{/g;
+/** Characters that are parsed at once, and most characters outside the entries. With more, a parse blocks the process. */
+const GROUP = 262_144;
+
+/** Decodes the payload in slices, and parses its entries in groups. Keeps only the entries whose DID begins with `own`. */
 async function readClaims(payload: Bytes, own: string, yieldToEventLoop: () => Promise<void>): Promise<CrlClaims> {
   const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-  const reader = new LongArrayReader("revocations");
-  const revocations: Revocation[] = [];
-  const take = (piece: string) => {
-    for (const entry of reader.push(piece)) {
-      if (!isRevocation(entry)) throw new SyntaxError("An entry is not that of a CRL");
-      if (entry.agentDid.startsWith(own)) revocations.push(entry);
-    }
-  };
+  const slices: string[] = [], revocations: Revocation[] = [];
   try {
     for (let at = 0; at < payload.length; at += SLICE) {
       const decoded = fromBase64Url(textOf(payload.subarray(at, at + SLICE)));
       if (!decoded) throw malformed("The list's payload is not base64url");
-      take(utf8.decode(decoded, { stream: true }));
+      slices.push(utf8.decode(decoded, { stream: true }));
       await yieldToEventLoop();
     }
-    take(utf8.decode());
-    const parsed = CrlClaims.safeParse(reader.end());
-    if (parsed.success) return { ...parsed.data, revocations };
+    const text = slices.join("") + utf8.decode();
+    const head = LIST.exec(text.slice(0, GROUP));
+    if (!head) throw new SyntaxError("The entries are missing");
+    // An entry holds no array, so the first bracket ends the list.
+    const start = head.index + head[0].length, end = text.indexOf("]", start);
+    const outside = text.slice(0, start) + text.slice(end);
+    if (outside.length > GROUP) throw new SyntaxError("The claims are too long");
+    const parsed = CrlClaims.safeParse(JSON.parse(outside));
+    if (!parsed.success || hasDuplicateKeys(outside)) throw new SyntaxError("The claims are not those of a CRL");
+    for (let at = start; at < end;) {
+      BETWEEN.lastIndex = at + GROUP;
+      const between = BETWEEN.exec(text);
+      const stop = between && between.index < end ? between.index + 1 : end;
+      if (stop - at > 2 * GROUP) throw new SyntaxError("An entry is too long");
+      for (const entry of JSON.parse(`[${text.slice(at, stop)}]`) as unknown[]) {
+        if (!isRevocation(entry)) throw new SyntaxError("An entry is not that of a CRL");
+        if (entry.agentDid.startsWith(own)) revocations.push(entry);
+      }
+      at = stop < end ? BETWEEN.lastIndex - 1 : end;
+      await yieldToEventLoop();
+    }
+    return { ...parsed.data, revocations };
   } catch (error) {
     if (error instanceof TypeError) throw malformed("The list's payload is not UTF-8");
     if (!(error instanceof SyntaxError)) throw error;
+    throw new TokenError("claims", "The list's claims are not those of a CRL");
   }
-  throw new TokenError("claims", "The list's claims are not those of a CRL");
 }
 
 /**

@@ -45,7 +45,11 @@ const ownDid = ulid.map((id) => `did:svc:registry.example.test:agent:${id}`);
 
 /** Signs any claims with the published key. */
 function signed(claims: object, header: object = {}): Promise<string> {
-  return new CompactSign(utf8Bytes(JSON.stringify(claims)))
+  return signedText(JSON.stringify(claims), header);
+}
+
+function signedText(json: string, header: object = {}): Promise<string> {
+  return new CompactSign(utf8Bytes(json))
     .setProtectedHeader({ alg: "EdDSA", typ: "CRL", kid: "test-1", ...header }).sign(pair.privateKey);
 }
 
@@ -165,6 +169,47 @@ Deno.test("CRL verification refuses claims that are not a CRL's, also correctly 
   await steps(t, rows, async ([, change]) => {
     assertEquals(await refusal(await signed({ ...CLAIMS, ...change })), "claims");
   });
+});
+
+Deno.test("CRL verification refuses a text that JSON.parse refuses, and one that two readers could read in two ways", async (t) => {
+  const { revocations: _, ...claims } = CLAIMS;
+  const head = JSON.stringify(claims).slice(0, -1), entry = JSON.stringify(ENTRY);
+  const long = `${"x".repeat(600_000)}`;
+  const rows: [name: string, json: string][] = [
+    ["deeper entries", `${head},"a":{"revocations":[${entry}]}}`],
+    ["an escaped name", `${head},"revo\\u0063ations":[${entry}]}`],
+    ["the entries twice", `${head},"revocations":[${entry}],"revocations":[${entry}]}`],
+    ["a claim twice", `${head},"revocations":[${entry}],"iss":"x"}`],
+    ["a comma before the first entry", `${head},"revocations":[,${entry}]}`],
+    ["a comma after the last entry", `${head},"revocations":[${entry},]}`],
+    ["two commas", `${head},"revocations":[${entry},,${entry}]}`],
+    ["no comma between", `${head},"revocations":[${entry} ${entry}]}`],
+    ["the wrong bracket", `${head},"revocations":[${entry}}}`],
+    ["entries that do not end", `${head},"revocations":[${entry}`],
+    ["a text that does not end", `${head},"revocations":[${entry}]`],
+    ["more after the end", `${head},"revocations":[${entry}]} x`],
+    ["an outer array", `[${head},"revocations":[${entry}]}]`],
+    ["nothing", " "],
+    ["an entry that is too long", `${head},"revocations":[${entry.slice(0, -1)},"x":"${long}"}]}`],
+    ["claims that are too long", `${head},"x":"${long}","revocations":[${entry}]}`],
+  ];
+  await steps(t, rows, async ([, json]) => assertEquals(await refusal(await signedText(json)), "claims"));
+});
+
+Deno.test("CRL verification accepts white space, unknown members and any order, in lists of any length", async () => {
+  const { revocations: _, ...claims } = CLAIMS;
+  for (const count of [0, 1, 2, 700, 1_500]) {
+    const entries = Array.from(
+      { length: count },
+      (_, i) => ({ ...ENTRY, jti: `01KHYQ5H00${String(i).padStart(16, "0")}` }),
+    );
+    for (const indent of [undefined, 1]) {
+      const texts = [{ ...claims, revocations: entries }, { revocations: entries, ...claims, x: { y: "],[" } }];
+      for (const text of texts.map((value) => JSON.stringify(value, null, indent))) {
+        assertEquals((await verifyCrl(await signedText(text), authority, now)).revocations, entries);
+      }
+    }
+  }
 });
 
 Deno.test("CRL verification checks exp without leeway and iat with 60 s", async () => {

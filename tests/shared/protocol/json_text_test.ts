@@ -1,15 +1,10 @@
 /**
- * Shows that topLevelMembers(), arrayElements(), hasDuplicateKeys() and LongArrayReader read a JSON text as JSON.parse()
+ * Shows that topLevelMembers(), arrayElements() and hasDuplicateKeys() read a JSON text as JSON.parse()
  * does. The texts have unusual white space, escaped keys, duplicate keys and strings with structural characters.
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import {
-  arrayElements,
-  hasDuplicateKeys,
-  LongArrayReader,
-  topLevelMembers,
-} from "../../../shared/protocol/json_text.ts";
+import { arrayElements, hasDuplicateKeys, topLevelMembers } from "../../../shared/protocol/json_text.ts";
 import { steps } from "../../support/steps.ts";
 import { jsonKey, jsonText, memberText, space } from "./arbitraries.ts";
 
@@ -159,74 +154,3 @@ function countKeys(value: unknown): number {
 function trim(json: string): string {
   return json.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, "");
 }
-
-/** Reads a text in pieces of the given lengths. Returns `null` when it is refused. */
-function readPieces(json: string, lengths: readonly number[]): { object: unknown; elements: unknown[] } | null {
-  const reader = new LongArrayReader("list");
-  const elements: unknown[] = [];
-  try {
-    for (let at = 0, i = 0; at < json.length; i++) {
-      const length = lengths[i % lengths.length] ?? 1;
-      elements.push(...reader.push(json.slice(at, at + length)));
-      at += length;
-    }
-    return { object: reader.end(), elements };
-  } catch (error) {
-    if (error instanceof SyntaxError) return null;
-    throw error;
-  }
-}
-
-const pieces = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 5 });
-
-Deno.test("the long array reader agrees with JSON parsing for any cut of the text", () => {
-  const members = fc.array(fc.tuple(space, fc.constantFrom('"a"', '"b"', '"[list"'), space, space, jsonText, space), {
-    maxLength: 2,
-  });
-  fc.assert(
-    fc.property(members, members, fc.array(jsonText, { maxLength: 5 }), pieces, (before, after, list, lengths) => {
-      const texts = [...before.map(memberText), ` "list" : [${list.join(",")}] `, ...after.map(memberText)];
-      const json = `{${texts.join(",")}}`;
-      const { list: elements, ...object } = JSON.parse(json) as Record<string, unknown>;
-      const read = readPieces(json, lengths);
-      if (hasDuplicateKeys(`{${[...before, ...after].map(memberText).join(",")}}`)) return assertEquals(read, null);
-      assertEquals(JSON.stringify(read?.elements), JSON.stringify(elements));
-      assertEquals(JSON.stringify(read?.object), JSON.stringify({ ...JSON.parse(json), list: [] }), json);
-      assertEquals(Object.keys(object).length, Object.keys(read?.object as object).length - 1);
-    }),
-    RUNS,
-  );
-});
-
-Deno.test("the long array reader refuses each malformed text", async (t) => {
-  const rows: [name: string, json: string][] = [
-    ["no array", '{"a":1}'],
-    ["null for the array", '{"list":null}'],
-    ["an object for the array", '{"list":{"0":1}}'],
-    ["an array of another name", '{"lists":[1]}'],
-    ["an array that is deeper", '{"a":{"list":[1]}}'],
-    ["a name that only ends like it", '{"x\\"list":[1]}'],
-    ["an escaped name", '{"li\\u0073t":[1]}'],
-    ["the array twice", '{"list":[1],"list":[2]}'],
-    ["an outer member twice", '{"a":1,"list":[1],"a":2}'],
-    ["a comma before the first element", '{"list":[,1]}'],
-    ["a comma after the last element", '{"list":[1,]}'],
-    ["a comma alone", '{"list":[,]}'],
-    ["two commas", '{"list":[1,,2]}'],
-    ["no comma between", '{"list":[1 2]}'],
-    ["an element that is not JSON", '{"list":[1,tru]}'],
-    ["the wrong bracket", '{"list":[1,2}}'],
-    ["an array that does not end", '{"list":[1,2'],
-    ["a text that does not end", '{"list":[1,2]'],
-    ["more after the end", '{"list":[1,2]} x'],
-    ["an outer array", '[{"list":[1]}]'],
-    ["nothing", " "],
-    ["an element over several pieces and 65,536 characters", `{"list":["${"x".repeat(140_000)}","y"]}`],
-    ["outer members over 65,536 characters", `{"a":"${"x".repeat(70_000)}","list":[]}`],
-  ];
-  await steps(t, rows, ([, json]) => {
-    for (const lengths of [json.length > 1_000 ? [100] : [1], [7], [65_536]]) {
-      assertEquals(readPieces(json, lengths) === null, true);
-    }
-  });
-});
