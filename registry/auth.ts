@@ -4,7 +4,7 @@
  */
 import { findHuman } from "./accounts/store.ts";
 import { touch } from "./api_keys/store.ts";
-import type { ApiKeyCaller, ProvenAgent, ServiceCaller } from "./callers.ts";
+import type { ApiKeyCaller, ProvenAgent } from "./callers.ts";
 import { authenticateService } from "./internal_services/store.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import type { ApiKeyRecord } from "./schema/records.ts";
@@ -42,13 +42,12 @@ export interface RegistryCallers {
   admin: ApiKeyCaller;
   invite_admin: ApiKeyCaller;
   service_admin: ApiKeyCaller;
-  ownership_service: ServiceCaller;
-  validate_service: ServiceCaller | null;
-  crl_service: ServiceCaller | null;
+  ownership_service: true;
+  /** Whether the caller is a service. */
+  validate_service: boolean;
+  crl_service: boolean;
   agent_proof: ProvenAgent;
 }
-
-const ALL_SCOPES: ServiceCaller = { id: "process", scopes: ["identity.read", "auth.validate", "crl.read"] };
 
 export const AUTHENTICATORS: Authenticators<AuthDeps, RegistryCallers> = {
   none: { stage: "before_body", credential: "none", errors: [], run: () => Promise.resolve(null) },
@@ -72,9 +71,8 @@ export const AUTHENTICATORS: Authenticators<AuthDeps, RegistryCallers> = {
     credential: "service",
     errors: ["INTERNAL_SERVICE_UNAUTHORIZED", "INTERNAL_SERVICE_FORBIDDEN"],
     async run(deps, exchange) {
-      const caller = await findServiceCaller(deps, exchange, "identity.read");
-      if (!caller) throw new ServiceError("INTERNAL_SERVICE_UNAUTHORIZED");
-      return caller;
+      if (await isService(deps, exchange, "identity.read")) return true;
+      throw new ServiceError("INTERNAL_SERVICE_UNAUTHORIZED");
     },
   },
   validate_service: optionalService("auth.validate"),
@@ -120,36 +118,32 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
  * Admits any caller. A service that proves the scope is exempt from the limit per IP, because a proxy asks once for
  * each message, and under the limit it could serve only two messages a second.
  */
-function optionalService(scope: ServiceScope): Authenticator<AuthDeps, ServiceCaller | null> {
+function optionalService(scope: ServiceScope): Authenticator<AuthDeps, boolean> {
   return {
     stage: "before_limit",
     credential: "optional_service",
     errors: ["INTERNAL_SERVICE_UNAUTHORIZED", "INTERNAL_SERVICE_FORBIDDEN"],
-    exempt: (caller) => caller !== null,
-    run: (deps, exchange) => findServiceCaller(deps, exchange, scope),
+    exempt: (fromService) => fromService,
+    run: (deps, exchange) => isService(deps, exchange, scope),
   };
 }
 
 /**
- * Returns the calling service, or `null` when the request names none. Calls within the process need no credential. A
+ * Tells whether a service calls; false when the request names none. Calls within the process need no credential. A
  * service uses headers of its own instead of `Authorization`, because the key of a person and the secret of a service
  * could otherwise be taken for each other.
  *
  * @throws {ServiceError} `INTERNAL_SERVICE_UNAUTHORIZED`, `INTERNAL_SERVICE_FORBIDDEN`
  */
-async function findServiceCaller(
-  deps: AuthDeps,
-  { peer, request }: RequestContext,
-  scope: ServiceScope,
-): Promise<ServiceCaller | null> {
-  if (peer.from === "process") return ALL_SCOPES;
+async function isService(deps: AuthDeps, { peer, request }: RequestContext, scope: ServiceScope): Promise<boolean> {
+  if (peer.from === "process") return true;
   const id = request.headers.get(HEADERS.serviceId);
   const secret = request.headers.get(HEADERS.serviceSecret);
-  if (id === null && secret === null) return null;
+  if (id === null && secret === null) return false;
   const caller = await authenticateService(deps, id ?? "", secret ?? "");
   if (!caller) throw new ServiceError("INTERNAL_SERVICE_UNAUTHORIZED");
   if (!caller.scopes.includes(scope)) throw new ServiceError("INTERNAL_SERVICE_FORBIDDEN");
-  return caller;
+  return true;
 }
 
 /**

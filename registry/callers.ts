@@ -1,7 +1,6 @@
 /** The callers that the authenticators of the registry return, and the inputs that handlers get with them. */
 import type { ApiKeyRecord, HumanRecord } from "./schema/records.ts";
 import type { IdPath } from "../shared/protocol/api/fields.ts";
-import type { ServiceScope } from "../shared/protocol/api/services.ts";
 import type { Input } from "../shared/server/http/route.ts";
 
 /** A person who asks for a change, and the request with which they ask. */
@@ -17,11 +16,6 @@ export interface ApiKeyCaller extends Asker {
 export type WithBody<B, C = ApiKeyCaller> = Input<undefined, undefined, B, C>;
 export type WithQuery<Q> = Input<undefined, Q, undefined, ApiKeyCaller>;
 export type WithId<B = undefined> = Input<IdPath, undefined, B, ApiKeyCaller>;
-
-export interface ServiceCaller {
-  id: string;
-  scopes: readonly ServiceScope[];
-}
 
 /** An agent that has proved possession of the key in its AIT. */
 export interface ProvenAgent {

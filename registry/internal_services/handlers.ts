@@ -8,7 +8,7 @@ import {
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { type Answer, json, noContent, pick } from "../../shared/server/http/route.ts";
-import type { ServiceCaller, WithBody, WithId, WithQuery } from "../callers.ts";
+import type { WithBody, WithId, WithQuery } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ServiceRecord, SessionRecord } from "../schema/records.ts";
 import { sessionState } from "../sessions/session_rules.ts";
@@ -42,7 +42,7 @@ export async function deleteService(deps: RegistryStore, { params, caller }: Wit
 
 export async function agentOwnership(
   { kv, clock }: RegistryStore,
-  { body }: WithBody<OwnershipBody, ServiceCaller>,
+  { body }: WithBody<OwnershipBody, true>,
 ): Promise<Answer> {
   const id = parseDid(body.agentDid)?.id ?? "";
   const [agent, { value: session }] = await kv.getMany<[AgentRecord, SessionRecord]>([

@@ -15,7 +15,7 @@ import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import { invalidInput } from "../../shared/server/http/app.ts";
 import { type Answer, json, noContent, type RequestContext } from "../../shared/server/http/route.ts";
 import { type RateLimiter, rateLimitHeaders } from "../../shared/server/rate_limit.ts";
-import type { ProvenAgent, ServiceCaller, WithBody } from "../callers.ts";
+import type { ProvenAgent, WithBody } from "../callers.ts";
 import type { Signing } from "../signing_keys.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import { checkAccessToken } from "./access_token.ts";
@@ -60,7 +60,7 @@ export async function visit(
 /** Checks the access token of a request for a proxy in another process. */
 export async function validate(
   deps: RegistryStore,
-  { body, exchange }: WithBody<ValidateBody, ServiceCaller | null>,
+  { body, exchange }: WithBody<ValidateBody, boolean>,
 ): Promise<Answer> {
   await requireAccess(deps, exchange, body);
   return noContent();
