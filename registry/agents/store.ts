@@ -25,7 +25,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
-import { belowCursor, type Page, type PageQuery, readFilteredPage } from "../../shared/server/store/pages.ts";
+import { belowCursor, type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
 import { readPublicKey, verify } from "../../shared/server/crypto.ts";
 
@@ -221,7 +221,7 @@ export async function pageOfAgents(
 ): Promise<Page<AgentRecord>> {
   const fitting = (agent: AgentRecord | null) => agent !== null && fits(agent) ? agent : null;
   const selector = belowCursor(ownerId === undefined ? KEYS.agents() : KEYS.agentsOf(ownerId), query.cursor);
-  return await readFilteredPage<AgentRecord>(deps.kv, selector, query, async (entries) => {
+  return await readPage<AgentRecord>(deps.kv, selector, query, async (entries) => {
     if (ownerId === undefined) return entries.map(({ value }) => fitting(value));
     const ids = entries.map(({ key }) => String(key.at(-1)));
     const agents = await Promise.all(ids.map((id) => deps.reads.get<AgentRecord>(KEYS.agent(id))));

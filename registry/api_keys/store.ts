@@ -16,7 +16,7 @@ import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
-import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
+import { belowCursor, type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 
 /** A new API key that is not stored yet, with its token. The token is shown once, because only its digest is stored. */
 export interface IssuedApiKey {
@@ -64,7 +64,7 @@ export async function createApiKey(deps: RegistryStore, by: Asker, name: string)
 }
 
 export async function listApiKeys(deps: RegistryStore, humanId: string, query: PageQuery): Promise<Page<ApiKeyRecord>> {
-  const page = await readPage<string>(deps.kv, KEYS.apiKeysOf(humanId), query);
+  const page = await readPage<string>(deps.kv, belowCursor(KEYS.apiKeysOf(humanId), query.cursor), query);
   const keys = await Promise.all(page.items.map((digest) => deps.reads.get<ApiKeyRecord>(KEYS.apiKey(digest))));
   return { items: keys.map(({ value }) => value).filter((value) => value !== null), nextCursor: page.nextCursor };
 }

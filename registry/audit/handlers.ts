@@ -4,7 +4,7 @@ import { AuditEntry, type AuditQuery } from "../../shared/protocol/api/audit.ts"
 import { firstUlidOf } from "../../shared/protocol/ids.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import { type Answer, json, pick } from "../../shared/server/http/route.ts";
-import { afterCursor, belowCursor, type Page, readFilteredPage } from "../../shared/server/store/pages.ts";
+import { afterCursor, belowCursor, type Page, readPage } from "../../shared/server/store/pages.ts";
 import type { WithQuery } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AuditRecord } from "../schema/records.ts";
@@ -30,7 +30,7 @@ export async function readAudit(
 ): Promise<Page<AuditRecord>> {
   const range = { reverse: query.order === "desc", limit: query.limit };
   const fits = filterOf(query);
-  return await readFilteredPage<AuditRecord>(
+  return await readPage<AuditRecord>(
     kv,
     selectorOf(query),
     range,

@@ -13,7 +13,7 @@ import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ServiceRecord, SessionRecord } from "../schema/records.ts";
 import { sessionState } from "../sessions/session_rules.ts";
 import type { RegistryStore } from "../store_deps.ts";
-import { readPage } from "../../shared/server/store/pages.ts";
+import { belowCursor, readPage } from "../../shared/server/store/pages.ts";
 import * as store from "./store.ts";
 
 export async function createService(
@@ -24,7 +24,11 @@ export async function createService(
 }
 
 export async function listServices(deps: RegistryStore, { query }: WithQuery<PageQuery>): Promise<Answer> {
-  const { items, nextCursor } = await readPage<ServiceRecord>(deps.kv, KEYS.services(), query);
+  const { items, nextCursor } = await readPage<ServiceRecord>(
+    deps.kv,
+    belowCursor(KEYS.services(), query.cursor),
+    query,
+  );
   return json({
     internalServices: items.map((record) => pick(InternalService, record)),
     pagination: { limit: query.limit, nextCursor },

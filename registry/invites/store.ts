@@ -14,7 +14,7 @@ import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { invalidInput } from "../../shared/server/http/app.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
-import { type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
+import { belowCursor, type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 
 /** An invite that was redeemed and has then expired is `redeemed`. */
 export function inviteStatus(invite: InviteRecord, now: number): "unused" | "redeemed" | "expired" {
@@ -99,7 +99,7 @@ export async function redeemInvite(
 }
 
 export function listInvites({ kv }: RegistryStore, query: PageQuery): Promise<Page<InviteRecord>> {
-  return readPage(kv, KEYS.invites(), query);
+  return readPage(kv, belowCursor(KEYS.invites(), query.cursor), query);
 }
 
 /** Deletes an invite, whose code is then unknown. @throws {ServiceError} `INVITE_NOT_FOUND` */

@@ -15,7 +15,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
-import { belowCursor, type Page, readFilteredPage } from "../../shared/server/store/pages.ts";
+import { belowCursor, type Page, readPage } from "../../shared/server/store/pages.ts";
 import { visitAll } from "../../shared/server/store/shared_count.ts";
 
 /** Most API keys in an answer about a person. With more, the answer would grow with all the keys that have ended. */
@@ -28,7 +28,7 @@ export async function listPeople(deps: RegistryStore, query: PeopleQuery): Promi
   const fits = ({ status, role, displayName }: HumanRecord) =>
     (query.status === undefined || status === query.status) && (query.role === undefined || role === query.role) &&
     begins(displayName);
-  return await readFilteredPage<HumanRecord>(
+  return await readPage<HumanRecord>(
     deps.kv,
     belowCursor(KEYS.humans(), query.cursor),
     query,

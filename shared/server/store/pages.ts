@@ -14,31 +14,21 @@ export interface Page<T> {
   nextCursor: string | null;
 }
 
-/** Reads one page of the values below a prefix whose last key part is a ULID, and at most one record more. */
-export async function readPage<T>(
-  kv: Kv,
-  prefix: KvKey,
-  { limit, cursor }: PageQuery,
-): Promise<Page<T>> {
-  const entries = await Array.fromAsync(kv.list<T>(belowCursor(prefix, cursor), { reverse: true, limit: limit + 1 }));
-  const items = entries.slice(0, limit);
-  const nextCursor = entries.length > limit ? String(items.at(-1)?.key.at(-1)) : null;
-  return { items: items.map(({ value }) => value), nextCursor };
-}
+type Picker<T> = (entries: readonly KvEntry<T>[]) => readonly (T | null)[] | Promise<readonly (T | null)[]>;
 
-/** Records that one step of a filtered page reads. */
+/** Records that one step reads. */
 const READ_AT_ONCE = 100;
 
 /**
- * Reads a page of the records that `pick` returns for a list of entries; it returns `null` for an entry that does not
- * fit. At most 1,000 entries are read, because a search for rare entries would otherwise read the whole list. A page
- * that ends there may be short, and its cursor is the last entry that was read.
+ * Reads a page of the records that `pick` returns for a list of entries (default: all of them); it returns `null` for an
+ * entry that does not fit. At most 1,000 entries are read, because a search for rare entries would otherwise read the
+ * whole list. A page that ends there may be short, and its cursor is the last entry that was read.
  */
-export async function readFilteredPage<T>(
+export async function readPage<T>(
   kv: Kv,
   selector: KvListSelector,
   { limit, reverse = true }: { limit: number; reverse?: boolean },
-  pick: (entries: readonly KvEntry<T>[]) => readonly (T | null)[] | Promise<readonly (T | null)[]>,
+  pick: Picker<T> = (entries) => entries.map(({ value }) => value),
 ): Promise<Page<T>> {
   const most = LIMITS.filteredPageReads;
   const items: T[] = [];
