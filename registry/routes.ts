@@ -23,7 +23,7 @@ import * as agents from "./agents/handlers.ts";
 import { listAudit } from "./audit/handlers.ts";
 import { AUTHENTICATORS, type RegistryCallers } from "./auth.ts";
 import * as credentials from "./api_keys/handlers.ts";
-import { openConsole } from "./console/handlers.ts";
+import { openConsole } from "./console/console.ts";
 import type { RegistryDeps } from "./deps.ts";
 import * as invites from "./invites/handlers.ts";
 import * as meta from "./meta/handlers.ts";

@@ -4,7 +4,7 @@ import { AuditEntry, type AuditQuery } from "../../shared/protocol/api/audit.ts"
 import { firstUlidOf } from "../../shared/protocol/ids.ts";
 import { parseIso } from "../../shared/protocol/time.ts";
 import { type Answer, json, pick } from "../../shared/server/http/route.ts";
-import { afterCursor, belowCursor, type Page, readPage } from "../../shared/server/store/pages.ts";
+import { afterCursor, type Page, readPage } from "../../shared/server/store/pages.ts";
 import type { WithQuery } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AuditRecord } from "../schema/records.ts";
@@ -38,15 +38,13 @@ export async function readAudit(
   );
 }
 
-/** Returns the keys to read. An ID begins with its time, so times limit them. */
+/** Returns the keys to read. An ID begins with its time, so times limit them; `~` comes after every ID. */
 function selectorOf({ order, cursor, since, until }: AuditQuery): KvListSelector {
-  const prefix = KEYS.auditLog();
-  const begin = since === undefined ? [] : [firstUlidOf(timeOf(since))];
-  const end = until === undefined ? [] : [firstUlidOf(timeOf(until) + CLOCK_SLACK_MS)];
-  if (cursor !== undefined) (order === "desc" ? end : begin).push(order === "desc" ? cursor : afterCursor(cursor));
-  const [first] = begin.sort().reverse(), [last] = end.sort();
-  if (first === undefined) return belowCursor(prefix, last);
-  if (last === undefined) return { prefix, start: [...prefix, first] };
+  const prefix = KEYS.auditLog(), isDown = order === "desc";
+  const begins = [since === undefined ? "" : firstUlidOf(timeOf(since))];
+  const ends = [until === undefined ? "~" : firstUlidOf(timeOf(until) + CLOCK_SLACK_MS)];
+  if (cursor !== undefined) (isDown ? ends : begins).push(isDown ? cursor : afterCursor(cursor));
+  const first = begins.sort().at(-1) ?? "", [last = "~"] = ends.sort();
   return { start: [...prefix, first], end: [...prefix, first > last ? first : last] };
 }
 

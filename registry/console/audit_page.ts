@@ -21,10 +21,10 @@ import * as ui from "../../shared/page/parts.ts";
 import { clockTime, dayHeading, dayOf, msOf } from "../../shared/page/times.ts";
 import {
   AUDIT_EVENTS,
+  AUDIT_FILTERS,
   AUDIT_WORDS,
   AuditEntry,
   type AuditQuery,
-  isAuditFilter,
 } from "../../shared/protocol/api/audit.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -51,7 +51,7 @@ async function wantedOf(deps: ConsoleDeps, { query }: Input) {
   const isSinceWrong = given.since !== "" && from === null;
   const store: Omit<AuditQuery, "limit"> = {
     order: "desc",
-    event: isAuditFilter(given.event) ? given.event : undefined,
+    event: AUDIT_FILTERS.includes(given.event) ? given.event : undefined,
     actor: actor.subject,
     subject: subject.subject,
     since: from === null ? undefined : toIso(from),
@@ -77,7 +77,7 @@ export async function auditPage(deps: ConsoleDeps, input: Input): Promise<PageRe
   const { items, nextCursor } = isWrong ? { items: [], nextCursor: null } : await readAudit(deps, wanted, hidden);
   const subjects = items.flatMap(({ actor, subject }) => [actor, subject]);
   const [agents, people] = await Promise.all([agentsByDid(deps, subjects), peopleByDid(deps, subjects)]);
-  const groups = [...new Set(AUDIT_EVENTS.map((event) => event.slice(0, event.indexOf(".") + 1)))];
+  const groups = AUDIT_FILTERS.filter((text) => text.endsWith("."));
   const events: [string, string][] = [
     ["", "Changes"],
     ["all", "All, with looks"],

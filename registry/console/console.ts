@@ -11,17 +11,22 @@ import { limitsPage } from "./limits_page.ts";
 import { overviewPage } from "./overview_page.ts";
 import { askSuspend, peoplePage, personPage, restore } from "./people_pages.ts";
 import { queuesPage } from "./queue_page.ts";
-import { endConsoleSession, findConsoleSession, takeConsoleCode } from "./sessions.ts";
-import type { Asker } from "../callers.ts";
+import { createConsoleCode, endConsoleSession, findConsoleSession, takeConsoleCode } from "./sessions.ts";
+import type { Asker, WithBody } from "../callers.ts";
 import type { RegistryConfig } from "../config.ts";
+import type { RegistryStore } from "../store_deps.ts";
 import { type PageAnswer, plainPage } from "../../shared/page/document.ts";
 import { markup } from "../../shared/page/html.ts";
 import { isPagePath, pageApp, type PageRequest } from "../../shared/page/page_app.ts";
+import type { ConsoleCode } from "../../shared/protocol/api/admin.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { toIso } from "../../shared/protocol/time.ts";
 import { type AppDeps, recordResponse, requestContextOf } from "../../shared/server/http/app.ts";
 import { readBody } from "../../shared/server/http/body.ts";
 import type { Peer } from "../../shared/server/http/client_ip.ts";
 import { isLoopbackHost } from "../../shared/server/http/listen_address.ts";
+import { type Answer, json } from "../../shared/server/http/route.ts";
 import { toResponse } from "../../shared/server/http/response.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
@@ -60,6 +65,15 @@ export function consoleRefusal({ registryUrl, environment }: Pick<RegistryConfig
   const { protocol, hostname } = new URL(registryUrl);
   if (protocol === "https:" || environment === "local" && isLoopbackHost(hostname)) return null;
   return `The address of this server is ${registryUrl}, and on plain http others can read the session. Put a front with https before it, and set REGISTRY_URL to its address.`;
+}
+
+/** The route of the codes that open the console. They exist so that an API key is never typed into a browser. */
+export async function openConsole(deps: RegistryStore, { caller }: WithBody<undefined>): Promise<Answer> {
+  if (!deps.config.console) throw new ServiceError("CONSOLE_OFF");
+  const message = consoleRefusal(deps.config);
+  if (message !== null) throw new ServiceError("CONSOLE_OFF", { message });
+  const { code, expiresAt } = await createConsoleCode(deps, caller);
+  return json<ConsoleCode>({ url: `${deps.config.registryUrl}${OPEN}/${code}`, expiresAt: toIso(expiresAt) }, 201);
 }
 
 export class Console {

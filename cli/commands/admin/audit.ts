@@ -5,7 +5,7 @@
  */
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
 import { sleep } from "../../../shared/clock.ts";
-import { type AuditEntry, isAuditFilter } from "../../../shared/protocol/api/audit.ts";
+import { AUDIT_FILTERS, type AuditEntry } from "../../../shared/protocol/api/audit.ts";
 import { parseIso, toIso } from "../../../shared/protocol/time.ts";
 import { connectAsAdmin } from "../../account/registry_access.ts";
 import type { AdminClient } from "../../client/admin_client.ts";
@@ -51,7 +51,7 @@ export const COMMANDS = [
       if (options.export && options.limit !== undefined) {
         throw new CliError("CLI_USAGE", "--export prints all events; it has no --limit");
       }
-      if (event !== undefined && !isAuditFilter(event)) {
+      if (event !== undefined && !AUDIT_FILTERS.includes(event)) {
         throw new CliError("CLI_USAGE", "--event is not an event such as agent.deleted, or a group such as agent.");
       }
       if (since !== undefined && parseIso(since) === null) {

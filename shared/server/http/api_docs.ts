@@ -55,7 +55,6 @@ export function openApiRoute<D extends { documents: ApiDocs }>(): Route<D> {
     auth: "none",
     limit: null,
     response: { status: 200, contentType: "application/json" },
-    errors: [],
     handler: ({ documents }) => ({
       status: 200,
       headers: {

@@ -27,7 +27,6 @@ export function pageRoute<D>(
     limit: null,
     isPage: true,
     response: { status: 200, contentType },
-    errors: [],
     handler: (deps) => handler(deps),
   };
 }

@@ -26,7 +26,7 @@ export function probeRoutes<D>(
   isReady: (deps: D) => Promise<boolean>,
   linksMissing: (deps: D) => readonly string[] = () => [],
 ): Route<D>[] {
-  const row = { method: "GET", auth: "none", limit: null, errors: [] } as const;
+  const row = { method: "GET", auth: "none", limit: null } as const;
   return [
     {
       ...row,
