@@ -25,14 +25,13 @@ import {
   requestTimestamp,
   signedHeaders,
 } from "../shared/server/http/signed_request.ts";
-import { type Nonces, nonceUpdate } from "../shared/server/nonces.ts";
+import { nonceUpdate } from "../shared/server/nonces.ts";
 import type { GroupCommit } from "../shared/server/store/group_commit.ts";
 
 interface AuthDeps extends RegistryStore {
   origins: readonly string[];
   signing: Signing;
   commits: GroupCommit;
-  nonces: Nonces;
 }
 
 export interface RegistryCallers {
@@ -168,14 +167,7 @@ async function proveAgent(deps: AuthDeps, exchange: RequestContext): Promise<Pro
   if (provenOrigin(exchange, readPublicKey(claims.cnf.jwk.x), digest(token), deps.origins) === null) {
     throw refuse(`The proof does not verify for the origin ${deps.origins[0]}`);
   }
-  const reservation = deps.nonces.reserve(claims.sub, nonce, timestamp);
-  if (!reservation) throw refuse("The nonce was used before");
-  let isTaken: boolean | null = null;
-  try {
-    isTaken = (await deps.commits.claim([nonceUpdate(KEYS.nonce(claims.sub, nonce), reservation)])).taken;
-  } finally {
-    reservation.release(isTaken === null ? "unused" : isTaken ? "used" : "replayed");
-  }
-  if (!isTaken) throw refuse("The nonce was used before");
+  const { taken } = await deps.commits.claim([nonceUpdate(KEYS.nonce(claims.sub, nonce), timestamp, now)]);
+  if (!taken) throw refuse("The nonce was used before");
   return { agentId: parseDid(claims.sub)?.id ?? "", agentDid: claims.sub, aitJti: claims.jti, timestamp };
 }

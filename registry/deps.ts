@@ -8,7 +8,6 @@ import { authorityOf } from "../shared/protocol/did.ts";
 import type { ServiceDeps } from "../shared/server/http/app.ts";
 import { ConfigError } from "../shared/server/config_reader.ts";
 import { GroupCommit } from "../shared/server/store/group_commit.ts";
-import { Nonces } from "../shared/server/nonces.ts";
 import { Changes } from "../shared/server/store/changes.ts";
 import { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import { RateLimiter } from "../shared/server/rate_limit.ts";
@@ -72,7 +71,6 @@ export async function buildRegistry(externals: RegistryExternals, config: Regist
     reads,
     probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
     crl: new CrlPublisher({ ...externals, config, reads, signing }, externals.crlBytes),
-    nonces: new Nonces(clock),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),
     showDetails: config.environment !== "production",
   };

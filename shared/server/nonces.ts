@@ -1,13 +1,11 @@
 /**
- * Nonces of signed requests, each of which may be used only once (D-25). A nonce is reserved in memory while its
- * request is checked. The commit of the request stores it and detects an earlier use, even on another instance. It is
- * stored only after the proof has verified, because a stranger could otherwise use up an agent's nonces. The registry
- * stores each nonce in a record of its own, the proxy stores it in the record of its sender.
+ * Nonces of signed requests, each of which may be used only once (D-25). The commit of a request stores its nonce and
+ * detects an earlier use, even on another instance. It is stored only after the proof has verified, because a stranger
+ * could otherwise use up an agent's nonces. The registry stores each nonce in a record of its own, the proxy stores it in
+ * the record of its sender.
  */
 import type { KvKey } from "./kv.ts";
-import type { Clock } from "../clock.ts";
 import { LIMITS } from "../protocol/limits.ts";
-import { BoundedMap } from "../bounded_map.ts";
 import { absent, type Update } from "./store/batch.ts";
 
 export interface NonceRecord {
@@ -15,15 +13,6 @@ export interface NonceRecord {
   expiresAt: number;
   /** `X-Svc-Timestamp` of the request that used it, Unix seconds. */
   timestamp: number;
-}
-
-export interface Reservation {
-  nonce: string;
-  record: NonceRecord;
-  /** Time of the reservation, milliseconds since the Unix epoch. */
-  now: number;
-  /** Ends the reservation after the commit. A nonce that was used is remembered. */
-  release(fate: "used" | "replayed" | "unused"): void;
 }
 
 /**
@@ -52,48 +41,19 @@ export function nonceEnd({ expiresAt }: NonceRecord): number {
   return expiresAt + LIMITS.nonceKeptSeconds * 1000;
 }
 
-/** Most used nonces that are remembered. With fewer, more replays cost a commit; with more, they take memory. */
-const REMEMBERED = 20_000;
-
-export class Nonces {
-  readonly #held = new Set<string>();
-  readonly #used = new BoundedMap<string, NonceRecord>(REMEMBERED);
-
-  constructor(private readonly clock: Clock) {}
-
-  /**
-   * Returns a reservation, or `null` when the nonce is in use or is remembered as used.
-   *
-   * @param timestamp Unix seconds, as in the request
-   */
-  reserve(agentDid: string, nonce: string, timestamp: number): Reservation | null {
-    const name = `${agentDid} ${nonce}`;
-    const now = this.clock.now();
-    const used = this.#used.get(name);
-    if (this.#held.has(name) || (used && isReplay(used, timestamp, now))) return null;
-    this.#held.add(name);
-    const record: NonceRecord = { expiresAt: rejectedUntil(timestamp, now), timestamp };
-    return {
-      nonce,
-      record,
-      now,
-      release: (fate) => {
-        this.#held.delete(name);
-        // A replay shows only that the same request was made before, but not when its nonce ends.
-        if (fate !== "unused") this.#used.set(name, fate === "used" ? record : { expiresAt: 0, timestamp });
-      },
-    };
-  }
-}
-
-/** Returns the update that stores a nonce in its own record. It refuses with `"replay"` if the nonce was used. */
-export function nonceUpdate(key: KvKey, { record, now }: Reservation): Update<"replay"> {
+/**
+ * Returns the update that uses up a nonce. It refuses with `"replay"` if the nonce was used.
+ *
+ * @param timestamp Unix seconds, as in the request
+ */
+export function nonceUpdate(key: KvKey, timestamp: number, now: number): Update<"replay"> {
+  const record: NonceRecord = { expiresAt: rejectedUntil(timestamp, now), timestamp };
   return {
     key,
     seen: absent(key),
     uncached: true,
     next: (current) =>
-      current && isReplay(current as NonceRecord, record.timestamp, now)
+      current && isReplay(current as NonceRecord, timestamp, now)
         ? { refuse: "replay" }
         : { value: record, expireInMs: nonceEnd(record) - now },
   };
