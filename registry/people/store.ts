@@ -4,6 +4,7 @@
  */
 import { fitsQuery, pageOfAgents } from "../agents/store.ts";
 import { listApiKeys } from "../api_keys/store.ts";
+import { quotasOf } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ApiKeyRecord, HumanRecord, SessionRecord } from "../schema/records.ts";
 import type { RegistryStore } from "../store_deps.ts";
@@ -55,24 +56,23 @@ async function newest<T>(kv: Kv, prefix: KvKey): Promise<T[]> {
 export async function readPerson(deps: RegistryStore, id: string) {
   const { value: human } = await deps.kv.get<HumanRecord>(KEYS.human(id));
   if (human === null) throw new ServiceError("PERSON_NOT_FOUND");
-  const [{ items: apiKeys }, agents] = await Promise.all([
+  const [{ items: apiKeys }, [quota], revoked] = await Promise.all([
     listApiKeys(deps, id, { limit: LIMITS.filteredPageReads }),
-    countAgents(deps, id),
+    quotasOf(deps, [id]),
+    countRevoked(deps, id),
   ]);
   // Active keys come first, because a person with many revoked ones would otherwise seem to have none that works.
   const shown = [...apiKeys.filter(isActive), ...apiKeys.filter((key) => !isActive(key))].slice(0, API_KEYS_SHOWN_MAX);
-  return { human, apiKeys: shown, agents, lastUsedAt: lastUse(apiKeys) };
+  return { human, apiKeys: shown, agents: { active: quota?.agents ?? 0, revoked }, lastUsedAt: lastUse(apiKeys) };
 }
 
 const isActive = ({ status }: ApiKeyRecord): boolean => status === "active";
 
-async function countAgents({ kv, reads }: RegistryStore, humanId: string) {
+async function countRevoked({ kv, reads }: RegistryStore, humanId: string): Promise<number> {
   const limit = LIMITS.filteredPageReads;
   const index = await Array.fromAsync(kv.list({ prefix: KEYS.agentsOf(humanId) }, { reverse: true, limit }));
   const agents = await Promise.all(index.map(({ key }) => reads.get<AgentRecord>(KEYS.agent(String(key.at(-1))))));
-  const known = agents.flatMap(({ value }) => value === null ? [] : [value]);
-  const active = known.filter(({ status }) => status === "active").length;
-  return { active, revoked: known.length - active };
+  return agents.filter(({ value }) => value?.status === "revoked").length;
 }
 
 /** Returns when a person last used one of their newest keys, or `null` before the first use. */

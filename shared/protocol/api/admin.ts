@@ -63,7 +63,7 @@ export const PersonAnswer = z.object({
   person: Person,
   /** At most 100: first the active ones, then the others, each newest first. */
   apiKeys: z.array(ApiKey),
-  /** Counts among the newest 1,000 agents of the person. */
+  /** Revoked ones are counted among the newest 1,000 agents of the person. */
   agents: z.object({ active: z.int(), revoked: z.int() }),
   /** When one of the person's API keys was last used; `null` before the first use. */
   lastUsedAt: IsoTime.nullable(),

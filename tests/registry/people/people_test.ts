@@ -76,6 +76,13 @@ Deno.test("a person is shown with active keys first, the number of its agents an
   assertEquals(agents, { active: 1, revoked: 1 });
   assertEquals(lastUsedAt, apiKeys[0]?.lastUsedAt);
   assert(lastUsedAt !== null && !JSON.stringify(apiKeys).includes("svc_"));
+  const { value: record } = await w.kv.get<AgentRecord>(KEYS.agent(gone.agent.id));
+  await writeRecords(w, 1_000, (operation) => {
+    const id = w.newId();
+    operation.set(KEYS.agent(id), { ...record, id }).set(KEYS.agentOf(a.owner.id, id), true);
+  });
+  const later = await answered<PersonAnswer>(await w.ask("GET", path, { apiKey }));
+  assertEquals(later.agents, { active: 1, revoked: 1_000 }, "an active agent that is older than 1,000 others");
 });
 
 Deno.test("all agents are listed with their sessions, by status, framework and owner", async () => {
