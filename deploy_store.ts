@@ -88,13 +88,7 @@ interface Options {
 const TOP_REVOCATIONS = 10;
 
 async function inspect(store: Store, { json }: Options): Promise<void> {
-  const found = await sizesOf(store.kv);
-  const known = new Set(found.map(({ kind }) => kind));
-  const absent = Object.entries(TABLES).flatMap(([service, kinds]) =>
-    Object.keys(kinds).map((kind) => `${service} ${kind}`)
-  )
-    .filter((kind) => !known.has(kind)).map((kind) => ({ kind, records: 0, bytes: 0 }));
-  const kinds = [...found, ...absent];
+  const kinds = await sizesOf(store.kv);
   const total = kinds.reduce((sum, one) => ({
     kind: "total",
     records: sum.records + one.records,
@@ -120,11 +114,15 @@ async function inspect(store: Store, { json }: Options): Promise<void> {
 }
 
 /**
- * Returns the number and size of the records of each kind, largest first; a kind is the first two parts of a key. It
- * reads every record. The bytes are those of keys and values, without the indexes and free pages of the store.
+ * Returns the number and size of the records of each kind, largest first, also of kinds without a record; a kind is
+ * the first two parts of a key. It reads every record. The bytes are those of keys and values, without the indexes and
+ * free pages of the store.
  */
 async function sizesOf(kv: Kv) {
-  const sizes = new Map<string, { kind: string; records: number; bytes: number }>();
+  const known = Object.entries(TABLES).flatMap(([service, kinds]) =>
+    Object.keys(kinds).map((kind) => `${service} ${kind}`)
+  );
+  const sizes = new Map(known.map((kind) => [kind, { kind, records: 0, bytes: 0 }]));
   for await (const { key, value } of kv.list({ prefix: [] }, { batchSize: 200 })) {
     const kind = key.slice(0, 2).map(String).join(" ");
     const size = sizes.get(kind) ?? { kind, records: 0, bytes: 0 };
