@@ -3,7 +3,7 @@ import type { Environment } from "../protocol/api/meta.ts";
 import { authorityOf } from "../protocol/did.ts";
 import { TrustedProxies } from "./http/client_ip.ts";
 import type { ListenAddress } from "./http/listen_address.ts";
-import { type ConfigReader, list, oneOf, origin, wholeNumber } from "./config_reader.ts";
+import { type ConfigReader, list, oneOf, origin, type Parse, wholeNumber } from "./config_reader.ts";
 
 export interface ServiceAddresses {
   environment: Environment;
@@ -35,9 +35,9 @@ export function readServerConfig(reader: ConfigReader, { isOnDeploy }: { isOnDep
     /** A path, `:memory:`, or an `http(s)` URL; `null` for the database attached on Deno Deploy. */
     kvUrl: reader.read<string | null>("KV_URL", (text) => text, isOnDeploy ? null : DEFAULT_STORE),
     trustedProxies: reader.read("TRUSTED_PROXIES", (text) => new TrustedProxies(list(text)), new TrustedProxies([])),
-    metricsListen: readListen(reader, "METRICS_LISTEN", { isOnDeploy }),
+    metricsListen: readListen(reader, "METRICS_LISTEN", hostAndPort, { isOnDeploy }),
     /** The address on which other instances open links to this one. */
-    instanceListen: readInstanceListen(reader, { isOnDeploy }),
+    instanceListen: readListen(reader, "INSTANCE_LISTEN", reachable, { isOnDeploy }),
     /** True when each successful request is logged. */
     accessLog: reader.read("ACCESS_LOG", oneOf("on", "off"), "off") === "on",
     // Deno itself reads this variable, and for Deno any other value means off.
@@ -48,22 +48,12 @@ export function readServerConfig(reader: ConfigReader, { isOnDeploy }: { isOnDep
 function readListen(
   reader: ConfigReader,
   name: "METRICS_LISTEN" | "INSTANCE_LISTEN",
+  parse: Parse<ListenAddress>,
   { isOnDeploy }: { isOnDeploy: boolean },
 ): ListenAddress | null {
-  const address = reader.read<ListenAddress | null>(name, hostAndPort, null);
+  const address = reader.read<ListenAddress | null>(name, parse, null);
   if (address && isOnDeploy) reader.problem(name, "is not available on Deno Deploy, which has one listener");
   return isOnDeploy ? null : address;
-}
-
-function readInstanceListen(reader: ConfigReader, place: { isOnDeploy: boolean }): ListenAddress | null {
-  const address = readListen(reader, "INSTANCE_LISTEN", place);
-  if (address && ["0.0.0.0", "::"].includes(address.host)) {
-    reader.problem(
-      "INSTANCE_LISTEN",
-      "must name the address at which other instances reach this one, as 10.0.0.7:8790",
-    );
-  }
-  return address;
 }
 
 /** What decides whether a configuration is valid, in addition to its own variables. */
@@ -138,6 +128,12 @@ function hostAndPort(text: string): ListenAddress {
   const host = text.slice(0, at), bare = host.startsWith("[") && host.endsWith("]") ? host.slice(1, -1) : host;
   if (at < 1 || bare === host && host.includes(":")) throw new TypeError("must be <host>:<port>, as 127.0.0.1:9464");
   return { host: hostName(bare), port: wholeNumber(0, 65_535)(text.slice(at + 1)) };
+}
+
+function reachable(text: string): ListenAddress {
+  const address = hostAndPort(text);
+  if (!["0.0.0.0", "::"].includes(address.host)) return address;
+  throw new TypeError("must name the address at which other instances reach this one, as 10.0.0.7:8790");
 }
 
 function hostName(text: string): string {
