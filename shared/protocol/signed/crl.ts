@@ -118,15 +118,16 @@ const GROUP = 262_144;
 /** Decodes the payload in slices, and parses its entries in groups. Keeps only the entries whose DID begins with `own`. */
 async function readClaims(payload: Bytes, own: string, yieldToEventLoop: () => Promise<void>): Promise<CrlClaims> {
   const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-  const slices: string[] = [], revocations: Revocation[] = [];
+  const revocations: Revocation[] = [];
+  let text = "";
   try {
     for (let at = 0; at < payload.length; at += SLICE) {
       const decoded = fromBase64Url(textOf(payload.subarray(at, at + SLICE)));
       if (!decoded) throw malformed("The list's payload is not base64url");
-      slices.push(utf8.decode(decoded, { stream: true }));
+      text += utf8.decode(decoded, { stream: true });
       await yieldToEventLoop();
     }
-    const text = slices.join("") + utf8.decode();
+    text += utf8.decode();
     const head = LIST.exec(text.slice(0, GROUP));
     if (!head) throw new SyntaxError("The entries are missing");
     // An entry holds no array, so the first bracket ends the list.
