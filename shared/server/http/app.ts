@@ -294,6 +294,7 @@ function errorAnswer(deps: AppDeps, exchange: RequestContext, error: unknown, cr
     });
     deps.onRefused?.(known.code, exchange);
   }
+  // Every 401 must name a scheme. A secret in a header of its own has none, so it gets that of most routes.
   const scheme = credential === "agent_proof" || credential === "agent_session" ? "Svc" : "Bearer";
   return json(errorEnvelope(known, deps.showDetails), known.status, {
     ...(known.status === 401 ? { "WWW-Authenticate": scheme } : {}),

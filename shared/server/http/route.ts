@@ -114,7 +114,7 @@ export type Route<D> = RouteSpec<D, unknown, Schema | undefined, Schema | undefi
   auth: string;
 };
 
-/** The kind of credential that the caller sends, for the API documents. */
+/** The kind of credential that the caller sends, for the API documents and for the scheme in a 401. */
 export type Credential =
   | "none"
   | "api_key"
