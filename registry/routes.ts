@@ -46,6 +46,14 @@ const accessHeader = (what: string) => [
 ];
 const ofAgent = { params: IdPath, invalidPath: "AGENT_REVOKE_INVALID_PATH", errors: ["AGENT_NOT_FOUND"] } as const;
 const ofPerson = { params: IdPath, invalidPath: "PERSON_NOT_FOUND" } as const;
+const suspension = {
+  ...byAdmin,
+  ...ofPerson,
+  body: adminApi.SuspensionBody,
+  emptyBody: true,
+  invalid: "ADMIN_INVALID_BODY",
+  response: { status: 200, body: adminApi.SuspensionAnswer },
+} as const;
 const ofService = { params: IdPath, invalidPath: "INTERNAL_SERVICE_NOT_FOUND" } as const;
 
 export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
@@ -352,24 +360,10 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     "POST",
     "/v1/admin/people/:id/suspend",
     "Refuse a person's API keys and end the sessions of its agents, until a restore",
-    {
-      ...byAdmin,
-      ...ofPerson,
-      body: adminApi.SuspensionBody,
-      emptyBody: true,
-      invalid: "ADMIN_INVALID_BODY",
-      response: { status: 200, body: adminApi.SuspensionAnswer },
-      errors: ["ADMIN_SUSPEND_FORBIDDEN"],
-      handler: people.suspendPerson,
-    },
+    { ...suspension, errors: ["ADMIN_SUSPEND_FORBIDDEN"], handler: people.suspendPerson },
   ),
   route("POST", "/v1/admin/people/:id/restore", "End a suspension; the sessions that it ended are active again", {
-    ...byAdmin,
-    ...ofPerson,
-    body: adminApi.SuspensionBody,
-    emptyBody: true,
-    invalid: "ADMIN_INVALID_BODY",
-    response: { status: 200, body: adminApi.SuspensionAnswer },
+    ...suspension,
     handler: people.restorePerson,
   }),
   route("GET", "/v1/admin/agents", "All agents with the status of their sessions, newest first", {
