@@ -151,7 +151,7 @@ export class Sender implements LiveRecord {
   /** Nonces of requests in progress that are not known to be stored. */
   readonly #reserved = new Set<NonceUse>();
   /** Nonces of the commit in flight. */
-  #taken: NonceUse[] = [];
+  readonly #taken: NonceUse[] = [];
   #since = 0;
   #sealed = 0;
   /** The packed nonces that are in no part, oldest first. */
@@ -313,7 +313,7 @@ export class Sender implements LiveRecord {
   }
 
   #forget(): void {
-    this.#taken = [];
+    for (const use of this.#taken.splice(0)) this.release(use);
     this.#parts = [];
     this.#packed = null;
     this.#inFlight = 0;
@@ -347,6 +347,8 @@ export class Sender implements LiveRecord {
 
   /** Ends the reservation of a request whose claim failed. If the request claims again, its nonce is judged again. */
   release(use: NonceUse): void {
+    // A commit in flight may still store it. Another request with this nonce is a replay until that is known.
+    if (this.#taken.includes(use)) return;
     if (this.#reserved.delete(use) && use.generation === this.generation) this.#ends.delete(use.name);
     use.generation = 0;
   }
@@ -395,12 +397,7 @@ export class Sender implements LiveRecord {
 
   committed(versionstamp: string): void {
     if (this.#inFlight !== this.generation) return this.drop();
-    for (const use of this.#taken) {
-      this.#reserved.delete(use);
-      // Set again, because a request that did not wait for a late commit has released its nonce.
-      this.#ends.set(use.name, use.expiresAt);
-    }
-    this.#taken = [];
+    for (const use of this.#taken.splice(0)) this.#reserved.delete(use);
     this.#parts = [];
     this.#inFlight = 0;
     this.#upTo = this.#sealed * LIMITS.senderPartNonces + this.#bytes / NONCE_BYTES;

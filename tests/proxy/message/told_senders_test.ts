@@ -93,6 +93,30 @@ Deno.test("a commit that takes effect late is found when its result is told whil
   }
 });
 
+Deno.test("a nonce whose commit is late is refused until it is known that the commit has failed", async () => {
+  for (const fails of [true, false]) {
+    using kv = await openTestKv();
+    const one = new Instance(kv, "one"), begin = Promise.withResolvers<void>(), end = Promise.withResolvers<void>();
+    let commits = 0;
+    aroundCommits(one.kv, async (commit) => {
+      if (++commits > 1) return await commit();
+      begin.resolve();
+      await end.promise;
+      if (fails) throw new StoreUnavailable("The call fails");
+      return await commit();
+    });
+    const use = await one.reserve("nonce");
+    const answered = assertRejects(() => one.commit(use), StoreLate);
+    await begin.promise;
+    await CLOCK.advance(LIMITS.commitWaitMs);
+    await answered;
+    use?.sender.release(use);
+    assertEquals(await one.reserve("nonce"), null);
+    end.resolve();
+    assertEquals([await one.use("later"), await one.use("nonce")], [true, fails]);
+  }
+});
+
 Deno.test("news that arrive during a read, or overtake the answer to a commit, are used without a further read", async () => {
   using kv = await openTestKv();
   const [one, other] = [new Instance(kv, "one"), new Instance(kv, "other")];
