@@ -7,6 +7,7 @@ import { CLOSE } from "../../shared/protocol/frames.ts";
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import { dropSocket } from "../../shared/server/http/drop_socket.ts";
 import type { Answer, Input } from "../../shared/server/http/route.ts";
+import { StoreLate } from "../../shared/server/store/store_errors.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import type { ConnectedAgent, RelaySocket } from "./agent_sockets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
@@ -26,6 +27,8 @@ const CLOSING_MS = 2_000;
  * limit its agent would stay connected in the eyes of others. With less, a slow client has to connect again.
  */
 export const OPENS_MS = 5_000;
+/** When a late claim is looked for again. With less, it may take effect later still, and its agent seem connected. */
+const LATE_CLAIM_MS = 60_000;
 
 interface ConnectDeps {
   forwarder: MessageForwarder;
@@ -55,6 +58,8 @@ export async function relayConnect(
     await deps.forwarder.claim(agentDid, { signedAt, admittedAt, isHidden: wantsToHide(exchange.target) });
   } catch (cause) {
     failed();
+    // A late claim may take effect after this.
+    if (cause instanceof StoreLate) deps.clock.after(LATE_CLAIM_MS, () => deps.connectedAgents.upgradeFailed(agentDid));
     throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } });
   }
   let upgraded: ReturnType<UpgradeWebSocket>;

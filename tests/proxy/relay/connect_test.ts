@@ -14,7 +14,7 @@ import { toIso } from "../../../shared/protocol/time.ts";
 import { type App, createApp } from "../../../shared/server/http/app.ts";
 import { routeFor } from "../../../shared/server/http/route.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
-import { flushTasks } from "../../support/manual_clock.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { answered, outcome, refused } from "../../support/registry_world.ts";
 import { codeOf, type TestAgent, type World } from "../../support/world.ts";
@@ -250,6 +250,27 @@ Deno.test("a connect whose answer of the store is lost leaves no presence of an 
   store.faults = {};
   assertEquals([lost > 0, upgrading.sockets.length], [true, 0]);
   await w.clock.advance(1_000);
+  await until(async () => (await store.kv.get(presence)).value === null);
+});
+
+Deno.test("a connect whose commit takes effect after its 503 leaves no presence of an agent that is not connected", async () => {
+  const clock = new ManualClock();
+  using store = await FaultyKv.open({}, 1, clock);
+  await using w = await openProxy({ kv: store.kv, clock });
+  const a = await w.agent(), presence = KEYS.presence(a.agent.did), held = Promise.withResolvers<void>();
+  let isHeld = false;
+  store.faults.before = async ({ method, keys }) => {
+    if (isHeld || method !== "commit" || !keys.some((key) => key.join() === presence.join())) return;
+    isHeld = true;
+    await held.promise;
+  };
+  const answer = new Upgrading(w).connect(a);
+  await until(() => isHeld);
+  await clock.advance(LIMITS.commitWaitMs);
+  await refused(await answer, "PROXY_RELAY_UNAVAILABLE");
+  held.resolve();
+  await until(async () => (await store.kv.get(presence)).value !== null);
+  await clock.advance(60_000);
   await until(async () => (await store.kv.get(presence)).value === null);
 });
 
