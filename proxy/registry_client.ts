@@ -24,12 +24,17 @@ export interface AnswerBounds {
   listBytes: number;
 }
 
+/**
+ * Length in bytes above which a list is not parsed in one step, because parsing 10,000 entries at once would delay every
+ * other request by 200 ms. No other answer may be as long, because a wrong address could fill the memory.
+ */
+export const LONG_ANSWER = 100_000;
+
 const OWN_BOUNDS: AnswerBounds = {
   // With more, a message whose sender must be checked would take longer than its own client waits.
   callMs: 5_000,
   listMs: null,
-  // Only the revocation list is long. With more, a wrong address could fill the memory.
-  bytes: 1_048_576,
+  bytes: LONG_ANSWER,
   listBytes: LIMITS.registryAnswerBytes,
 };
 
@@ -48,12 +53,6 @@ export interface RegistryAnswer {
 
 /** Sends a request: `fetch`, or the `fetch` of the registry app in this process. */
 export type Send = (request: Request) => Promise<Response>;
-
-/**
- * Length in bytes above which a response is not parsed in one step, because parsing 10,000 entries at once would delay
- * every other request by 200 ms.
- */
-export const LONG_ANSWER = 100_000;
 
 const LIST_START = utf8Bytes('{"crl":"'), LIST_END = utf8Bytes('"}');
 
