@@ -101,8 +101,8 @@ export interface IssuerDocuments {
   keys: { current(): Promise<VerificationKeys> };
   crl: {
     isRevoked(jti: string): Promise<boolean>;
-    /** True when the newest list that was seen, of any age, ends the agent or its token; false without a list. */
-    wasRevoked(agentDid: string, jti: string): boolean;
+    /** True when the newest list that was seen, of any age, ends the agent or its token; false if none can be read. */
+    wasRevoked(agentDid: string, jti: string): Promise<boolean>;
   };
 }
 

@@ -148,7 +148,11 @@ class Issuer implements IssuerDocuments {
       if (!this.list.ready) await refreshing;
       return await this.#named(this.list.isRevoked(jti));
     },
-    wasRevoked: (agentDid, jti) => this.list.wasRevoked(agentDid, jti),
+    wasRevoked: async (agentDid, jti) => {
+      // A restart forgets the list, so it is read now. If it cannot be read, the messages do not wait for it.
+      if (this.list.entries < 0) await this.crl.isRevoked(jti).catch(() => {});
+      return this.list.wasRevoked(agentDid, jti);
+    },
   };
 
   async #refreshIfDue(): Promise<void> {

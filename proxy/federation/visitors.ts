@@ -107,11 +107,13 @@ export class Visitors implements VisitorChecks {
 
   /**
    * Returns true when a queued message of a visiting agent may be handed over, by the policy and the newest list that
-   * was seen. The agent's registry is not asked, because a slow one would hold up the mailbox.
+   * was seen. The agent's registry is asked only for a first list, because a slow one would hold up the mailbox.
    */
-  mayStillSend({ issuer, agentDid, aitJti }: { issuer: string; agentDid: string; aitJti: string }): boolean {
+  async mayStillSend(
+    { issuer, agentDid, aitJti }: { issuer: string; agentDid: string; aitJti: string },
+  ): Promise<boolean> {
     const { policy, issuers } = this.deps;
-    return policy.accepts(issuer) !== null && !issuers.of(issuer).crl.wasRevoked(agentDid, aitJti);
+    return policy.accepts(issuer) !== null && !(await issuers.of(issuer).crl.wasRevoked(agentDid, aitJti));
   }
 
   async #verify(visitor: IssuerDocuments, token: string, audience: string, now: number): Promise<KeptVisit | null> {

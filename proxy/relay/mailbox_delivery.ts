@@ -272,7 +272,7 @@ export class MailboxDelivery {
     const { kv, crl, senders, config } = this.deps;
     const { fromAgentDid, toAgentDid, identity } = message;
     if (!(await arePaired(kv, fromAgentDid, toAgentDid))) return false;
-    if (identity.issuer !== config.registryUrl) return this.deps.visitors.mayStillSend(identity);
+    if (identity.issuer !== config.registryUrl) return await this.deps.visitors.mayStillSend(identity);
     if (await crl.isSenderRevoked(fromAgentDid, identity.aitJti)) return false;
     return await senders.isActive(identity);
   }

@@ -239,6 +239,22 @@ test("an excluded issuer is refused from the restart on, and what its agents que
   assertEquals(await outcome(await send(w, beta, alpha)), "202", "the pair counts again");
 });
 
+Deno.test("after a restart the list of an issuer is read before what its agents queued is handed over", async () => {
+  for (const isDown of [false, true]) {
+    const { w, b, beta, alpha } = await paired();
+    await using _ = w;
+    const queued = await w.message(beta as unknown as TestAgent, alpha, { headers: { Prefer: "respond-async" } });
+    assertEquals(await outcome(queued), "202");
+    b.revoke(beta);
+    if (isDown) b.answer = () => new Response(null, { status: 500 });
+    await restart(w);
+    const socket = w.connect(alpha);
+    await w.connected();
+    await until(async () => (await w.kv.get(KEYS.mailboxBytes(b.origin))).value === null);
+    assertEquals(socket.delivered.length, isDown ? 1 : 0);
+  }
+});
+
 test("what a visiting agent queued is handed over without a question to its registry", async ({ w, b, beta, alpha }) => {
   assertEquals(
     await outcome(await w.message(beta as unknown as TestAgent, alpha, { headers: { Prefer: "respond-async" } })),
