@@ -53,6 +53,8 @@ const CLOCK_GRACE_MS = (LIMITS.nonceGraceSeconds - LIMITS.timestampSkewSeconds) 
 const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
 /** With less, a sender's first request at another instance after a pause costs two round trips more. */
 const SHARED_MS = 60_000;
+/** Told records that are kept. With more, they take over 10 MB; with fewer, those of more senders are read again. */
+const TOLD_MAX = 2_000;
 const MOST_BYTES = LIMITS.senderNonces * NONCE_BYTES;
 const NO_WRITES: readonly Write[] = [];
 
@@ -78,6 +80,7 @@ export class Senders {
   #shared: StoredSender[] = [];
   /** Senders by DID. The one that was added first is forgotten first. */
   readonly #kept = new BoundedMap<string, Sender>(SENDERS_KEPT_MAX);
+  readonly #told = new BoundedMap<string, StoredSender>(TOLD_MAX);
   #untilCount = 0;
 
   constructor(private readonly deps: SendersDeps) {}
@@ -86,7 +89,7 @@ export class Senders {
   of(agentDid: string): Sender {
     const kept = this.#kept.get(agentDid);
     if (kept) return kept;
-    const sender = new Sender(agentDid, this.deps, (stored) => this.#share(stored));
+    const sender = new Sender(agentDid, this.deps, this.#told, (stored) => this.#share(stored));
     this.#kept.set(agentDid, sender);
     return sender;
   }
@@ -172,18 +175,22 @@ export class Sender implements LiveRecord {
 
   /** Until when other instances are told what is stored, milliseconds since the Unix epoch. */
   #sharedUntil = 0;
-  /** The newest stored version that this instance has told others, or they have told this one; `null` without one. */
-  #stored: StoredSender | null = null;
   /** What the commit in flight stores. */
   #packed: Uint8Array | null = null;
 
   constructor(
     readonly agentDid: string,
     private readonly deps: SendersDeps,
+    /** The newest stored version of senders that this instance has told others, or they have told this one. */
+    private readonly told: Map<string, StoredSender>,
     private readonly share: (stored: StoredSender) => void,
   ) {
     this.key = KEYS.sender(agentDid);
     this.id = idOf(this.key);
+  }
+
+  get #told(): StoredSender | undefined {
+    return this.told.get(this.agentDid);
   }
 
   /** Number of known nonces. */
@@ -205,7 +212,7 @@ export class Sender implements LiveRecord {
       const first = this.#firstUnknown(record, now);
       this.#adopt(record, versionstamp, first < record.sealed ? await this.#readParts(first, record.sealed, now) : []);
       // Another instance may have told a newer version during the reading.
-      if (isNewer(this.#stored, this)) this.isLoaded = this.#restore();
+      if (isNewer(this.#told, this)) this.isLoaded = this.#restore();
     } finally {
       // In the same turn as `isLoaded`, because a drop in a later turn would otherwise wait for this reading and find
       // nothing loaded.
@@ -222,16 +229,16 @@ export class Sender implements LiveRecord {
   learn(stored: StoredSender): void {
     unpackSender(stored.value);
     this.#sharedUntil = this.deps.clock.now() + SHARED_MS;
-    if (!isNewer(stored, this.#stored) || !isNewer(stored, this)) return;
-    this.#stored = stored;
+    if (!isNewer(stored, this.#told) || !isNewer(stored, this)) return;
+    this.told.set(this.agentDid, stored);
     if (this.#inFlight === 0) this.isLoaded = false;
   }
 
   /** Takes over the newest version that was told. Returns false when the store must be read instead. */
   #restore(): boolean {
-    const told = this.#stored, record = told && this.#toldAfter(this.versionstamp, told);
+    const told = this.#told, record = told && this.#toldAfter(this.versionstamp, told);
     if (!told || !record) {
-      this.#stored = null;
+      this.told.delete(this.agentDid);
       return false;
     }
     this.#adopt(record, told.versionstamp, []);
@@ -299,12 +306,12 @@ export class Sender implements LiveRecord {
   }
 
   drop(): void {
-    this.#stored = null;
+    this.told.delete(this.agentDid);
     this.#forget();
   }
 
   undo(): boolean {
-    const told = this.#stored, names = new Set(this.#taken.map(({ name }) => name));
+    const told = this.#told, names = new Set(this.#taken.map(({ name }) => name));
     this.#forget();
     if (!told || told.versionstamp === this.versionstamp || names.size === 0) return false;
     const record = this.#toldAfter(this.versionstamp, told);
@@ -405,18 +412,19 @@ export class Sender implements LiveRecord {
     const packed = this.#packed;
     this.#packed = null;
     // Another instance may have read this version, and told its next one, before the answer came.
-    if (isNewer(this.#stored, this)) {
+    if (isNewer(this.#told, this)) {
       this.isLoaded = false;
       return;
     }
-    this.#stored = null;
+    this.told.delete(this.agentDid);
     if (!packed || this.deps.clock.now() >= this.#sharedUntil) return;
-    this.#stored = { agentDid: this.agentDid, value: packed, versionstamp };
-    this.share(this.#stored);
+    const stored = { agentDid: this.agentDid, value: packed, versionstamp };
+    this.told.set(this.agentDid, stored);
+    this.share(stored);
   }
 }
 
-type Version = { readonly versionstamp: string | null } | null;
+type Version = { readonly versionstamp: string | null } | undefined;
 
 function isNewer(a: Version, b: Version): boolean {
   return (a?.versionstamp ?? "") > (b?.versionstamp ?? "");

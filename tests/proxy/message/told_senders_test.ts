@@ -166,6 +166,22 @@ Deno.test("news that are older than what was read do not cause another read", as
   assertEquals(one.reads, 1);
 });
 
+Deno.test("what is told of over 2,000 senders takes no more memory: the first of them are read when they are used", async () => {
+  using kv = await openTestKv();
+  const one = new Instance(kv, "one");
+  assert(await one.use("nonce"));
+  const told = await stored(kv), agents = Array.from({ length: 2_001 }, (_, i) => `${AGENT}${i}`);
+  for (const agentDid of agents) {
+    one.senders.of(agentDid);
+    one.senders.learn({ ...told, agentDid });
+  }
+  for (const [agent, reads] of [[agents[2_000], 0], [agents[1], 0], [agents[0], 1]] as const) {
+    one.reads = 0;
+    await one.sender(agent);
+    assertEquals(one.reads, reads, agent);
+  }
+});
+
 Deno.test("a record that ended and was made again is taken over, and is read when it has sealed parts", async () => {
   for (const count of [10, 200]) {
     using kv = await openTestKv();
