@@ -2,7 +2,7 @@
 import type { FrameIdentity } from "../shared/protocol/frames.ts";
 import type { KvEntryMaybe } from "../shared/server/kv.ts";
 import type { Update } from "../shared/server/store/batch.ts";
-import type { Beginning } from "./message/sender.ts";
+import type { BeginningOfDelivery, DuplicateResult } from "./message/delivery.ts";
 import type { PairRecord, Presence } from "./schema/records.ts";
 
 export type Prefetched<T> = KvEntryMaybe<T> | Promise<KvEntryMaybe<T>>;
@@ -48,12 +48,10 @@ export interface Admission {
   commitAlone(): Promise<unknown> | void;
   /**
    * Commits `updates`, and the beginning of a delivery if there is one, with all preconditions. The first call also
-   * commits nonce and count, even if `updates` fail.
+   * commits nonce and count, even if `updates` refuse. Returns their refusal, or `null` after the commit.
    *
    * @throws {ServiceError} after the first commit: `PROXY_AUTH_FORBIDDEN` or `PROXY_AGENT_ACCESS_INVALID`
    * @throws {StoreUnavailable} after the first commit
    */
-  commitWith<R>(updates: readonly Update<R>[], beginning?: Beginning<R>): Promise<CommitResult<R>>;
+  commitWith<R>(updates: readonly Update<R>[], beginning?: BeginningOfDelivery): Promise<R | DuplicateResult | null>;
 }
-
-export type CommitResult<R> = { committed: true } | { committed: false; refused: R };

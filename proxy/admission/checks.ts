@@ -74,7 +74,6 @@ export interface AdmissionState {
   /** The records that checks 7 and 8 rely on. The commit is refused if they no longer hold. */
   preconditions: readonly Update<PreconditionFailed>[];
   rule?: WindowRule;
-  decision?: Decision;
   /** Lets the owner's next connect begin. */
   endTurn?: () => void;
   /** Set when the bad-proof limiter has counted the request. */
@@ -303,9 +302,8 @@ export function windowFull({ rule }: AdmissionState): ServiceError {
 
 /** Refuses a request for which its window has no room. @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` */
 function judgeRate(deps: CheckDeps, state: AdmissionState, decision: Decision): void {
-  state.decision = decision;
   if (decision.allowed) return takeOfOwner(deps, state);
-  recordDecision(state, decision);
+  showDecision(state, decision);
   throw windowFull(state);
 }
 
@@ -370,9 +368,8 @@ function refuse(ms: number, message: string, policy: Record<string, string> = {}
   throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", { message, headers });
 }
 
-/** Stores the decision of the rate-limit window and sets its response headers. */
-export function recordDecision(state: AdmissionState, decision: Decision): void {
-  state.decision = decision;
+/** Sets the response headers of the rate-limit window. */
+export function showDecision(state: AdmissionState, decision: Decision): void {
   Object.assign(state.exchange.responseHeaders, rateLimitHeaders(requireSet(state.rule), decision));
 }
 

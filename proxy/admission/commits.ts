@@ -3,11 +3,12 @@
  * relied on. All of them are one commit, because a crash between two would let a replay through, or lose a message that
  * was counted.
  */
-import type { Admission, CommitResult } from "../caller.ts";
-import { type AdmissionState, type CheckDeps, recordDecision, requireSet, windowFull } from "./checks.ts";
+import type { Admission } from "../caller.ts";
+import { type AdmissionState, type CheckDeps, requireSet, showDecision, windowFull } from "./checks.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { type Beginning, REFUSE_FULL, SenderChange, WINDOW_FULL } from "../message/sender.ts";
+import type { BeginningOfDelivery, DuplicateResult } from "../message/delivery.ts";
+import { REFUSE_FULL, SenderChange, type SenderRefusal, WINDOW_FULL } from "../message/sender.ts";
 import { PreconditionFailed } from "./standing.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import type { KvEntryMaybe } from "../../shared/server/kv.ts";
@@ -36,35 +37,26 @@ export class RequestCommits implements Admission {
     return this.#isLate ? Promise.reject(this.#doubt) : this.commitWith([]);
   }
 
-  commitWith<R>(updates: readonly Update<R>[], beginning: Beginning<R> | null = null): Promise<CommitResult<R>> {
-    const isFirst = !this.#isCommitted, { profile, preconditions } = this.state;
-    const all: Update<R | PreconditionFailed>[] = profile.uncached
+  async commitWith<R>(
+    updates: readonly Update<R>[],
+    beginning: BeginningOfDelivery | null = null,
+  ): Promise<R | DuplicateResult | null> {
+    const isFirst = !this.#isCommitted, { state } = this, { profile, preconditions } = state;
+    const all: Update<R | DuplicateResult | PreconditionFailed>[] = profile.uncached
       ? preconditions.map(uncached)
       : preconditions.slice();
-    if (beginning) all.push(beginning.check);
+    if (beginning) all.push(beginning);
     for (const update of updates) all.push(update);
-    return this.#claim<R | PreconditionFailed>(all, beginning, isFirst ? "nonce and count" : "nothing more").then(
-      (refused) => {
-        this.#isCommitted = true;
-        return refused === null ? COMMITTED : this.#refused<R>(refused, isFirst);
-      },
-    );
-  }
-
-  /** Commits the nonce of a refused request, and its count unless a check refused. @throws {ServiceError} of a check */
-  async #refused<R>(
-    refused: R | PreconditionFailed | typeof WINDOW_FULL,
-    isFirst: boolean,
-  ): Promise<CommitResult<R>> {
-    const state = this.state;
+    const refused = await this.#claim(all, beginning, isFirst ? "nonce and count" : "nothing more");
+    this.#isCommitted = true;
     if (refused === WINDOW_FULL || refused instanceof PreconditionFailed) {
       if (isFirst) await this.useNonce();
       throw refused instanceof PreconditionFailed ? changedRecord(this.deps, state, refused) : limitExceeded(state);
     }
     // Counted too, because requests whose own updates are refused would otherwise pass the rate limit without an end.
-    const isFull = isFirst && await this.#claim([], null, "nonce and count") === WINDOW_FULL;
+    const isFull = refused !== null && isFirst && await this.#claim([], null, "nonce and count") === WINDOW_FULL;
     if (isFull) throw limitExceeded(state);
-    return { committed: false, refused };
+    return refused;
   }
 
   /** Commits the nonce of a refused request. */
@@ -81,13 +73,13 @@ export class RequestCommits implements Admission {
    */
   async #claim<R>(
     updates: readonly Update<R | typeof WINDOW_FULL>[],
-    beginning: Beginning<R> | null,
+    beginning: BeginningOfDelivery | null,
     part: Part,
-  ): Promise<R | typeof WINDOW_FULL | null> {
+  ): Promise<R | DuplicateResult | typeof WINDOW_FULL | null> {
     const nonce = part !== "nothing more", count = part === "nonce and count";
     const state = this.state, { commits, clock } = this.deps, use = requireSet(state.use), { sender } = use;
     const window = count ? requireSet(state.prefetched).window : null;
-    let refused: R | "replay" | typeof WINDOW_FULL | null | undefined;
+    let refused: R | SenderRefusal | null | undefined;
     try {
       const all = window ? updates.concat(ownWindow<R>(this.deps, state, await window)) : updates;
       const live = nonce || beginning
@@ -99,8 +91,8 @@ export class RequestCommits implements Admission {
           beginning,
         )
         : undefined;
-      const result = await commits.claim<R | "replay" | typeof WINDOW_FULL>(all, { live });
-      if (live?.decision) recordDecision(state, live.decision);
+      const result = await commits.claim<R | SenderRefusal>(all, { live });
+      if (live?.decision) showDecision(state, live.decision);
       refused = result.taken ? null : result.refused;
     } catch (error) {
       if (!nonce) throw error;
@@ -118,8 +110,6 @@ export class RequestCommits implements Admission {
     throw new ServiceError("PROXY_AUTH_REPLAY");
   }
 }
-
-const COMMITTED = { committed: true } as const;
 
 /**
  * Returns the refusal of check 7 or 8, whose record has changed since. Ends the standing, so that the next message is
@@ -148,7 +138,7 @@ function ownWindow<R>(
   window: KvEntryMaybe<WindowRecord>,
 ): Update<R | typeof WINDOW_FULL> {
   const { ait, profile } = state, rule = requireSet(state.rule);
-  const seen = (decision: Decision) => recordDecision(state, decision);
+  const seen = (decision: Decision) => showDecision(state, decision);
   const key = KEYS.window(rule.name, requireSet(ait).claims.sub);
   const update = windowUpdate(key, rule, () => clock.now(), seen, REFUSE_FULL, window);
   return profile.uncached ? uncached(update) : update;

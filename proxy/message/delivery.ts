@@ -15,7 +15,6 @@ import { KEYS } from "../schema/kv_keys.ts";
 import { deliveryEnd, packDelivery, unpackDelivery } from "../schema/delivery_record.ts";
 import type { DeliveryRecord, Envelope } from "../schema/records.ts";
 import type { BegunDelivery } from "../schema/sender_record.ts";
-import type { Beginning } from "./sender.ts";
 
 /** Begun deliveries in a sender's record. With more, each of its requests reads and writes a larger record. */
 export const BEGUN_MAX = 16;
@@ -70,12 +69,17 @@ export function checkDuplicate(
   return isUnderWay ? { repeat: "under_way", instance: record.instance } : null;
 }
 
+/** The begun deliveries of a sender, and what is written beside its record. */
+export interface Placed {
+  begun: readonly BegunDelivery[];
+  also: readonly Write[];
+}
+
 /** A claim that begins an attempt. It checks the delivery record, and takes a place in the record of the sender. */
-export class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<DuplicateResult> {
+export class BeginningOfDelivery implements Update<DuplicateResult> {
   readonly startedAt: number;
   readonly key: KvKey;
   readonly seen: KvEntryMaybe<never>;
-  readonly check = this;
   readonly id: string;
   readonly #record: DeliveryRecord;
   /** Whether the claim found no delivery record. */
@@ -110,7 +114,8 @@ export class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<D
     return this.#isNew && !this.#record.answer ? "hold" : stored(this.#record, this.startedAt);
   }
 
-  place(before: readonly BegunDelivery[]): ReturnType<Beginning<DuplicateResult>["place"]> {
+  /** Returns the sender's begun deliveries with this one added, or refuses. It runs after `next`. */
+  place(before: readonly BegunDelivery[]): Placed | { refuse: DuplicateResult } {
     const id = this.delivery, { instance } = this.judging.leases, startedAt = this.startedAt;
     const others: BegunDelivery[] = [];
     for (const one of before) {
@@ -139,6 +144,7 @@ export class BeginningOfDelivery implements Beginning<DuplicateResult>, Update<D
     return checkDuplicate(record, this.#record.bodySha256, this.judging);
   }
 
+  /** Called when the claim was not committed. */
   cancel(): void {
     if (this.open.get(this.id) === this.#record) this.open.delete(this.id);
   }

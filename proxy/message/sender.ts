@@ -33,8 +33,9 @@ import { rejectedUntil } from "../../shared/server/nonces.ts";
 import { hexDigest } from "../../shared/server/crypto.ts";
 import { type Decision, Window, type WindowRule } from "../../shared/server/rate_limit.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
-import { idOf, type LiveChange, type LiveRecord, type Update, type Write } from "../../shared/server/store/batch.ts";
+import { idOf, type LiveChange, type LiveRecord, type Write } from "../../shared/server/store/batch.ts";
 import { StoreBusy, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
+import type { BeginningOfDelivery, DuplicateResult, Placed } from "./delivery.ts";
 
 /** With more, one request may read the store for seconds. With less, a sender with a high limit is refused. */
 const PARTS_READ_MAX = 32_768;
@@ -441,22 +442,13 @@ export interface NonceUse extends StoredNonce {
 /** Refuses a request whose window is full. A symbol, so that it differs from every refusal of a route's updates. */
 export const WINDOW_FULL = Symbol("full");
 export const REFUSE_FULL = { refuse: WINDOW_FULL } as const;
-
-/** The beginning of a delivery, which is a part of the claim of its request. */
-export interface Beginning<R> {
-  /** Checks the delivery record, if there is one. It runs before `place`. */
-  check: Update<R>;
-  /** Returns the sender's begun deliveries with this one added, and what is written beside them; or refuses. */
-  place(begun: readonly BegunDelivery[]): { begun: readonly BegunDelivery[]; also: readonly Write[] } | { refuse: R };
-  /** Called when the claim was not committed. */
-  cancel(): void;
-}
+export type SenderRefusal = DuplicateResult | "replay" | typeof WINDOW_FULL;
 
 /** What a request changes in its sender's record: its nonce, its place in the window, and the begun delivery. */
-export class SenderChange<R> implements LiveChange<R | "replay" | typeof WINDOW_FULL> {
+export class SenderChange implements LiveChange<SenderRefusal> {
   /** The window's decision at the commit, because a slow request would otherwise leave the window early. */
   decision: Decision | null = null;
-  #placed: { begun: readonly BegunDelivery[]; also: readonly Write[] } | null = null;
+  #placed: Placed | null = null;
 
   /** @param rule of the sender's window; `null` when the request is not counted, or is counted in another window */
   constructor(
@@ -464,10 +456,10 @@ export class SenderChange<R> implements LiveChange<R | "replay" | typeof WINDOW_
     readonly clock: Clock,
     readonly use: NonceUse | null,
     readonly rule: WindowRule | null,
-    readonly beginning: Beginning<R> | null,
+    readonly beginning: BeginningOfDelivery | null,
   ) {}
 
-  judge(): { refuse: R | "replay" | typeof WINDOW_FULL } | null {
+  judge(): { refuse: SenderRefusal } | null {
     const { record, use, rule, beginning } = this;
     if (!record.isLoaded) throw new StoreBusy(new Error("The sender was dropped"));
     if (use && use.generation !== record.generation && record.isUsed(use.name, use.now)) return REPLAY;

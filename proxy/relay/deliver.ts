@@ -174,24 +174,23 @@ async function send(
   if (session) {
     const heldHere = session.heldHere ??= presence.requireHeldHere(id.recipient, seen);
     seen = undefined;
-    const commit = await caller.admission.commitWith<DuplicateResult | "moved">([heldHere], begin);
-    if (commit.committed) {
+    const refused = await caller.admission.commitWith([heldHere], begin);
+    if (refused === null) {
       hasBegun = true;
       dispatched = await here.deliver(message, attempt, queueFor);
-    } else if (commit.refused !== "moved") return answerRepeat(deps, caller, commit.refused);
+    } else if (refused !== "moved") return answerRepeat(deps, caller, refused);
     else await forwarder.moved(id.recipient);
   }
   const elsewhere = dispatched.result === "offline" ? await presence.findInstance(id.recipient, seen) : null;
   if (elsewhere) {
     const sent = forwarder.forwardTo(elsewhere, message, attempt, queueFor);
-    const commit = await caller.admission.commitWith<DuplicateResult>(sent.updates, begin)
-      .catch((error) => {
-        sent.cancel();
-        throw error;
-      });
-    if (!commit.committed) {
+    const refused = await caller.admission.commitWith(sent.updates, begin).catch((error) => {
       sent.cancel();
-      return answerRepeat(deps, caller, commit.refused);
+      throw error;
+    });
+    if (refused !== null) {
+      sent.cancel();
+      return answerRepeat(deps, caller, refused);
     }
     dispatched = await sent.dispatched();
     // If an instance stopped before it gave a result, its agents are offline. A message that may wait is queued even
@@ -256,11 +255,9 @@ async function queue(
   const body = queuedAnswer(id, { expiresAt, connectedSockets: 0 });
   const begin = deps.deliveries.begin(id, bodySha256, body);
   const enqueue = deps.mailbox.enqueue(message, recipientOwnerDid, expiresAt);
-  const commit = await caller.admission.commitWith<DuplicateResult | MailboxRefusal>(enqueue, begin);
-  if (!commit.committed) {
-    if (typeof commit.refused === "string") throw mailboxFull(commit.refused);
-    return answerRepeat(deps, caller, commit.refused);
-  }
+  const refused = await caller.admission.commitWith(enqueue, begin);
+  if (typeof refused === "string") throw mailboxFull(refused);
+  if (refused !== null) return answerRepeat(deps, caller, refused);
   deps.metrics.count("relay_messages_total", "queued", originOf(caller));
   // Started now, because the recipient may have connected before this commit, and found an empty mailbox.
   void deps.forwarder.startMailboxDelivery(id.recipient);

@@ -4,7 +4,13 @@
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
-import { type NonceUse, type Sender, SenderChange, Senders, type WINDOW_FULL } from "../../../proxy/message/sender.ts";
+import {
+  type NonceUse,
+  type Sender,
+  SenderChange,
+  type SenderRefusal,
+  Senders,
+} from "../../../proxy/message/sender.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { NONCE_BYTES, senderKeptMs, unpackSender } from "../../../proxy/schema/sender_record.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -47,8 +53,8 @@ class Instance {
   /** Commits a reserved nonce. True when it was accepted. */
   async commit(use: NonceUse): Promise<boolean> {
     try {
-      const live = new SenderChange<never>(use.sender, this.clock, use, null, null);
-      return (await this.#commits.claim<"replay" | typeof WINDOW_FULL>([], { live })).taken;
+      const live = new SenderChange(use.sender, this.clock, use, null, null);
+      return (await this.#commits.claim<SenderRefusal>([], { live })).taken;
     } catch (error) {
       use.sender.release(use);
       throw error;

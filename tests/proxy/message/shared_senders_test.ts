@@ -9,9 +9,9 @@ import {
   type NonceUse,
   type Sender,
   SenderChange,
+  type SenderRefusal,
   Senders,
   type StoredSender,
-  type WINDOW_FULL,
 } from "../../../proxy/message/sender.ts";
 import { MalformedRecord, NONCE_BYTES, unpackSender } from "../../../proxy/schema/sender_record.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -84,8 +84,8 @@ class Instance {
   }
 
   async #commit(sender: Sender, use: NonceUse | null): Promise<boolean> {
-    const live = new SenderChange<never>(sender, this.clock, use, RULE, null);
-    return (await this.#commits.claim<"replay" | typeof WINDOW_FULL>([], { live })).taken;
+    const live = new SenderChange(sender, this.clock, use, RULE, null);
+    return (await this.#commits.claim<SenderRefusal>([], { live })).taken;
   }
 
   async useAll(names: readonly string[]): Promise<boolean[]> {

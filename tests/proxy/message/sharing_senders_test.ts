@@ -7,9 +7,9 @@ import { setImmediate } from "node:timers/promises";
 import {
   type NonceUse,
   SenderChange,
+  type SenderRefusal,
   Senders,
   type StoredSender,
-  type WINDOW_FULL,
 } from "../../../proxy/message/sender.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { nonceName, noncesIn, unpackPart, unpackSender } from "../../../proxy/schema/sender_record.ts";
@@ -177,9 +177,9 @@ class Instance {
   async #commit(request: Request, use: NonceUse): Promise<Outcome> {
     const { clock, story } = this.play;
     const rule = { name: "agent", requests: story.limit, windowMs: WINDOW_MS };
-    const live = new SenderChange<never>(use.sender, clock, use, request.isCounted ? rule : null, null);
+    const live = new SenderChange(use.sender, clock, use, request.isCounted ? rule : null, null);
     try {
-      const result = await this.#commits.claim<"replay" | typeof WINDOW_FULL>([], { live });
+      const result = await this.#commits.claim<SenderRefusal>([], { live });
       if (result.taken) return "accepted";
       use.sender.release(use);
       return result.refused === "replay" ? "replay" : "full";

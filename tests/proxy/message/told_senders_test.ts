@@ -49,7 +49,7 @@ class Instance {
 
   async commit(use: NonceUse | null): Promise<boolean> {
     if (!use) return false;
-    const live = new SenderChange<never>(use.sender, CLOCK, use, null, null);
+    const live = new SenderChange(use.sender, CLOCK, use, null, null);
     return (await this.#commits.claim<unknown>([], { live })).taken;
   }
 
