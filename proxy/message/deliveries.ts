@@ -67,8 +67,12 @@ export class Deliveries {
 
   constructor(private readonly deps: DeliveriesDeps) {}
 
-  isUnderWay(id: DeliveryId): boolean {
-    return this.#underWay.has(nameOf(id));
+  /** Returns a promise for the end of the delivery with this ID that is under way here; `undefined` without one. */
+  underWay(id: DeliveryId): Promise<void> | undefined {
+    const name = nameOf(id);
+    let end = this.#underWay.get(name);
+    if (end === null) this.#underWay.set(name, end = Promise.withResolvers());
+    return end?.promise;
   }
 
   /** Begins a delivery, which `leave` ends. None with this ID may be under way, or its waiters would never be woken. */
@@ -80,15 +84,6 @@ export class Deliveries {
     const name = nameOf(id), others = this.#underWay.get(name);
     this.#underWay.delete(name);
     others?.resolve();
-  }
-
-  /** Resolves when the delivery with this ID that is under way here has ended. */
-  async ended(id: DeliveryId): Promise<void> {
-    const name = nameOf(id);
-    let end = this.#underWay.get(name);
-    if (end === undefined) return;
-    if (end === null) this.#underWay.set(name, end = Promise.withResolvers());
-    await end.promise;
   }
 
   /**
@@ -123,9 +118,15 @@ export class Deliveries {
     return new BeginningOfDelivery(id, bodySha256, answer, judging, this.#open);
   }
 
-  /** Records the 202 with the next commit, after 20 ms at the latest. Never rejects; a failure is logged. */
-  answered(id: DeliveryId, answer: HookAnswer): Promise<void> {
-    return this.#end(id, answer, { mayWait: true });
+  /**
+   * Records the end of an attempt of this instance. A 202 may wait 20 ms for another commit. An end without one does not
+   * wait, because a duplicate would wait for it too. Never rejects; a failure is logged.
+   */
+  end(id: DeliveryId, answer: HookAnswer | null): Promise<void> {
+    const { clock, commits, leases } = this.deps, name = nameOf(id), open = this.#open.get(name);
+    const end = new EndOfDelivery(id, open, answer, leases.instance, clock.now());
+    const ended = () => void (this.#open.get(name) === open && this.#open.delete(name));
+    return commits.claim([end], { mayWait: answer !== null }).then(ended, (cause) => this.#lost(id, cause));
   }
 
   /**
@@ -149,11 +150,6 @@ export class Deliveries {
   /** Notes that an outcome of this instance is stored. Its entry then leaves the record of its sender. */
   settled(id: DeliveryId): void {
     this.#open.delete(nameOf(id));
-  }
-
-  /** Records that the attempt of this instance ended without a 202, because a duplicate would otherwise wait for it. */
-  markFailed(id: DeliveryId): Promise<void> {
-    return this.#end(id, null);
   }
 
   /** Records that the attempt of a stopped instance ended without a 202. Never rejects; a failure is logged. */
@@ -203,13 +199,6 @@ export class Deliveries {
       return [];
     };
     await commits.claim(records, { live: { record, take } });
-  }
-
-  #end(id: DeliveryId, answer: HookAnswer | null, options?: { mayWait: boolean }): Promise<void> {
-    const { clock, commits, leases } = this.deps, name = nameOf(id), open = this.#open.get(name);
-    const end = new EndOfDelivery(id, open, answer, leases.instance, clock.now());
-    const ended = () => void (this.#open.get(name) === open && this.#open.delete(name));
-    return commits.claim([end], options).then(ended, (cause) => this.#lost(id, cause));
   }
 
   #lost(id: DeliveryId, cause: unknown): void {

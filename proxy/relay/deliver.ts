@@ -106,10 +106,10 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
   const queueFor = prefersAsync(headers.get("prefer")) ? recipientOwnerDid : null;
   // Admission has verified that this is the digest of the body, so it is not computed again.
   const accepted: Accepted = { id, message, bodySha256: signedHeaders(exchange).bodySha256, queueFor };
-  while (deliveries.isUnderWay(id)) {
+  for (let earlier = deliveries.underWay(id); earlier; earlier = deliveries.underWay(id)) {
     // The nonce of the duplicate is used up before the wait, because copies of the request would otherwise wait too.
     await caller.admission.commitAlone();
-    await deliveries.ended(id);
+    await earlier;
   }
   let began = clock.now();
   deliveries.enter(id);
@@ -201,7 +201,7 @@ async function send(
   }
   if (dispatched.result !== "offline") return answer(deps, caller, id, dispatched);
   // Recorded, because a repeat of the message would otherwise wait until the time of this attempt is over.
-  if (elsewhere || hasBegun) await deliveries.markFailed(id);
+  if (elsewhere || hasBegun) await deliveries.end(id, null);
   return { offline: true, tried: elsewhere };
 }
 
@@ -217,7 +217,7 @@ function answer(
     metrics.count("relay_messages_total", delivered ? "delivered" : "refused_by_connector", originOf(caller));
     const body: HookAnswer = { accepted: true, delivered, connectedSockets, requestId };
     if (reason !== undefined) body.reason = reason;
-    void deliveries.answered(id, body);
+    void deliveries.end(id, body);
     return json(body, 202);
   }
   if (dispatched.result === "queued") {
@@ -225,7 +225,7 @@ function answer(
     deliveries.settled(id);
     return json(dispatched.answer, 202, QUEUED_HEADERS);
   }
-  void deliveries.markFailed(id);
+  void deliveries.end(id, null);
   throw dispatched.result === "full"
     ? mailboxFull(dispatched.refusal)
     : new ServiceError("PROXY_RELAY_DELIVERY_FAILED");

@@ -3,7 +3,7 @@
  * Messages of one sender stay in order. A message is delivered only while its attempt counts, because one that its
  * sender repeats would otherwise arrive twice. What may be queued and does not arrive goes into the mailbox.
  */
-import { sleep } from "../../shared/clock.ts";
+import { settledWithin, timeLeft } from "../../shared/clock.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
@@ -110,17 +110,19 @@ export class LocalDelivery {
   async #handOverLater(message: Message, attempt: Attempt): Promise<ForwardResult> {
     const { connectedAgents, mailboxDelivery, clock } = this.deps;
     const { fromAgentDid: sender, toAgentDid: recipient } = message;
-    const timeoutMs = this.restOf(attempt);
-    const deadline = clock.now() + timeoutMs;
-    const line = mailboxDelivery.inProgress(recipient, sender)
-      ? await this.#lineEnd(recipient, sender, timeoutMs)
-      : null;
-    const hasWaited = line !== null || connectedAgents.isOpening(recipient);
+    const inProgress = () => mailboxDelivery.inProgress(recipient, sender);
+    const left = timeLeft(clock, this.restOf(attempt));
+    const hasWaited = inProgress() || connectedAgents.isOpening(recipient);
+    const lineEnds = async () => {
+      for (let line = inProgress(); line; line = inProgress()) await line;
+    };
+    if (inProgress()) await settledWithin(clock, lineEnds(), left());
+    const isLate = inProgress() !== undefined;
     const session = connectedAgents.session(recipient) ?? await connectedAgents.opened(recipient);
     // Checked again after a wait, because the pair may have ended meanwhile.
-    if (line === "late" || hasWaited && !(await this.#isStillAllowed(message, attempt))) return FAILED;
+    if (isLate || hasWaited && !(await this.#isStillAllowed(message, attempt))) return FAILED;
     if (!session) return OFFLINE;
-    return await this.#deliverTo(session, message, attempt, Math.min(timeoutMs, deadline - clock.now()));
+    return await this.#deliverTo(session, message, attempt, left());
   }
 
   /** @param restMs how long the attempt still counts */
@@ -185,18 +187,5 @@ export class LocalDelivery {
     }
     this.onQueued(id.recipient);
     return { result: "queued", answer };
-  }
-
-  /** Waits for the end of a sender's queued messages. Returns "late" after `timeoutMs` milliseconds. */
-  async #lineEnd(recipient: string, sender: string, timeoutMs: number): Promise<"over" | "late"> {
-    const { mailboxDelivery, clock } = this.deps;
-    const inProgress = () => mailboxDelivery.inProgress(recipient, sender);
-    const late = new AbortController();
-    const timeout = sleep(clock, timeoutMs, late.signal).then(() => "late" as const);
-    for (let line = inProgress(); line; line = inProgress()) {
-      if (await Promise.race([line, timeout]) === "late") return "late";
-    }
-    late.abort();
-    return "over";
   }
 }

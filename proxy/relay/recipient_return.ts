@@ -2,7 +2,7 @@
  * Waits for recipients whose instance stops (D-392). It has closed their sockets, and they connect elsewhere within
  * seconds. Without the wait, each rolling restart would tell their senders that they are offline.
  */
-import { type Clock, sleep } from "../../shared/clock.ts";
+import { type Clock, sleep, timeLeft } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -31,9 +31,8 @@ const DELIVERY_MS = 700;
 const LOOK_MS = 200;
 
 export class RecipientReturn {
-  /** The agents that are expected back: the instance that each has left, and what waits for it. */
-  readonly #expected = new Map<string, { left: string; waiting: Set<() => void> }>();
-  #isLooking = false;
+  /** The next look for each agent that is expected back. It serves all messages that wait for the agent. */
+  readonly #looks = new Map<string, Promise<boolean>>();
 
   constructor(private readonly deps: ReturnDeps) {}
 
@@ -62,37 +61,19 @@ export class RecipientReturn {
     return holder !== tried && await leases.isAlive(holder);
   }
 
-  async #wait(agentDid: string, left: string): Promise<boolean> {
+  async #wait(agentDid: string, holder: string): Promise<boolean> {
     const { clock, leases } = this.deps;
-    const waitMs = Math.max(0, Math.min(LIMITS.returnWaitMs, leases.restMs - DELIVERY_MS));
-    return await new Promise((resolve) => {
-      const expected = this.#expected.get(agentDid) ?? { left, waiting: new Set() };
-      const end = (isBack: boolean) => {
-        cancel();
-        expected.waiting.delete(back);
-        if (expected.waiting.size === 0) this.#expected.delete(agentDid);
-        resolve(isBack);
-      };
-      const back = () => end(true);
-      const cancel = clock.after(waitMs, () => end(false));
-      expected.waiting.add(back);
-      this.#expected.set(agentDid, expected);
-      if (!this.#isLooking) void this.#look();
-    });
+    const left = timeLeft(clock, Math.min(LIMITS.returnWaitMs, leases.restMs - DELIVERY_MS));
+    while (left() > 0) if (await (this.#looks.get(agentDid) ?? this.#look(agentDid, holder))) return true;
+    return false;
   }
 
-  /** Looks for every expected agent until none is left. Never rejects. */
-  async #look(): Promise<void> {
-    this.#isLooking = true;
-    while (this.#expected.size > 0) {
-      await sleep(this.deps.clock, LOOK_MS);
-      await Promise.all([...this.#expected].map(async ([agentDid, { left, waiting }]) => {
-        // While the store fails the agent stays expected.
-        const isBack = await this.#isBack(agentDid, left).catch(() => false);
-        if (isBack) { for (const back of [...waiting]) back(); }
-      }));
-    }
-    this.#isLooking = false;
+  /** Looks for an agent in 200 ms. While the store fails the agent stays expected. */
+  #look(agentDid: string, left: string): Promise<boolean> {
+    const look = sleep(this.deps.clock, LOOK_MS).then(() => this.#isBack(agentDid, left)).catch(() => false)
+      .finally(() => this.#looks.delete(agentDid));
+    this.#looks.set(agentDid, look);
+    return look;
   }
 
   async #isBack(agentDid: string, left: string): Promise<boolean> {
