@@ -215,48 +215,27 @@ const REMEMBERED = 10_000;
 const SETTLED_TOGETHER = 8;
 
 /**
- * Returns the update that records the time of a delivery's first receipt, which shortens the lifetime of its record.
- * Without a record the update refuses with `"unknown"`.
+ * Returns the update that records when a delivery got its first receipt, which shortens the lifetime of its record, or
+ * when a queued message was handed over.
  *
+ * @param sender `null` for a queued message, which is never in the record of its sender; an unknown one is then kept,
+ *   and otherwise refused with `"unknown"`
  * @param found called with the delivery, and called again when the commit is repeated
  */
-export function receiptUpdate(
+export function timeUpdate(
   id: DeliveryId,
-  sender: Sender,
+  sender: Sender | null,
+  what: "handedOverAt" | "receiptAt",
   now: number,
-  found: (delivery: DeliveryRecord) => void,
+  found: (delivery: DeliveryRecord) => void = () => {},
 ): Update<"unknown"> {
   return {
     key: keyOf(id),
     uncached: true,
     next: (current) => {
       // A delivery leaves its sender's record only for a record of its own, whose absence the commit checks.
-      const record = unpackDelivery(current, id.requestId) ?? begunIn(sender.begun, id);
-      if (!record || now >= deliveryEnd(record)) return { refuse: "unknown" };
-      found(record);
-      return record.receiptAt > 0 ? "hold" : stored({ ...record, receiptAt: now }, now);
-    },
-  };
-}
-
-/**
- * Returns the update that records when a queued message was handed over, or got its receipt. The record of the sender
- * is not read, because a queued message is never in it.
- *
- * @param found called with the delivery, and called again when the commit is repeated
- */
-export function queuedUpdate(
-  id: DeliveryId,
-  what: "handedOverAt" | "receiptAt",
-  now: number,
-  found: (delivery: DeliveryRecord) => void = () => {},
-): Update<never> {
-  return {
-    key: keyOf(id),
-    uncached: true,
-    next: (current) => {
-      const record = unpackDelivery(current, id.requestId);
-      if (!record || now >= deliveryEnd(record)) return "keep";
+      const record = unpackDelivery(current, id.requestId) ?? (sender && begunIn(sender.begun, id));
+      if (!record || now >= deliveryEnd(record)) return sender ? { refuse: "unknown" } : "keep";
       found(record);
       return record[what] ? "hold" : stored({ ...record, [what]: now }, now);
     },

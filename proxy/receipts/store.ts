@@ -16,7 +16,7 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { Senders } from "../message/sender.ts";
 import type { MessageForwarder } from "../relay/message_forwarder.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { begunDeliveries, type DeliveryOutcome, receiptUpdate } from "../message/deliveries.ts";
+import { begunDeliveries, type DeliveryOutcome, timeUpdate } from "../message/deliveries.ts";
 import type { DeliveryId } from "../message/delivery.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import type { DeliveryRecord } from "../schema/records.ts";
@@ -72,7 +72,7 @@ export async function recordReceipt(
   };
   // The delivery is checked first, because after its end a repeated receipt must be refused too.
   const record = deps.senders.of(sender);
-  const updates = [receiptUpdate(id, record, now, (found) => delivery = found), first];
+  const updates = [timeUpdate(id, record, "receiptAt", now, (found) => delivery = found), first];
   const result = await deps.commits.claim<StoredReceipt | "unknown">(updates, { live: { record } });
   if (result.taken) {
     deps.metrics.count("receipts_total", status);

@@ -7,7 +7,7 @@ import type { ProxyConfig } from "../config.ts";
 import type { KvKey } from "../../shared/server/kv.ts";
 import { isOfEarlier, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
 import type { DeliveryRecord, MailboxBytes, MailboxEntry, MailboxState, Message } from "../schema/records.ts";
-import { type DeliveryOutcome, queuedUpdate } from "../message/deliveries.ts";
+import { type DeliveryOutcome, timeUpdate } from "../message/deliveries.ts";
 import { type DeliveryId, deliveryIdOf } from "../message/delivery.ts";
 import { payerOf } from "../federation/visitors.ts";
 import { joinMessage, splitMessage } from "./message_content.ts";
@@ -177,7 +177,7 @@ export class Mailbox {
    */
   async remove(entry: MailboxEntry): Promise<void> {
     const at = this.deps.clock.now();
-    const handedOver = queuedUpdate(deliveryIdOf(entry.message), "handedOverAt", at);
+    const handedOver = timeUpdate(deliveryIdOf(entry.message), null, "handedOverAt", at);
     const { taken } = await this.deps.commits.claim([...this.#removal(entry), handedOver]);
     if (taken) this.onOutcome(deliveryIdOf(entry.message), { state: "delivered", at });
   }
@@ -203,7 +203,7 @@ export class Mailbox {
     let delivery: DeliveryRecord | null = null;
     const { taken } = await this.deps.commits.claim([
       ...this.#removal(entry),
-      queuedUpdate(deliveryIdOf(entry.message), "receiptAt", receivedAt, (found) => delivery = found),
+      timeUpdate(deliveryIdOf(entry.message), null, "receiptAt", receivedAt, (found) => delivery = found),
       receipt,
     ]);
     if (!taken) return;

@@ -62,11 +62,6 @@ export const JOINING_WAIT_MS = 20;
 interface QueuedClaim extends Queued, BatchClaim {
   /** Marks of the commits that may have applied the claim. */
   doubts?: Mark[];
-  /**
-   * Mark of the commit that was answered as a conflict. Over a network, the first attempt of that commit may have
-   * applied the claim.
-   */
-  conflict?: Mark;
   promise: Promise<unknown>;
   resolve(fate: ClaimResult<unknown>): void;
 }
@@ -241,6 +236,9 @@ export class GroupCommit {
     let fates: ClaimResult<unknown>[] = [], refused: QueuedClaim[] = [], mark: Mark | undefined;
     let known: ReadonlySet<LiveRecord> = NO_RECORDS;
     const changed = new Map<LiveRecord, Write[]>();
+    const doubt = () => {
+      for (const [i, claim] of batch.entries()) if (mark && fates[i]?.taken) (claim.doubts ??= []).push(mark);
+    };
     try {
       let entries = await this.#entries(batch, isFresh);
       if (isFresh) { for (const { live } of batch) live?.record.drop(); }
@@ -274,14 +272,10 @@ export class GroupCommit {
         });
         if (refused.length === 0) return;
       } else known = written.known;
-      if (!written.ok && known.size === 0 && mark) {
-        // Deno sends a commit over the network again if its answer was lost. The second then conflicts with the first.
-        const sent = mark;
-        batch.forEach((claim, i) => fates[i]?.taken && (claim.conflict = sent));
-      }
+      // Deno sends a commit over the network again if its answer was lost. The second then conflicts with the first.
+      if (!written.ok && known.size === 0) doubt();
     } catch (error) {
-      const sent = mark;
-      if (sent) batch.forEach((claim, i) => fates[i]?.taken && (claim.doubts ??= []).push(sent));
+      doubt();
       return await this.#afterError(batch, now, error);
     }
     const next = { ...now, attempt: now.attempt + 1, isFresh: true };
@@ -334,13 +328,12 @@ export class GroupCommit {
 
   /** Resolves the claims of earlier commits that took effect although their answer was lost. Returns the others. */
   async #undoubted(batch: readonly QueuedClaim[]): Promise<readonly QueuedClaim[]> {
-    const doubtsOf = ({ doubts = [], conflict }: QueuedClaim) => conflict ? [...doubts, conflict] : doubts;
-    const doubts = new Set(batch.flatMap(doubtsOf));
-    if (doubts.size === 0) return batch;
-    const done = await this.#marks.found([...doubts]);
+    const marks = new Set(batch.flatMap(({ doubts = [] }) => doubts));
+    if (marks.size === 0) return batch;
+    const done = await this.#marks.found([...marks]);
     const rest: QueuedClaim[] = [];
     for (const claim of batch) {
-      if (doubtsOf(claim).some((mark) => done.has(mark))) claim.resolve({ taken: true });
+      if (claim.doubts?.some((mark) => done.has(mark))) claim.resolve({ taken: true });
       else rest.push(claim);
     }
     return rest;
@@ -450,8 +443,8 @@ export class GroupCommit {
 }
 
 /** Tells whether an earlier commit may have applied the claim. */
-function isInDoubt({ doubts, conflict }: QueuedClaim): boolean {
-  return doubts !== undefined || conflict !== undefined;
+function isInDoubt({ doubts }: QueuedClaim): boolean {
+  return doubts !== undefined;
 }
 
 /**
