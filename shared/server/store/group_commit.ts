@@ -289,7 +289,10 @@ export class GroupCommit {
     if (refused.length > 0) return await this.#commit(refused, next);
     // A cached record was out of date. The batch is tried again, because its other claims must not suffer from that.
     if (!isFresh) return await this.#commit(batch, next);
-    if (batch.length > 1) return await this.#split(batch, next);
+    // Claims on one live record stay together for a while, because each half would meet the same conflict.
+    const record = batch[0]?.live?.record, isOneRecord = record && batch.every(({ live }) => live?.record === record);
+    const staysWhole = isOneRecord && now.attempt < LIMITS.commitRetries / 2;
+    if (batch.length > 1 && !staysWhole) return await this.#split(batch, next);
     if (now.attempt < LIMITS.commitRetries) return await this.#commit(batch, next);
     batch[0]?.reject(new StoreBusy(new Error("Conflicts did not end")));
   }

@@ -193,6 +193,21 @@ Deno.test("a commit is tried again with each told version, beyond the limit of o
     assertEquals([b.counted, await b.use("here"), await b.use(`elsewhere-${rounds}`)], [rounds + 4, false, false]);
   }));
 
+Deno.test("requests of one sender that meet commits of another instance are tried again together", () =>
+  shared(async ({ a, b, asked, nextCommit }) => {
+    const rounds = 4;
+    const overtake = (round: number) =>
+      nextCommit(async (commit) => {
+        assert(await a.use(`elsewhere-${round}`));
+        if (round < rounds) overtake(round + 1);
+        return await commit();
+      });
+    overtake(1);
+    const uses = Array.from({ length: 8 }, (_, i) => b.use(`here-${i}`));
+    assertEquals(await Promise.all(uses), uses.map(() => true));
+    assertEquals([asked.commits, asked.conflicts], [2 * rounds + 1, rounds]);
+  }));
+
 Deno.test("a sender whose commit failed because of another one is not read again", () =>
   shared(async ({ a, b, asked, nextCommit }) => {
     assertEquals([await a.use("1", OTHER_AGENT), await b.use("2", OTHER_AGENT)], [true, true]);
