@@ -90,11 +90,8 @@ function readServiceCredential(reader: ConfigReader): ProxyConfig["serviceCreden
   const id = reader.read<string | null>("REGISTRY_INTERNAL_SERVICE_ID", text, null);
   const secret = reader.read<string | null>("REGISTRY_INTERNAL_SERVICE_SECRET", text, null);
   if (id !== null && secret !== null) return { id, secret };
-  if (id !== null) {
-    reader.problem("REGISTRY_INTERNAL_SERVICE_SECRET", "must be set beside REGISTRY_INTERNAL_SERVICE_ID");
-  }
-  if (secret !== null) {
-    reader.problem("REGISTRY_INTERNAL_SERVICE_ID", "must be set beside REGISTRY_INTERNAL_SERVICE_SECRET");
-  }
+  const names = ["REGISTRY_INTERNAL_SERVICE_ID", "REGISTRY_INTERNAL_SERVICE_SECRET"] as const;
+  const [missing, present] = id === null ? names : names.toReversed();
+  if (id !== null || secret !== null) reader.problem(missing, `must be set beside ${present}`);
   return null;
 }

@@ -3,11 +3,10 @@ import { ConversationId } from "../../shared/protocol/api/relay.ts";
 import { isAgentDid } from "../../shared/protocol/did.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import type { FrameIdentity } from "../../shared/protocol/frames.ts";
-import { type BodyEdit, injectIdentity as insertIdentity } from "../../shared/protocol/identity_block.ts";
+import { injectIdentity as insertIdentity } from "../../shared/protocol/identity_block.ts";
 import { isRequestId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { boundHeaders, ContextError, contextOf, textOfBound } from "../../shared/protocol/message_context.ts";
-import type { MessageProof } from "../../shared/protocol/message_proof.ts";
 import { payloadProblem } from "../../shared/protocol/payload_bounds.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import { digest } from "../../shared/server/crypto.ts";
@@ -23,7 +22,7 @@ export function readMessage(
   pair: PairRecord | null,
   { injectIdentity }: { injectIdentity: boolean },
 ): { message: Message; recipientOwnerDid: string } {
-  const { headers } = exchange.request, { recipient } = signedHeaders(exchange);
+  const { headers } = exchange.request, { recipient, token, timestamp, nonce, proof } = signedHeaders(exchange);
   const contentType = headers.get("content-type") ?? "";
   const isTooLong = contentType.length > LIMITS.contentTypeLength;
   if (isTooLong || contentType.split(";")[0]?.trim().toLowerCase() !== "application/json") {
@@ -39,7 +38,11 @@ export function readMessage(
   if (conversationId !== null && !ConversationId.safeParse(conversationId).success) {
     throw new ServiceError("PROXY_HOOK_CONVERSATION_INVALID");
   }
-  const { inReplyTo, isAuto } = parseReplyHeaders(headers);
+  // Only the form is checked here, because the recipient's connector checks whether these are true (D-112).
+  const inReplyTo = headers.get(HEADERS.inReplyTo), auto = headers.get(HEADERS.auto);
+  if (inReplyTo !== null && !isRequestId(inReplyTo) || auto !== null && auto !== "1") {
+    throw new ServiceError("PROXY_HOOK_REPLY_INVALID");
+  }
   const context = signedContext(exchange);
   if (recipient === identity.agentDid || !pair) throw new ServiceError("PROXY_AUTH_FORBIDDEN");
   // A peer of another server has its mailbox there. Here the message would wait for an agent that never connects.
@@ -48,32 +51,25 @@ export function readMessage(
       message: `The recipient is an agent of another server: send the message to ${pair.proxy}`,
     });
   }
-  const { payload, edit } = injectIdentity ? withIdentity(parsed, identity) : { payload: parsed.text };
+  const body = injectIdentity ? insertIdentity(parsed.text, parsed.value, identity) : { payload: parsed.text };
+  if (!("payload" in body)) {
+    throw new ServiceError("PROXY_HOOK_INVALID_JSON", { message: "The body names message twice" });
+  }
   const message: { -readonly [K in keyof Message]: Message[K] } = {
     requestId: exchange.requestId,
     fromAgentDid: identity.agentDid,
     toAgentDid: recipient,
     identity,
     contentType,
-    proof: proofOf(exchange, origin, context, edit),
-    payload,
+    // What the recipient needs to check the sender itself: the values of the request that admission verified.
+    proof: { ait: token ?? "", timestamp, nonce, origin, target: exchange.target, signature: proof, context },
+    payload: body.payload,
   };
+  if (body.edit !== undefined) message.proof.edit = body.edit;
   if (conversationId !== null) message.conversationId = conversationId;
   if (inReplyTo !== null) message.inReplyTo = inReplyTo;
-  if (isAuto) message.auto = true;
+  if (auto !== null) message.auto = true;
   return { message, recipientOwnerDid: pair.peerOwnerDid };
-}
-
-/**
- * Returns the reply headers, which the frame carries on every path. Only their form is checked here, because the
- * recipient's connector checks whether they are true (D-112).
- */
-function parseReplyHeaders(headers: Headers): { inReplyTo: string | null; isAuto: boolean } {
-  const inReplyTo = headers.get(HEADERS.inReplyTo), auto = headers.get(HEADERS.auto);
-  if (inReplyTo !== null && !isRequestId(inReplyTo) || auto !== null && auto !== "1") {
-    throw new ServiceError("PROXY_HOOK_REPLY_INVALID");
-  }
-  return { inReplyTo, isAuto: auto !== null };
 }
 
 /**
@@ -91,36 +87,6 @@ function signedContext({ request, target }: RequestContext): Record<string, stri
     throw new ServiceError("PROXY_HOOK_CONTEXT_INVALID", { message: cause.message });
   }
   throw new ServiceError("PROXY_HOOK_CONTEXT_INVALID");
-}
-
-/** Returns what the recipient needs to check the sender itself: the values of the request that admission verified. */
-function proofOf(
-  exchange: RequestContext,
-  origin: string,
-  context: Record<string, string>,
-  edit: BodyEdit | undefined,
-): MessageProof {
-  const { token, timestamp, nonce, proof } = signedHeaders(exchange);
-  const parts: MessageProof = {
-    ait: token ?? "",
-    timestamp,
-    nonce,
-    origin,
-    target: exchange.target,
-    signature: proof,
-    context,
-  };
-  if (edit !== undefined) parts.edit = edit;
-  return parts;
-}
-
-function withIdentity(
-  { text, value }: { text: string; value: unknown },
-  identity: Message["identity"],
-): { payload: string; edit?: BodyEdit } {
-  const injected = insertIdentity(text, value, identity);
-  if ("payload" in injected) return injected;
-  throw new ServiceError("PROXY_HOOK_INVALID_JSON", { message: "The body names message twice" });
 }
 
 /** Returns true when the `Prefer` header (RFC 7240) names `respond-async`. A header over the limit counts as absent. */
