@@ -60,40 +60,27 @@ export class LocalDelivery {
     return queueFor === null ? this.#handOver(message, attempt) : this.#deliverInOrder(message, attempt, queueFor);
   }
 
-  async #deliverInOrder(message: Message, attempt: Attempt, queueFor: string): Promise<ForwardResult> {
-    const { fromAgentDid: sender, toAgentDid: recipient } = message;
-    const pair = `${sender} ${recipient}`;
-    const all = this.#mayQueue.get(pair) ?? new Set();
-    const earlier = [...all];
-    const { promise: givenUp, resolve: giveUp } = Promise.withResolvers<ForwardResult>();
-    const result = this.#deliverOrQueue(message, attempt, queueFor, earlier, givenUp);
-    const own: MayQueue = { giveUp: () => giveUp(FAILED), ended: result.then(() => {}, () => {}) };
-    this.#mayQueue.set(pair, all.add(own));
-    try {
-      return await result;
-    } finally {
-      if (all.delete(own) && all.size === 0) this.#mayQueue.delete(pair);
-    }
-  }
-
   /** Delivers a message, or queues it behind the earlier ones of its sender that are not delivered. */
-  async #deliverOrQueue(
-    message: Message,
-    attempt: Attempt,
-    recipientOwnerDid: string,
-    earlier: readonly MayQueue[],
-    givenUp: Promise<ForwardResult>,
-  ): Promise<ForwardResult> {
+  async #deliverInOrder(message: Message, attempt: Attempt, queueFor: string): Promise<ForwardResult> {
     const { connectedAgents, mailboxDelivery } = this.deps;
     const { fromAgentDid: sender, toAgentDid: recipient } = message;
-    // Otherwise a machine that is gone would hold each earlier message to its deadline, and this one could overtake.
-    if (connectedAgents.session(recipient)?.isSilent) { for (const one of earlier) one.giveUp(); }
-    else if (!mailboxDelivery.inProgress(recipient, sender)) {
-      const result = await Promise.race([this.#handOver(message, attempt), givenUp]);
-      if (!mayArriveLater(result)) return result;
+    const pair = `${sender} ${recipient}`, all = this.#mayQueue.get(pair) ?? new Set(), earlier = [...all];
+    const givenUp = Promise.withResolvers<ForwardResult>(), ended = Promise.withResolvers<void>();
+    const own: MayQueue = { giveUp: () => givenUp.resolve(FAILED), ended: ended.promise };
+    this.#mayQueue.set(pair, all.add(own));
+    try {
+      // Otherwise a machine that is gone would hold each earlier message to its deadline, and this one could overtake.
+      if (connectedAgents.session(recipient)?.isSilent) { for (const one of earlier) one.giveUp(); }
+      else if (!mailboxDelivery.inProgress(recipient, sender)) {
+        const result = await Promise.race([this.#handOver(message, attempt), givenUp.promise]);
+        if (!mayArriveLater(result)) return result;
+      }
+      await Promise.all(earlier.map(({ ended }) => ended));
+      return await this.#queue(message, queueFor, attempt);
+    } finally {
+      ended.resolve();
+      if (all.delete(own) && all.size === 0) this.#mayQueue.delete(pair);
     }
-    await Promise.all(earlier.map(({ ended }) => ended));
-    return await this.#queue(message, recipientOwnerDid, attempt);
   }
 
   /** Delivers a message to the recipient's sockets on this instance, after the queued messages of its sender. */
