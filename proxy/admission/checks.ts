@@ -294,7 +294,8 @@ function reserveNonce(deps: CheckDeps, state: AdmissionState): Promise<void> | v
 }
 
 /** Returns the refusal of check 9 for a request that the agent's own window has no room for. */
-export function windowFull({ rule }: AdmissionState): ServiceError {
+export function windowFull({ rule, exchange }: AdmissionState): ServiceError {
+  exchange.check = 9;
   const { name, requests, windowMs } = requireSet(rule);
   const message = `The agent has reached its limit "${name}": ${requests} requests in ${windowMs / 1000} s`;
   return new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", { message });

@@ -51,11 +51,11 @@ export class RequestCommits implements Admission {
     this.#isCommitted = true;
     if (refused === WINDOW_FULL || refused instanceof PreconditionFailed) {
       if (isFirst) await this.useNonce();
-      throw refused instanceof PreconditionFailed ? changedRecord(this.deps, state, refused) : limitExceeded(state);
+      throw refused instanceof PreconditionFailed ? changedRecord(this.deps, state, refused) : windowFull(state);
     }
     // Counted too, because requests whose own updates are refused would otherwise pass the rate limit without an end.
     const isFull = refused !== null && isFirst && await this.#claim([], null, "nonce and count") === WINDOW_FULL;
-    if (isFull) throw limitExceeded(state);
+    if (isFull) throw windowFull(state);
     return refused;
   }
 
@@ -123,12 +123,6 @@ function changedRecord(
   if (standing) standings.end(standing);
   exchange.check = code === "PROXY_AUTH_FORBIDDEN" ? 7 : 8;
   return new ServiceError(code);
-}
-
-/** Returns the refusal of check 9, for a window that filled after the check. */
-function limitExceeded(state: AdmissionState): ServiceError {
-  state.exchange.check = 9;
-  return windowFull(state);
 }
 
 /** Returns the update of a window that is not in the sender's record. */

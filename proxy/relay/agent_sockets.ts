@@ -284,6 +284,17 @@ export class RelaySocket {
   }
 }
 
+export interface DeliveryOptions {
+  /** Milliseconds for all attempts together. */
+  timeoutMs: number;
+  /** Is called before each attempt but the first, because the pair may have ended. */
+  isStillAllowed(): Promise<boolean>;
+  /** Attempts of this message before this delivery. */
+  triedBefore?: number;
+  /** Is called with the result; a leaving socket stays open until the returned promise has settled. */
+  after?: (result: DeliveryResult) => Promise<void> | undefined;
+}
+
 /** A message that waits for its acknowledgement, over one socket after another. */
 class WaitingMessage {
   /** When it was sent over its present socket, milliseconds since the Unix epoch. */
@@ -298,17 +309,11 @@ class WaitingMessage {
   constructor(
     readonly message: Message,
     readonly sockets: AgentSockets,
-    readonly options: {
-      clock: Clock;
-      timeoutMs: number;
-      isStillAllowed: () => Promise<boolean>;
-      triedBefore: number;
-      after: ((result: DeliveryResult) => Promise<void> | undefined) | undefined;
-    },
+    readonly options: DeliveryOptions,
     readonly resolve: (result: DeliveryResult) => void,
     readonly reject: (error: unknown) => void,
   ) {
-    this.#cancel = options.clock.after(options.timeoutMs, () => {
+    this.#cancel = sockets.clock.after(options.timeoutMs, () => {
       this.end(NOT_ACKED);
       this.#link?.probe();
     });
@@ -344,10 +349,9 @@ class WaitingMessage {
     if (this.isOver) return;
     if (!link) return this.end(NOT_ACKED);
     this.#tried.push(link);
-    const { clock, triedBefore } = this.options;
-    this.sentAt = clock.now();
+    this.sentAt = this.sockets.clock.now();
     this.#link = link;
-    this.#frameId = link.deliver(this, triedBefore + this.#tried.length);
+    this.#frameId = link.deliver(this, (this.options.triedBefore ?? 0) + this.#tried.length);
   }
 }
 
@@ -357,7 +361,7 @@ export class AgentSockets {
   /** Refuses a message when another instance holds the agent's sockets. All messages to the agent share this update. */
   heldHere: Update<"moved"> | null = null;
 
-  constructor(private readonly clock: Clock) {}
+  constructor(readonly clock: Clock) {}
 
   /** Adds a socket. Closes the oldest with 4409 when the agent then has too many. */
   add(link: RelaySocket): void {
@@ -369,22 +373,8 @@ export class AgentSockets {
     return this.links.length > 0 && this.links.every(({ isSilent }) => isSilent);
   }
 
-  /**
-   * Delivers a message to the newest socket, and to the next newest when that one is lost before its acknowledgement.
-   *
-   * @param timeoutMs milliseconds for all attempts together
-   * @param isStillAllowed is called before each attempt but the first, because the pair may have ended
-   * @param triedBefore attempts of this message before this call
-   * @param after is called with the result; a leaving socket stays open until the returned promise has settled
-   */
-  deliver(
-    message: Message,
-    timeoutMs: number,
-    isStillAllowed = () => Promise.resolve(true),
-    triedBefore = 0,
-    after?: (result: DeliveryResult) => Promise<void> | undefined,
-  ): Promise<DeliveryResult> {
-    const options = { clock: this.clock, timeoutMs, isStillAllowed, triedBefore, after };
+  /** Delivers a message to the newest socket, and to the next newest if that one is lost before its acknowledgement. */
+  deliver(message: Message, options: DeliveryOptions): Promise<DeliveryResult> {
     return new Promise((resolve, reject) => void new WaitingMessage(message, this, options, resolve, reject));
   }
 }

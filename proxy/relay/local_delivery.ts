@@ -115,7 +115,10 @@ export class LocalDelivery {
   /** @param restMs how long the attempt still counts */
   #deliverTo(session: AgentSockets, message: Message, attempt: Attempt, restMs: number): Promise<ForwardResult> {
     if (restMs <= 0) return Promise.resolve(FAILED);
-    return session.deliver(message, restMs, () => this.#isStillAllowed(message, attempt)).then((delivery) => {
+    return session.deliver(message, {
+      timeoutMs: restMs,
+      isStillAllowed: () => this.#isStillAllowed(message, attempt),
+    }).then((delivery) => {
       if (!delivery.acked) return FAILED;
       const { accepted, reason } = delivery, connectedSockets = session.links.length;
       return { result: "acked", accepted, connectedSockets, ...(reason === undefined ? {} : { reason }) };

@@ -11,7 +11,6 @@ import type { ProxyConfig } from "../config.ts";
 import type { CrlCache } from "../admission/crl_cache.ts";
 import { arePaired } from "../trust/store.ts";
 import type { Visitors } from "../federation/visitors.ts";
-import type { DeliveryResult } from "./agent_sockets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import { type Mailbox, retryWait } from "./mailbox.ts";
 import type { MailboxEntry } from "../schema/records.ts";
@@ -215,13 +214,15 @@ export class MailboxDelivery {
     }
     const session = connectedAgents.session(entry.message.toAgentDid);
     if (!session || this.#stopped.signal.aborted) return 0;
-    const isStillAllowed = () => this.#isStillAllowed(entry);
     // The socket stays open until the message is removed, because an instance to which the agent moves would otherwise
     // send the message again.
     let removal: Promise<void> | undefined;
-    const remove = (result: DeliveryResult) =>
-      result.acked && result.accepted ? removal = this.#remove(entry) : undefined;
-    const outcome = await session.deliver(message, config.ackTimeoutMs, isStillAllowed, entry.nacks, remove);
+    const outcome = await session.deliver(message, {
+      timeoutMs: config.ackTimeoutMs,
+      isStillAllowed: () => this.#isStillAllowed(entry),
+      triedBefore: entry.nacks,
+      after: (result) => result.acked && result.accepted ? removal = this.#remove(entry) : undefined,
+    });
     if (!outcome.acked) return retryWait(failures);
     if (outcome.accepted) {
       this.deps.metrics.count("relay_handovers_total", "delivered");

@@ -7,7 +7,7 @@ import fc from "fast-check";
 import { type DeliveryResult, UNSENT_BYTES_MAX } from "../../../proxy/relay/agent_sockets.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
-import { ack, agentOf, type Far, messageTo, newIds, Relay } from "./far_end.ts";
+import { ack, agentOf, type Far, messageTo, newIds, Relay, within } from "./far_end.ts";
 import { inFlight } from "../../support/in_flight.ts";
 
 const A = agentOf("A"), B = agentOf("B");
@@ -21,7 +21,7 @@ class Delivering extends Relay {
     const session = this.connectedAgents.session(A.agentDid);
     assert(session);
     let over = false;
-    const outcome = session.deliver(messageTo(A, B, payload), TIMEOUT_MS).finally(() => over = true);
+    const outcome = session.deliver(messageTo(A, B, payload), within(TIMEOUT_MS)).finally(() => over = true);
     return { outcome, ended: () => over };
   }
 }
@@ -129,10 +129,7 @@ Deno.test("a socket that leaves stays open until what follows the ack has ended,
     const removal = Promise.withResolvers<void>();
     const outcome = relay.connectedAgents.session(A.agentDid)?.deliver(
       messageTo(A, B),
-      TIMEOUT_MS,
-      undefined,
-      0,
-      () => removal.promise,
+      { ...within(TIMEOUT_MS), after: () => removal.promise },
     );
     ack(far, only(far.of("deliver")).id);
     assertEquals(await outcome, ACCEPTED);
@@ -229,10 +226,7 @@ Deno.test("an acknowledgement counts against the limit of frames from its second
   const removal = Promise.withResolvers<void>();
   void relay.connectedAgents.session(A.agentDid)?.deliver(
     messageTo(A, B),
-    TIMEOUT_MS,
-    undefined,
-    0,
-    () => removal.promise,
+    { ...within(TIMEOUT_MS), after: () => removal.promise },
   );
   const { id } = only(far.of("deliver"));
   for (let i = 0; i < 1_000; i++) ack(far, id);

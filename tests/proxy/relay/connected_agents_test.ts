@@ -7,7 +7,7 @@ import { UNSENT_BYTES_MAX } from "../../../proxy/relay/agent_sockets.ts";
 import { encodeFrame } from "../../../shared/protocol/frames.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
-import { ack, agentOf, type Far, messageTo, newIds, Relay } from "./far_end.ts";
+import { ack, agentOf, type Far, messageTo, newIds, Relay, within } from "./far_end.ts";
 import { inFlight } from "../../support/in_flight.ts";
 
 const A = agentOf("A"), B = agentOf("B");
@@ -144,7 +144,7 @@ Deno.test("a socket with a delivery leaves its agent at once and closes after th
   const gone: string[] = [];
   relay.connectedAgents.onGone = (agentDid) => gone.push(agentDid);
   const far = relay.connect();
-  const delivered = relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), 10_000);
+  const delivered = relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), within(10_000));
   const closing = relay.connectedAgents.closeInWaves({ withinMs: 500, returnMs: 1_000 });
   await relay.clock.advance(500);
   await closing;
@@ -162,7 +162,7 @@ Deno.test("a socket with a delivery leaves its agent at once and closes after th
 Deno.test("a socket whose delivery has no acknowledgement closes at the time limit of the delivery", async () => {
   const relay = new Relay();
   const far = relay.connect();
-  const delivered = relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), 2_000);
+  const delivered = relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), within(2_000));
   const closing = relay.connectedAgents.closeInWaves({ withinMs: 500, returnMs: 1_000 });
   await relay.clock.advance(2_000);
   await closing;
@@ -244,7 +244,7 @@ Deno.test("50 frames a second are allowed, and those of ten seconds at once; ack
     const far = relay.connect();
     const sent = Array.from(
       { length: 200 },
-      () => relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), 10_000),
+      () => relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), within(10_000)),
     );
     for (const { id } of far.of("deliver")) ack(far, id);
     far.link.heartbeat();
@@ -256,7 +256,7 @@ Deno.test("50 frames a second are allowed, and those of ten seconds at once; ack
   await t.step("an ack of a message in flight over 512 bytes counts, and is taken", async () => {
     const relay = new Relay();
     const far = relay.connect();
-    const sent = relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), 10_000);
+    const sent = relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), within(10_000));
     unknown(far, BURST - 1);
     far.say("deliver_ack", { ackId: far.of("deliver")[0]?.id, accepted: true, padding: "x".repeat(512) });
     assertEquals([(await sent)?.acked, far.closed], [true, null]);

@@ -1,7 +1,12 @@
 /** A fake remote end of a relay socket: records every frame and sends what a test wants. */
 import { OwnerBudgets } from "../../../proxy/owner_budgets.ts";
 import { ConnectedAgents } from "../../../proxy/relay/connected_agents.ts";
-import type { ConnectedAgent, RelaySocket, SocketTransport } from "../../../proxy/relay/agent_sockets.ts";
+import type {
+  ConnectedAgent,
+  DeliveryOptions,
+  RelaySocket,
+  SocketTransport,
+} from "../../../proxy/relay/agent_sockets.ts";
 import type { Message } from "../../../proxy/schema/records.ts";
 import { decodeFrame, type FrameType, type ProxyFrame } from "../../../shared/protocol/frames.ts";
 import { type NewId, ulidSource } from "../../../shared/protocol/ids.ts";
@@ -106,4 +111,9 @@ export class Relay {
 /** Acknowledges a frame. */
 export function ack(far: Far, ackId: string, accepted = true, reason?: string): void {
   far.say("deliver_ack", { ackId, accepted, ...(reason === undefined ? {} : { reason }) });
+}
+
+/** A delivery that is allowed all the time. */
+export function within(timeoutMs: number): DeliveryOptions {
+  return { timeoutMs, isStillAllowed: () => Promise.resolve(true) };
 }
