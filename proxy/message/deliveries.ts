@@ -22,8 +22,8 @@ import {
   type DeliveryId,
   type DuplicateResult,
   EndOfDelivery,
-  type Instances,
   isSame,
+  type Judging,
   keyOf,
   nameOf,
   recordOf,
@@ -51,12 +51,9 @@ export interface Attempt {
   bodySha256: string;
 }
 
-interface DeliveriesDeps extends Pick<ServiceDeps, "clock" | "log"> {
+interface DeliveriesDeps extends Judging, Pick<ServiceDeps, "clock" | "log"> {
   commits: GroupCommit;
-  leases: Instances;
   senders: Senders;
-  /** Longest duration of an attempt, milliseconds. */
-  attemptMs: number;
 }
 
 export class Deliveries {
@@ -92,7 +89,7 @@ export class Deliveries {
    * @throws {StoreUnavailable}
    */
   async repeat(id: DeliveryId, bodySha256: string): Promise<DuplicateResult | null> {
-    const { clock, commits, senders, leases, attemptMs } = this.deps;
+    const { clock, commits, senders } = this.deps;
     const now = clock.now(), sender = senders.of(id.sender);
     // A claim and not a read, because a read of the store does not see a 202 that waits for its commit.
     const found = await commits.claim<DuplicateResult>([{
@@ -100,7 +97,7 @@ export class Deliveries {
       uncached: true,
       next: (current) => {
         const record = unpackDelivery(current, id.requestId) ?? begunIn(sender.begun, id);
-        const repeat = checkDuplicate(record, bodySha256, { now, attemptMs, leases });
+        const repeat = checkDuplicate(record, bodySha256, now, this.deps);
         return repeat ? { refuse: repeat } : "hold";
       },
     }], { live: { record: sender } });
@@ -113,9 +110,7 @@ export class Deliveries {
     bodySha256: string,
     answer: HookAnswer | null = null,
   ): BeginningOfDelivery {
-    const { clock, leases, attemptMs } = this.deps;
-    const judging = { now: clock.now(), attemptMs, leases };
-    return new BeginningOfDelivery(id, bodySha256, answer, judging, this.#open);
+    return new BeginningOfDelivery(id, bodySha256, answer, this.deps.clock.now(), this.deps, this.#open);
   }
 
   /**

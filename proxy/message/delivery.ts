@@ -38,14 +38,13 @@ export type DuplicateResult =
   | { repeat: "under_way"; instance: string };
 
 /** This instance, and what the clocks of other instances show now; `null` for an instance that is not known. */
-export interface Instances {
+interface Instances {
   readonly instance: string;
   timeAt(instance: string): number | null;
 }
 
-/** What decides about a repeated request: the instance, its time, and the clocks of the others. */
-interface Judging {
-  now: number;
+/** What decides about a repeated request, beside the time. */
+export interface Judging {
   /** Longest duration of an attempt, milliseconds. */
   attemptMs: number;
   leases: Instances;
@@ -55,7 +54,8 @@ interface Judging {
 export function checkDuplicate(
   record: DeliveryRecord | null,
   bodySha256: string,
-  { now, attemptMs, leases }: Judging,
+  now: number,
+  { attemptMs, leases }: Judging,
 ): DuplicateResult | null {
   if (!record) return null;
   const { answer, answeredAt, startedAt } = record;
@@ -77,7 +77,6 @@ export interface Placed {
 
 /** A claim that begins an attempt. It checks the delivery record, and takes a place in the record of the sender. */
 export class BeginningOfDelivery implements Update<DuplicateResult> {
-  readonly startedAt: number;
   readonly key: KvKey;
   readonly seen: KvEntryMaybe<never>;
   readonly id: string;
@@ -89,20 +88,19 @@ export class BeginningOfDelivery implements Update<DuplicateResult> {
     private readonly delivery: DeliveryId,
     bodySha256: string,
     answer: HookAnswer | null,
+    readonly startedAt: number,
     private readonly judging: Judging,
     private readonly open: Map<string, DeliveryRecord>,
   ) {
-    const { now, leases } = judging;
-    this.startedAt = now;
     this.key = keyOf(delivery);
     this.id = nameOf(delivery);
     this.seen = absent(this.key);
     this.#record = {
       bodySha256,
-      startedAt: now,
-      instance: answer ? null : leases.instance,
+      startedAt,
+      instance: answer ? null : judging.leases.instance,
       answer,
-      answeredAt: answer ? now : 0,
+      answeredAt: answer ? startedAt : 0,
       receiptAt: 0,
     };
   }
@@ -141,7 +139,7 @@ export class BeginningOfDelivery implements Update<DuplicateResult> {
   }
 
   #repeatOf(record: DeliveryRecord | null): DuplicateResult | null {
-    return checkDuplicate(record, this.#record.bodySha256, this.judging);
+    return checkDuplicate(record, this.#record.bodySha256, this.startedAt, this.judging);
   }
 
   /** Called when the claim was not committed. */
