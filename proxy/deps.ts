@@ -195,9 +195,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
     ...externals,
     config,
     registry,
-    /** The preconditions of a valid access token; `null` for an invalid one. */
     access,
-    /** True when `access()` only reads records. It then begins at check 5, which saves a round trip. */
     readsAccess: judgeAccess !== undefined,
     keys,
     crl,

@@ -186,7 +186,7 @@ export class MessageForwarder {
   /**
    * Moves an agent's presence to this instance. The previous instance closes its sockets.
    *
-   * @throws {OvertakenError} when the agent has connected elsewhere since
+   * @throws {Error} when the agent has connected elsewhere since
    * @throws {StoreUnavailable}
    */
   async claim(agentDid: string, request?: ConnectRequest): Promise<void> {

@@ -39,14 +39,6 @@ export interface ConnectRequest {
   isHidden: boolean;
 }
 
-/**
- * Thrown when the agent has connected to another instance while this request waited for the store. The client of the
- * request has given up, so the claim would move the agent to where it has no socket.
- */
-export class OvertakenError extends Error {
-  override name = "OvertakenError";
-}
-
 export class PresenceStore {
   readonly instance: string;
   /** Presences that name another instance, with the time when each was found. */
@@ -62,8 +54,8 @@ export class PresenceStore {
    *
    * @param onMove writes that are part of the same commit when the presence moves away from another instance
    * @param request the request that connects; without it the claim is never late
-   * @throws {OvertakenError} when the request is late, and the agent signed a newer one, or one of the same second, for
-   *   another instance: its client may have given up long ago
+   * @throws {Error} when the request is late, and the agent signed a newer one, or one of the same second, for another
+   *   instance: its client may have given up, and the claim would move the agent to where it has no socket
    * @throws {StoreUnavailable}
    */
   async claim(
@@ -80,7 +72,7 @@ export class PresenceStore {
       const isSame = previous?.instance === this.instance && (previous.hidden ?? false) === isHidden;
       if (isSame && isHere()) return;
       if (request && this.#isOvertaken(request, previous)) {
-        throw new OvertakenError("The agent has connected elsewhere");
+        throw new Error("The agent has connected elsewhere");
       }
       const hidden = isHidden ? { hidden: true as const } : {};
       const signed = request ? { signedAt: request.signedAt } : {};
