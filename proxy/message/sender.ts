@@ -183,7 +183,7 @@ export class Sender implements LiveRecord {
     readonly agentDid: string,
     private readonly deps: SendersDeps,
     /** The newest stored version of senders that this instance has told others, or they have told this one. */
-    private readonly told: Map<string, StoredSender>,
+    private readonly allTold: Map<string, StoredSender>,
     private readonly share: (stored: StoredSender) => void,
   ) {
     this.key = KEYS.sender(agentDid);
@@ -191,7 +191,7 @@ export class Sender implements LiveRecord {
   }
 
   get #told(): StoredSender | undefined {
-    return this.told.get(this.agentDid);
+    return this.allTold.get(this.agentDid);
   }
 
   /** Number of known nonces. */
@@ -231,7 +231,7 @@ export class Sender implements LiveRecord {
     unpackSender(stored.value);
     this.#sharedUntil = this.deps.clock.now() + SHARED_MS;
     if (!isNewer(stored, this.#told) || !isNewer(stored, this)) return;
-    this.told.set(this.agentDid, stored);
+    this.allTold.set(this.agentDid, stored);
     if (this.#inFlight === 0) this.isLoaded = false;
   }
 
@@ -239,7 +239,7 @@ export class Sender implements LiveRecord {
   #restore(): boolean {
     const told = this.#told, record = told && this.#toldAfter(this.versionstamp, told);
     if (!told || !record) {
-      this.told.delete(this.agentDid);
+      this.allTold.delete(this.agentDid);
       return false;
     }
     this.#adopt(record, told.versionstamp, []);
@@ -307,7 +307,7 @@ export class Sender implements LiveRecord {
   }
 
   drop(): void {
-    this.told.delete(this.agentDid);
+    this.allTold.delete(this.agentDid);
     this.#forget();
   }
 
@@ -417,10 +417,10 @@ export class Sender implements LiveRecord {
       this.isLoaded = false;
       return;
     }
-    this.told.delete(this.agentDid);
+    this.allTold.delete(this.agentDid);
     if (!packed || this.deps.clock.now() >= this.#sharedUntil) return;
     const stored = { agentDid: this.agentDid, value: packed, versionstamp };
-    this.told.set(this.agentDid, stored);
+    this.allTold.set(this.agentDid, stored);
     this.share(stored);
   }
 }
