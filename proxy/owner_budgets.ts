@@ -3,9 +3,10 @@
  * person with a hundred agents could take a hundred shares and leave none for others. The counts are in memory. A new
  * instance begins without them, which costs at most one more window.
  */
-import { type Decision, Window, type WindowRule } from "../shared/server/rate_limit.ts";
+import { Window } from "../shared/server/rate_limit.ts";
 import { BoundedMap } from "../shared/bounded_map.ts";
 import type { Clock } from "../shared/clock.ts";
+import { ServiceError } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { TokenBucket } from "../shared/server/token_bucket.ts";
 
@@ -32,6 +33,14 @@ const MAX_OWNERS = 10_000;
 /** The message of a refusal because of a body. */
 export const BODY_REFUSAL = "The agents of your account together send too many bytes";
 
+const MINUTE_MS = 60_000;
+
+/** Refuses a request that may be sent again after `ms` milliseconds. @throws {ServiceError} */
+export function refuse(ms: number, message: string, policy: Record<string, string> = {}): never {
+  const headers = { "Retry-After": String(Math.max(1, Math.ceil(ms / 1000))), ...policy };
+  throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", { message, headers });
+}
+
 interface Use {
   frames: TokenBucket;
   bytes: TokenBucket;
@@ -49,24 +58,31 @@ export class OwnerBudgets {
   readonly #uses = new BoundedMap<string, Use>(MAX_OWNERS);
 
   /** @param requests of all agents of an owner in a minute */
-  constructor(private readonly clock: Clock, requests: number = LIMITS.ownerRequests) {
+  constructor(private readonly clock: Clock, private readonly requests: number = LIMITS.ownerRequests) {
     // With a smaller budget the largest message would never fit.
     this.#bodyBytes = Math.max(LIMITS.hookBodyBytes, requests * BODY_BYTES_PER_REQUEST);
     this.connects = new Turns(clock, CONNECTS);
   }
 
   /**
-   * Counts a request of one of the owner's agents, or one that costs as much as `count`. A request for which the
-   * owner's window has no room is not counted, because its repeats would otherwise keep the window full.
+   * Counts a request of one of the owner's agents, or one that costs as much as `count`. A request for which the owner's
+   * window has no room is not counted, because its repeats would otherwise keep the window full.
+   *
+   * @param factor of the limit of this window
+   * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`
    */
-  takeRequest(ownerDid: string, rule: WindowRule, count = 1): Decision {
-    const use = this.#useOf(ownerDid), now = this.clock.now();
-    const window = use.windows.get(rule.name) ?? new Window();
-    use.windows.set(rule.name, window);
-    const decision = window.peek(rule, now);
-    if (decision.remaining + 1 < count) return { ...decision, allowed: false };
-    if (decision.allowed) { for (let i = 0; i < count; i++) window.add(rule, now); }
-    return decision;
+  takeRequest(ownerDid: string, name: string, factor: number, count = 1): void {
+    const use = this.#useOf(ownerDid), now = this.clock.now(), requests = this.requests * factor;
+    const rule = { name, requests, windowMs: MINUTE_MS };
+    const window = use.windows.get(name) ?? new Window();
+    use.windows.set(name, window);
+    const { allowed, remaining, resetMs } = window.peek(rule, now);
+    if (!allowed || remaining + 1 < count) {
+      refuse(resetMs, `The agents of your account together have sent ${requests} requests in a minute`, {
+        "RateLimit-Policy": `"owner";q=${requests};w=${MINUTE_MS / 1000}`,
+      });
+    }
+    for (let i = 0; i < count; i++) window.add(rule, now);
   }
 
   /** Counts the body of a request. Returns 0 when it is accepted, else the milliseconds before it may be sent again. */

@@ -29,7 +29,7 @@ import { provenOrigin, requestTimestamp, signedHeaders } from "../../shared/serv
 import type { AdmittedAgent, Prefetched, Visit } from "../caller.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
-import { BODY_REFUSAL, type OwnerBudgets } from "../owner_budgets.ts";
+import { BODY_REFUSAL, type OwnerBudgets, refuse } from "../owner_budgets.ts";
 import { hasAnyPair, type PairStoreDeps } from "../trust/store.ts";
 import type { NonceUse, Sender, Senders } from "../message/sender.ts";
 import { PreconditionFailed, type Standing, type Standings } from "./standing.ts";
@@ -117,7 +117,7 @@ export interface CheckDeps extends RecordReader, PairStoreDeps {
   standings: Standings;
   /** Origins that a proof may name. The first one is the public origin. */
   origins: readonly string[];
-  config: { agentRequests: number; agentWindowMs: number; ownerRequests: number };
+  config: { agentRequests: number; agentWindowMs: number };
   windows: Readonly<Record<WindowName, WindowRule>>;
   aits: { verify(token: string): Promise<VerifiedAit>; kept(token: string): VerifiedAit | undefined };
   visitors: VisitorChecks;
@@ -335,38 +335,13 @@ async function verifyVisiting(
  *
  * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`
  */
-function takeOfOwner({ owners, config }: CheckDeps, { exchange, payer, profile }: AdmissionState): void {
+function takeOfOwner({ owners }: CheckDeps, { exchange, payer, profile }: AdmissionState): void {
   const ownerDid = requireSet(payer);
   const waitMs = profile.window === "connect" ? owners.connectWaitMs(ownerDid) : 0;
   if (waitMs > 0) refuse(waitMs, "A socket of your account sent too much, so its agents must wait before they connect");
-  takeRequests({ owners, config }, ownerDid, profile, 1);
+  owners.takeRequest(ownerDid, profile.window, factorOf(profile.window));
   const bodyWaitMs = owners.takeBody(ownerDid, exchange.body.length);
   if (bodyWaitMs > 0) refuse(bodyWaitMs, BODY_REFUSAL);
-}
-
-/**
- * Counts a request of an owner's agents, or one that costs as much as `count`.
- *
- * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`
- */
-export function takeRequests(
-  { owners, config }: Pick<CheckDeps, "owners" | "config">,
-  ownerDid: string,
-  profile: AdmissionProfile,
-  count: number,
-): void {
-  const requests = config.ownerRequests * factorOf(profile.window);
-  const rule = { name: profile.window, requests, windowMs: MINUTE_MS };
-  const { allowed, resetMs } = owners.takeRequest(ownerDid, rule, count);
-  if (allowed) return;
-  refuse(resetMs, `The agents of your account together have sent ${requests} requests in a minute`, {
-    "RateLimit-Policy": `"owner";q=${requests};w=${MINUTE_MS / 1000}`,
-  });
-}
-
-function refuse(ms: number, message: string, policy: Record<string, string> = {}): never {
-  const headers = { "Retry-After": String(Math.max(1, Math.ceil(ms / 1000))), ...policy };
-  throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", { message, headers });
 }
 
 /** Sets the response headers of the rate-limit window. */
@@ -436,8 +411,6 @@ async function checkAccess(
 function isPresent(value: unknown): boolean {
   return value !== null;
 }
-
-const MINUTE_MS = 60_000;
 
 /** Returns the rules of the windows: how many requests of an agent each one lets through. */
 export function windowRules({ agentRequests, agentWindowMs: windowMs }: CheckDeps["config"]): CheckDeps["windows"] {

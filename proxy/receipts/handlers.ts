@@ -12,7 +12,7 @@ import { toIso } from "../../shared/protocol/time.ts";
 import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
 import { signedHeaders } from "../../shared/server/http/signed_request.ts";
 import { PROFILES } from "../admission/admit.ts";
-import { type CheckDeps, takeRequests } from "../admission/checks.ts";
+import { type CheckDeps, factorOf } from "../admission/checks.ts";
 import type { AdmittedAgent } from "../caller.ts";
 import type { ReceiptRecord } from "../schema/receipt_record.ts";
 import { listReceipts, outcomesOf, type ReceiptDeps, recordReceipt } from "./store.ts";
@@ -39,11 +39,12 @@ export async function queryReceipts(
 const MESSAGES_PER_REQUEST = 2;
 
 export async function queryDeliveries(
-  deps: ReceiptDeps & Pick<CheckDeps, "owners" | "config">,
+  deps: ReceiptDeps & Pick<CheckDeps, "owners">,
   { body, caller }: Input<undefined, undefined, z.output<typeof DeliveriesBody>, AdmittedAgent>,
 ): Promise<Answer> {
   const cost = Math.floor(body.messages.length / MESSAGES_PER_REQUEST);
-  if (cost > 0) takeRequests(deps, caller.payer, PROFILES.query, cost);
+  const { window } = PROFILES.query;
+  if (cost > 0) deps.owners.takeRequest(caller.payer, window, factorOf(window), cost);
   const found = await outcomesOf(deps, caller.agentDid, body.messages);
   const deliveries = found.map(({ outcome: { state, at }, ...about }) => ({ ...about, state, at: toIso(at) }));
   return json({ deliveries } satisfies DeliveriesAnswer);
