@@ -85,10 +85,10 @@ export class OwnerBudgets {
     for (let i = 0; i < count; i++) window.add(rule, now);
   }
 
-  /** Counts the body of a request. Returns 0 when it is accepted, else the milliseconds before it may be sent again. */
-  takeBody(ownerDid: string, bytes: number): number {
+  /** Counts the body of a request. @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` */
+  takeBody(ownerDid: string, bytes: number): void {
     const { bodyBytes } = this.#useOf(ownerDid);
-    return bodyBytes.take(bytes, this.clock.now()) ? 0 : bodyBytes.waitMs(bytes);
+    if (!bodyBytes.take(bytes, this.clock.now())) refuse(bodyBytes.waitMs(bytes), BODY_REFUSAL);
   }
 
   /** Returns for how many milliseconds a body of this size would be refused; 0 when it would be accepted. */

@@ -29,7 +29,7 @@ import { provenOrigin, requestTimestamp, signedHeaders } from "../../shared/serv
 import type { AdmittedAgent, Prefetched, Visit } from "../caller.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
-import { BODY_REFUSAL, type OwnerBudgets, refuse } from "../owner_budgets.ts";
+import { type OwnerBudgets, refuse } from "../owner_budgets.ts";
 import { hasAnyPair, type PairStoreDeps } from "../trust/store.ts";
 import type { NonceUse, Sender, Senders } from "../message/sender.ts";
 import { PreconditionFailed, type Standing, type Standings } from "./standing.ts";
@@ -340,8 +340,7 @@ function takeOfOwner({ owners }: CheckDeps, { exchange, payer, profile }: Admiss
   const waitMs = profile.window === "connect" ? owners.connectWaitMs(ownerDid) : 0;
   if (waitMs > 0) refuse(waitMs, "A socket of your account sent too much, so its agents must wait before they connect");
   owners.takeRequest(ownerDid, profile.window, factorOf(profile.window));
-  const bodyWaitMs = owners.takeBody(ownerDid, exchange.body.length);
-  if (bodyWaitMs > 0) refuse(bodyWaitMs, BODY_REFUSAL);
+  owners.takeBody(ownerDid, exchange.body.length);
 }
 
 /** Sets the response headers of the rate-limit window. */
