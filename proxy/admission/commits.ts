@@ -37,24 +37,31 @@ export class RequestCommits implements Admission {
     return this.#isLate ? Promise.reject(this.#doubt) : this.commitWith([]);
   }
 
-  async commitWith<R>(
+  commitWith<R>(
     updates: readonly Update<R>[],
     beginning: BeginningOfDelivery | null = null,
   ): Promise<R | DuplicateResult | null> {
-    const isFirst = !this.#isCommitted, { state } = this, { profile, preconditions } = state;
+    const isFirst = !this.#isCommitted, { profile, preconditions } = this.state;
     const all: Update<R | DuplicateResult | PreconditionFailed>[] = profile.uncached
       ? preconditions.map(uncached)
       : preconditions.slice();
     if (beginning) all.push(beginning);
     for (const update of updates) all.push(update);
-    const refused = await this.#claim(all, beginning, isFirst ? "nonce and count" : "nothing more");
-    this.#isCommitted = true;
+    return this.#claim(all, beginning, isFirst ? "nonce and count" : "nothing more").then((refused) => {
+      this.#isCommitted = true;
+      return refused === null ? null : this.#refused(refused, isFirst);
+    });
+  }
+
+  /** Commits the nonce of a refused request, and its count unless a check refused. @throws {ServiceError} of a check */
+  async #refused<R>(refused: R | PreconditionFailed | typeof WINDOW_FULL, isFirst: boolean): Promise<R> {
+    const { state } = this;
     if (refused === WINDOW_FULL || refused instanceof PreconditionFailed) {
       if (isFirst) await this.useNonce();
       throw refused instanceof PreconditionFailed ? changedRecord(this.deps, state, refused) : windowFull(state);
     }
     // Counted too, because requests whose own updates are refused would otherwise pass the rate limit without an end.
-    const isFull = refused !== null && isFirst && await this.#claim([], null, "nonce and count") === WINDOW_FULL;
+    const isFull = isFirst && await this.#claim([], null, "nonce and count") === WINDOW_FULL;
     if (isFull) throw windowFull(state);
     return refused;
   }
