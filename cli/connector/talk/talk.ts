@@ -16,11 +16,9 @@ import { edgeOf } from "./log_text.ts";
 import { noPeers, People } from "./people.ts";
 import { Prompt } from "./prompt.ts";
 import { SentHere } from "./sent_here.ts";
-import { type TalkAgent, unreadOf } from "./talk_agent.ts";
+import { liveLine, type TalkAgent, unreadOf, whoseOf } from "./talk_agent.ts";
 import { Tickets } from "./tickets.ts";
 import type { ConsoleView, LiveLines } from "./view.ts";
-import type { Status } from "../status.ts";
-import { formatDuration } from "../../terminal/times.ts";
 
 const PASTE_CHARACTERS = 65_536;
 /**
@@ -465,39 +463,4 @@ export class Talk {
 
 function endedText(alias: string): string {
   return `The pair with ${alias} has ended. ${PAIRING}`;
-}
-
-/** @param digits the number that a person has begun to type */
-function liveLine(agents: readonly TalkAgent[], columns: number, digits: string): Line {
-  const known = agents.flatMap((agent) => agent.status() ?? []);
-  const unread = unreadOf(agents);
-  const [only] = known;
-  const online = known.filter(({ connection }) => connection.state === "connected").length;
-  const parts: [Style, string][] = [["", whoseOf(agents)]];
-  if (agents.length === 1 && only !== undefined) parts.push(["", " · "], linkPart(only));
-  else if (online < agents.length) parts.push(["", " · "], ["yellow", `${agents.length - online} offline`]);
-  const hint = columns + 1 < 60 ? "" : " (space: all read)";
-  if (unread > 0) parts.push(["", ` · ${unread} unread${hint}`]);
-  for (const { runtime, deadLetters } of known) {
-    if (runtime.reachable === false) parts.push(["", " · "], ["red", `${runtime.platform} does not answer`]);
-    if (deadLetters > 0) parts.push(["", " · "], ["red", `${deadLetters} dead letters`]);
-  }
-  if (digits !== "") parts.push(["", ` · ${digits}`]);
-  let left = columns;
-  return parts.map(([style, text]) => {
-    const cut = cutToColumns(text, Math.max(0, left));
-    left -= [...cut].length;
-    return [style, cut] as const;
-  });
-}
-
-function whoseOf(agents: readonly TalkAgent[]): string {
-  return agents.length === 1 ? agents[0]?.name ?? "" : `${agents.length} agents`;
-}
-
-function linkPart({ connection: { state, nextTryAt }, now }: Status): [Style, string] {
-  if (state === "connected") return ["green", "online"];
-  if (state === "connecting") return ["yellow", "connecting"];
-  if (state === "stopped" || nextTryAt === null) return ["yellow", "offline"];
-  return ["yellow", `offline · next try in ${formatDuration(Date.parse(nextTryAt) - Date.parse(now))}`];
 }
