@@ -66,7 +66,7 @@ export class LimitedLog {
 }
 
 /** Characters that JSON does not escape but that a terminal or a reader of lines interprets. */
-const UNPRINTABLE = /[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+const UNPRINTABLE = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
 export const silentLog: Log = () => {};
 

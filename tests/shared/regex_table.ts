@@ -248,7 +248,7 @@ export const REGEXES: readonly RegexRow[] = [
   ),
   meets(String.raw`/(?:svc_(?:pat|agt|rft|srv|inv)_|svcpair1_)[\w-]*/g`, "", "svc_pat_", "!"),
   meets("/^(?:[2-6][0-9a-f]|7[0-9a-e])$/i", "", "2", ""),
-  meets(String.raw`/[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g`, "", "\u2028", ""),
+  meets(String.raw`/[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g`, "", "\u2028", ""),
 
   never("/:([A-Za-z]+)/g", BUILD_TIME),
   never("/[^A-Za-z0-9]+/g", BUILD_TIME),
