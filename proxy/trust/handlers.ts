@@ -210,11 +210,11 @@ async function lastSeen({ kv, clock, leases }: TrustDeps, agentDids: readonly st
   return found.map((seen) => {
     if (seen === null) return NEVER_SEEN;
     if (seen.hidden) return HIDDEN;
-    const { instance, connectedAt, disconnectedAt } = seen;
+    const { instance, disconnectedAt } = seen;
     const online = disconnectedAt === null && alive.has(instance);
-    // An instance that was killed or stopped has recorded when the agent connected, but not the end.
-    const at = online ? clock.now() : disconnectedAt ?? connectedAt;
-    return { online, lastSeenAt: toIso(Math.floor(at / MINUTE_MS) * MINUTE_MS) };
+    // An instance that was killed or stopped has not recorded the end. When the agent came would be read as its end.
+    const at = online ? clock.now() : disconnectedAt;
+    return { online, lastSeenAt: at === null ? null : toIso(Math.floor(at / MINUTE_MS) * MINUTE_MS) };
   });
 }
 

@@ -7,6 +7,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { ProxyDeps } from "../../../proxy/deps.ts";
 import { CONNECT_LATE_MS } from "../../../proxy/relay/presence.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import type { Seen } from "../../../proxy/schema/records.ts";
 import { OPENS_MS, relayConnect, type UpgradeWebSocket } from "../../../proxy/relay/connect.ts";
 import { AUTHENTICATORS, type ProxyCallers } from "../../../proxy/routes.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -454,6 +455,10 @@ test("peers are told whether an agent is connected, and to the minute when it wa
   const left = minute();
   await w.clock.advance(180_000);
   assertEquals(await listed(), [[did, false, left]]);
+  // As an instance that was killed leaves it.
+  const seen: Seen = { instance: "gone", connectedAt: w.clock.now() - 86_400_000, disconnectedAt: null };
+  await w.kv.set(KEYS.seen(did), seen);
+  assertEquals(await listed(), [[did, false, null]]);
 });
 
 test("of an agent that hides it, peers learn nothing, also after its end and until it connects openly", async ({ w, a, b, upgrading }) => {
