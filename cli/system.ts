@@ -60,25 +60,31 @@ export function realSystem(version: string, programs: Programs | null = null): S
 const RUN_MS = 2_000;
 const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] as const;
 
-/** Connections that wait for their next request. With more, a burst of messages would leave the server many. */
-const IDLE_CONNECTIONS = 8;
-/**
- * How long a connection waits for its next request: as long as a message, its answer and its receipt often follow each
- * other. With more, a message would more often be written to a connection that a server or a pulled cable has ended,
- * and only later be known not to have arrived.
- */
-const IDLE_MS = 1_000;
+/** How connections are kept for the next request of the connector to the proxy. */
+const KEPT = {
+  /** With more, a burst of messages would leave the server many. */
+  poolMaxIdlePerHost: 8,
+  /**
+   * As long as a message, its answer and its receipt often follow each other. With more, a message would more often be
+   * written to a connection that a server or a pulled cable has ended, and only later be known not to have arrived.
+   */
+  poolIdleTimeout: 1_000,
+  /**
+   * Over HTTP/2 all requests share one connection. If its cable was pulled, none would arrive for as long as another
+   * one follows within a second.
+   */
+  http2: false,
+};
 
 /**
- * Returns a `fetch` that sends a POST once, because a repetition would redeem an invite or refresh a session twice. The
- * platform repeats a POST when a connection that was used before ends before the response. It cannot repeat a `Blob`,
- * so only requests with a body, and those that change nothing, keep their connections.
+ * Returns a `fetch` that sends each request once, because a repeated POST would redeem an invite or refresh a session
+ * twice, and a repeated GET would be refused for its nonce. The platform repeats a request when a connection that was
+ * used before ends before the response. It cannot repeat a `Blob`, so only requests with a body keep their connections.
  */
 function sentOnce(caCerts: string[]): typeof fetch {
   const clientOf = (kept: boolean) =>
     Deno.createHttpClient({
-      poolMaxIdlePerHost: kept ? IDLE_CONNECTIONS : 0,
-      poolIdleTimeout: IDLE_MS,
+      ...(kept ? KEPT : { poolMaxIdlePerHost: 0 }),
       ...(caCerts.length > 0 ? { caCerts } : {}),
     });
   // With certificates a client is created at once, because an invalid one must be reported.
@@ -86,8 +92,7 @@ function sentOnce(caCerts: string[]): typeof fetch {
   return (input: RequestInfo | URL, init: FetchOptions = {}) => {
     const { keepsConnection = false, ...options } = init;
     const body = typeof init.body === "string" && init.body !== "" ? new Blob([init.body]) : null;
-    const isKept = keepsConnection && (body !== null || init.method === "GET");
-    const client = isKept ? kept ??= clientOf(true) : single ??= clientOf(false);
+    const client = keepsConnection && body !== null ? kept ??= clientOf(true) : single ??= clientOf(false);
     return fetch(input, { ...options, body: body ?? init.body ?? null, client });
   };
 }

@@ -31,7 +31,7 @@ export interface HttpRequest {
   /** With `truncate`: also accepts a body that breaks off or is late, because status and headers are known anyway. */
   cutsBrokenBody?: boolean;
   signal?: AbortSignal;
-  /** Uses the connection of an earlier request if one is open, and leaves it open for the next one. */
+  /** With a body: uses the connection of an earlier request if one is open, and leaves it open for the next one. */
   keepsConnection?: boolean;
 }
 
