@@ -5,7 +5,7 @@
  */
 import { type Cancel, sleep } from "../../../shared/clock.ts";
 import { doubled } from "../../../shared/client/backoff.ts";
-import { DeliveriesAnswer, Receipt, ReceiptList } from "../../../shared/protocol/api/receipts.ts";
+import { DeliveriesAnswer, Receipt, ReceiptBody, ReceiptList } from "../../../shared/protocol/api/receipts.ts";
 import { orReport } from "../events.ts";
 import { shownState } from "../states.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
@@ -25,6 +25,10 @@ const LOOKUP_FIRST_MS = 1_000;
 
 /** Receipts that are checked, as many as a proxy lists. With more, their signatures would hold up the messages. */
 const RECEIPTS_CHECKED_MAX = 200;
+/** A receipt that comes with news. Anything else in its place is dropped, because it would wait in the memory. */
+const ToldReceipt = Receipt.omit({ ait: true }).extend({ signed: ReceiptBody.shape.signed.unwrap() });
+/** Told receipts that wait for their check. With more, a relay could fill the memory; the rest are asked for. */
+const TOLD_MAX = 1_000;
 /** Time between two reports of a wrong receipt. With less, a relay that forges receipts would fill the log. */
 const REPORT_MS = 60_000;
 
@@ -149,11 +153,11 @@ export class Sending {
   #prove(sent: SentKey, told: unknown): void {
     const key = keyOf(sent);
     if (this.#toProve.has(key)) return;
+    const receipt = this.#toProve.size < TOLD_MAX ? ToldReceipt.safeParse(told).data : undefined;
     this.#toProve.add(key);
     this.#proving = this.#proving.then(async () => {
       this.#toProve.delete(key);
-      const receipt = Receipt.safeParse(told).data;
-      if (receipt?.signed !== undefined && await this.#stored([receipt], sent).catch(() => false)) return;
+      if (receipt !== undefined && await this.#stored([receipt], sent).catch(() => false)) return;
       // Waits for a question that is under way, because its answer may be from before the news.
       await this.#asking.get(key);
       await this.ask(sent);

@@ -164,6 +164,32 @@ Deno.test("a receipt that a relay forged, changed, swapped or replayed is shown 
   ]);
 });
 
+Deno.test("receipts that a relay sends in great number, or too large, are not kept, and the message is asked about", async () => {
+  await using world = await World.open();
+  const { b, sender, relay, send, take, receipts, stateOf } = await paired(world);
+  const { sending } = sender.connector, recipientAgentDid = b.agent.did;
+  const tell = (requestId: string, receipt?: Row) =>
+    sending.told({ requestId, recipientAgentDid, state: "processed", at: toIso(world.clock.now()) }, receipt);
+  // Neither the news nor the answer to the question about them has the receipt.
+  relay.change = () => [{}];
+  await take(await send("request-1"));
+  await until(() => relay.questions === 1);
+  relay.change = (rows) => rows;
+  const [good] = await receipts("request-1");
+  relay.change = () => [{}];
+  const questions = relay.questions;
+  tell("request-1", { ...good, signed: `${good?.signed}${"A".repeat(4_096)}` });
+  await until(() => relay.questions === questions + 1);
+  assertEquals(sender.eventsOf("receipt_invalid"), []);
+  for (let n = 0; n < 1_000; n++) tell(`other-${n}`);
+  tell("request-1", good);
+  await until(() => relay.questions === questions + 2);
+  assertEquals(stateOf("request-1"), "delivered");
+  tell("request-1", good);
+  await until(() => stateOf("request-1") === "processed");
+  assertEquals(relay.questions, questions + 2);
+});
+
 Deno.test("of a contact whose key is not known, the proxy's word is all there is", async () => {
   await using world = await World.open();
   const { send, take, receipts, stateOf } = await paired(world, { plain: true });
