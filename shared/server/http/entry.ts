@@ -83,7 +83,10 @@ export class Entry {
     this.underWay++;
     try {
       const served = await this.#opened.promise;
-      return served ? await this.#dispatch(request, peer, served) : this.#refusal(request);
+      const response = served ? await this.#dispatch(request, peer, served) : this.#refusal(request);
+      // A client that keeps its connection would otherwise send the next request here too, which may be refused.
+      if (this.#isLeaving && response.status !== 101) response.headers.set("Connection", "close");
+      return response;
     } catch (cause) {
       log("error", "request_failed", { cause });
       return this.#refusal(request, true);

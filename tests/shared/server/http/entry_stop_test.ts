@@ -26,9 +26,11 @@ Deno.test("a process that leaves is not ready and serves requests, and one that 
     const deps = { clock: new ManualClock(), newId: () => "id", log: () => {}, metrics: new Metrics() };
     const entry = new Entry({ ...deps, trustedProxies: new TrustedProxies([]) });
     entry.open(served);
+    const closes: boolean[] = [];
     const statusOf = async (path: string) => {
       const answer = await entry.answer(new Request(`http://svc.test${path}`), { from: "process" });
       await answer.body?.cancel();
+      if (path === "/v1/me") closes.push(answer.headers.get("Connection") === "close");
       return answer.status;
     };
     const statuses = async () => [await statusOf("/readyz"), await statusOf("/healthz"), await statusOf("/v1/me")];
@@ -37,6 +39,7 @@ Deno.test("a process that leaves is not ready and serves requests, and one that 
     assertEquals([await statuses(), await entry.isReady()], [[503, 200, 200], false]);
     entry.drain();
     assertEquals([await statuses(), await entry.isReady()], [[503, 200, 503], false]);
+    assertEquals(closes, [false, true, true], "no connection is kept to a process that leaves");
   });
 });
 
