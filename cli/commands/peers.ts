@@ -121,7 +121,7 @@ export const COMMANDS = [
         : `${known.alias} of ${known.humanName}`;
       const question = `End the pair with ${whom}? Neither can write to the other.`;
       if (!await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
-      const { agent, changed } = await changePeer(ctx, options.agent, peer, { kind: "remove" });
+      const { agent, changed } = await changePeer(ctx, folder.name, peer, { kind: "remove" });
       const text = `The pair with ${changed.alias} of ${changed.humanName} has ended.`;
       ctx.out.result({ agent, peer: changed }, text);
     },
