@@ -6,7 +6,7 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { type ConfigReader, oneOf, type Parse, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";
 
-/** The largest value of a count. No human can reach a larger one, so it would not be a limit. */
+/** Largest value of a setting that is a count. A larger one would be no limit, because no human can reach it. */
 const COUNT_MAX = 1_000_000;
 /** A shorter secret could be guessed, and anyone who guesses it becomes the first admin. */
 const BOOTSTRAP_SECRET_LENGTH_MIN = 24;

@@ -1,7 +1,7 @@
 /**
- * Builds all dependencies of the registry. Only `app.ts` and `routes.ts` import this file, because it imports many of
- * the others, which would then be part of a cycle; they take `RegistryStore` of store_deps.ts and name what else they
- * need.
+ * Builds all dependencies of the registry. Only `app.ts` and `routes.ts` import this file. Any other file takes
+ * `RegistryStore` of store_deps.ts and names what else it needs, because this file imports many of the others, and
+ * they would form a cycle with it.
  */
 import type { Kv } from "../shared/server/kv.ts";
 import { authorityOf } from "../shared/protocol/did.ts";

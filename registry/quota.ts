@@ -18,7 +18,7 @@ import type { Draft } from "../shared/server/store/changes.ts";
  * the revocations of the others.
  */
 const CRL_REFUSE_PERCENT = 80;
-/** Entries above which an account has many. With less, ordinary humans are refused because of a few accounts. */
+/** An account with more entries counts as one with many. With less, ordinary humans are refused because of a few. */
 const CRL_REFUSE_ENTRIES = 100;
 
 const HOUR_MS = 3_600_000;
@@ -54,7 +54,7 @@ function withOne(list: Expiring, { until, grainMs, now }: { until: number; grain
   return [...others, [end, same + 1] as const].sort(([a], [b]) => a - b);
 }
 
-/** Returns the list without one entry: of those that end at `until` or later, one that ends first. */
+/** Returns the list without one entry, the first that ends at `until` or later. */
 function withoutOne(list: Expiring, until: number): Expiring {
   const at = list.findIndex(([end]) => end >= until);
   return list.flatMap(([end, count], i) => i !== at ? [[end, count] as const] : count > 1 ? [[end, count - 1]] : []);

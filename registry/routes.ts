@@ -127,8 +127,8 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   }),
   route("POST", "/v1/agents/auth/visit", "A token with which the agent may visit a proxy of another registry", {
     auth: "agent_proof",
-    // Per address, only a wrong proof and an invalid request count, because many agents may share one. The handler
-    // counts each request of a proven agent for that agent.
+    // Per address, only a wrong proof and an invalid request count, because many agents may share an address. The
+    // handler counts each request of a proven agent for that agent.
     limit: {
       ...perIp("visit", LIMITS.refreshRequests),
       counts: ["AGENT_AUTH_REFRESH_UNAUTHORIZED", "AGENT_AUTH_VALIDATE_INVALID"],

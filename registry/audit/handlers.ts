@@ -38,7 +38,7 @@ export async function readAudit(
   );
 }
 
-/** Returns the keys to read. An ID begins with its time, so times limit them; `~` comes after every ID. */
+/** Returns the range of keys to read. An ID begins with its time, so times bound the range; `~` follows every ID. */
 function selectorOf({ order, cursor, since, until }: AuditQuery): KvListSelector {
   const prefix = KEYS.auditLog(), isDown = order === "desc";
   const begins = [since === undefined ? "" : firstUlidOf(timeOf(since))];

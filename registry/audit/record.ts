@@ -1,7 +1,7 @@
 /**
- * The audit log: event, actor, subject, time and request. An entry is part of the commit of its change, because the
- * change could otherwise be missing from the log, and it never changes afterwards. It holds no secret and no digest of
- * one, because every admin can read it.
+ * The audit log: event, actor, subject, time and request. An entry is written once, in the commit of its change,
+ * because the change could otherwise be missing from the log. An entry holds no secret and no digest of one, because
+ * every admin can read it.
  */
 import type { AtomicOperation } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -33,7 +33,8 @@ export function audited(
   deps: AuditDeps,
   facts: Omit<AuditRecord, "id" | "at">,
 ): AtomicOperation {
-  // The time comes before the ID, because an entry with an ID older than its time is missing from pages since then.
+  // The time is read before the ID is made, because a page that begins at a time starts at the first ID of that time,
+  // and would miss an entry whose ID is older than its own time.
   const at = toIso(deps.clock.now());
   const record: AuditRecord = { id: deps.newId(), at, ...facts };
   return operation.set(KEYS.audit(record.id), record, { expireIn: auditKeptMs(facts.event) });

@@ -233,7 +233,7 @@ const SESSION_TAGS = {
   expired: ui.tag("bad", "expired"),
 } as const;
 
-/** Returns the `ask` for `confirmed`: a question to the admin about an agent, and `work` as what its button does. */
+/** Returns the function `ask` for `confirmed`: it asks the admin about an agent, and does `work` after a yes. */
 function askBefore(
   work: (deps: RegistryStore, by: Asker, agent: AgentRecord) => Promise<void>,
   questionOf: (name: Html) => ui.Question,

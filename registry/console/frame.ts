@@ -147,7 +147,7 @@ export function identityEnd({ status, expiresAt }: Pick<AgentRecord, "status" | 
 
 export interface RelayState {
   connections: Map<string, AgentConnection>;
-  /** Waiting messages by DID. */
+  /** Waiting messages by the DID of their recipient. */
   waiting: Map<string, Queue>;
 }
 
@@ -213,7 +213,7 @@ const NOT_THERE: { [C in ErrorCode]?: { title: string; text: string; list: strin
   PERSON_NOT_FOUND: { title: "No such person", text: "Its ID is wrong.", list: "people" },
 };
 
-/** Returns a copy of the row that answers with a page of its own when a record does not exist. */
+/** Returns a copy of the row that answers 404, with a link to the list, when the record does not exist. */
 export function orNotThere(row: ConsoleRow): ConsoleRow {
   return {
     ...row,

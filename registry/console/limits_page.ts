@@ -1,4 +1,4 @@
-/** The page that lists the limits in force. */
+/** The page that lists the registry's limits in force, and the variable that sets each. */
 import { type ConsoleDeps, framed, type Input } from "./frame.ts";
 import { markup } from "../../shared/page/html.ts";
 import type { PageResult } from "../../shared/page/page_app.ts";

@@ -1,6 +1,6 @@
 /**
- * The overview: what was delivered, which requests were refused, and what waits. While the proxy is away, the parts
- * that only it knows are missing.
+ * The overview: what was delivered, which requests were refused, and what waits. While the proxy does not answer, the
+ * parts that only it knows are missing.
  */
 import {
   agentsByDid,

@@ -16,7 +16,7 @@ const REASONS: { readonly [C in ErrorCode]?: { mood: ui.Mood; text: string; todo
   PROXY_AUTH_INVALID_AIT: {
     mood: "bad",
     text: "Identity not valid",
-    // Without the agent's name, the command could not be pasted.
+    // If the agent's name is not known, the command is not shown, because it could not be pasted without the name.
     todo: (agent) =>
       agent === ""
         ? ERRORS.PROXY_AUTH_INVALID_AIT.fix

@@ -1,6 +1,7 @@
 /**
  * How the console reads the proxy: over the same routes as `svc admin`, with a token of the registry. Each answer has a
- * deadline and a bound and its shape is checked, because the proxy can be another process that is away or lies.
+ * deadline and a largest size, and its shape is checked, because the proxy can be another process, which may not answer
+ * or may lie.
  */
 import type * as z from "zod";
 import type { Asker } from "../callers.ts";
@@ -9,7 +10,7 @@ import type { Signing } from "../signing_keys.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import { parseJson, readBody } from "../../shared/server/http/body.ts";
 
-/** Time for one call. With more, a page of the console waits too long for a proxy that is away. */
+/** Time for one call. With more, a page of the console waits too long for a proxy that does not answer. */
 const CALL_MS = 2_000;
 const ANSWER_BYTES_MAX = 1_048_576;
 

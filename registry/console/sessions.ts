@@ -1,7 +1,7 @@
 /**
- * The codes and sessions of the console in the store. They are stored by digest, so a session outlives a restart of the
- * registry and yet cannot be read back. Each request reads the API key and the person again, so that a revoked key, a
- * suspended person or a lost role ends the session at once.
+ * The codes and sessions of the console in the store, where a session outlives a restart of the registry. Only digests
+ * are stored, because a reader of the store could otherwise use them. Each request reads the API key and the person
+ * again, so that a revoked key, a suspended person or a lost role ends the session at once.
  */
 import type { KvEntry } from "../../shared/server/kv.ts";
 import { audited } from "../audit/record.ts";
@@ -73,7 +73,7 @@ export async function findConsoleSession(
   if (human === null) return null;
   if (isUse && Math.abs(now - entry.value.seenAt) >= SEEN_EVERY_MS) {
     const expireIn = Math.max(1, entry.value.createdAt + SESSION_MS - now);
-    // If another write comes first, this one is dropped: the other has just stored its time or ended the session.
+    // If another write comes first, this one is dropped, because the other has stored its time or ended the session.
     await deps.kv.atomic().check(entry).set(entry.key, { ...entry.value, seenAt: now }, { expireIn }).commit();
   }
   return { human, requestId };

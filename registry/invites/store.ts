@@ -108,7 +108,7 @@ export async function deleteInvite(deps: RegistryStore, by: Asker, id: string): 
     const entry = await draft.get<InviteRecord>(KEYS.invite(id));
     if (!entry.value) throw new ServiceError("INVITE_NOT_FOUND");
     const { digest } = entry.value;
-    // An expired invite holds no place, so to free one would free that of another, open invite.
+    // An expired invite no longer counts against the quota, so closing it would free the place of an open one.
     if (inviteStatus(entry.value, deps.clock.now()) === "unused") await closeInvite(draft, entry.value);
     draft.delete(entry.key);
     draft.also((operation) => operation.delete(KEYS.inviteCode(digest)));

@@ -120,7 +120,7 @@ export async function readAgent(deps: RegistryStore, id: string): Promise<AgentW
   return await withOwner(deps, value);
 }
 
-/** Returns a test for the beginning of a name, in any case, because an admin may not know how a name is written. */
+/** Returns a test for the beginning of a name. It ignores case, because an admin may not know how a name is written. */
 export function beginsWith(text: string | undefined): (name: string) => boolean {
   const wanted = (text ?? "").toLowerCase();
   return (name) => name.toLowerCase().startsWith(wanted);

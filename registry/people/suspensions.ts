@@ -20,16 +20,19 @@ import type { Log } from "../../shared/server/log.ts";
 import { afterCursor } from "../../shared/server/store/pages.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
 
-/** How long a request waits for the sessions. With more, its client gives up; the rest ends in the background. */
+/**
+ * How long a request waits until the sessions are changed. With more, its client gives up. Sessions that are left then
+ * are changed in the background.
+ */
 const SESSIONS_WAIT_MS = 5_000;
 /**
- * Pause after a failure of the store. With less, a store that is away gets more calls; with more, sessions of a
- * suspended person live on longer after it is back.
+ * Pause after a failure of the store. With less, a store that does not answer gets more calls; with more, sessions of a
+ * suspended person stay valid for longer after the store works again.
  */
 const RETRY_MS = 1_000;
 /** Sessions that are read at once. With more, one suspension takes the time of other requests. */
 const SESSIONS_READ = 100;
-/** Each adds a check to the two of a commit. With more than eight, KV Connect would refuse it, because it takes ten. */
+/** Sessions changed in one commit. Each adds a check to the two of the commit, and KV Connect refuses more than ten. */
 const SESSIONS_PER_COMMIT = 4;
 
 interface SuspensionRequest {
@@ -106,8 +109,8 @@ export class Suspensions {
   }
 
   /**
-   * Changes the sessions of one person until none is left. Two such runs do no harm, as those of two instances. Resolves
-   * to false when the registry stops first.
+   * Changes the sessions of one person until none is left. Two runs at once, for example in two instances, do no harm,
+   * because each commit checks how far the work got. Resolves to false when the registry stops first.
    */
   async #finish(id: string): Promise<boolean> {
     const { clock, log, random } = this.deps;

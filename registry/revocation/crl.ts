@@ -17,7 +17,7 @@ import type { CrlHead, RevocationRecord } from "../schema/records.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import { seqOf } from "./store.ts";
 
-/** Shortest time between two builds of a long list. With less, a flood of revocations would sign it at each of them. */
+/** Shortest time between two builds of a long list. With less, it is signed for nearly every revocation of a flood. */
 export const REBUILD_MS = 1_000;
 /**
  * Lists up to this length are built at each change. With more, a build costs more than the request that changed the
@@ -101,7 +101,7 @@ export class CrlPublisher {
     this.#builtAt = this.deps.clock.now();
     const issuedAt = unixSeconds(this.deps.clock.now());
     // The sequence number is read first. A revocation that commits while the entries are read has a higher one, so the
-    // list is correct with it and without it.
+    // list is correct whether or not it contains that revocation.
     const seq = seqOf((await this.deps.kv.get<CrlHead>(KEYS.crlHead())).value);
     const revocations: Revocation[] = [];
     let read = 0;
@@ -120,7 +120,7 @@ export class CrlPublisher {
     const jti = this.deps.newId(), issuer = this.deps.config.registryUrl;
     const crl = await signCrl({ issuer, jti, issuedAtSeconds: issuedAt, seq, revocations }, key);
     await yieldIfLong();
-    // No character of a JWS needs an escape in JSON, so the text is put together without one.
+    // No character of a JWS needs an escape in JSON, so `JSON.stringify` would only cost time on a long list.
     const body = utf8Bytes(`{"crl":"${crl}"}`);
     this.#entries = revocations.length;
     await this.#warn(body.length);

@@ -106,7 +106,7 @@ export interface SessionRecord {
   suspended?: true;
 }
 
-/** A refresh token older than the previous one. A request with it comes from a copy: its owner has newer ones. */
+/** A refresh token older than a session's previous one. Its use shows a copy, because the owner has newer tokens. */
 export interface SpentRefresh {
   agentId: string;
   /** `createdAt` of the token's session, because a token of an older session must not end a newer one. */

@@ -18,8 +18,8 @@ import type { RegistryStore } from "../store_deps.ts";
 import { evaluateAccessToken } from "./session_rules.ts";
 
 /**
- * Checks an access token against the stored records. A wrong token gets `wrong` even when the session has expired, so
- * it tells its holder nothing about the session.
+ * Checks an access token against the stored records. A wrong token gets `wrong` even when the session has expired,
+ * because its sender could otherwise learn about the session of another agent.
  */
 export async function checkAccessToken(
   deps: RegistryStore,

@@ -29,8 +29,8 @@ export async function refresh(
 }
 
 /**
- * Signs a visit token for an agent with an active session. A visit token goes to other servers, because the access
- * token is a secret of this registry that no other server may see.
+ * Signs a visit token for an agent with an active session. The agent shows it to other servers in place of its access
+ * token, because that is a secret of this registry, which no other server may see.
  */
 export async function visit(
   deps: RegistryStore & { limiter: RateLimiter; signing: Signing },
@@ -47,7 +47,8 @@ export async function visit(
   if (!decision.allowed) {
     throw new ServiceError("RATE_LIMIT_EXCEEDED", { headers: rateLimitHeaders(rule, decision) });
   }
-  // Counted before, because a revoked agent with an unexpired identity token could otherwise ask without limit.
+  // The request is counted before this check, because a revoked agent with an unexpired identity token could otherwise
+  // ask without limit.
   await requireAccess(deps, exchange, { agentDid, aitJti });
   const iat = unixSeconds(clock.now()), proxy = new URL(config.proxyUrl).origin, jti = deps.newId();
   const claims = { iss: config.registryUrl, sub: agentDid, aud: audience, proxy, aitJti, iat, jti };
