@@ -1,6 +1,6 @@
 /**
- * Strict base64url: RFC 4648 section 5 without padding. Each byte string has exactly one accepted text, because one key
- * or hash would otherwise have two texts, and two parts of svc could take it for two.
+ * Strict base64url: RFC 4648 section 5 without padding. Each byte string has exactly one accepted text, because svc
+ * compares keys and hashes as texts, and would otherwise take two spellings of one key for two keys.
  */
 import { decodeBase64Url, encodeBase64Url } from "@std/encoding/base64url";
 import { givenHashes } from "./hashes.ts";

@@ -21,8 +21,8 @@ const OCTET = /^(?:0|[1-9]\d{0,2})$/;
 export function isAuthority(text: string): boolean {
   if (text.length < 1 || text.length > MAX_AUTHORITY) return false;
   const labels = text.split(".");
-  // A host whose last label is a number must be a complete IPv4 address, because a URL would turn any other one into an
-  // address.
+  // A host whose last label is a number must be a complete IPv4 address, because a URL parser turns an incomplete one,
+  // such as `127.1`, into another host.
   if (/^(?:\d+|0x[0-9a-f]*)$/.test(labels.at(-1) ?? "")) {
     return labels.length === 4 && labels.every((octet) => OCTET.test(octet) && Number(octet) <= 255);
   }

@@ -42,8 +42,8 @@ export function returnWindow(reason: string): number | null {
 }
 
 /**
- * Reasons with which a connector says that it has no space now. A message that may wait is then queued, because its
- * sender would otherwise be told that it was refused.
+ * Reasons with which a connector says that it cannot store a message now. If the message may wait, the proxy queues it,
+ * because the sender would otherwise be told that it was refused.
  */
 export const TEMPORARY_REASONS: ReadonlySet<string> = new Set(["inbox_full", "store_failed"]);
 
@@ -76,7 +76,7 @@ const isIdentity = (value: unknown): value is FrameIdentity =>
   isUlid(value.aitJti) && isText(64)(value.name);
 const isAttempt = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 1;
 const isObject = (value: unknown): value is object => isRecord(value);
-/** Any object. Its members have the form of the route that lists receipts, and are checked by who uses them. */
+/** Accepts any object, because the code that uses a receipt checks its members. They are those of the receipt route. */
 const isReceipt = (
   value: unknown,
 ): value is { requestId: string; recipientAgentDid: string; status: string; receivedAt: string; signed?: string } =>

@@ -1,6 +1,6 @@
 /**
  * The identity block (D-71), which the proxy inserts in front of a message: five lines that the sender cannot forge. No
- * other byte of the sender's JSON changes.
+ * byte outside the JSON string `message` changes.
  */
 import { utf8Bytes } from "./base64url.ts";
 import type { FrameIdentity } from "./frames.ts";
@@ -28,8 +28,8 @@ const LINE_ENDS = /(\r\n|[\n\r\u000b\u000c\u0085\u2028\u2029])/;
 const PRINTABLE = /^[\n\r\x20-\x7e]*$/, MARKER_IN_ANY_CASE = /\[svc identity\]/i;
 const MARKER_FOLDED = foldLine(IDENTITY_MARKER);
 /**
- * Longest line, in UTF-16 units, that is compared with the marker. No longer line can become its 14 characters when it
- * is normalised, because normalisation removes no character.
+ * Longest line, in UTF-16 units, that is compared with the marker. Normalisation cannot turn a longer one into the 14
+ * ASCII characters of the marker, because it removes no character, and merges none into an ASCII one.
  */
 const MAX_MARKER_UNITS = 128;
 

@@ -16,7 +16,7 @@ export function isUlid(value: unknown): value is string {
   return typeof value === "string" && ULID.test(value);
 }
 
-/** Tells whether a value is a request ID, in the form that a client may choose. */
+/** Tells whether a value has the form of `REQUEST_ID_FORM`. Clients may choose their request IDs. */
 export function isRequestId(value: unknown): value is string {
   return typeof value === "string" && REQUEST_ID.test(value);
 }
@@ -35,7 +35,7 @@ export type NewId = () => string;
  * Returns a source of ULIDs that rise within the process, even within a millisecond and when the clock is set back.
  *
  * @param now milliseconds since the Unix epoch
- * @param bytes `n` random bytes
+ * @param bytes returns `n` random bytes
  */
 export function ulidSource(now: () => number, bytes: (n: number) => Uint8Array): NewId {
   let drawn = bytes(DRAWN), used = 0;

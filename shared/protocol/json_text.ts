@@ -1,6 +1,7 @@
 /**
  * Reads JSON texts where `JSON.parse` is not enough: where the value of a member is, the texts of an array's elements,
- * and duplicate keys. All of it needs a text that `JSON.parse` has accepted.
+ * and duplicate keys. Except for `tryParse` and `stringEnd`, the functions need a text that `JSON.parse` has accepted,
+ * because they do not check its syntax.
  */
 
 /** A member of the outermost object, with the position of its value in the text. */

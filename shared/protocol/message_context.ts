@@ -7,7 +7,7 @@ import { isRequestId } from "./ids.ts";
 import { LIMITS } from "./limits.ts";
 import { HEADERS } from "./proof.ts";
 
-/** Headers of a message: `Headers`, pairs of name and value, or an object. A name may be in any case. */
+/** Headers of a message: `Headers`, pairs of name and value, or an object. The case of a name does not matter. */
 export type MessageHeaders = Iterable<readonly [name: string, value: string]> | Readonly<Record<string, string>>;
 
 /** The headers or the target of a message have no valid context. */
@@ -51,7 +51,7 @@ export function contextText(headers: MessageHeaders): string {
   return textOfBound(boundHeaders(headers));
 }
 
-/** Returns the same lines for the result of `boundHeaders`. @throws {ContextError} as `contextText` */
+/** As `contextText`, for headers that `boundHeaders` has already selected. @throws {ContextError} as `contextText` */
 export function textOfBound(bound: ReadonlyMap<string, string>): string {
   if (!bound.has(CONTENT_TYPE)) throw new ContextError(`The header ${CONTENT_TYPE} is missing`);
   if (!isRequestId(bound.get(REQUEST_ID))) throw new ContextError(`The header ${REQUEST_ID} is missing or malformed`);

@@ -41,8 +41,8 @@ export function readMessageProof(value: unknown): MessageProof | null {
 }
 
 /**
- * Returns the body that the sender signed, or `null` when `edit` reaches beyond the payload. A wrong `edit` returns
- * another body, whose proof then fails.
+ * Returns the body that the sender signed, or `null` when `edit` reaches beyond the payload. With a wrong `edit` it
+ * returns another body, for which the sender's signature does not verify.
  */
 export function sentBody(payload: string, edit: BodyEdit | undefined): Bytes | null {
   const bytes = utf8Bytes(payload);
@@ -79,7 +79,8 @@ export async function contextVerdict(
     const hash = contextOf(target);
     if (hash === null) return "unsigned";
     if (hash !== await sha256(contextText(context))) return "wrong";
-    // Names are in lower case, as in the hash, because a name in another case has the same hash and would be missed.
+    // The names are put into lower case, because the hash ignores their case, and a verified header with a name in
+    // another case would otherwise seem to be missing.
     signed = boundHeaders(context);
   } catch (error) {
     if (error instanceof ContextError) return "wrong";

@@ -4,7 +4,10 @@ import { isLoopback } from "./ticket.ts";
 /** Longest origin that is accepted. It has room for the longest authority of a DID. */
 const ORIGIN_MAX = 150;
 
-/** Tells whether a text is an http or https origin in its only spelling, because two spellings would not be equal. */
+/**
+ * Tells whether a text is an http or https origin in its only valid spelling. Other spellings are refused, because
+ * origins are compared as texts, and two spellings of one origin would count as two.
+ */
 export function isOrigin(text: string): boolean {
   return text.length <= ORIGIN_MAX && URL.canParse(text) && new URL(text).origin === text && /^https?:/.test(text);
 }

@@ -10,7 +10,7 @@ import { isPublicKey } from "./ed25519.ts";
 export interface PairSide {
   role: "initiator" | "responder";
   did: string;
-  /** As in the profile; each name is a single line. */
+  /** Each name is a single line, because a line feed separates the values that the MAC covers. */
   profile: PairingProfile;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Bounds of a payload in addition to its size. Readers in other languages fail beyond them: a recursive JSON reader
- * ends at some depth, and Python converts no number of more than 4,300 digits. Without these bounds, any peer could
+ * overflows its stack, and Python converts no number of more than 4,300 digits. Without these bounds, any peer could
  * stop an agent with one message.
  */
 import { stringEnd } from "./json_text.ts";

@@ -49,7 +49,7 @@ export interface ProofFields {
 /**
  * Returns the nine lines that are signed.
  *
- * @throws {TypeError} when a field contains a line feed, because two requests could then share a string
+ * @throws {TypeError} when a field contains a line feed, because two requests could then have the same signed text
  */
 export function canonicalProof(fields: ProofFields): string {
   const { method, origin, target, timestamp, nonce, bodySha256, recipient, aitSha256 } = fields;

@@ -24,7 +24,7 @@ const ReceiptClaims = z.strictObject({
   /** DID of the sender of the message. */
   sub: z.string().refine(isAgentDid),
   jti: z.string().refine(isUlid),
-  /** When the message ended, Unix seconds. */
+  /** When the message was processed or given up, Unix seconds. */
   iat: unixTime,
   requestId: z.string().refine(isRequestId),
   /** Nonce of the proof with which the sender sent the message. */

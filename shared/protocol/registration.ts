@@ -1,11 +1,11 @@
 /**
  * The registration message, which a new agent signs to prove possession of its private key. It names every registered
- * value, because any other value could be changed on the way.
+ * value, because a value that it left out could be changed on the way.
  */
 
 const FIELDS = ["challengeId", "nonce", "ownerDid", "publicKey", "name", "framework", "ttlDays"] as const;
 
-/** The values of the registration request, as sent. An absent `framework` or `ttlDays` is an empty line. */
+/** The values of the registration request, as sent. For an absent `framework` or `ttlDays`, the line has no value. */
 export type RegistrationFields = Record<Exclude<(typeof FIELDS)[number], "framework" | "ttlDays">, string> & {
   framework?: string | undefined;
   ttlDays?: number | undefined;

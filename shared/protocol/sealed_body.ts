@@ -1,7 +1,8 @@
 /**
  * Sealed payloads (D-151): the body of a message that only its recipient can read. The key is the agent's own Ed25519
- * key, converted to X25519, because a server would have to name a second key, while a ticket has already proved this
- * one. HPKE draws its ephemeral key by itself, so that is the only randomness that is not a parameter.
+ * key, converted to X25519, because a ticket has proved that one already, while a second key would come from a server,
+ * which could name a key of its own. HPKE draws its ephemeral key by itself, so that is the only randomness that is not
+ * a parameter.
  */
 import { etc, Point } from "@noble/ed25519";
 import {
@@ -35,7 +36,8 @@ const kdf: KDF = {
 };
 
 export const SEAL_SUITE: CipherSuite<CryptoKey> = new CipherSuite(
-  // The KEM has a hidden KDF of its own. If that stays, half of the hashes still use another thread.
+  // The KEM has a KDF of its own. It is replaced too, because half of the hashes would otherwise still be computed on
+  // another thread, which takes longer.
   () => Object.assign(KEM_DHKEM_X25519_HKDF_SHA256(), { kdf }),
   () => kdf,
   AEAD_AES_128_GCM,

@@ -1,4 +1,4 @@
-/** Bearer secrets (D-08), stored only as SHA-256 and never logged, because backups would otherwise hold keys. */
+/** Bearer secrets (D-08), stored only as SHA-256 and never logged, because a stolen backup or log would reveal them. */
 import { fromBase64Url, toBase64Url } from "./base64url.ts";
 
 export const SECRET_KINDS = {

@@ -10,7 +10,10 @@ const MAX_LENGTH = 2048;
 /** A pasted text, from the first to the last character that is neither white space nor a backtick. */
 const TEXT = /[^\s`](?:.*[^\s`])?/s;
 
-/** The form of an authority. It is shown to people, so other text could be a sentence that asks them to agree. */
+/**
+ * The form of an authority. Other text is refused, because people are shown the authority, and it could otherwise be a
+ * sentence that asks them to agree.
+ */
 const AUTHORITY = /^(?:\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::\d+)?$/;
 const LOOPBACK = /^(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?$/;
 
@@ -22,7 +25,10 @@ export function isLoopback(host: string): boolean {
 export interface Ticket {
   /** The complete text; a secret that one person gives to the other. */
   ticket: string;
-  /** The form that goes to the proxy, without the pair secret, with which it could sign in place of either agent. */
+  /**
+   * The form that goes to the proxy. It lacks the pair secret, because the proxy could otherwise use that to pass off a
+   * key of its own as the key of an agent.
+   */
   plain: string;
   /** 16 bytes in base64url that only the two connectors know; `null` for a ticket without a pair secret. */
   pairSecret: string | null;
@@ -127,8 +133,8 @@ function startOf(word: string, next: string): number {
 }
 
 /**
- * Yields what a ticket that begins in this word may be: the word, and the word continued by the first words of the next
- * lines, up to a line with more words; each of them also without punctuation at its end.
+ * Yields the texts that may be the ticket that begins in this word: the word alone, and the word joined with the first
+ * word of each next line, up to the first line with several words. Each also comes without punctuation at its end.
  */
 function* readings(word: string, next: readonly (readonly string[])[]): Generator<string> {
   let text = word;

@@ -47,7 +47,7 @@ export function parseUnixSeconds(text: string): number | null {
   return UNIX_SECONDS.test(text) ? Number(text) : null;
 }
 
-/** Returns the whole Unix seconds of a time. */
+/** Returns a time in Unix seconds, rounded down. */
 export function unixSeconds(ms: EpochMs): number {
   return Math.floor(ms / 1000);
 }

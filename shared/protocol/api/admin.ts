@@ -42,7 +42,7 @@ export const AdminCounts = z.object({
   complete: z.boolean(),
 });
 
-/** The beginning of a name, in any case. */
+/** The beginning of a name; upper and lower case count as the same. */
 const namePrefix = parsedText(parseDisplayName, `must be 1 to ${LIMITS.displayName} characters`, LIMITS.displayName);
 
 export type PeopleQuery = z.output<typeof PeopleQuery>;
@@ -132,7 +132,6 @@ export const AdminAgentAnswer = z.object({
   session: AgentSession.nullable(),
 });
 
-/** An address that opens the console once. */
 export type ConsoleCode = z.output<typeof ConsoleCode>;
 export const ConsoleCode = z.object({
   /** Opens the console once, until `expiresAt`. */

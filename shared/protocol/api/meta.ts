@@ -53,7 +53,7 @@ export const Liveness = z.object({ status: z.literal("ok") });
 export const Readiness = z.object({
   status: health.status,
   ready: health.ready,
-  /** Instances to which this one has no link: messages to them go through the store. Absent if there are none. */
+  /** Instances to which this one has no link, so messages to them go through the store. Absent if there are none. */
   linksMissing: z.array(z.string()).optional(),
 });
 

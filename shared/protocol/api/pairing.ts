@@ -17,7 +17,7 @@ const Chars43 = z.string().regex(/^[A-Za-z0-9_-]{43}$/).meta({
 export type PairKey = z.output<typeof PairKey>;
 export const PairKey = z.object({ publicKey: Chars43, mac: Chars43 });
 
-/** A pasted ticket. White space and backticks around it are removed; a text that has nothing else is refused. */
+/** A pasted ticket. It may have white space and backticks around it, but a text of nothing else is refused. */
 const PastedTicket = z.string().trim().regex(/[^\s`]/);
 
 export type PairStartBody = z.output<typeof PairStartBody>;

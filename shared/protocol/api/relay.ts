@@ -5,7 +5,7 @@ import { IsoTime, RequestId } from "./fields.ts";
 
 /**
  * Body of `POST /hooks/agent`: any JSON value. If it is an object whose member `message` is a string, the proxy inserts
- * the identity block at the beginning of that string. All other bytes are forwarded unchanged.
+ * the identity block at the beginning of that string. All bytes outside the string are forwarded unchanged.
  */
 export type HookBody = z.output<typeof HookBody>;
 export const HookBody = z.unknown().meta({
@@ -25,7 +25,7 @@ export const InReplyToHeader = RequestId;
 export type AutoHeader = z.output<typeof AutoHeader>;
 export const AutoHeader = z.literal("1");
 
-/** Query with the signed context, base64url of 32 bytes. */
+/** Query whose `ctx` is the hash of the signed context, base64url of 32 bytes. */
 export type HookQuery = z.output<typeof HookQuery>;
 export const HookQuery = z.object({
   ctx: z.string().regex(/^[A-Za-z0-9_-]{43}$/).optional(),

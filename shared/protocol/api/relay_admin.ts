@@ -220,7 +220,7 @@ export const RelayOverview = z.object({
   store: z.object({ bytes: z.int(), freeBytes: z.int(), reserveBytes: z.number() }).nullable(),
   /** The other instances: how many links to them are open, and the IDs of those that have an address but no link. */
   links: z.object({ open: z.int(), missing: z.array(Ulid) }),
-  /** Messages of this instance to agents of others since it started: over a link, or as a note in the store. */
+  /** Messages that this instance has passed to others since it started: over a link, or as a note in the store. */
   crossed: z.object({ link: z.int(), note: z.int() }),
   agentLimit: z.object({ requests: z.int(), windowMs: z.int() }),
 });

@@ -16,7 +16,7 @@ export const AgentAuth = z.object({
 /** `recovery` is true after a lost answer. */
 export type RefreshBody = z.output<typeof RefreshBody>;
 export const RefreshBody = z.object({
-  /** The current refresh token, or the one before it with `recovery`. */
+  /** The current refresh token; with `recovery`, also the one before it. */
   refreshToken: z.string().min(1).max(256),
   recovery: z.boolean().default(false),
 });

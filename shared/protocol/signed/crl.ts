@@ -14,7 +14,6 @@ export interface Revocation {
   /** `jti` of the revoked AIT. */
   jti: string;
   agentDid: string;
-  /** Why the AIT was revoked. */
   reason: (typeof REVOCATION_REASONS)[number];
   /** Time of revocation, Unix seconds. */
   revokedAt: number;
@@ -82,7 +81,8 @@ export async function verifyCrl(
 ): Promise<CrlClaims> {
   if (token.length > LIMITS.crlBytes) throw malformed(`The list is over ${LIMITS.crlBytes} bytes`);
   const bytes = typeof token === "string" ? utf8Bytes(token) : token;
-  // Searches only both ends, because a search of all bytes takes 23 ms. A third dot is not base64url and fails below.
+  // Only both ends are searched, because a search of all bytes takes 23 ms in the longest list. A third dot is not
+  // base64url, so it fails below.
   const first = bytes.subarray(0, HEADER_CHARS).indexOf(DOT);
   const last = bytes.length - 1 - SIGNATURE_CHARS;
   if (first < 1 || last - first < 2 || bytes[last] !== DOT) {

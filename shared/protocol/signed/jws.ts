@@ -8,7 +8,7 @@ import { fromBase64Url, utf8Bytes } from "../base64url.ts";
 import { hasDuplicateKeys } from "../json_text.ts";
 import { LIMITS } from "../limits.ts";
 
-/** Why a token was rejected. Only after `unknown_kid` can a retry succeed, once newer keys are known. */
+/** Why a token was rejected. After `unknown_kid`, a retry can succeed once newer keys are known. */
 export type TokenRefusal =
   | "malformed"
   | "header"
@@ -36,7 +36,7 @@ export interface SigningKey {
 
 /** A published key. A retired one verifies no revocation list, because a thief of it could undo revocations. */
 export interface VerificationKey {
-  /** Whether the key still signs. */
+  /** `retired` when the key no longer signs. */
   status: "active" | "retired";
   publicKey: CryptoKey;
 }

@@ -1,8 +1,8 @@
 /**
- * Tokens that a registry signs for one service and five minutes, and that cannot be revoked. With an admin token, ADM
- * (D-172), an admin reads the relay state of a proxy. With a visit token, VIS (D-282), an agent shows a proxy of
- * another registry that its session at home is valid. A visit token is no secret, because it is worth nothing without a
- * proof that the agent makes for that proxy.
+ * Tokens that a registry signs for one service. They live for five minutes, because they cannot be revoked. With an
+ * admin token, ADM (D-172), an admin reads the relay state of a proxy. With a visit token, VIS (D-282), an agent shows
+ * a proxy of another registry that its session at home is valid. A visit token is no secret, because it is worth
+ * nothing without a proof that the agent makes for that proxy.
  */
 import * as z from "zod";
 import { authorityOf, isAgentDid, isHumanDid, parseDid } from "../did.ts";
@@ -95,8 +95,8 @@ export function parseShortToken({ typ }: Pick<ShortTokenKind<never>, "typ">, tok
 }
 
 /**
- * Verifies signature, claims and times, and returns the claims. It accepts only an active key, because a retired one
- * has signed no token that is still valid. For a visit token, the caller must compare `sub` and `aitJti` with the
+ * Verifies signature, claims and times, and returns the claims. It accepts only an active key, because a thief of a
+ * retired one could otherwise sign new tokens. For a visit token, the caller must compare `sub` and `aitJti` with the
  * identity token of the request, because the visit token of another agent would otherwise pass.
  *
  * @param authority the trusted issuer with its published keys, and the service that the token must name
