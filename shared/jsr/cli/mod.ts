@@ -1,8 +1,9 @@
-// The part of `@std/cli` in use: `parseArgs` with these two options.
+// Stands in for `@std/cli`, so that a build needs only one package registry. Of `parseArgs` it has the two options that
+// svc uses.
 export interface ParseOptions {
   /** Options without a value; false when they are not given. */
   boolean?: readonly string[];
-  /** Options with a value; empty when it is not given. */
+  /** Options with a value, which is the empty text when the option stands alone. */
   string?: readonly string[];
 }
 

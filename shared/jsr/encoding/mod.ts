@@ -1,4 +1,5 @@
-// The part of `@std/encoding` in use: base64url, by `jose`, which reads the tokens anyway and also runs in Node 20.
+// Stands in for `@std/encoding`, so that a build needs only one package registry. It has the part that svc uses,
+// base64url, from `jose`, because svc needs that for its tokens anyway, and it also runs in Node 20.
 // deno-lint-ignore no-import-prefix -- the stand-ins name their packages themselves
 import { decode, encode } from "npm:jose@^6.2.17/base64url";
 
