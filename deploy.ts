@@ -71,7 +71,10 @@ export interface RunningServer {
   stop(): Promise<void>;
 }
 
-/** What a process has that does nothing but serve. Demos and tests lack it, because they do other work too. */
+/**
+ * Parts of a process that does nothing but serve. Demos and tests do without them, because `onStoreReplaced` ends the
+ * process, and with it their other work.
+ */
 interface OwnProcess {
   /** Lines of the log that are not yet written to standard error. */
   lines: LogQueue;
@@ -88,9 +91,8 @@ export { silentLog } from "./shared/server/log.ts";
 const DEFAULT_REGISTRY_URL = "http://127.0.0.1:8787";
 
 /**
- * Deno Deploy sets this variable so that `Deno.openKv` does not open a store in memory when a database is missing. With
- * `error`, Deno rejects every store that is not remote. With `warn`, it opens a store in memory instead, even for the
- * path of a file.
+ * Deno Deploy sets this variable to choose what `Deno.openKv` does without a remote database. With `error`, Deno
+ * rejects every store that is not remote. With `warn`, it opens a store in memory instead, even for the path of a file.
  */
 const REMOTE_ONLY = "DENO_KV_REQUIRES_DISTRIBUTED_DATABASE";
 
@@ -158,7 +160,7 @@ async function compose(
   proxy = service === "registry" ? null : createProxy({
     ...deps,
     origins: acceptedOrigins(environment, place.proxyUrl, port),
-    // Both services run in one process here, so calls to the registry need no socket and no credential.
+    // If the registry runs in this process too, calls to it need no socket and no credential.
     ...registry
       ? { send: (request) => registry.fetch(request, { from: "process" }), judgeAccess: registry.judgeAccess }
       : { send: (request) => fetch(request) },
@@ -184,7 +186,7 @@ async function compose(
 
 /**
  * Share of the memory of the machine or its container. If the process holds more, the proxy asks each socket for a
- * heartbeat. With a larger share, the memory is full before the answers arrive.
+ * heartbeat and closes those that do not answer. With a larger share, the memory could be full before they are closed.
  */
 const GUARDED_SHARE = 0.7;
 
@@ -266,7 +268,7 @@ async function watchStore(store: Store, onReplaced: () => void, stopped: AbortSi
 }
 
 /**
- * Refuses to start a proxy that may not call its registry, because it would start and then refuse every agent.
+ * Refuses to start a proxy without the permission to call its registry, because it would then refuse every agent.
  *
  * @throws {StartRefused}
  */
@@ -372,8 +374,8 @@ export async function runServer(environ: Environ): Promise<RunningServer> {
     (bytes) => Deno.stderr.write(bytes),
     (dropped) => log("warn", "log_lines_dropped", { lines: dropped }),
   );
-  // Deno's console waits for the reader of standard error, so a reader that is stuck would stop the server. It is used
-  // only for OpenTelemetry and Deno Deploy, which take the log from it.
+  // Deno's console waits for the reader of standard error, so a reader that is stuck would stop the server. The console
+  // is used only for OpenTelemetry and Deno Deploy, because they take the log from it.
   const toConsole = environ("OTEL_DENO") === "true" || environ("DENO_DEPLOYMENT_ID") !== undefined;
   const all = jsonLog(systemClock, "svc", toConsole ? console.error : (line) => lines.add(line));
   const limited = new LimitedLog(all, systemClock), { log } = limited;
@@ -465,7 +467,7 @@ async function sayWhatIsNext({ address, bootstrapOpen }: RunningServer, made: st
   const url = ["0.0.0.0", "[::]"].includes(hostname) ? `http://127.0.0.1:${port}` : origin;
   const insecure = isLoopbackHost(new URL(url).hostname) ? "" : " --allow-insecure";
   const registry = url === DEFAULT_REGISTRY_URL ? "" : ` --registry-url ${url}${insecure}`;
-  // A configured secret is not printed, because its owner knows it and can type it into the command.
+  // A configured secret is not printed, because a log of this output would hold it; its owner can type it instead.
   const how = made === null ? " (type your BOOTSTRAP_SECRET, Enter, Ctrl-D)" : "";
   console.log(`\nNext, in another terminal, make yourself the admin${how}:\n`);
   const secret = made ?? "-";
