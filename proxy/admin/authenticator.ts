@@ -14,7 +14,6 @@ import { asDependencyFailure } from "../admission/commits.ts";
 import type { BadProofLimiter } from "../admission/bad_proof_limiter.ts";
 import type { KeyCache } from "../admission/key_cache.ts";
 
-/** An admin with a valid token. */
 export interface Admin {
   /** DID of the human. */
   did: string;

@@ -149,7 +149,7 @@ async function pageByDid<V, T>(
   }
 }
 
-/** With more, one request would read the records of every agent that ever visited. */
+/** Most visiting agents that are counted. With more, one request would read the records of all that ever visited. */
 const AGENTS_MAX = 10_000;
 
 /** Lists the registries whose agents have pairs here (D-280). */

@@ -15,7 +15,7 @@ import { KEYS } from "../schema/kv_keys.ts";
 import type { Presence, Seen } from "../schema/records.ts";
 import type { Refusals } from "./refusals.ts";
 
-/** What is counted in the store. */
+/** Numbers that are counted in the store, because no instance knows those of the others. */
 export interface RelayCounts {
   /** Milliseconds since the Unix epoch. */
   at: number;
@@ -71,7 +71,7 @@ export async function countRelay(deps: CountDeps): Promise<RelayCounts> {
   return { at, agents: counted, queues, complete: areAll && areAllAgents };
 }
 
-/** Counts the agents that an instance that is alive holds, and those that were last connected over a day ago. */
+/** Counts the agents with a socket at a live instance, and those that were last connected over a day ago. */
 async function countAgents(
   { kv, leases }: CountDeps,
   now: number,

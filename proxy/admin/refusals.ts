@@ -9,7 +9,7 @@ import type { ErrorCode } from "../../shared/protocol/errors.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { withoutSecrets } from "../../shared/server/log.ts";
 
-/** With more, a flood of refusals takes memory; with less, it hides the refusals before it. */
+/** Refusals kept of each code. With more, a flood of refusals takes memory; with less, it hides those before it. */
 export const REFUSALS_PER_CODE = 50;
 
 /** A refusal as it is kept, without path, query, body and credential of the request, because they may hold secrets. */
@@ -23,7 +23,7 @@ interface KeptRefusal extends Omit<Refusal, "at"> {
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 const HOUR_MS = 3_600_000;
-/** How many pairs of agent and code an hour has. With more, an attacker with many agents could fill the memory. */
+/** Most pairs of agent and code that an hour counts. With more, an attacker with many agents could fill the memory. */
 export const GROUPS_MAX = 1_000;
 
 /** How often an agent was refused with a code; the time is milliseconds since the Unix epoch. */
@@ -37,7 +37,7 @@ interface RefusedHour {
 }
 
 export class Refusals {
-  /** This hour and the one before. */
+  /** This hour and the one before, newest first. */
   #hours: RefusedHour[] = [];
   /** Refusals by code; `next` is the position that the next one takes. */
   readonly #rings = new Map<ErrorCode, { kept: KeptRefusal[]; next: number }>();
@@ -49,7 +49,7 @@ export class Refusals {
     this.since = clock.now();
   }
 
-  /** Keeps a refusal. If its code has the largest number already, the oldest one is replaced. */
+  /** Keeps a refusal, in place of the oldest one of its code once `REFUSALS_PER_CODE` of them are kept. */
   record(code: ErrorCode, { request, requestId, check, route, agentDid }: RequestContext): void {
     const refusal: KeptRefusal = {
       number: ++this.#count,

@@ -1,6 +1,6 @@
 /**
- * What passed in the last hour and the last day, for the plots of the console. The metrics are read once a minute into
- * two rings of a fixed size, so a plot costs nothing on the path of a message and needs no record in the store.
+ * What the relay did in the last hour and the last day, for the plots of the console. Once a minute the metrics are
+ * read into two rings of a fixed size, so a plot slows no message down and needs no record in the store.
  */
 import {
   ACK_OVER_MS,
@@ -132,7 +132,7 @@ function eachGroup(numberOf: (group: Group) => number): Reading["refusals"] {
   return { rate: numberOf("rate"), pair: numberOf("pair"), identity: numberOf("identity"), other: numberOf("other") };
 }
 
-/** Returns the group of a refusal. Groups exist because an operator acts on each in another way. */
+/** Returns the group of an error code. An operator can treat all codes of one group in the same way. */
 export function refusalGroup(code: string): Group {
   if (code.includes("RATE_LIMIT") || code === "QUOTA_EXCEEDED") return "rate";
   if (code === "PROXY_AUTH_FORBIDDEN" || code.startsWith("PROXY_PAIR_")) return "pair";
@@ -141,8 +141,8 @@ export function refusalGroup(code: string): Group {
 }
 
 /**
- * Returns the upper bound of the bucket in which a share of the values ends, in milliseconds; `null` without values.
- * Above the last bound there is no number, so one more than that bound is returned.
+ * Returns a percentile of the acknowledgement times as the upper bound of its bucket, in milliseconds; `null` without
+ * values. The last bucket has no bound, so `ACK_OVER_MS` stands for it.
  */
 function boundOf(counts: readonly number[], share: number): number | null {
   const total = counts.reduce((sum, count) => sum + count, 0);

@@ -18,7 +18,7 @@ import type { Mailbox } from "../relay/mailbox.ts";
 
 /** Most deliveries of an answer. Without a bound, many senders with one request ID would make it too long. */
 const DELIVERIES_LISTED_MAX = 50;
-/** With more, one question of an admin would take the time of many messages. */
+/** Most records of senders that are searched. With more, one question of an admin takes the time of many messages. */
 const SENDERS_READ_MAX = 1_000;
 
 interface TimelineDeps extends Pick<ServiceDeps, "kv" | "clock"> {
@@ -71,7 +71,7 @@ export async function timelinesOf(deps: TimelineDeps, requestId: string): Promis
   return timelines;
 }
 
-/** Returns the deliveries and receipts of a request ID whose time has not ended, by recipient and sender. */
+/** Returns the unexpired deliveries and receipts of a request ID, together for each recipient and sender. */
 async function recordsOf({ kv, clock, commits, config }: TimelineDeps, requestId: string): Promise<Found[]> {
   await commits.flush();
   const now = clock.now();
