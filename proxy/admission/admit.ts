@@ -23,7 +23,7 @@ import { setPeerProxy } from "../trust/store.ts";
 import { signedHeaders } from "../../shared/server/http/signed_request.ts";
 
 /**
- * Returns the agent of a request that passes the nine checks. One that fails after check 5 still uses up its nonce.
+ * Returns the agent of a request that passes the nine checks. A request that fails after check 5 uses up its nonce too.
  *
  * @throws {ServiceError} with a code of the first check that fails
  */
@@ -82,8 +82,8 @@ export async function admit(
 
 /**
  * Returns true for a refusal that cost the check of a proof, or after check 5 the write of a nonce. The bad-proof
- * limiter counts such a request, because no rate-limit window does. A replay counts too, because it costs as much as a
- * bad proof and needs no key: one recorded request could otherwise keep the server verifying it on many connections.
+ * limiter counts such a request, because no rate-limit window does. A replay counts too, because it needs no key, and
+ * one recorded request could otherwise keep the server verifying it on many connections.
  */
 function isCostlyRefusal({ use, ait, payer }: AdmissionState, { code }: ServiceError): boolean {
   // A visiting agent that may not call here has cost reads of the store, and perhaps a signature check.

@@ -4,8 +4,8 @@
  * - It counts per address and token together, because an attacker who knows a token could otherwise lock out its agent,
  *   or other agents at the same address.
  * - It also counts per owner, because a person with a hundred agents would otherwise have a hundred counts. Requests
- *   that the owner's agents did sign count over all addresses. Others count per address, because a stranger may have
- *   made them.
+ *   that certainly come from the owner's agents count over all addresses. Others count per address, because a stranger
+ *   may have made them.
  * - The counts are bounded and in memory, because they only reduce load.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
@@ -19,11 +19,11 @@ import { authorizationToken } from "../../shared/server/http/signed_request.ts";
 import { BODY_REFUSAL, type OwnerBudgets } from "../owner_budgets.ts";
 
 /**
- * With more, bad proofs would cost the time that checks of good ones need. With less, a client would be locked out for
- * few mistakes.
+ * Refused requests of a token from one address in the window. With more, bad proofs would cost the time that checks of
+ * good ones need. With less, a client would be locked out for few mistakes.
  */
 export const BAD_PROOFS_MAX = 200;
-/** With more, a token whose client was repaired stays refused for longer. */
+/** Length of the window. With more, a token whose client was repaired stays refused for longer. */
 const BAD_PROOFS_WINDOW_MS = 10_000;
 
 const MAX_KEPT = 10_000;
@@ -63,7 +63,7 @@ export class BadProofLimiter {
   constructor(private readonly clock: Clock, private readonly budgets: Pick<OwnerBudgets, "bodyWaitMs">) {}
 
   /**
-   * Checks the counts of a request. Returns a promise for a refusal that comes late.
+   * Refuses a request whose counts are over their limits: it throws at once, or returns a promise that rejects later.
    *
    * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` for a token with too many refused requests from this address, or
    * whose owner has too many, or sends another large body
@@ -126,7 +126,10 @@ export class BadProofLimiter {
     });
   }
 
-  /** Counts a refused request. `isProven`: it was signed with the token's key. An admin token has no owner. */
+  /**
+   * Counts a refused request. `isProven` is true when the token's key has signed it. `failing` is `null` for an admin
+   * token, which has no owner.
+   */
   recordFailure(exchange: RequestContext, failing: { ownerDid: string; isProven: boolean } | null): void {
     const key = keyOf(exchange, failing ? "Svc" : "Bearer");
     if (key === null) return;

@@ -1,6 +1,7 @@
 /**
  * The nine checks of a request in their fixed order (D-60). Each row lists its error codes, and the first check that
- * fails decides the response. Before check 5 a failure writes nothing to the store, because any stranger can cause one.
+ * fails decides the response. A failure before check 5 writes nothing, because a stranger could otherwise load the
+ * store.
  */
 import type { AccessTokenCheck } from "../../shared/server/store/preconditions.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
@@ -252,7 +253,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
     run(deps, state) {
       const { window } = requireSet(state.prefetched);
       const rule = state.rule = deps.windows[state.profile.window];
-      // By the present time, because requests that were counted meanwhile would otherwise seem to be in the future.
+      // By the present time, because requests counted since this one began would otherwise seem to be in the future.
       if (!window) return judgeRate(deps, state, requireSet(state.use).sender.window.peek(rule, deps.clock.now()));
       return Promise.resolve(window).then(({ value }) => judgeRate(deps, state, decide(rule, value ?? [], state.now)));
     },
@@ -260,8 +261,8 @@ export const CHECKS: readonly AdmissionCheck[] = [
 ];
 
 /**
- * Reserves the nonce of a connect in a turn of its owner, because many agents that return at once would otherwise stop
- * other requests.
+ * Reserves the nonce of a connect once its owner has a turn, because many agents that return at once would otherwise
+ * stop other requests.
  *
  * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` when too many of the owner's agents connect
  */
@@ -301,7 +302,11 @@ export function windowFull({ rule, exchange }: AdmissionState): ServiceError {
   return new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", { message });
 }
 
-/** Refuses a request for which its window has no room. @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` */
+/**
+ * Counts an allowed request for its owner, and refuses any other.
+ *
+ * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`
+ */
 function judgeRate(deps: CheckDeps, state: AdmissionState, decision: Decision): void {
   if (decision.allowed) return takeOfOwner(deps, state);
   showDecision(state, decision);

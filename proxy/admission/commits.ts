@@ -19,7 +19,7 @@ import { busyText, StoreLate, StoreUnavailable } from "../../shared/server/store
 /** What a claim commits beside the updates of its route. */
 type Part = "nonce and count" | "nonce" | "nothing more";
 
-/** What a request uses up, with what its route writes. */
+/** Commits what a request uses up, together with what its route writes. */
 export class RequestCommits implements Admission {
   #isCommitted = false;
   /** The error of a commit that may have stored the nonce. */
@@ -66,14 +66,15 @@ export class RequestCommits implements Admission {
     return refused;
   }
 
-  /** Commits the nonce of a refused request. */
+  /** Commits the nonce of a refused request, without its count. */
   async useNonce(): Promise<void> {
     await this.#claim([], null, "nonce");
   }
 
   /**
-   * Commits updates with nonce, count and beginning. A refusal by the updates comes first. A replay is detected anyway,
-   * because the nonce of a refused request is committed alone. Returns the refusal, or `null` after the commit.
+   * Commits updates with nonce, count and beginning. Returns the refusal, or `null` after the commit. If updates and
+   * nonce both refuse, it returns the refusal of the updates. The replay is still detected, because the nonce of a
+   * refused request is committed alone.
    *
    * @throws {ServiceError} `PROXY_AUTH_REPLAY`; with the nonce also `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`
    * @throws {StoreUnavailable} without the nonce
@@ -132,7 +133,7 @@ function changedRecord(
   return new ServiceError(code);
 }
 
-/** Returns the update of a window that is not in the sender's record. */
+/** Returns the update of a rate-limit window that is not in the sender's record. */
 function ownWindow<R>(
   { clock }: CheckDeps,
   state: AdmissionState,
@@ -151,12 +152,12 @@ function uncached<R>(update: Update<R>): Update<R> {
 }
 
 /**
- * Counts a costly refusal in the bad-proof limiter, once for a request: after a check has refused it, the commit of its
- * nonce may find a replay, and the request would otherwise count twice.
+ * Counts a costly refusal in the bad-proof limiter, at most once for a request, because the commit of its nonce may
+ * find a replay after a check has already refused it.
  */
 export function countCostly({ guard }: CheckDeps, state: AdmissionState, code: ErrorCode): void {
   const ownerDid = requireSet(state.payer);
-  // A replay does not prove it: the agent signed the request, but any program that saw the original may send it.
+  // A replay does not prove that the agent sent it, because any program that saw the original can send it again.
   const isProven = state.use !== undefined && code !== "PROXY_AUTH_REPLAY";
   if (!state.isCounted) guard.recordFailure(state.exchange, { ownerDid, isProven });
   state.isCounted = true;

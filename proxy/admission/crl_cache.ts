@@ -1,7 +1,7 @@
 /**
- * Caches the revocation list and refreshes it in the background. It rejects older lists, and fails closed without a
- * usable one, because a party that keeps the list away could otherwise undo revocations. The store keeps the sequence
- * number of the newest installed list, because a forged 404 could otherwise replace a list.
+ * Caches the revocation list and refreshes it in the background. It rejects older lists, and without a usable one no
+ * agent passes, because a party that withholds the list could otherwise undo revocations. The store keeps the sequence
+ * number of the newest installed list, because an older one or a forged 404 could otherwise replace it after a restart.
  */
 import type { KvKey } from "../../shared/server/kv.ts";
 import type { KeyCache } from "./key_cache.ts";
@@ -111,7 +111,7 @@ export class CrlCache {
   }
 
   /**
-   * Returns whether an agent is deleted.
+   * Returns true when the list names the agent as deleted.
    *
    * @throws {RegistryUnavailable} when there is no usable list
    */

@@ -21,7 +21,7 @@ const GRACE_MS = 900_000;
  */
 const REFETCH_MS = 30_000;
 
-/** Time after a failure in which only a search calls the registry. With less, requests wait for one that is down. */
+/** Time after a failure in which only a search asks the registry. With less, requests wait while it is down. */
 const RETRY_MS = LIMITS.crlRetryMs;
 
 export class KeyCache {
@@ -50,7 +50,7 @@ export class KeyCache {
   }
 
   /**
-   * The keys until they must be fetched, then `null`. Each document has a new map, so callers can compare with `===`.
+   * The keys until they must be fetched again, then `null`. Each fetched document has a new map to compare with `===`.
    */
   get fresh(): VerificationKeys | null {
     const now = this.clock.now();
