@@ -57,7 +57,7 @@ const CALLS = { atOnce: 16, waiting: 100, waitMs: 3_000 };
  */
 const SEEN_MS = 7 * 86_400_000;
 
-/** Asks one issuer. A call counts until its body is read, because a body that comes slowly also holds a connection. */
+/** Asks one issuer. A call keeps its turn until its body is read, because a slow body also holds a connection. */
 class IssuerClient extends RegistryClient {
   #failures = 0;
   /** The issuer is not asked again before this time, milliseconds since the Unix epoch. */
@@ -83,7 +83,7 @@ class IssuerClient extends RegistryClient {
     // A longer pause than the longest comes from a clock that stepped back, and would last as long as that step.
     if (pauseMs > 0 && pauseMs <= PAUSE.most) throw new RegistryUnavailable("The last call failed a short time ago");
     const end = await turns.take("all");
-    // This is no failure of the issuer, because slow answers of other issuers would then shut it out with a pause.
+    // Not counted as a failure, because slow answers of other issuers would otherwise shut this one out with a pause.
     if (!end) throw new RegistryUnavailable("Too many registries are asked at once");
     try {
       const answer = await call();
@@ -191,7 +191,7 @@ export class Issuers {
       if (!deps.config.federationPrivate) await requirePublic(deps.lookup, new URL(request.url));
       return await deps.send(request);
     };
-    // Checked after each list, because the lists of one minute alone could fill the memory.
+    // Issuers are dropped after each list, because the lists of one minute alone could fill the memory.
     const onList: IssuersDeps["onList"] = (...list) => {
       this.#letGo(deps.clock.now());
       deps.onList(...list);
@@ -229,9 +229,11 @@ export class Issuers {
 /** Ranges that are not of the open internet. */
 const INSIDE_IPV4 = "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 " +
   "192.168.0.0/16 198.18.0.0/15 224.0.0.0/4 240.0.0.0/4";
-/** 6to4 and Teredo are included, because an IPv4 address of the inside can be behind one, but no registry is. */
+/**
+ * 6to4 and Teredo are included, because such an address can lead to an IPv4 address inside, and no registry has one.
+ */
 const INSIDE_IPV6 = "::/96 64:ff9b:1::/48 2001::/32 2002::/16 fc00::/7 fe80::/10 fec0::/10 ff00::/8";
-/** Prefix of NAT64, which calls the IPv4 address after it. `BlockList` itself handles addresses after `::ffff:`. */
+/** Prefix of NAT64, which leads to the IPv4 address after it. `BlockList` itself handles addresses after `::ffff:`. */
 const NAT64 = "64:ff9b::";
 const INSIDE = insideAddresses();
 
@@ -259,7 +261,7 @@ export function isInside(address: string): boolean {
 }
 
 /**
- * Resolves the host of an address before it is called.
+ * Checks that the host of a URL is not inside a network, before it is called.
  *
  * @throws {RegistryUnavailable} when any of its addresses is inside a network, it has none, or this process may not ask
  */

@@ -1,8 +1,7 @@
 /**
- * Agents of other registries at this proxy (D-280): whose requests are looked at, with whose keys they are checked, and
- * what their visit token says. Before a signature is checked or another server is asked, the agent must have a pair
- * here, or bring a ticket that waits here, because a stranger's registry could otherwise make this server work and
- * call.
+ * Checks the agents of other registries that make requests here (D-280), by the keys of their registries and the visit
+ * tokens that they bring. Before a signature is checked or another server is asked, the agent must have a pair here, or
+ * bring a ticket that waits here, because a stranger could otherwise make this server check signatures and call others.
  */
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { type AitClaims, parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
@@ -40,7 +39,7 @@ interface KeptVisit extends Visit {
   exp: number;
 }
 
-/** The refusal of a bad signature serves for all here, because another would tell a stranger who is paired. */
+/** Every refusal here looks like a bad signature, because another one would tell a stranger which agents are paired. */
 const refused = () => new TokenError("signature", "The signature does not verify");
 
 /**
@@ -77,7 +76,7 @@ export class Visitors implements VisitorChecks {
   /**
    * Returns the caches of the registry of a visiting agent, which check its token.
    *
-   * @throws {TokenError} `signature` when the agent has no business here
+   * @throws {TokenError} `signature` when the policy refuses the registry, or the agent has no pair and no ticket here
    * @throws {StoreUnavailable}
    */
   async admit({ iss, sub }: AitClaims, exchange: RequestContext): Promise<IssuerDocuments> {
