@@ -1,8 +1,8 @@
 /**
  * The deliveries of this instance, and what changes a delivery apart from its message: a receipt, the mailbox, the end
  * of an instance. A duplicate that arrives during the first delivery waits for it. When an instance has ended without
- * an outcome of a delivery, the sweep gives that delivery a record, because it would otherwise not be kept like the
- * others.
+ * an outcome of a delivery, the sweep gives that delivery a record, because it would otherwise keep one of the few
+ * places in the record of its sender.
  */
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
@@ -31,7 +31,7 @@ import {
 } from "./delivery.ts";
 import type { Sender, Senders } from "./sender.ts";
 
-/** With less, a delivery whose outcome is about to be stored would get a record without an outcome. */
+/** How long after the longest attempt a delivery counts as lost. With less, its outcome may be about to be stored. */
 export const SETTLED_MS = 5_000;
 
 /** The new state of a message, since when (milliseconds since the epoch), and the status of a receipt that set it. */
@@ -46,7 +46,7 @@ export interface Attempt {
   instance: string;
   /** Milliseconds since the Unix epoch, as `until`. */
   startedAt: number;
-  /** The attempt counts until then. */
+  /** The attempt delivers nothing after this time. */
   until: number;
   bodySha256: string;
 }
@@ -104,7 +104,10 @@ export class Deliveries {
     return found.taken ? null : found.refused;
   }
 
-  /** Returns the parts of a claim that begins an attempt, with the 202 of a queued message. An earlier 202 refuses. */
+  /**
+   * Returns what begins an attempt as part of a claim. `answer` is the 202 of a message that is queued at once. The
+   * claim is refused when the message has a 202 already.
+   */
   begin(
     id: DeliveryId,
     bodySha256: string,
@@ -114,8 +117,8 @@ export class Deliveries {
   }
 
   /**
-   * Records the end of an attempt of this instance. A 202 may wait 20 ms for another commit. An end without one does not
-   * wait, because a duplicate would wait for it too. Never rejects; a failure is logged.
+   * Records the end of an attempt of this instance. A 202 may wait 20 ms to share another commit. An end without a 202
+   * does not, because a duplicate would wait for it too. Never rejects; a failure is logged.
    */
   end(id: DeliveryId, answer: HookAnswer | null): Promise<void> {
     const { clock, commits, leases } = this.deps, name = nameOf(id), open = this.#open.get(name);
@@ -206,15 +209,15 @@ export class Deliveries {
  * repeat of its message would be delivered again.
  */
 const REMEMBERED = 10_000;
-/** How many deliveries are settled in one claim, because a commit over the network holds ten checks. */
+/** How many deliveries are settled in one claim. A commit over the network holds only ten checks. */
 const SETTLED_TOGETHER = 8;
 
 /**
  * Returns the update that records when a delivery got its first receipt, which shortens the lifetime of its record, or
  * when a queued message was handed over.
  *
- * @param sender `null` for a queued message, which is never in the record of its sender; an unknown one is then kept,
- *   and otherwise refused with `"unknown"`
+ * @param sender `null` for a queued message, which is never in the record of its sender. An unknown delivery is refused
+ *   with `"unknown"`, but with `null` it only changes nothing
  * @param found called with the delivery, and called again when the commit is repeated
  */
 export function timeUpdate(

@@ -173,7 +173,8 @@ export class EndOfDelivery implements Update<never> {
   next(current: unknown): RecordChange<never> {
     const record = unpackDelivery(current, this.delivery.requestId) ?? this.open;
     if (!record || this.answer === null && record.instance !== this.instance) return "keep";
-    // A delivery that was settled meanwhile has lost its hash, and a repeat of the message would count as another one.
+    // The sweep may have stored the delivery without its hash, so that a repeat of the message would be refused as
+    // another one.
     const bodySha256 = record.bodySha256 || (this.open?.bodySha256 ?? "");
     const { startedAt, receiptAt, handedOverAt } = record;
     const ended: DeliveryRecord = {

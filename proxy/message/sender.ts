@@ -37,14 +37,20 @@ import { idOf, type LiveChange, type LiveRecord, type Write } from "../../shared
 import { StoreBusy, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import type { BeginningOfDelivery, DuplicateResult, Placed } from "./delivery.ts";
 
-/** With more, one request may read the store for seconds. With less, a sender with a high limit is refused. */
+/**
+ * Most sealed parts of a sender that are read at once. With more, one request may read the store for seconds. With
+ * less, a sender with a high limit is refused.
+ */
 const PARTS_READ_MAX = 32_768;
 const PARTS_AT_ONCE = 200;
 /** With more, senders that are no longer active take memory. With less, a returning one costs a read. */
 const SENDERS_KEPT_MAX = 10_000;
-/** With more, the nonces take hundreds of megabytes. */
+/** Nonces of all senders in memory. With more, they take hundreds of megabytes. */
 const NONCES_KEPT_MAX = 1_000_000;
-/** With less, each request would look through the nonces of its sender. With more, ended ones take memory. */
+/**
+ * Time between removals of a sender's ended nonces. With less, each request would look through its nonces. With more,
+ * ended ones take memory.
+ */
 const PRUNE_MS = 10_000;
 /** How long an ended nonce is kept: longer than checks take, because they judge by the time when they began. */
 const ENDED_KEPT_MS = 15_000;
@@ -52,9 +58,12 @@ const ENDED_KEPT_MS = 15_000;
 const CLOCK_GRACE_MS = (LIMITS.nonceGraceSeconds - LIMITS.timestampSkewSeconds) * 1000;
 /** The service deletes ended parts. The store deletes them this much later, for those that the service missed. */
 const MARGIN_MS = LIMITS.sweepMarginSeconds * 1000;
-/** With less, a sender's first request at another instance after a pause costs two round trips more. */
+/**
+ * How long this instance tells others what it stores of a sender, once another one has stored something of it. With
+ * less, the sender's first request there after a pause costs two round trips more.
+ */
 const SHARED_MS = 60_000;
-/** Told records that are kept. With more, they take over 10 MB; with fewer, those of more senders are read again. */
+/** Most records that instances have told each other. With more, they take over 10 MB; with fewer, more are read. */
 const TOLD_MAX = 2_000;
 const MOST_BYTES = LIMITS.senderNonces * NONCE_BYTES;
 const NO_WRITES: readonly Write[] = [];
@@ -77,7 +86,7 @@ export interface StoredSender {
 export class Senders {
   /** Called after a commit with the senders of which other instances have got requests too. */
   onShared: (senders: readonly StoredSender[]) => void = () => {};
-  /** What the commit that ends in this turn has stored of them. */
+  /** What was stored of such senders in this turn of the event loop, until `onShared` gets it. */
   #shared: StoredSender[] = [];
   /** Senders by DID. The one that was added first is forgotten first. */
   readonly #kept = new BoundedMap<string, Sender>(SENDERS_KEPT_MAX);
@@ -96,9 +105,9 @@ export class Senders {
   }
 
   /**
-   * Notes what another instance has stored of a sender. Otherwise the next commit here would find its record outdated:
-   * three round trips to the store in place of one, for each message of a sender whose requests a balancer spreads. It
-   * is only a hint, because the commit checks the version.
+   * Notes what another instance has stored of a sender, because the next commit here would otherwise find its record
+   * outdated, and take three round trips to the store in place of one. It is only a hint, because the commit checks the
+   * version.
    */
   learn(stored: StoredSender): void {
     this.#kept.get(stored.agentDid)?.learn(stored);
@@ -168,7 +177,7 @@ export class Sender implements LiveRecord {
   #upTo = 0;
   /** Time of the newest pruning, or reading of all parts. Nonces that had ended by then may be unknown. */
   #asOf = 0;
-  /** When the store deletes the record. */
+  /** When the store deletes the record, milliseconds since the Unix epoch. */
   #endsAt = Infinity;
   /** Generation of the commit in flight; 0 without one. */
   #inFlight = 0;
@@ -182,7 +191,7 @@ export class Sender implements LiveRecord {
   constructor(
     readonly agentDid: string,
     private readonly deps: SendersDeps,
-    /** The newest stored version of senders that this instance has told others, or they have told this one. */
+    /** The newest stored version of each sender that instances have told each other. */
     private readonly allTold: Map<string, StoredSender>,
     private readonly share: (stored: StoredSender) => void,
   ) {
@@ -215,15 +224,15 @@ export class Sender implements LiveRecord {
       // Another instance may have told a newer version during the reading.
       if (isNewer(this.#told, this)) this.isLoaded = this.#restore();
     } finally {
-      // In the same turn as `isLoaded`, because a drop in a later turn would otherwise wait for this reading and find
-      // nothing loaded.
+      // Cleared in the turn that sets `isLoaded`, because a load after a drop would otherwise wait for this reading and
+      // find nothing loaded.
       this.#loading = null;
     }
   }
 
   /**
-   * Notes what another instance has stored. The next use takes it over, because most versions that a busy sender's
-   * other instances tell are outdated before this one needs them.
+   * Notes what another instance has stored. Only the next use takes it over, because most versions of a busy sender are
+   * outdated before this instance needs them.
    *
    * @throws {MalformedRecord}
    */
@@ -235,7 +244,7 @@ export class Sender implements LiveRecord {
     if (this.#inFlight === 0) this.isLoaded = false;
   }
 
-  /** Takes over the newest version that was told. Returns false when the store must be read instead. */
+  /** Takes over the newest version that instances have told. Returns false when the store must be read instead. */
   #restore(): boolean {
     const told = this.#told, record = told && this.#toldAfter(this.versionstamp, told);
     if (!told || !record) {
@@ -299,7 +308,7 @@ export class Sender implements LiveRecord {
     for await (const { value } of this.deps.kv.list(selector, options)) {
       // Older parts hold nonces that were used earlier, which end at most this much later.
       if (partEnd(value) + LIMITS.timestampSkewSeconds * 2000 <= now) break;
-      // Read only after the count, because a million nonces would take most of a second before the refusal.
+      // The nonces are read only after the count, because a million would take most of a second before the refusal.
       if (parts.push(unpackPart(value)) < PARTS_READ_MAX) continue;
       throw new StoreUnavailable(new Error("A sender has too many sealed parts"));
     }
