@@ -22,7 +22,7 @@ import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import type { DeliveryRecord } from "../schema/records.ts";
 import { isOfEarlier, type ReceiptRecord, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
 
-/** With more, the receipt of an agent with many peers would take the time of many messages. */
+/** Most peers that are searched. With more, the receipt of an agent with many peers takes the time of many messages. */
 const PEERS_READ_MAX = 1_000;
 /** Most receipts of an answer. Without a bound, many senders with one request ID would make it too long. */
 const RECEIPTS_LISTED_MAX = 200;
