@@ -20,14 +20,14 @@ import { TokenBucket } from "../../shared/server/token_bucket.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { OwnerBudgets } from "../owner_budgets.ts";
 
-/** With more, a connector could send as many acknowledgements at once that do not count against its limit of frames. */
+/** Heartbeats that wait for an ack. With more, a connector could send more acks at once that count against no limit. */
 const HEARTBEATS_IN_FLIGHT = 8;
 /**
  * How many malformed frames close a socket. With more, a faulty connector goes on for longer. With 1, a single fault
  * ends the connection.
  */
 const MALFORMED_FRAMES_MAX = 3;
-/** With more, one slow reader takes the memory of others. With less, a few large messages end its socket. */
+/** Unsent bytes that end a socket. With more, a slow reader takes the memory of others; with less, a burst ends it. */
 export const UNSENT_BYTES_MAX = 8_388_608;
 /** Unsent bytes from which a send sums up those of all sockets. With less, each large message costs that sum. */
 const UNSENT_NOTED_BYTES = 65_536;
@@ -65,7 +65,10 @@ const SMALL_FRAME_BYTES = 512;
 const HEARTBEATS_PER_SECOND = 1;
 /** Wait for the answer to a probe. With less, a busy connector loses its socket; with more, messages wait in vain. */
 const PROBE_MS = 10_000;
-/** With less, messages for a busy connector are queued in vain. With more, one behind a lost message waits longer. */
+/**
+ * Wait for an ack after which a socket counts as silent. With less, messages for a busy connector are queued in vain.
+ * With more, those behind a lost message wait longer.
+ */
 const SILENT_MS = 1_000;
 
 const FRAME_TOO_LARGE = `frame over ${LIMITS.connectorFrameBytes / 1024} KiB`;
@@ -122,7 +125,7 @@ export class RelaySocket {
     return isSilent;
   }
 
-  /** True during a probe, and when nothing came for 1 s after a message without an ack: the peer may then be gone. */
+  /** True when the peer may be gone: during a probe, and when nothing came for 1 s after a message without an ack. */
   get isSilent(): boolean {
     const [oldest] = this.#inFlight.values();
     const isLate = oldest !== undefined && this.deps.clock.now() - oldest.sentAt >= SILENT_MS;

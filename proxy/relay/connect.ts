@@ -27,7 +27,10 @@ const CLOSING_MS = 2_000;
  * limit its agent would stay connected in the eyes of others. With less, a slow client has to connect again.
  */
 export const OPENS_MS = 5_000;
-/** When a late claim is looked for again. With less, it may take effect later still, and its agent seem connected. */
+/**
+ * How long after a late claim its agent is looked at again. With less, the claim may take effect only afterwards, and
+ * the agent would seem connected.
+ */
 const LATE_CLAIM_MS = 60_000;
 
 interface ConnectDeps {

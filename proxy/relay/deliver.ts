@@ -33,7 +33,10 @@ import type { InFlightBudget } from "./in_flight_budget.ts";
 import type { PresenceStore } from "./presence.ts";
 import type { RecipientReturn } from "./recipient_return.ts";
 
-/** Time between two looks for an outcome. With less, the store is read more often; with more, the answer is later. */
+/**
+ * Time between two looks for the outcome of a message that another instance delivers. With less, the store is read more
+ * often; with more, the answer is later.
+ */
 export const UNDER_WAY_LOOK_MS = 100;
 
 interface DeliverDeps extends Pick<ServiceDeps, "clock" | "metrics"> {
@@ -49,7 +52,7 @@ interface DeliverDeps extends Pick<ServiceDeps, "clock" | "metrics"> {
   returns: RecipientReturn;
 }
 
-/** Delivers or queues a message. It counts as held until its response, because its body stays in memory until then. */
+/** Delivers or queues a message. Its bytes count until its response, because its body stays in memory until then. */
 export async function postMessage(
   deps: DeliverDeps,
   { caller, exchange }: Input<undefined, undefined, undefined, AdmittedAgent | undefined>,
@@ -129,7 +132,9 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
   }
 }
 
-/** Queues a message that may wait, else waits for a recipient whose instance stops: `null` when it is back. */
+/**
+ * Queues a message that may wait; else waits for a recipient whose instance stops, and returns `null` once it is back.
+ */
 async function withoutRecipient(
   deps: DeliverDeps,
   caller: AdmittedAgent,

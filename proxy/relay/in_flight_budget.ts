@@ -1,16 +1,15 @@
 /**
- * Bounds the bytes of messages that wait for their result: in total, for one owner, and for one sender. How slow the
- * recipients are does not matter. A message over a bound is refused, except a small one over the total. The owner has a
- * bound too, because a person with twenty senders could otherwise hold the whole total, and the messages of other
- * people would be refused.
+ * Bounds the bytes of messages that wait for their result: in total, for one owner, and for one sender. A message over
+ * a bound is refused, except a small one over the total. The owner has a bound too, because a person with twenty
+ * senders could otherwise hold the whole total, and the messages of other people would be refused.
  */
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ByteBudget } from "../../shared/server/byte_budget.ts";
 
-/** With more, messages to slow recipients would take the memory of the process. */
+/** Bytes of all messages. With more, messages to slow recipients would take the memory of the process. */
 export const HELD_BYTES = 33_554_432;
-/** With more, one sender would take the room of the other agents of its owner. */
+/** Bytes of the messages of one sender. With more, it would take the room of the other agents of its owner. */
 export const HELD_PER_SENDER_BYTES = 2_097_152;
 
 /** Bytes of the messages of one owner: a quarter of all, so that three such owners leave room for a fourth. */

@@ -3,8 +3,8 @@
  * changes the receiver's wake key, which the receiver watches.
  *
  * Two round trips are saved. A note without content is also the value of the wake key, so the receiver handles it
- * before it reads its inbox. And a note is handled before its deletion is stored. No note is handled twice, because a
- * new process has a new ID and a new inbox.
+ * before it reads its inbox. And a note is handled before its deletion is stored. Even after a crash in between, no
+ * note is handled twice, because a new process has a new ID and a new inbox.
  */
 import { KEYS } from "../schema/kv_keys.ts";
 import type { StoredInstanceMessage } from "../schema/records.ts";
@@ -156,7 +156,7 @@ interface Rung {
   body?: unknown;
 }
 
-/** The note first, then its parts and the wake key of its receiver. */
+/** Returns the writes of a note: first the note itself, then its parts and the wake key of its receiver. */
 function noteWrites(instance: string, id: string, body: unknown, bytes: Uint8Array): [SetWrite, ...SetWrite[]] {
   const isInline = bytes.length > 0 && bytes.length <= INLINE_MAX;
   const parts = isInline ? [] : splitChunks(bytes);

@@ -14,15 +14,15 @@ import type { Metrics } from "../../shared/server/metrics/metrics.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
 /**
- * With less, an instance that is busy for some seconds would count as ended. With more, messages wait for one that was
- * killed.
+ * How long an instance counts as alive without a renewal. With less, one that is busy for some seconds would count as
+ * ended. With more, messages wait for one that was killed.
  */
 export const LEASE_MS = 12_000;
 /** A third of the lease, so that two renewals in a row may fail. */
 export const RENEW_MS = 4_000;
 /**
- * How long a lease that was seen to serve is relied on. With more, notes could go to a stopped instance, because each
- * one announces its stop only a second before.
+ * How long after a look at its lease an instance is still taken to serve. With more, notes could go to a stopped
+ * instance, because each one announces its stop only a second before.
  */
 const RELIED_MS = 500;
 
@@ -46,8 +46,8 @@ interface Known {
 const LOOKS_TO_END = Math.ceil(LEASE_MS / RENEW_MS);
 /**
  * A lease that is seen for the first time and was written this long ago, by its own time, counts as ended, because its
- * instance was killed before this one began. With less, a new instance whose clock differs would stay unseen until the
- * next look.
+ * instance was killed before this one began. With less, a new instance whose clock is behind would count as ended until
+ * the next look.
  */
 const FORGOTTEN_MS = 60_000;
 /** How many leases one look reads, newest first. The others are of instances that ended within the last day. */
@@ -58,8 +58,8 @@ const CLOCK_WARNING_MS = 60_000;
 /** Longest wait for the announcement of a stop. With more, a slow store would take the time of the last deliveries. */
 const ANNOUNCED_MS = 300;
 /**
- * Time that a stopping instance keeps for its last answers. A request that is cut off would be repeated, and its
- * message could arrive twice.
+ * Time that a stopping instance keeps for its last answers, because a request that is cut off would be repeated, and
+ * its message could arrive twice.
  */
 const ANSWER_MS = 500;
 /** How long a lease's record is kept. With less, the presences of its agents would be deleted within the day. */
@@ -72,7 +72,7 @@ export class InstanceLeases {
   link: LinkAddress | null = null;
   /** Called after each look at the leases of the others. */
   onLooked: () => void = () => {};
-  /** Returns true while there is a link to an instance. Over a link, the instance would say that it leaves. */
+  /** Returns true while there is a link to an instance, over which that instance would say that it leaves. */
   isLinked: (instance: string) => boolean = () => false;
   readonly #known = new Map<string, Known>();
   #state: InstanceLease["state"] = "serving";
@@ -126,7 +126,7 @@ export class InstanceLeases {
     if (isSole) await this.#endOthers();
     await Promise.all([this.#write(), this.#look()]);
     const { clock, random } = this.deps;
-    // At random after 3 to 5 s, because with a fixed time all looks would find the same ages and learn less.
+    // At random after 3 to 5 s, because looks that find a lease always at the same age learn less about its clock.
     const renewMs = () => RENEW_MS * (0.75 + fraction(random) / 2);
     this.#timers = [
       repeat(clock, renewMs, () => this.#tried(this.#write())),
@@ -134,7 +134,9 @@ export class InstanceLeases {
     ];
   }
 
-  /** Announces that this instance closes its sockets. It still handles notes. Looks at the others. Never rejects. */
+  /**
+   * Announces that this instance closes its sockets but still handles notes, and looks at the others. Never rejects.
+   */
   async beginLeaving(): Promise<void> {
     if (this.isLeaving) return;
     const announced = Promise.all([this.#become("leaving"), this.#tried(this.#look())]);
@@ -295,7 +297,9 @@ export class InstanceLeases {
     await this.#write().catch(() => {});
   }
 
-  /** One write follows the other, because a renewal on its way could otherwise undo the end of the lease. */
+  /**
+   * Writes after the write before has ended, because a renewal on its way could otherwise undo the end of the lease.
+   */
   #write(): Promise<void> {
     const writing = this.#written.then(async () => {
       const leaving = this.#leavingAt === undefined ? {} : { leavingAt: this.#leavingAt };

@@ -1,9 +1,8 @@
 /**
- * The direct way between instances (D-370): one WebSocket for each two of them carries what notes carry. The store
- * decides and a link only carries, so when a link is missing or full, the caller writes a note. After the loss of a
- * link, a note asks for the results; a message that has not arrived fails or is queued. Both sides prove that they know
- * the key in the lease of the accepting one, because any program that reaches the port could otherwise read and send
- * messages.
+ * The direct way between instances (D-370): one WebSocket for each two of them carries what notes carry. When a link is
+ * missing or full, the caller writes a note to the store. After the loss of a link, a note asks for the results; a
+ * message that has not arrived fails or is queued. Both sides prove that they know the key in the lease of the
+ * accepting one, because any program that reaches the port could otherwise read and send messages.
  */
 import { createHmac } from "node:crypto";
 import { joinedBytes, toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
@@ -59,7 +58,7 @@ interface Link {
 const BEAT = "", LEAVES = "leaves";
 
 export class InstanceLinks {
-  /** Called for each message, in the order of one link. */
+  /** Called for each message. Those of one link come in the order in which they were sent. */
   onMessage: (body: unknown, bytes: Uint8Array) => void = () => {};
   /** Called when a link is lost. What was sent over it may not have arrived. */
   onLost: (instance: string) => void = () => {};
@@ -115,7 +114,7 @@ export class InstanceLinks {
     }
   }
 
-  /** Answers requests to the port between instances. No socket opens before the proof, because any program can call. */
+  /** Answers a request to the port for links. No socket opens before a proof, because any program can call the port. */
   answer(request: Request): Response {
     const { link } = this.deps.leases;
     if (!link || this.#hasStopped || request.method !== "GET" || request.url.length > URL_MAX) return refused(404);
@@ -235,7 +234,7 @@ export class InstanceLinks {
         };
       });
     } catch (cause) {
-      // Removed, because a late answer would otherwise open a link on a socket that closes, and end a newer link.
+      // The handler is removed, because a late answer would otherwise use the closing socket, and end a newer link.
       socket.onmessage = null;
       socket.close();
       throw cause;
@@ -264,7 +263,7 @@ export class InstanceLinks {
     beat();
   }
 
-  /** Passes on a message. Returns false for bytes that are none. */
+  /** Passes on a message. Returns false for bytes that are no message. */
   #receive(message: Uint8Array): boolean {
     if (message.length > MESSAGE_MAX) return false;
     const at = message.indexOf(LINE_FEED);
@@ -293,7 +292,7 @@ function hasRoom({ socket }: Link): boolean {
   return socket.readyState === WebSocket.OPEN && socket.bufferedAmount <= UNSENT_MAX;
 }
 
-/** What one side proves to the other. Without `role`, the proof of one step could be used as that of another. */
+/** Returns the proof that a side knows the key. Without `role`, a proof of one step could be used for another step. */
 function proofOf(key: string, role: "asks" | "opens" | "accepts", about: readonly string[]): string {
   return createHmac("sha256", key).update(["svc link", role, ...about].join("\n")).digest("base64url");
 }

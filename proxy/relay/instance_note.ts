@@ -24,7 +24,7 @@ export interface MessageNote {
   attempt: Attempt;
 }
 
-/** What a commit has stored of senders. Their records follow one after the other. Only links carry it. */
+/** What a commit has stored of senders. The bytes of the note are their records, in order. Only links carry it. */
 export interface SendersNote {
   kind: "senders";
   senders: { agentDid: string; versionstamp: string; bytes: number }[];

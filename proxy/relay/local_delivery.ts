@@ -1,7 +1,7 @@
 /**
  * Delivers a message to the sockets of its recipient on this instance, regardless of which instance received it.
- * Messages of one sender stay in order. A message is delivered only while its attempt counts, because one that its
- * sender repeats would otherwise arrive twice. What may be queued and does not arrive goes into the mailbox.
+ * Messages of one sender stay in order. A message is delivered only until its attempt ends, because its sender may then
+ * repeat it, and it would arrive twice. What may be queued and does not arrive goes into the mailbox.
  */
 import { settledWithin, timeLeft } from "../../shared/clock.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
@@ -69,7 +69,7 @@ export class LocalDelivery {
     const own: MayQueue = { giveUp: () => givenUp.resolve(FAILED), ended: ended.promise };
     this.#mayQueue.set(pair, all.add(own));
     try {
-      // Otherwise a machine that is gone would hold each earlier message to its deadline, and this one could overtake.
+      // The earlier ones give up now, because a machine that is gone would hold them, and this one, to their deadlines.
       if (connectedAgents.session(recipient)?.isSilent) { for (const one of earlier) one.giveUp(); }
       else if (!mailboxDelivery.inProgress(recipient, sender)) {
         const result = await Promise.race([this.#handOver(message, attempt), givenUp.promise]);

@@ -45,7 +45,7 @@ interface MailboxDeps extends Pick<ServiceDeps, "kv" | "clock" | "metrics"> {
   config: Pick<ProxyConfig, "mailboxTtlSeconds" | "mailboxOwnerBytes" | "receiptKeptMs" | "registryUrl">;
 }
 
-/** What waits for all recipients. */
+/** The queued messages of all recipients together. */
 export interface MailboxCounts {
   messages: number;
   recipients: number;
@@ -60,7 +60,7 @@ function partKeys({ message, number, parts }: MailboxEntry): KvKey[] {
 }
 
 export class Mailbox {
-  /** Called when a queued message has been handed over or has ended. */
+  /** Called when a queued message has been handed over or dead-lettered. */
   onOutcome: (id: DeliveryId, outcome: DeliveryOutcome) => void = () => {};
 
   /** How long a message waits, and how long its records are kept, milliseconds. */

@@ -1,8 +1,7 @@
 /**
- * Ends sockets that fill the memory with a message without an end. The runtime keeps the fragments of a message until
- * the last one, without a bound, and this code sees none of them. Such a socket cannot send a whole message in between.
- * So when memory runs out, or grows fast, every socket is asked for a heartbeat: an honest connector answers, and the
- * others are closed.
+ * Ends sockets that fill the memory with one endless message. The runtime keeps all fragments of a message until the
+ * last one has come, and this code sees none of them. Meanwhile such a socket cannot send a whole message. So when
+ * memory runs out, or its use grows fast, every socket gets a heartbeat, and those that send nothing back are closed.
  */
 import { type Cancel, repeat, sleep } from "../../shared/clock.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
@@ -13,15 +12,15 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
 /** Time between looks. With more, an attacker who sends 100 MB a second gains over 25 MB between two. */
 const LOOK_MS = 250;
 /**
- * Growth in a second at which sockets are asked. With less, honest load would cause it. With more, a small machine
- * fills up.
+ * Growth in a second at which sockets get a heartbeat. With less, honest load would cause it. With more, a small
+ * machine fills up.
  */
 const GROWTH_BYTES = 67_108_864;
 /** Time for an answer. With less, a connector behind a slow line would be closed. */
 const ANSWER_MS = 2_000;
 /** A timer that fires this late shows that the server was busy, so it may not have read all answers yet. */
 const LATE_MS = 200;
-/** How often a busy server waits. With more, one that stays busy closes no socket before its memory is full. */
+/** How often a busy server waits for answers. With more, it would close no socket before its memory is full. */
 const MAX_WAITS = 3;
 /**
  * Time between two rounds while the memory only stays above the bound, because each round is a frame to every socket.
@@ -41,7 +40,7 @@ export class MemoryGuard {
   #askedAt = -Infinity;
   #cancel: Cancel = () => {};
 
-  /** @param boundBytes memory above which sockets are asked; `Infinity` when only its growth counts */
+  /** @param boundBytes memory above which sockets get a heartbeat; `Infinity` when only its growth counts */
   constructor(private readonly deps: GuardDeps, private readonly boundBytes: number) {}
 
   start(): void {

@@ -14,7 +14,7 @@ const LINE_FEED = 0x0a;
  */
 type Head = Omit<MessageProof, "edit"> & { edit?: [offset: number, length: number, textBytes: number] };
 
-/** Returns the part of a message that is kept in a record, and its content. */
+/** Returns a message in two parts: the envelope, which a record holds, and the content, which is stored in chunks. */
 export function splitMessage({ proof, payload, ...envelope }: Message): { envelope: Envelope; content: Uint8Array } {
   const { edit, ...rest } = proof;
   const text = edit?.[2] ?? "";
@@ -22,7 +22,6 @@ export function splitMessage({ proof, payload, ...envelope }: Message): { envelo
   return { envelope, content: utf8Bytes(`${JSON.stringify(head)}\n${text}${payload}`) };
 }
 
-/** Returns the message of an envelope and its content. */
 export function joinMessage(envelope: Envelope, content: Uint8Array): Message {
   const utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
   const at = content.indexOf(LINE_FEED);

@@ -19,7 +19,7 @@ const ELSEWHERE_MAX = 20_000;
  * instance for longer.
  */
 const ELSEWHERE_MS = 1_000;
-/** Age of a late connect request. With more, a request that waited could take back an agent that has moved. */
+/** Age at which a connect request is late. With more, one that waited could take back an agent that has moved. */
 export const CONNECT_LATE_MS = 1_000;
 
 const SEEN_KEPT_MS = LIMITS.seenKeptSeconds * 1000;
@@ -55,7 +55,7 @@ export class PresenceStore {
    * @param onMove writes that are part of the same commit when the presence moves away from another instance
    * @param request the request that connects; without it the claim is never late
    * @throws {Error} when the request is late, and the agent signed a newer one, or one of the same second, for another
-   *   instance: its client may have given up, and the claim would move the agent to where it has no socket
+   *   instance, because the client may have given up, and the claim would move the agent to where it has no socket
    * @throws {StoreUnavailable}
    */
   async claim(
@@ -85,7 +85,7 @@ export class PresenceStore {
     }, [key]);
   }
 
-  /** Only a late request is compared with another one, because the clocks of agents differ. */
+  /** Only a late request is compared with another one, because the clocks of an agent's machines may differ. */
   #isOvertaken({ signedAt, admittedAt }: ConnectRequest, presence: Presence | null): boolean {
     const isLate = this.deps.clock.now() - admittedAt > CONNECT_LATE_MS;
     return isLate && this.#otherIn(presence) !== null && (presence?.signedAt ?? 0) >= signedAt;

@@ -12,8 +12,8 @@ import type { InstanceLeases } from "./instance_leases.ts";
 import type { PresenceStore } from "./presence.ts";
 
 /**
- * How long such agents are expected back. With less, those that return late are answered as offline. With more, senders
- * wait for agents that are gone.
+ * How long the agents of a stopping instance are expected back. With less, those that return late are answered as
+ * offline. With more, senders wait for agents that are gone.
  */
 export const RETURN_EXPECTED_MS = 10_000;
 
@@ -68,7 +68,7 @@ export class RecipientReturn {
     return false;
   }
 
-  /** Looks for an agent in 200 ms. While the store fails the agent stays expected. */
+  /** Looks for an agent after 200 ms. While the store fails, the agent stays expected. */
   #look(agentDid: string, left: string): Promise<boolean> {
     const look = sleep(this.deps.clock, LOOK_MS).then(() => this.#isBack(agentDid, left)).catch(() => false)
       .finally(() => this.#looks.delete(agentDid));

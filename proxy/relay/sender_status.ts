@@ -25,7 +25,7 @@ export class SenderStatus {
   isActive({ agentDid, ownerDid }: { agentDid: string; ownerDid: string }): Promise<boolean> {
     const now = this.clock.now();
     const kept = this.#kept.get(agentDid);
-    // More is left after a step back of the clock, and would keep a deleted sender active for as long as the step.
+    // After a step back of the clock more is left, which would keep a deleted sender active for as long as the step.
     if (kept && now < kept.until && now >= kept.until - STATUS_KEPT_MS) return kept.isActive;
     const isActive = this.registry.ownership(ownerDid, agentDid)
       .then(({ ownsAgent, agentStatus }) => ownsAgent && agentStatus === "active");
