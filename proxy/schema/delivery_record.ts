@@ -10,7 +10,7 @@ const AFTER_RECEIPT_SECONDS = 86_400;
 
 const VERSION = 1;
 const FLAGS = { answered: 1, delivered: 2, queued: 4, reason: 8, handedOver: 16 } as const;
-/** Length of a SHA-256 in base64url. It stays text, because decoding it for every message costs more than 11 bytes. */
+/** Length of a SHA-256 in base64url. It stays text, because decoding each one costs more than the 11 bytes it saves. */
 const SHA_CHARS = 43;
 /** Offset after version, flags, sockets and length of the instance (1 byte each) and four timestamps (8 bytes each). */
 const SHA_AT = 4 + 4 * 8;
@@ -23,7 +23,7 @@ const MOST_SOCKETS = 255;
 
 /** Returns the end of a record, milliseconds since the Unix epoch. */
 export function deliveryEnd({ startedAt, answer: response, answeredAt, receiptAt }: DeliveryRecord): number {
-  // For a day a repeated message gets the same response. A receipt can come before it, so the later time counts.
+  // For a day a repeated message gets the same response. A receipt may precede the response, so the later time counts.
   if (receiptAt > 0) return Math.max(receiptAt, answeredAt) + AFTER_RECEIPT_SECONDS * 1000;
   // A queued message may be delivered at the end of its lifetime, and without the record its receipt would be refused.
   const from = response?.expiresAt ? parseIso(response.expiresAt) ?? answeredAt : response ? answeredAt : startedAt;

@@ -34,7 +34,7 @@ export function storedReceipt(value: StoredReceipt, keptMs: number): { value: St
  */
 const CLOCKS_MS = 60_000;
 
-/** Returns true when a receipt is of an earlier message, because its request ID may be used again after a day. */
+/** Returns true when a receipt is of an earlier message with the same ID, which may be used again after a day. */
 export function isOfEarlier(receivedAt: number, delivery: Pick<DeliveryRecord, "startedAt"> | null): boolean {
   return delivery !== null && receivedAt < delivery.startedAt - CLOCKS_MS;
 }

@@ -85,7 +85,6 @@ function hexDigit(code: number): number {
   return code <= 57 ? code - 48 : code - 87;
 }
 
-/** Returns the stored form of a record. */
 export function packSender(
   { since, sealed, nonces, window, begun }: Omit<SenderRecord, "window"> & { window: Entries },
 ): Uint8Array<ArrayBuffer> {
@@ -177,7 +176,6 @@ export function unpackPart(value: unknown): Uint8Array {
   return bytes.subarray(1);
 }
 
-/** Returns a sealed part of packed nonces. */
 export function packPart(nonces: Uint8Array): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(1 + PART_BYTES);
   bytes[0] = VERSION;
