@@ -54,7 +54,7 @@ export class PairRemoval {
   /** Removes the pairs of deleted agents of another registry. Never rejects, because its next list tries again. */
   async visitorsListed(authority: string, deleted: ReadonlyMap<string, number>): Promise<void> {
     try {
-      // Looks through the agents that have pairs here, because a hostile registry may name any number of others.
+      // Goes through the agents with pairs here and not through the list, which a hostile registry can make very long.
       for await (const { key } of this.deps.kv.list(KEYS.pairCountsOf(authority))) {
         if (this.#stopped.signal.aborted) return;
         if (deleted.has(String(key.at(-1)))) await this.#removeAll(String(key.at(-1)));
@@ -77,7 +77,8 @@ export class PairRemoval {
         await sleep(this.deps.clock, wait, this.#stopped.signal);
       }
     }
-    // Here and not when the promise resolves, because a list that comes in between would wait for the next one.
+    // Cleared here and not when the promise resolves, because a list that comes in between would wait for the next
+    // list.
     this.#running = null;
   }
 
@@ -121,7 +122,7 @@ export class PairRemoval {
     while (!this.#stopped.signal.aborted) {
       const result = await this.#removeSome(agentDid);
       if (result === "none") return;
-      // Tried again after a wait: another instance removes the same pairs, or a peer confirms another pair.
+      // Tried again after a wait, because another instance removes the same pairs, or a peer confirms another pair.
       if (result === "conflict") await sleep(clock, 1 + fraction(random) * 50, this.#stopped.signal);
     }
   }

@@ -39,7 +39,7 @@ import type { PairRecord, Seen } from "../schema/records.ts";
 
 interface TrustDeps extends OwnershipDeps, store.PairStoreDeps, Pick<ServiceDeps, "random" | "newId"> {
   config: { proxyUrl: string; pairQuota: number; environment: Environment };
-  /** Returns which instances run, because one may have ended without a record of the agents that it held. */
+  /** Returns which instances run, because one that was killed has not recorded that its agents are offline. */
   leases: { aliveOf(instances: Iterable<string>): Promise<ReadonlySet<string>> };
   policy: { acceptsAuthority(authority: string): boolean };
   forwarder: {

@@ -193,8 +193,8 @@ function writePair(
   const newPairs = pair.value === null ? 1 : 0;
   for (const [{ agentDid, proxy }, count] of [[one, counts[0]], [other, counts[1]]] as const) {
     const pairs = pairsOf(count);
-    // The quota of an agent of another server does not count here, because that agent is not asked: people here could
-    // use the quota up and keep the agent from every pair.
+    // An agent of another server has no quota here, because people here could use it up without asking that agent, and
+    // keep it from every other pair.
     if (newPairs > 0 && proxy === undefined && pairs >= pairQuota) {
       throw new ServiceError("QUOTA_EXCEEDED", {
         message: `The agent ${agentDid} has ${pairs} pairs, at most ${pairQuota} are allowed`,
