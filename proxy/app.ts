@@ -30,7 +30,7 @@ export interface Proxy extends App {
   start(options?: { isSole?: boolean; address?: string | undefined }): Promise<void>;
   /**
    * Announces that this instance stops, and within half a second closes its sockets, each after its last delivery. It
-   * still serves requests and notes.
+   * still serves requests and the notes of other instances.
    */
   leave(): Promise<void>;
   closeSockets(): void;
@@ -55,7 +55,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     await leases.stop();
     await inbox.stop();
     await Promise.all([forwarder.finish(), mailboxDelivery.finish()]);
-    // Repeated, because another instance may have read the lease in time and written a note after the first read.
+    // Read again, because another instance may have seen the lease before its end, and written a note.
     await inbox.catchUp();
     await forwarder.finish();
     await leases.leave();
@@ -66,7 +66,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     deps,
     async start({ isSole = false, address } = {}) {
       const { registryUrl, environment, federation } = config;
-      // Logged, because otherwise only a person of another server would learn of it, by a refused ticket.
+      // Without this line in the log, only people of other servers would notice that they cannot pair with agents here.
       if (federation.mode !== "off" && !isForeignOrigin(registryUrl, environment)) {
         const message =
           "agents of other servers cannot pair with agents here: that needs https and a name without port";

@@ -29,7 +29,7 @@ export interface AdmittedAgent {
   admittedAt: number;
   /** The origin of the proxy that the request was signed for. */
   origin: string;
-  /** Records of a message to an agent, read by admission; otherwise `null`. With a standing, without the presence. */
+  /** Records of a message to an agent, read by admission; otherwise `null`. With a standing, no presence is read. */
   prefetched: { pair: Prefetched<PairRecord>; presence: Prefetched<Presence> | undefined } | null;
   admission: Admission;
   /** Lets the next connect of the owner begin. Idempotent; does nothing for other requests. */

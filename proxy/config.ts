@@ -8,7 +8,7 @@ import { RECEIPT_KEPT_SECONDS_MAX } from "./schema/retention.ts";
 
 /** More than a process handles in a minute, so a larger value would be no limit. */
 const REQUESTS_MAX = 1_000_000;
-/** A revoked session lives for that much longer, so with more a revocation would no longer be quick. */
+/** A revoked session stays usable for this long, so with more a revocation would no longer be quick. */
 const ACCESS_CACHE_MAX_MS = 5_000;
 /** With less, a sender that polls each hour would miss receipts. */
 const RECEIPT_KEPT_SECONDS_MIN = 3_600;
@@ -34,7 +34,7 @@ export interface ProxyConfig extends ServiceAddresses {
   mailboxOwnerBytes: number;
   /** Bytes of the store's disk that queued messages leave free; `null` for the smaller of 1 GiB and a tenth of it. */
   storeReserveBytes: number | null;
-  /** Bytes of memory above which sockets must show that they are honest; `null` for 70 % of what there is. */
+  /** Bytes of memory above which sockets that answer no heartbeat are closed; `null` for 70 % of what there is. */
   memoryGuardBytes: number | null;
   sessionRevalidateMs: number;
   /** Most pairs of one agent. */

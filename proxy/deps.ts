@@ -1,4 +1,4 @@
-/** Builds the proxy's dependencies. Only `app.ts` and `routes.ts` import it: a type this wide couples all files. */
+/** Builds the proxy's dependencies. Only `app.ts` and `routes.ts` import it, because a type this wide couples files. */
 import type { Clock } from "../shared/clock.ts";
 import type { ErrorCode } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";

@@ -1,7 +1,6 @@
 /**
- * Which registries' agents may visit this server (D-280). An issuer is an https origin that is a DNS name and nothing
- * else (shared/protocol/origins.ts decides). So one authority of DIDs is one issuer; with a port allowed, another
- * service of the same host could claim its DIDs.
+ * Which registries' agents may visit this server (D-280). An issuer is an https origin with a DNS name and no port
+ * (shared/protocol/origins.ts), because with a port another service of the same host could claim its DIDs.
  */
 import type { Environment } from "../shared/protocol/api/meta.ts";
 import { authorityOf, isAuthority } from "../shared/protocol/did.ts";

@@ -23,14 +23,13 @@ export const CONNECT_WAIT_MAX_MS = 60_000;
  * parsed and written to the disk that all share, so a hundred at once would stop every other request for a second.
  */
 const BODY_BYTES_PER_REQUEST = 1_748;
-/** Seconds of the budget that may come at once: 8 large messages of up to 15 ms. With 2, others wait 0.25 s. */
+/** Seconds of the budget that may come at once: 8 large messages, up to 15 ms each. With 2, others wait 0.25 s. */
 const BODY_BURST_SECONDS = 1;
 /** Turns of an owner's connects. Each takes two commits, so four hundred at once would stop all other requests. */
 const CONNECTS = { atOnce: 8, waiting: 1_000, waitMs: 5_000 };
 /** How many owners are remembered, the most recently active ones. With more, those of the past take memory. */
 const MAX_OWNERS = 10_000;
 
-/** The message of a refusal because of a body. */
 export const BODY_REFUSAL = "The agents of your account together send too many bytes";
 
 const MINUTE_MS = 60_000;
@@ -65,8 +64,8 @@ export class OwnerBudgets {
   }
 
   /**
-   * Counts a request of one of the owner's agents, or one that costs as much as `count`. A request for which the owner's
-   * window has no room is not counted, because its repeats would otherwise keep the window full.
+   * Counts a request of one of the owner's agents, or one that costs as much as `count`. A request for which the
+   * owner's window has no room is not counted, because its repeats would otherwise keep the window full.
    *
    * @param factor of the limit of this window
    * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`

@@ -25,8 +25,8 @@ export interface AnswerBounds {
 }
 
 /**
- * Length in bytes above which a list is not parsed in one step, because parsing 10,000 entries at once would delay every
- * other request by 200 ms. No other answer may be as long, because a wrong address could fill the memory.
+ * Length in bytes above which a list is not parsed in one step, because parsing 10,000 entries at once would delay
+ * every other request by 200 ms. No other answer may be as long, because a wrong address could fill the memory.
  */
 export const LONG_ANSWER = 100_000;
 
@@ -111,7 +111,7 @@ export class RegistryClient {
   validate(claim: AccessTokenCheck): Promise<boolean> {
     const key = `${claim.agentDid} ${claim.aitJti} ${claim.accessToken}`;
     const restMs = (this.#accepted.get(key) ?? 0) - this.clock.now();
-    // More is left after a step back of the clock, and would keep an ended session for as long as the step.
+    // After a step back of the clock more is left, which would keep an ended session usable for as long as the step.
     if (restMs > 0 && restMs <= this.config.accessCacheMs) return Promise.resolve(true);
     const running = this.#validating.get(key);
     if (running) return running;
