@@ -136,8 +136,8 @@ function unreadBody(request: Pick<Request, "body" | "bodyUsed">): BodySource["bo
 }
 
 /**
- * Cancels a body after 2 s, and reads nothing until then. It waits because the response must be sent first: if a body
- * is cancelled before its response, the platform goes on reading it.
+ * Cancels a body after 2 s, and reads nothing until then. It waits, because the platform goes on reading a body that is
+ * cancelled before the response is sent.
  */
 function endLater(reader: Cancellable, clock: Clock, ended: () => void = () => {}): () => void {
   return clock.after(BODY_LEFT_MS, () => {

@@ -9,7 +9,8 @@ import { BlockList, isIP } from "node:net";
 export type Peer = { from: "socket"; address: string | null; info?: Sending } | { from: "process" };
 
 /**
- * `completed` settles when the response is sent or its client is gone. Read it late, because that makes the promise.
+ * `completed` settles when the response is sent or its client is gone. Reading it makes the promise, so it is read
+ * late.
  */
 type Sending = Pick<Deno.ServeHandlerInfo, "completed">;
 

@@ -137,7 +137,7 @@ export class Entry {
   }
 }
 
-/** Returns the service of a path. Both have the document paths, and both describe both services there. */
+/** Returns the service of a path. Both services have the pages of the API, and each shows the routes of both there. */
 function ownerOf(path: string, registry: App, proxy: App): App {
   return registry.owns(path) ? registry : proxy;
 }

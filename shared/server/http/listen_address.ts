@@ -59,7 +59,7 @@ export function listenAt(
     const server = listenOn({ hostname: at.host, port: at.port, signal: end.signal }, answer);
     return {
       address: addressText({ ...at, port: server.addr.port }),
-      // Closes the connections too, because a client that does not read must not delay the end of the process.
+      // Closes the connections too, because a client that does not read would otherwise delay the end of the process.
       async stop() {
         end.abort();
         await server.shutdown();
