@@ -72,7 +72,10 @@ export interface LiveRecord {
 /** What a claim does with a live record. The record is loaded before this runs. */
 export interface LiveChange<R> {
   readonly record: LiveRecord;
-  /** Returns why the claim is refused, or `null`. It must change nothing that is stored. */
+  /**
+   * Returns why the claim is refused, or `null`. It must change nothing that is stored, because a refused claim would
+   * otherwise have an effect.
+   */
   judge?(): { refuse: R } | null;
   /** Changes the record, once all updates of the claim were accepted. Without it, the record is only read. */
   take?(): readonly Write[];
@@ -166,7 +169,7 @@ type Verdict = Exclude<RecordChange<never>, { refuse: never }>;
 
 const TAKEN = { taken: true } as const;
 
-/** Applies all updates of a claim to the records of the batch, or none of them. `verdicts` must be empty. */
+/** Applies all updates of a claim to the records of the batch, or none. Fills `verdicts`, which must be empty. */
 function apply(
   { updates, relies, live }: BatchClaim,
   entries: Map<string, BatchRecord>,

@@ -84,7 +84,7 @@ export class ClaimQueue<C extends Queued> {
     for (const claim of this.#waiting) {
       if (passed.length === PASSED_OVER_MAX) break;
       if (this.#isBusy(claim) || isAnyIn(claim.ids, behind)) {
-        // A later claim on any of these records must wait behind this one.
+        // A later claim on any of these records waits behind this one, so that their order is kept.
         for (const id of claim.ids) behind.add(id);
         passed.push(claim);
       } else {

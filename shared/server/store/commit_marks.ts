@@ -4,7 +4,7 @@
  * with the commit, so it shows exactly whether the commit did. The changed records cannot show that, because a replay
  * writes the same values. Each of the commits that run at the same time has its own slot, and each slot has its own
  * mark. After an error, and for the halves of a batch, marks get another key, because a late commit would otherwise
- * overwrite a newer mark, or one half the mark that the other half reads.
+ * overwrite a newer mark, and the commit of one half the mark of the whole batch, which the other half still reads.
  */
 import type { Kv, KvKey } from "../kv.ts";
 import { readAll } from "./batched_reads.ts";

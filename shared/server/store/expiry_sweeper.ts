@@ -1,9 +1,9 @@
 /**
  * Deletes ended records in small commits (D-217). Deno KV itself deletes all expired records about once a minute, in
- * one transaction that blocks commits. So families, the kinds of records of which there are many, expire later in the
- * store than they end, and this deletes them first. One instance at a time reads them in the order of their keys,
- * without an index, so a restart or a crash loses nothing. Late deletion changes no decision, because every reader
- * compares the times in the record.
+ * one transaction that blocks commits. So the kinds of records of which there are many, called families, expire in the
+ * store later than they end, and the sweep deletes them first. One instance at a time reads them in the order of their
+ * keys, without an index, so a restart or a crash loses nothing. Late deletion changes no decision, because every
+ * reader compares the times in the record.
  */
 import type { Kv, KvEntry, KvKey } from "../kv.ts";
 import { type Clock, sleep } from "../../clock.ts";

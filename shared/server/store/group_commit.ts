@@ -252,7 +252,8 @@ export class GroupCommit {
         } else if (isInDoubtStill) {
           const seen = new Map(batch.map(({ live }) => [live?.record, live?.record.versionstamp]));
           batch = await this.#undoubted(batch);
-          // A version that was told meanwhile may contain the commit in doubt, whose claims would be refused as replays.
+          // A version that another instance has told since may contain the commit in doubt. Its claims would be refused
+          // as replays.
           isInDoubtStill = batch.some((one) =>
             isInDoubt(one) && one.live?.record.versionstamp !== seen.get(one.live?.record)
           );
@@ -279,15 +280,17 @@ export class GroupCommit {
       return await this.#afterError(batch, now, error);
     }
     const next = { ...now, attempt: now.attempt + 1, isFresh: true };
-    // Another instance was first, and has told what it stored, so nothing is read. The claims on these records are tried
-    // again alone and after the others, because the others would otherwise fail, or wait, with each further change.
+    // Another instance was first, and has told what it stored, so nothing is read. The claims on these records are
+    // tried again alone and after the others, because the others would otherwise fail, or wait, with each further
+    // change.
     if (known.size > 0) {
       const isMet = ({ live }: QueuedClaim) => live !== undefined && known.has(live.record);
       await this.#commit(batch.filter((claim) => !isMet(claim)), { ...now, isFresh: false });
       return await this.#commit(batch.filter(isMet), { ...now, isFresh: false });
     }
     if (refused.length > 0) return await this.#commit(refused, next);
-    // A cached record was out of date. The batch is tried again, because its other claims must not suffer from that.
+    // A cached record was out of date. The whole batch is tried again, because its other claims would otherwise fail
+    // too.
     if (!isFresh) return await this.#commit(batch, next);
     // Claims on one live record stay together for a while, because each half would meet the same conflict.
     const record = batch[0]?.live?.record, isOneRecord = record && batch.every(({ live }) => live?.record === record);

@@ -25,8 +25,8 @@ export class StoreRefused extends StartRefused {
  */
 export const COMMITS_IN_FLIGHT = 16;
 /**
- * How long a message over a network relies on a record without a check. With more, a revocation takes effect later; with
- * 0, a message alone uses up the ten checks of a commit.
+ * How long a message over a network relies on a record without a check. With more, a revocation takes effect later;
+ * with 0, a message alone uses up the ten checks of a commit.
  */
 export const RELIED_MS = 1_000;
 
@@ -59,7 +59,7 @@ export interface Store {
   close(): void;
 }
 
-/** What code needs that reads and writes records of a store. */
+/** What code needs to read and write the records of a store. */
 export interface StoreDeps {
   kv: Kv;
   clock: Clock;

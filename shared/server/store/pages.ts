@@ -16,13 +16,13 @@ export interface Page<T> {
 
 type Picker<T> = (entries: readonly KvEntry<T>[]) => readonly (T | null)[] | Promise<readonly (T | null)[]>;
 
-/** Records that one step reads. */
+/** Records that are read and picked together. With more, a page reads far more than it shows. */
 const READ_AT_ONCE = 100;
 
 /**
- * Reads a page of the records that `pick` returns for a list of entries (default: all of them); it returns `null` for an
- * entry that does not fit. At most 1,000 entries are read, because a search for rare entries would otherwise read the
- * whole list. A page that ends there may be short, and its cursor is the last entry that was read.
+ * Reads a page of the records that `pick` returns for a list of entries (default: all of them); it returns `null` for
+ * an entry that does not fit. At most 1,000 entries are read, because a search for rare entries would otherwise read
+ * the whole list. A page that ends there may be short, and its cursor is the last entry that was read.
  */
 export async function readPage<T>(
   kv: Kv,

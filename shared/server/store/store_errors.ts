@@ -99,7 +99,9 @@ const REFUSALS = [
   /^Too many (?:checks|mutations)|: Too many checks included in atomic write\.$/,
 ];
 
-/** Tells whether this program is at fault. Only the message shows it: a failing store is a `TypeError` too. */
+/**
+ * Tells whether this program is at fault. Only the message shows it, because a failing store throws `TypeError` too.
+ */
 function isWrongCall(error: unknown): boolean {
   return error instanceof Error && REFUSALS.some((refusal) => refusal.test(error.message));
 }

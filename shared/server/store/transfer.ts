@@ -92,7 +92,7 @@ export async function importLines(
       continue;
     }
     const record = readRecord(value, tables, number);
-    // The other kind is read back, so all of it must be in the store.
+    // The records on which this kind depends are read back, so all of them must be in the store.
     if (typeof record.keep === "object" && record.keep !== before) await flush();
     before = record.keep;
     const until = await endOf(kv, tables, record, now);
@@ -141,7 +141,7 @@ interface ReadRecord {
   keep: Keep;
 }
 
-/** Returns when a record ends, `null` for never. One whose other record is not there has ended with it. */
+/** Returns when a record ends, `null` for never. If it depends on a record that is missing, it has ended too. */
 async function endOf(kv: Kv, tables: StoredTables, { value, keep }: ReadRecord, now: number): Promise<number | null> {
   if (typeof keep === "string") return null;
   if (typeof keep === "function") return keep(value as never, now);
