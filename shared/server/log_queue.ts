@@ -68,7 +68,7 @@ export class LogQueue {
         this.report(unreported);
       }
     }
-    // Cleared here, not when the promise settles: a line added in between would otherwise wait for the next one.
+    // Cleared here and not when the promise settles, because a line added in between would wait for the next line.
     this.#writing = null;
   }
 

@@ -105,7 +105,7 @@ export function isNetworkStore(database: string | null): boolean {
   return database !== null && /^https?:/.test(database);
 }
 
-/** Returns a number that grows with the version; `NaN` for another form, which must not count as a new version. */
+/** Returns a number that grows with the version; `NaN` for another form, so that it never counts as new enough. */
 function versionNumber(version: string): number {
   const [major = NaN, minor = NaN, patch = NaN] = version.split(".").map((part) => Number.parseInt(part));
   return (major * 1_000 + minor) * 1_000 + patch;
@@ -113,8 +113,8 @@ function versionNumber(version: string): number {
 
 /**
  * Returns the origins that a proof may name: the public origin, and in `local` the loopback origins with the listening
- * port. The header `Host` adds none, because a hostile server could otherwise pass a request that it got on to this
- * server.
+ * port. The header `Host` adds none, because a hostile server could otherwise forward requests to this server that were
+ * signed for itself.
  */
 export function acceptedOrigins(environment: Environment, publicOrigin: string, port: number): readonly string[] {
   if (environment !== "local") return [publicOrigin];
