@@ -11,7 +11,7 @@ import { CliError } from "../errors.ts";
 import { fieldsOf, joinLink, joinWords } from "./join_link.ts";
 import { connectAsPerson, type ConnectionOptions } from "./registry_access.ts";
 
-/** In hours. A person who reads the mail the next morning still gets the account, though the ticket has ended. */
+/** Hours for which an invite is open, so that a person who reads the mail the next morning still gets the account. */
 export const INVITE_HOURS = 24;
 
 /**
