@@ -121,13 +121,13 @@ export class AgentStore {
     this.#letGo(held);
     try {
       // One rename takes the agent away, because a kill while its files are removed would otherwise leave half an
-      // agent. What remains of them is removed by #finishDeletions.
+      // agent. #finishDeletions removes the files that a kill leaves.
       await Deno.remove(deleted, { recursive: true }).catch(() => {});
       await Deno.rename(path, deleted);
       await syncDirectory(this.#folder);
       await Deno.remove(deleted, { recursive: true });
     } catch (error) {
-      // It is missing when another process has just finished this deletion.
+      // The folder is missing when another process has just finished this deletion.
       if (!(error instanceof Deno.errors.NotFound)) throw saveFailed(path, "removed", error);
     }
   }

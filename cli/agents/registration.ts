@@ -23,7 +23,6 @@ import { evaluateToken } from "../verify/evaluate.ts";
 export interface CreatedAgent {
   identity: Identity;
   path: string;
-  /** True when this run resumed an earlier one. */
   resumed: boolean;
 }
 
@@ -46,7 +45,7 @@ const Intent = z.object({
 });
 type Intent = z.infer<typeof Intent>;
 
-/** How far apart the clocks of registry instances may be. With less, the search could miss the agent. */
+/** How far apart the clocks of registry instances may be. With less, `recover` could miss an agent that exists. */
 const CLOCKS_APART_MS = 10_000;
 
 /** Creates an agent, or resumes its creation. @throws {CliError} `CLI_AGENT_EXISTS` before anything is sent */
@@ -58,7 +57,7 @@ export async function createAgent(ctx: Context, owner: Owner, wanted: WantedAgen
       try {
         identity = await register(ctx, owner, wanted, folder);
       } catch (error) {
-        // Frees the name, because nothing was registered, or the token that came cannot be used.
+        // Frees the name, because no agent was registered, or its token cannot be used.
         const isUseless = error instanceof CliError && error.code === "CLI_TOKEN_REFUSED";
         if (isUseless || (isNew && isRefusal(error))) await store.discard(folder, held);
         throw error;
@@ -101,7 +100,7 @@ async function register(ctx: Context, owner: Owner, wanted: WantedAgent, folder:
   return identity;
 }
 
-/** Saves a new challenge before it answers it, because goOn() could not resume without it after a crash. */
+/** Saves a new challenge before answering it, because goOn() could not resume without the challenge after a crash. */
 async function begin(
   { registry, apiKey }: Owner,
   keys: KeyPair,
@@ -209,7 +208,7 @@ async function findByKey(
   return null;
 }
 
-/** True when nothing was registered. A replayed challenge does not show that: this key may have used it before. */
+/** True when nothing was registered. A replay does not show this, because this key may have used the challenge. */
 function isRefusal(error: unknown): error is ApiError {
   return wasRefused(error) && error.code !== "AGENT_REGISTRATION_CHALLENGE_REPLAYED";
 }
@@ -245,7 +244,7 @@ async function verifyOrDelete(
     ? "it is for another key"
     : null;
   if (problem === null) return;
-  // The saved keys may lack the newest one, so the token is not refused: that would cost a registered agent its key.
+  // Not a refusal of the token, because the saved keys may lack the newest one, and a refusal discards the agent's key.
   if (trusted.stale !== null) throw new UnreachableError(`The saved keys do not verify the token: ${trusted.stale}`);
   await registry.deleteAgent(apiKey, agent.id).catch(() => {
     ctx.out.warn(`The agent ${agent.id} is registered but unusable; delete it with: svc agent delete ${agent.id}`);
