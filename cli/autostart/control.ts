@@ -109,7 +109,7 @@ export async function uninstallService(host: Host, system: ServiceSystem, servic
   return true;
 }
 
-/** The log of a service under launchd. @param folder of its agent, or of the configuration when it is for all */
+/** The log of a service under launchd. @param folder that of its agent, or of the configuration for all agents */
 export function logPathOf(folder: string): string {
   return join(folder, "connector.log");
 }
@@ -230,7 +230,7 @@ export function unitText({ agentName, command }: ServiceSpec): string {
   ].join("\n");
 }
 
-/** Returns true when systemd can run a program at this path: some characters cannot be quoted there. */
+/** Returns true when systemd can run a program at this path. Its unit files cannot quote some characters there. */
 export function isProgram(path: string): boolean {
   // deno-lint-ignore no-control-regex
   return path.startsWith("/") && !/["'\\*?[\u0000-\u001f\u007f]/.test(path);
@@ -300,7 +300,7 @@ export interface ServiceName {
   profile: string | null;
 }
 
-/** The command of a service. Contains no secret, because other users can read it. */
+/** The command of a service. It contains no secret, because other users can read the service file. */
 export interface ServiceSpec extends ServiceName {
   command: readonly string[];
   /** File for the output of the program under launchd. */
