@@ -161,7 +161,7 @@ export function beginsWith(path: readonly string[], words: readonly string[]): b
   return words.every((word, i) => path[i] === word);
 }
 
-/** Returns the usage line with required options. Secret ones are left out, because they may come from elsewhere. */
+/** Returns the usage line with required options. Secret options are left out, because the environment may give them. */
 export function usageOf({ path, args, options }: Pick<Command, "path" | "args" | "options">): string {
   const shown = Object.entries(args).map(([name, { optional, repeat }]) =>
     (optional ? `[${name}]` : `<${name}>`) + (repeat ? "…" : "")
