@@ -148,7 +148,7 @@ async function createWithPair(
   showJoin(ctx, registryUrl, words, connector.isHost ? start : null);
 }
 
-/** Says what the other person runs. @param start the command that shows when they pair */
+/** Says what the other person runs. @param start the command that shows when that person pairs */
 function showJoin({ out }: Context, registryUrl: string, words: string[], start: string[] | null = null): void {
   if (isLoopback(registryUrl)) out.note(`The registry's address ${registryUrl} can be reached from this machine only.`);
   if (start !== null) out.next(start, { when: "to see the other person pair" });

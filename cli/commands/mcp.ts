@@ -138,7 +138,7 @@ export const COMMANDS = [
       const ctx = withoutStdout(given);
       const only = options.peers === undefined ? null : peerNames(options.peers);
       const folder = await chosenAgent(ctx, args.agent);
-      // Output of libraries between the lines of the protocol would break them.
+      // On standard output, a line of a library would break the protocol.
       for (const method of ["log", "info", "debug"] as const) console[method] = console.error;
       const { name } = folder;
       if (only !== null) warnOfUnknown(ctx, folder, only);

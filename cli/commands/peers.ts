@@ -196,7 +196,7 @@ async function changeHere(ctx: Context, folder: AgentFolder, named: string, chan
       if (proxy !== undefined) {
         const removed = await direct.at(proxy).call(request).catch(() => null);
         const isLeft = removed === null || apiErrorOf(removed) !== null && removed.status !== 401;
-        // A failure is a warning, because the half that stays at the other server only lets this agent write there.
+        // Only a warning, because the part of the pair that stays at the other server only lets this agent write there.
         if (isLeft) ctx.out.warn(`${proxy} still has its half`);
       }
     }

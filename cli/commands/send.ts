@@ -208,7 +208,7 @@ async function report(
     ? ctx.out.jsonLine(json)
     : received === null || error !== null || ctx.out.peerLines(contentLines(received));
   if (reply !== null) {
-    // An unread reply is shown again, so a failure loses nothing.
+    // A failure is only a warning, because a reply that stays unread is shown again.
     if (isPrinted) await markRead(reply.id).catch(() => ctx.out.warn(`The reply ${reply.id} is still unread`));
     return error === null ? EXIT.done : EXIT.failed;
   }

@@ -90,7 +90,7 @@ async function listSent(
   ]);
 }
 
-/** The narrowest column for a text: in fewer characters it tells nothing. */
+/** The narrowest column for a text, because fewer characters of it tell nothing. */
 const TEXT_COLUMNS = 10;
 
 /** Returns the request ID in an argument; the end of one is looked up in the sent messages. @throws as `wholeId` */

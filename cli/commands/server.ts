@@ -220,8 +220,8 @@ export function servePlan(
   }
   const value: ServerVariable = (name) => variables[name] ?? environ(name);
   const isLocal = (value("ENVIRONMENT") ?? "local") === "local", service = value("SVC_SERVICE") ?? "all";
-  // Only the service's own, because the other service may have another one, and a proxy that took itself for its
-  // registry would refuse every agent.
+  // Only the origins of this service are set, because the other service may have another origin, and a proxy that took
+  // itself for its registry would refuse every agent.
   const origins = ORIGINS_OF.get(service) ?? [];
   if (options["public-url"] !== undefined) {
     const origin = publicOriginOf(options["public-url"], isLocal);
@@ -307,7 +307,7 @@ interface Announcement extends ReturnType<typeof servePlan> {
 export function announce(ctx: Pick<Context, "out" | "pid">, server: Announcement): void {
   const { out, pid } = ctx;
   const { address, metricsAddress, isOpen, madeSecret, store, warnings } = server;
-  // Taken from the text, because `new URL` leaves out port 80.
+  // The port is taken from the text, because `new URL` leaves out port 80.
   const publicUrl = server.publicUrl ?? `http://127.0.0.1:${address.slice(address.lastIndexOf(":") + 1)}`;
   const bootstrapSecret = isOpen ? madeSecret : null;
   if (out.json) {
@@ -333,7 +333,8 @@ function nextLines(out: Context["out"], { address, madeSecret, hasSecret, public
   const { hostname, port, origin } = new URL(address);
   // A server that listens on all addresses is reached at a loopback one.
   const url = ["0.0.0.0", "[::]"].includes(hostname) ? `http://127.0.0.1:${port}` : origin;
-  // The printed command also saves the public address, and without this option later commands would refuse a plain one.
+  // The printed command also saves the public address. If that has plain http, later commands would refuse it without
+  // the option.
   const isPrivate = [url, publicUrl ?? url].every((one) => one.startsWith("https:") || isLoopback(one));
   const insecure = isPrivate ? [] : ["--allow-insecure"];
   // A secret may begin with a dash, which would read as an option, so it follows an equals sign. A configured secret is
@@ -349,7 +350,7 @@ function nextLines(out: Context["out"], { address, madeSecret, hasSecret, public
  */
 export function defaultStore(system: Pick<System, "env" | "os">): string {
   const folder = userFolder(system, "data");
-  // On macOS both folders are the same one, so the store gets a folder of its own in it.
+  // On macOS the folder for data is also the one for settings, so the store gets a folder of its own in it.
   const isShared = folder !== undefined && folder === userFolder(system, "config");
   if (folder !== undefined) return join(folder, "svc", ...isShared ? ["server"] : [], "svc.kv");
   throw new CliError("CLI_USAGE", "No home directory is set", { fix: "Give --store <path>, or set KV_URL." });

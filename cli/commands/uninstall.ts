@@ -69,7 +69,7 @@ export const COMMANDS = [
       if (installed.length > 0 && !await isConfirmed(ctx, options.yes, "Remove all of this?")) return EXIT.failed;
       const { removed, failed } = await removeAll(ctx, installed);
       const isWhole = failed.length + unread.length === 0;
-      // The records in the folder say how to undo a change, so they stay as long as one is not undone.
+      // The records in the folder say how to undo a change, so the folder stays while any change is not undone.
       const left = isWhole && deletes ? await purge(ctx, keptAgents) : null;
       const ends = left === null
         ? kept
@@ -99,7 +99,7 @@ function shown({ kind, path, what }: Installed) {
   return { kind, path, what };
 }
 
-/** Removes each of these, and warns of those that could not be removed. */
+/** Removes everything in the list, and warns of what could not be removed. */
 async function removeAll(ctx: Context, installed: readonly Installed[]) {
   const removed: Installed[] = [];
   let failed: (Installed & { error?: CliError })[] = [...installed];
@@ -157,9 +157,9 @@ async function servicesOf(ctx: Context, host: Host, agents: readonly (string | n
 }
 
 /**
- * Removes what svc wrote for an agent outside of its folder. It comes before that folder goes with the records of how
- * to undo this, because a host would otherwise start a program that fails, and a service would start again and again.
- * Returns the changed files.
+ * Removes what svc wrote for an agent outside of its folder, and returns the changed files. Called before the folder is
+ * deleted, because the records in it say what to undo. A host would otherwise go on to start a program that fails, and
+ * a service would start again and again.
  */
 export async function removeOfAgent(ctx: Context, agent: AgentFolder): Promise<string[]> {
   try {
@@ -168,7 +168,7 @@ export async function removeOfAgent(ctx: Context, agent: AgentFolder): Promise<s
     const installed = [...services.filter(({ what }) => what === agent.name), ...writtenFor(ctx, agent)];
     return (await removeAll(ctx, installed)).removed.map(({ path }) => path);
   } catch (error) {
-    // The agent is revoked already, so its keys are deleted although this failed.
+    // Only a warning, because the agent is revoked already, and its keys must still be deleted.
     if (!(error instanceof CliError)) throw error;
     ctx.out.warn(`What svc wrote into files of others may be there still: ${error.message}`);
     return [];
@@ -223,7 +223,7 @@ function programRemoval(): string {
   return Deno.mainModule.endsWith(".js") ? "npm uninstall --global @svc/svc" : "remove the project's folder";
 }
 
-/** What svc writes into a configuration folder, which may hold files of others: `--config-dir` can be any folder. */
+/** What svc writes into a configuration folder. The folder may hold other files, because `--config-dir` can be any. */
 const OWN: ReadonlySet<string> = new Set([
   ...["agents", "keys", "config.json", "profile.json", "ca.pem", "runtime.json", "version-notice.json", "open.html"],
   ...["connector.log", "hosts.lock", ".config.lock", ".config.probe"],

@@ -85,8 +85,8 @@ interface AuditFilter {
 }
 
 /**
- * Whether an entry is shown. One about an admin's look at the relay is left out, because it records no change, unless
- * the filter names an event or a group.
+ * Whether an entry is shown. An admin's look at the relay makes an entry that records no change, so that entry is left
+ * out unless the filter names an event or a group.
  */
 function isListed({ event }: AuditEntry, filter: AuditFilter): boolean {
   return filter.event !== undefined || event !== "admin.token_issued";
@@ -129,7 +129,8 @@ async function followAudit(
   signal: AbortSignal,
 ): Promise<void> {
   const follower = new Follower(ctx, filter);
-  // Asked without the filter: the newest event that fits it may be old, and the first look would read all events since.
+  // Asked without the filter, because the newest event that fits it may be old, and the first look would read all
+  // events since then.
   for (const { at } of (await admin.audit({ limit: 1 })).events) follower.reach(at);
   // The events of the 30 s before the newest one are marked as seen, because the first look reads them again and would
   // print them as new.
@@ -160,7 +161,7 @@ function pauseAfter(error: unknown): number {
   throw error;
 }
 
-/** Prints each event once, although each look reads those of the last 30 s before the newest one again. */
+/** Prints each event once, although each look reads the events of the 30 s before the newest one again. */
 class Follower {
   /** IDs of the events that were seen, with their times in milliseconds. */
   readonly #seen = new Map<string, number>();
@@ -168,7 +169,7 @@ class Follower {
 
   constructor(private readonly ctx: Context, private readonly filter: AuditFilter) {}
 
-  /** Asks for all events since 30 s before the newest one. It has no filter, because `show` applies that. */
+  /** Asks for all events since 30 s before the newest one. Not filtered, so that any new event moves this time on. */
   get query(): AuditFilter {
     return Number.isFinite(this.#newest) ? { since: toIso(this.#newest - OVERLAP_MS) } : {};
   }

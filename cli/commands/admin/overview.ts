@@ -53,7 +53,7 @@ const REFUSED_SHOWN = 10;
 async function adminOverview(ctx: Context, options: ConnectionOptions) {
   const { registry, registryUrl, config } = connect(ctx, options);
   const { version, environment, proxyUrl: named } = await registry.metadata();
-  // Refuses an API key that is not an admin's.
+  // Fails for an API key that is not an admin's, because the registry then issues no token for the proxy.
   const [admin, relay] = [connectAsAdmin(ctx, options), await connectToRelay(ctx, options)];
   const [counts, ofRegistry, ofProxy, told] = await Promise.all([
     admin.counts(),

@@ -76,8 +76,8 @@ export async function personIdOf(admin: AdminClient, text: string): Promise<stri
 }
 
 /**
- * Returns the ID of the agent in an argument: an ID, a DID, a name, or `name@person`. If several agents have the name,
- * only the active ones count.
+ * Returns the ID of the agent in an argument: an ID or its end, a DID, a name, or `name@person`. If several agents have
+ * the name, only the active ones count.
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_AMBIGUOUS`, `CLI_NAME_UNKNOWN`
  */

@@ -33,7 +33,7 @@ export const COMMANDS = [
       const provider = await providerOf(ctx, options, folder);
       const { file, machine, stateDir, client } = provider;
       const connector = client === null ? null : await statusOf(client).catch(() => null);
-      // The settings of the running connector count, because it may have been started with others than the files have.
+      // The settings of a running connector count, because it may have been started with other settings than are saved.
       const runtime = connector === null ? provider.runtime : runtimeOf(connector, provider);
       const platform = connector === null ? provider.platform : PLATFORMS[connector.runtime.platform];
       const [problem, finding] = await Promise.all([

@@ -64,8 +64,8 @@ export async function placeOf(ctx: Context, agentName: string | undefined): Prom
 }
 
 /**
- * Asks about the unread messages of each agent to which new settings will apply, before they are saved, and removes the
- * platform that svc itself had chosen for it.
+ * Prepares the agents for new settings, before these are saved: asks about the unread messages of each agent that will
+ * use them, and removes the platform that svc itself had chosen for such an agent.
  *
  * @throws {CliError} `CLI_PLATFORM_CHANGE`
  */
