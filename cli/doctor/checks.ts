@@ -52,7 +52,7 @@ export const BLOCKING_CHECKS: ReadonlySet<string> = new Set([
   "proxy",
 ]);
 
-/** How many servers of peers are shown. With more, the lines of the other checks would leave the terminal. */
+/** How many servers of peers are shown. With more, the other checks would scroll out of the terminal. */
 const SERVERS_CHECKED = 10;
 
 const RUNNING = "the running connector";
@@ -61,7 +61,7 @@ const HERE = "a request from here";
 
 /**
  * Runs every check, even after one has failed. A running connector is asked first, because it may use another runtime
- * than the settings on disk name.
+ * than the one in the settings on disk.
  */
 export async function runChecks(
   deps: DoctorDeps,
@@ -111,8 +111,8 @@ function identityChecks({ folder, now }: DoctorDeps): DoctorCheck[] {
 }
 
 /**
- * Returns no check in two cases. If the agent's files are damaged, another check reports that. If the registry refuses
- * because of its rate limit, many agents run on this machine, and each of them would look faulty.
+ * Returns no check in two cases: for an agent with damaged files, because another check reports them, and when the rate
+ * limit of the registry refuses, because each agent of a machine with many would then look faulty.
  */
 async function registryCheck(name: string, { registered }: Pick<DoctorDeps, "registered">): Promise<DoctorCheck[]> {
   try {
@@ -264,7 +264,7 @@ function peerCheck(folder: AgentFolder, alias: string): DoctorCheck {
     const fix = `Run svc peers --agent ${folder.name} to see the peers; to pair, ${ticket}`;
     return check("peer", did !== null, did ?? `no peer has the alias ${alias}`, FILES, fix);
   } catch (error) {
-    // The fix restores the folder, because without the file each peer would have to be paired again.
+    // The fix restores the folder, because with a new file of peers each peer would have to be paired again.
     const fix = error instanceof CliError && error.fix || `Restore the folder of ${folder.name} from a copy`;
     return check("peer", false, describeError(error), FILES, fix);
   }
