@@ -41,7 +41,7 @@ export interface ProfileSettings {
 
 type Folder = Pick<Context, "configDir">;
 
-/** Returns the folder of a profile. @throws {CliError} `CLI_USAGE` for a name that no profile has */
+/** Returns the folder of a profile. @throws {CliError} `CLI_USAGE` for a name that no profile can have */
 export function profileFolder(baseDir: string, name: string): string {
   if (!NAME.test(name)) throw new CliError("CLI_USAGE", `A profile is 1 to 32 of a-z, 0-9 and -, not "${name}"`);
   return name === DEFAULT_PROFILE ? baseDir : join(baseDir, PROFILES_FOLDER, name);
@@ -60,7 +60,7 @@ export function profileFolders({ baseDir }: { baseDir: string }): Map<string, st
   return new Map([DEFAULT_PROFILE, ...names.sort()].map((name) => [name, profileFolder(baseDir, name)]));
 }
 
-/** Returns the profile of a folder by its path, because services and hosts name only that; `null`: the default. */
+/** Returns the profile of a folder, `null` for the default. Needed where services and hosts name only the folder. */
 export function profileOf({ configDir }: Folder): string | null {
   const name = basename(configDir);
   return basename(dirname(configDir)) === PROFILES_FOLDER && NAME.test(name) ? name : null;
@@ -79,7 +79,7 @@ export function readProfile(folder: Folder): ProfileSettings {
   return { ca, insecureOrigins, notify, historyDays };
 }
 
-/** Changes or creates the settings; members that this version does not know stay. */
+/** Changes or creates the settings. Members that this version does not know stay, because a newer one may need them. */
 export async function updateProfile(ctx: Context, change: Partial<ProfileSettings>): Promise<void> {
   await withConfigLock(ctx, async () => {
     const profile = { ...members(ctx), ...change, version: 1 };
@@ -117,7 +117,8 @@ export async function readAuthority(
 export async function saveAuthority(ctx: Context, authority: Authority | null): Promise<void> {
   const path = join(ctx.configDir, CA_FILE);
   await ensureConfigDir(ctx);
-  // In this order the settings never name a file that is missing, because commands would then refuse to run.
+  // The file is written before the settings and removed after them, because commands refuse to run when the settings
+  // name a missing file.
   if (authority !== null) await writePrivate(ctx.random, path, authority.pem);
   await updateProfile(ctx, { ca: authority === null ? null : CA_FILE });
   if (authority === null) await removeFile(path);
