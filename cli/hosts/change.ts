@@ -17,7 +17,7 @@ const REPLACE_TRIES = 3;
 export interface Target extends HostFilePlace {
   host: string;
   editor: TextEditor;
-  /** Names of the objects around the entry; the last one is that of the entry, or of the array with it. */
+  /** Names of the objects around the entry; the last one is that of the entry, or of the array that holds it. */
   place: readonly string[];
   isInArray: boolean;
   value: { [name: string]: unknown };
@@ -101,7 +101,7 @@ export async function removeEntry(ctx: Context, records: Records, target: Target
 
 /**
  * Returns the text from before svc changed the file, or `null` when another program has changed the file since. The
- * text comes from a copy, because a removal alone cannot know whether it had a line end at its end, or was empty.
+ * text comes from a copy, because a removal alone cannot know whether the file ended in a line end, or was empty.
  */
 function original(records: Records, record: Record | null, target: Target, present: string): string | null {
   // A copy is read without its byte order mark, so the mark of the present text is put in front of it.

@@ -6,8 +6,8 @@ import { memberOf } from "../platforms/settings.ts";
 import { shellWord } from "../terminal/output.ts";
 
 /**
- * Hosts put the name of the entry in front of each tool's name, and limit the length of both together: with more, they
- * would refuse the tools.
+ * Hosts put the name of the entry in front of each tool's name. With a longer name they would refuse the tools, because
+ * they limit the length of both together.
  */
 const ENTRY_NAME_LENGTH_MAX = 32;
 /** Longer than the hook waits. With less, Claude Code would end the hook, and no message would wake the model. */
@@ -49,7 +49,7 @@ export function toolCommand({ own: [command = "", ...first], agent, here }: OwnC
   return { command, args: [...first, "mcp", agent, ...here, ...switches] };
 }
 
-/** Whether the entry's own program wakes the model through the inbox of its host. */
+/** Whether `svc mcp`, which the entry starts, wakes the model itself through the inbox of its host. */
 export function hasInbox(wake: Wake | undefined): boolean {
   return wake === "auto" || wake === "inbox";
 }
@@ -66,7 +66,7 @@ export function wakeHook({ own, agent, here }: OwnCommand, wake: Wake): Record<s
 export const WAKE_PATH: Place["path"] = ["hooks", "Stop"];
 
 /**
- * Returns true when an entry runs `svc mcp` for this agent in this configuration directory. Its program and its other
+ * Returns true when an entry runs `svc mcp` for this agent in this configuration directory. The program and other
  * options do not count, because an update that changes them would otherwise add a second entry.
  */
 export function isOwnTool({ agent, here }: OwnCommand, entry: unknown): boolean {

@@ -30,7 +30,6 @@ const GROUP_MAY_WRITE = 0o020;
  * Reads a configuration file, which may not exist. A link of the user is followed to a file of the user. A link of a
  * project is not, because the author of the repository could point it at the user's own files.
  *
- * @param project folder that the file must be in, without a link as its last part; `null` for a file of the user
  * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`
  */
 export async function readHostFile(ctx: Context, place: HostFilePlace): Promise<HostFile> {

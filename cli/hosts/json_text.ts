@@ -1,8 +1,8 @@
 /**
  * Writes and removes an entry in a JSON text. Comments, trailing commas, indentation and line ends of the rest stay.
  * Each result is read again and refused if a token outside the entry differs, because other settings would be lost. Of
- * two members with one name the last counts, as in every parser. Only this file imports the parser, which comes from
- * npm, because a command that does not load this file need not wait for it.
+ * two members with one name the last counts, as in every parser. Only this file imports the parser from npm, because
+ * other commands would start more slowly if they loaded it.
  */
 import { createScanner, parse, visit } from "jsonc-parser";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
@@ -29,7 +29,7 @@ export const JSON_TEXT: TextEditor = {
     const view = viewJson(body, place);
     const written = edited(body, placed(body, view, place, value));
     const after = viewJson(written, place);
-    // The level of the outermost container, or of the entry, that is new.
+    // The level of what is new: the outermost container that was missing, or else the entry.
     const at = view.entry === null ? view.containers.length - 1 : view.depth - 1;
     const isDone = after.entry !== null && isSameExcept(body, view.entry, written, wantedAt(after, at));
     if (!isDone) throw new NotEditableError("the entry cannot be added without changing something else");
@@ -193,12 +193,11 @@ interface Container {
   after: Item | null;
 }
 
-/** The containers that exist on the way to the entry, the outermost first. If all exist, the last may have it. */
+/** The containers that exist on the way to the entry, outermost first. If all exist, the last may hold the entry. */
 interface JsonView {
   containers: Container[];
   /** How many containers there are when the entry is present. */
   depth: number;
-  /** The entry; `null` when there is none. */
   entry: Item | null;
 }
 
@@ -299,7 +298,7 @@ interface Mark {
   end: number;
 }
 
-/** The commas, comments and line breaks of a part of the text without values. */
+/** The commas, comments and line breaks in a part of the text that holds no values. */
 function marksBetween(text: string, from: number, to: number): Mark[] {
   const marks: Mark[] = [];
   const scanner = createScanner(text, false);

@@ -5,7 +5,7 @@ export const BYTE_ORDER_MARK = "\ufeff";
 
 /** A member of nested objects, or an element of an array in them. */
 export interface Place {
-  /** Names of the objects from the outermost one. The last name is that of the entry, or of the array with it. */
+  /** Names of the objects from the outermost one. The last name is that of the entry, or of the array that holds it. */
   path: readonly string[];
   /** Returns true for the entry in the array that `path` names. Absent: the entry is a member. */
   isEntry?: (element: unknown) => boolean;
@@ -46,7 +46,7 @@ export function isSame(a: unknown, b: unknown, depth: number = CONNECTOR_LIMITS.
   if (Object.is(a, b)) return true;
   if (typeof a !== "object" || typeof b !== "object" || a === null || b === null || depth === 0) return false;
   if (a instanceof Date || b instanceof Date) {
-    // A date of TOML writes itself in the form that the file has: date only, time only, or with its offset.
+    // For a date of TOML, `toISOString` keeps the form of the file: date only, time only, or with its offset.
     return a instanceof Date && b instanceof Date && a.toISOString() === b.toISOString();
   }
   if (Array.isArray(a) !== Array.isArray(b)) return false;

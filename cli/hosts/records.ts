@@ -1,6 +1,6 @@
 /**
- * Records what svc has written into files of hosts for an agent, and keeps copies of the text before. A record is saved
- * before its file changes, because `--undo` could otherwise do nothing after a kill in between.
+ * Records what svc has written into files of hosts for an agent, and keeps copies of the earlier text. A record is
+ * saved before its file changes, because `--undo` would otherwise not know of a change that a kill followed.
  */
 import { join } from "node:path";
 import * as z from "zod";
@@ -20,7 +20,7 @@ const COPIES = "backups";
 
 const Record = z.object({
   path: z.string(),
-  /** Names of the objects from the outermost one to the entry, or to the array with it. */
+  /** Names of the objects from the outermost one to the entry, or to the array that holds it. */
   place: z.array(z.string()),
   /** Entries that the file may have: the newest one, and after an interrupted change the one before. */
   written: z.array(z.unknown()),
@@ -28,7 +28,7 @@ const Record = z.object({
   made: z.int().min(0),
   /** Whether svc has created the file. */
   isNew: z.boolean(),
-  /** Names of the copies of the text before, oldest first. */
+  /** Names of the copies of the earlier text, oldest first. */
   copies: z.array(z.string().regex(/^[a-z0-9.-]{1,80}$/)),
 });
 export type Record = z.infer<typeof Record>;
@@ -51,7 +51,7 @@ export class Records {
    * between would otherwise leave a copy that no record names.
    */
   nameOfCopy(host: string): string {
-    // Partly random, because of two copies within one millisecond the second would otherwise replace the first.
+    // Partly random, because a second copy in the same millisecond would otherwise replace the first.
     return `${host}-${this.ctx.clock.now()}-${this.ctx.random.bytes(4).toHex()}.txt`;
   }
 
@@ -69,7 +69,7 @@ export class Records {
   /** Saves the record of a change that is complete, and removes all copies but the first and the newest. */
   async finish(record: Record): Promise<void> {
     const [first, ...later] = record.copies;
-    // The first one is the text that `--undo` restores.
+    // The first copy stays, because `--undo` restores it.
     const copies = first === undefined ? [] : [first, ...later.slice(1 - COPIES_MAX)];
     await this.save({ ...record, copies });
     await this.#removeUnknownCopies();

@@ -8,7 +8,7 @@ import { openClawConfigPath } from "../platforms/openclaw.ts";
 export const HOST_IDS = ["claude-code", "codex", "cursor", "gemini", "vscode", "openclaw"] as const;
 export type HostId = (typeof HOST_IDS)[number];
 
-/** The purpose that is printed with a suggested `svc mcp install`, whose words name only one of the hosts. */
+/** Printed with a suggested `svc mcp install`. It names all hosts, because the suggested command names only one. */
 export const IN_A_CODING_AGENT = `to use it in a coding agent (${HOST_IDS.join(", ")})`;
 
 /**
@@ -42,7 +42,7 @@ export interface HostRow {
   /** Path of the file; `null` when the host has none of this scope. */
   path(scope: Scope, where: Whereabouts): string | null;
   entry(command: string, args: readonly string[]): Record<string, unknown>;
-  /** Ways to wake its model, and members of an entry that uses its inbox. */
+  /** Ways to wake its model. `inboxEntry` holds members of an entry that wakes the model through the inbox. */
   wakes: readonly Wake[];
   inboxEntry?: Record<string, unknown>;
   /** What a person does when the entry is written. */

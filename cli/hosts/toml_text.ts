@@ -79,13 +79,13 @@ function refuseDeepNames(text: string): void {
     const character = text.charAt(i);
     if (character === "\n") [parts, isName] = [0, true];
     else if (character === "=" || character === "#") isName = false;
-    // Several dots in a row separate no names, so they are taken for a line inside a text.
+    // Several dots in a row separate no names, so the line is taken to be inside a multi-line string.
     else if (isName && character === "." && text.charAt(i - 1) !== ".") parts++;
   }
   if (parts > max) throw new NotEditableError(`it is nested deeper than ${max} levels`);
 }
 
-/** Parses the changed text, because the file may have a value of a form to which TOML cannot add a table. */
+/** Parses the changed text. It is not valid when the file has a value, such as a text, where the table belongs. */
 function parsedAgain(written: string, path: readonly string[]): Table {
   try {
     return parsed(written);
@@ -115,7 +115,7 @@ function appended(text: string, block: string): string {
   return text + (text.endsWith("\n") ? "" : end) + end + lines + end;
 }
 
-/** Returns the present entry as the text has it. @throws {NotEditableError} when svc would write it otherwise */
+/** Returns the present entry as the text has it. @throws {NotEditableError} when svc would write it in another way */
 function presentBlock(text: string, place: Place, present: unknown): string {
   const block = isTable(present) ? blockOf(place, present).replaceAll("\n", lineEndOf(text)) : "";
   const start = block === "" ? -1 : text.indexOf(block);
@@ -133,7 +133,7 @@ function blockOf({ path }: Place, value: object): string {
 
 function literal(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
-  // A string of JSON is one of TOML, except for this character.
+  // A JSON string is also a valid TOML string, except for this character (DEL).
   return JSON.stringify(value ?? null).replaceAll("\u007f", "\\u007f");
 }
 
