@@ -9,7 +9,7 @@ import { type LocalCalls, readMessages } from "../../shared/client/local_client.
 
 /**
  * Seconds of a lease. A host that takes longer to read gets the messages again, as repeats. After a kill of this
- * process they stay hidden for this time.
+ * process the messages stay hidden for this time.
  */
 const LEASE_SECONDS = 20;
 
@@ -30,7 +30,7 @@ export class Answers {
     const answer = new LeasedAnswer(this.connector, this.newId(), (work) => this.#await(work));
     this.#open.set(request, answer);
     signal.addEventListener("abort", () => {
-      // Not while the answer is being written, because only `write` knows whether it has left.
+      // Does nothing while the answer is being written, because only `write` knows whether it has left.
       if (this.#open.get(request) !== answer) return;
       this.#open.delete(request);
       answer.end(false);
@@ -62,7 +62,7 @@ export class Answers {
   }
 
   #await(work: Promise<unknown>): void {
-    // A call that fails changes nothing, because the lease ends by itself, and its messages are unread again.
+    // A failure is ignored, because the lease then ends by itself, and its messages are unread again.
     const ending = work.catch(() => {}).finally(() => this.#ending.delete(ending));
     this.#ending.add(ending);
   }
@@ -102,8 +102,8 @@ class LeasedAnswer {
 }
 
 /**
- * Returns true when an answer is the result of a tool. An error shows no message to the model, not even one of the
- * library about a result.
+ * Returns true when an answer is the result of a tool, so that the model sees the messages in it. An error shows none,
+ * also when the library sends it in place of a result.
  */
 function hasData(message: JSONRPCMessage): boolean {
   return "result" in message && (message.result as { structuredContent?: unknown }).structuredContent !== undefined;

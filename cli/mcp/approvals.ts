@@ -8,7 +8,7 @@ import type { Random } from "../../shared/random.ts";
 
 /** With more, a model could ask until the person says yes out of fatigue. */
 export const QUESTIONS_MAX = 3;
-/** With less, a model could ask as often again soon afterwards. */
+/** Time in which `QUESTIONS_MAX` counts. With less, a model could soon ask that often again. */
 export const QUESTIONS_WINDOW_MS = 10 * 60_000;
 /** With more, an answer could concern a question that the person no longer sees. */
 export const APPROVAL_MS = 5 * 60_000;

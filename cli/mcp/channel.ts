@@ -66,7 +66,7 @@ export async function* unreadPages(mcp: McpAgent, after: number, wait: number): 
   }
 }
 
-/** The same as one list. If the connector goes away, the list has what was read until then. */
+/** Returns the messages of `unreadPages` as one list; only those read so far if the connector goes away. */
 export async function newMessages(
   mcp: McpAgent,
   after: number,

@@ -42,7 +42,7 @@ export interface PageQuery {
   after?: number;
   newest?: boolean;
   limit: number;
-  /** Seconds to wait for the first one. */
+  /** Seconds to wait for the first message. */
   wait?: number;
 }
 
@@ -141,7 +141,7 @@ export class McpAgent {
     return { messages: messages.filter(({ id }) => held.includes(id)), more };
   }
 
-  /** The first unread messages, waiting for one. A read-only server shows each once. */
+  /** Returns the first unread messages; waits up to `seconds` for one. A read-only server shows each message once. */
   async next(
     wanted: Pick<PageQuery, "from" | "conversation" | "limit">,
     seconds: number,

@@ -15,7 +15,7 @@ import * as z from "zod";
 const TEXT_CHARACTERS_MAX = 100_000;
 /** With more, one call fills the context of a model that asked for no number. */
 const READ_MESSAGES_DEFAULT = 10;
-/** With more, the result would be cut at its characters anyway. */
+/** With more, the last messages would not fit into the characters of a result anyway. */
 const READ_MESSAGES_MAX = 20;
 /**
  * How often a page is read until a free message is found. With more, a model waits longer when other MCP servers take
@@ -183,7 +183,7 @@ export const READ_INBOX: ToolRow = tool({
   },
 });
 
-/** A message by its ID. An unread one is held first, and not returned when another server has it. */
+/** Returns the message with this ID; none while another server holds it, because two models could then act on it. */
 async function oneMessage(mcp: McpAgent, id: number, offset: number, { answer }: ToolCall): Promise<ModelMessage[]> {
   const received = await mcp.message(id);
   const isFree = received.message.readAt !== null || mcp.options.isReadOnly || (await answer.hold([id])).includes(id);

@@ -1,6 +1,6 @@
 /**
  * Serves an agent's tools over standard input and output. Standard output carries only lines of the protocol, because
- * the client reads each line as one.
+ * the client takes every line for a message of the protocol.
  */
 import type { Readable, Writable } from "node:stream";
 import {
@@ -34,7 +34,7 @@ export const REQUEST_BYTES_MAX = 1024 ** 2;
 
 /**
  * Longest time for marking and releasing messages at the end, milliseconds. With more, a host that kills a server after
- * 2 s could cut it off.
+ * 2 s could end it in the middle of this work.
  */
 const SETTLED_MS = 1_000;
 
@@ -149,7 +149,7 @@ function register(server: McpServer, mcp: McpAgent, row: ToolRow): void {
   });
 }
 
-/** The schema for `tools/list`. It accepts all, because the library would otherwise refuse with a text of its own. */
+/** The schema for `tools/list`. It accepts any value, because the library's own refusal would not say what to do. */
 function shownSchema(schema: z.ZodObject): StandardSchemaWithJSON {
   const standard = schema["~standard"];
   return { "~standard": { ...standard, validate: (value: unknown) => ({ value }) } };

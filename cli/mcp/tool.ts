@@ -8,7 +8,7 @@ import { isRequestId, REQUEST_ID_FORM } from "../../shared/protocol/ids.ts";
 import * as z from "zod";
 
 export interface ToolCall extends AnsweredCall {
-  /** Longest wait of the call, in seconds. A longer one that is asked for is cut to it. */
+  /** Longest wait of the call, in seconds. A call that asks for more waits this long. */
   maxWaitSeconds: number;
   person: Person;
 }

@@ -132,8 +132,8 @@ export function isHighSurrogate(unit: number): boolean {
 }
 
 /**
- * Says what a person who pairs without a tool does, because a refusal that names no step would end the task. It is one
- * command, which also works while `svc mcp` runs the connector and no terminal has its keys.
+ * Says what a person who pairs without a tool does, because a refusal that names no step would end the task. The
+ * command also works while `svc mcp` runs the connector, when no terminal takes a ticket.
  *
  * @param command `null` while no connector runs
  */

@@ -10,7 +10,7 @@ import { announcement } from "../messages/announcement.ts";
 import { newMessages, WATCH_MS } from "./channel.ts";
 import { CALL_SECONDS, type McpAgent } from "./mcp_agent.ts";
 
-/** With less, a model that waits for a message would be woken for the one that it takes at this moment. */
+/** With less, a model that waits for a message would also be woken for the message that ends its wait. */
 const WAKE_DELAY_MS = 2_000;
 
 /** Gives a line to the model; false when that has failed. */
@@ -65,7 +65,7 @@ export function claudeInbox({ env, os, writeSocket }: Pick<System, "env" | "os" 
   };
 }
 
-/** Returns the thread of Codex that calls, as Codex names it in each call of a tool. */
+/** Returns the Codex thread that has called a tool; Codex names it in each call. */
 export function codexThread(meta: Record<string, unknown> | undefined): string | null {
   const { threadId } = meta ?? {};
   return typeof threadId === "string" && /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(threadId)
