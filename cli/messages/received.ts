@@ -39,7 +39,7 @@ export function memberOf(json: string, name: string): string {
   return memberText(json, name) ?? "";
 }
 
-/** The content as lines: the text, else the payload as JSON. Escaping is left to the output. */
+/** Returns the content as lines: the text, else the payload as JSON. Control characters are not escaped yet. */
 export function contentLines({ message, json }: Received): string[] {
   if (message.text !== null) return linesOf(message.text);
   const isDeleted = message.payload === null && message.readAt !== null;
