@@ -8,7 +8,7 @@ export const A2A_VERSION_HEADER = "A2A-Version";
 export const A2A_VERSION = "1.0";
 export const CARD_PATH = "/.well-known/agent-card.json";
 
-/** Each error has a code, and a reason for `google.rpc.ErrorInfo`: its name without the ending (section 9.5). */
+/** Each error has a code, and a reason for `google.rpc.ErrorInfo`: its name without the final `Error` (section 9.5). */
 export const RPC_ERROR = {
   parse: { code: -32700, reason: "JSON_PARSE" },
   request: { code: -32600, reason: "INVALID_REQUEST" },
@@ -46,7 +46,7 @@ export type TaskState = (typeof TASK_STATES)[number];
 export const Part = z.looseObject({ text: z.string().optional(), data: z.unknown().optional() });
 export type Part = z.infer<typeof Part>;
 
-/** The text of parts, a line each: data as JSON, files left out. Data that is too deep for a text is left out too. */
+/** The text of parts, a line each. Data is JSON; a note stands for a file, and for data nested too deep for JSON. */
 export function textOfParts(parts: readonly Part[]): string {
   return parts.map((part) => part.text ?? (Object.hasOwn(part, "data") ? dataText(part.data) : "[file left out]"))
     .join("\n");

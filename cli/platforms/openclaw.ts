@@ -96,7 +96,7 @@ export async function withA2aPeer(
       fix: "Name its state directory with --platform-state-dir.",
     });
   }
-  // Lower case, because OpenClaw takes no other.
+  // Lower case, because OpenClaw refuses capitals.
   const name = `svc-${alias.toLowerCase()}`.slice(0, 64);
   const settings = parseSettings(text, path);
   const at = ["channels", "a2a", "peers", name];

@@ -197,9 +197,9 @@ export type Confidence = "none" | "medium" | "high";
 export interface Finding {
   confidence: Confidence;
   reasons: string[];
-  /** Path of its settings; `null` when unknown. */
+  /** Path of the runtime's settings; `null` when unknown. */
   configPath: string | null;
-  /** Address for messages, from its settings. */
+  /** Address for messages, from the runtime's settings. */
   baseUrl?: string;
   hookPath?: string;
 }
@@ -215,9 +215,9 @@ function ownText({ payload }: Sent): string | null {
 }
 
 /**
- * Returns the message as text below the sender's identity block. Without a text it is the whole payload. The block is
- * made from the frame alone, because one in the payload may be from the proxy, depending on its settings, or a false
- * one of the peer.
+ * Returns the message as text below the sender's identity block, or the whole payload if it has no text. The block is
+ * made from the frame alone, because a block in the payload may come from the proxy, depending on its settings, or be
+ * forged by the peer.
  */
 export function textOf(sent: Sent): string {
   const text = ownText(sent) ?? sent.payload;

@@ -28,7 +28,7 @@ export function withMember(settings: Json, path: readonly string[], value: unkno
   return { ...settings, [key]: rest.length === 0 ? value : withMember(inner, rest, value) };
 }
 
-/** The change of a JSON file to other settings; `null` when it has them already. */
+/** The change that gives a JSON file the wanted settings; `null` when it has them already. */
 export function changeTo(wanted: Json, path: string, present: Json): FileChange | null {
   const text = JSON.stringify(wanted, null, 2);
   return text === JSON.stringify(present, null, 2) ? null : { path, text: `${text}\n` };
@@ -38,7 +38,7 @@ export function isRecord(value: unknown): value is Json {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** The values of a `.env` file. The last line of a name counts. */
+/** The values of a `.env` file. If a name has several lines, the last one counts. */
 export function readEnvFile(text: string | null): Map<string, string> {
   const values = new Map<string, string>();
   for (const line of (text ?? "").split(/\r?\n/)) {

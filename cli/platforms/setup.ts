@@ -49,7 +49,7 @@ export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<
   const modes = new Map<string, number | null>();
   for (const { path, before, written } of backup) {
     const current = await currentOf(path).catch(() => undefined);
-    // Restored already, by an undo that failed at another file and could otherwise never be repeated.
+    // An undo that failed at another file has restored this one. It is skipped, so that the undo can be repeated.
     if (current !== undefined && (current?.text ?? null) === before) continue;
     if (!current || await sha256(current.text) !== written) {
       throw new CliError(

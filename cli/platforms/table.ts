@@ -1,7 +1,7 @@
 /**
- * The platform table: every supported agent runtime, and the inbox for agents without one. It also finds out which of
- * them are on a machine. A row has the runtime's address, timeout, request, replies and set-up, so a new runtime is one
- * row and no new path in the code.
+ * The platform table: every supported agent runtime, and the inbox for agents without one. This file also finds out
+ * which of them are on a machine. A row has the runtime's address, timeout, request, replies and set-up, so a new
+ * runtime is one row and no new path in the code.
  */
 import { A2A } from "./a2a.ts";
 import { GENERIC } from "./generic.ts";
