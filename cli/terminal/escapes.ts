@@ -6,7 +6,7 @@
  */
 const HIDDEN = /[\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
 
-/** The hidden ones, control characters (C0, DEL, C1) and the Unicode line separators. */
+/** The hidden code points, the control characters (C0, DEL, C1) and the Unicode line separators. */
 const STEERING =
   // deno-lint-ignore no-control-regex
   /[\u0000-\u001f\u007f-\u009f\u2028\u2029\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
@@ -37,12 +37,12 @@ export function jsonText(value: unknown): string {
   return JSON.stringify(value, null, 2).replace(STEERING, (char) => char === "\n" ? char : escaped(char));
 }
 
-/** Returns JSON text on one line. A control character is white space between two values, or is escaped in a string. */
+/** Returns JSON text on one line. Tabs and line breaks become spaces; all other control characters are escaped. */
 export function oneLine(json: string): string {
   return json.replace(STEERING, (char) => /[\t\n\r]/.test(char) ? " " : escaped(char));
 }
 
-/** A code point as JSON escapes it, one for each UTF-16 unit. */
+/** Returns a code point as JSON escapes it, with one escape for each UTF-16 unit. */
 function escaped(character: string): string {
   return character.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join("");
 }

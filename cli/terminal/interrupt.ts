@@ -38,7 +38,7 @@ export class Interrupt {
   }
 }
 
-/** A signal that aborts when a person or the system stops the command, until it is disposed. */
+/** Returns a signal that aborts when a person or the system stops the command. When disposed, it no longer aborts. */
 export function stopSignal(ctx: Parameters<typeof onStop>[0]): Disposable & { signal: AbortSignal } {
   const stopped = new AbortController();
   return { signal: stopped.signal, [Symbol.dispose]: onStop(ctx, () => stopped.abort()) };

@@ -7,7 +7,7 @@ const PASTE = { start: "\x1b[200~", end: "\x1b[201~" };
 /** A complete escape sequence at the start of a text: CSI, SS3, or another character with the Alt key. */
 // deno-lint-ignore no-control-regex
 const SEQUENCE = /^\x1b(?:\[[\x30-\x3f]*[\x20-\x2f]*[\x40-\x7e]|O.|[^[O])/s;
-/** Keys that print nothing. All others are ignored. */
+/** Keys that print nothing, by what a terminal sends for them. Other such keys are ignored. */
 const NAMES: Readonly<Record<string, string>> = {
   "\r": "Enter",
   "\n": "Enter",
@@ -36,7 +36,7 @@ const MAX_HELD = 32;
 
 export class KeyDecoder {
   readonly #decoder = new TextDecoder();
-  /** The start of an escape sequence. */
+  /** The start of an escape sequence whose rest has not arrived. */
   #held = "";
   /** The present paste. Its text is bounded, and can end with a part of the end marker. */
   #paste: { text: string; isTooLong: boolean } | null = null;
@@ -48,7 +48,7 @@ export class KeyDecoder {
     return this.#paste !== null || this.#held !== "";
   }
 
-  /** True when all that has arrived of a sequence is the key Esc. */
+  /** True when only Esc has arrived, which is a key of its own or the start of a sequence. */
   get isEscape(): boolean {
     return this.#held === "\x1b";
   }
@@ -102,7 +102,7 @@ export class KeyDecoder {
     const content = end === -1 ? all : all.slice(0, end);
     paste.isTooLong ||= content.length > this.maxPasteCharacters + PASTE.end.length;
     if (end === -1) {
-      // Of a text that is too long, only a possible start of the end marker is kept.
+      // A text that is too long is dropped, but for its end, which may hold the beginning of the end marker.
       paste.text = paste.isTooLong ? all.slice(-PASTE.end.length) : all;
       return "";
     }

@@ -22,8 +22,8 @@ const READ_BYTES = 4096;
 /**
  * The keyboard of this process; `null` unless standard input and output are terminals.
  *
- * @param run returns what a program prints. It runs `ps`, which knows the process group in the foreground of the
- *   terminal, because Deno itself cannot ask, and lets a program read /proc only with all permissions
+ * @param run returns what a program prints. It is called for `ps`, because Deno has no call for the process group in
+ *   the foreground of the terminal, and may read /proc only with all permissions
  */
 export function systemKeyboard(run: (program: string, args: string[]) => Promise<string | null>): Keyboard | null {
   if (!Deno.stdin.isTerminal() || !Deno.stdout.isTerminal()) return null;
@@ -62,7 +62,7 @@ function open(onBytes: (bytes: Uint8Array) => void, onQuit: () => void): () => v
       if (isOpen) onBytes(buffer.slice(0, length));
     }
   };
-  // A closed terminal ends the reading, and its signal ends the process.
+  // Reading fails when the terminal is closed. Nothing handles the error, because a signal then ends the process.
   void read().catch(() => {});
   return restore;
 }

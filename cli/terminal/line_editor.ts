@@ -7,10 +7,10 @@ const PAST_LINES = 20;
 export class LineEditor {
   #text: string[] = [];
   #cursor = 0;
-  /** Earlier lines, oldest first, and the place among them. */
+  /** Earlier lines, oldest first. `#place` is the index of the one that is shown, or their number. */
   readonly #past: string[];
   #place: number;
-  /** What was written before a look at earlier lines. */
+  /** The unfinished line, kept while the person looks at earlier ones. */
   #unsent = "";
   readonly #keys: Readonly<Record<string, () => void>> = {
     Left: () => this.#cursor = Math.max(0, this.#cursor - 1),
@@ -37,7 +37,7 @@ export class LineEditor {
     return this.#text.join("");
   }
 
-  /** Adds a text at the cursor. */
+  /** Adds a text at the cursor, with each of its line breaks as `\n`. */
   insert(text: string): void {
     const added = [...text.replaceAll(/\r\n?/g, "\n")];
     this.#text.splice(this.#cursor, 0, ...added);

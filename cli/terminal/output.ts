@@ -63,7 +63,10 @@ export class Output {
     this.#colour = colour;
   }
 
-  /** Prints the result: `data` with `--json`, else `text`, one line per list entry. Called once per command. */
+  /**
+   * Prints the result: `data` with `--json`, else `text`, one line per list entry. Called once per command, because with
+   * `--json` a program reads the output as one document.
+   */
   result(data: Record<string, unknown>, text: string | readonly string[]): void {
     this.#quiet();
     const concern = this.concern();
@@ -154,7 +157,7 @@ export class Output {
     return columns === null ? null : Math.max(2, columns - 1);
   }
 
-  /** The lines with control characters escaped, in the terminal's width. With `--wide` a table keeps its own. */
+  /** Returns the lines in the terminal's width, or in their own with `--wide`. Control characters are escaped. */
   #laidOut(lines: readonly string[], columns: number | null): string[] {
     const room = this.#wide ? null : this.#room(columns);
     return lines.map((line) => this.#clean(line))
@@ -206,7 +209,7 @@ export class Output {
     return this.shellLines(this.#commandWords(words, true));
   }
 
-  /** The same for any command. @param words quoted for a shell */
+  /** Returns any command as indented lines that work when they are pasted. @param words quoted for a shell */
   shellLines(words: readonly string[]): string[] {
     const lines = continued(words.map(printable), this.#room(this.columns) ?? Infinity);
     for (const line of lines) this.#whole.add(line);
@@ -256,7 +259,7 @@ export class Output {
     this.#cancel = this.clock.after(PROGRESS_AFTER_MS, show);
   }
 
-  /** Ends the progress line of `doing`. With `--json`, prints the warnings that are left to standard error. */
+  /** Ends the progress line of `doing`. With `--json`, prints to standard error the warnings that no result showed. */
   finish(): void {
     this.#quiet();
     const late = this.#takeWarnings();
@@ -277,7 +280,7 @@ export class Output {
 
   /** Escapes a line, except for the colours that this object added. */
   #clean(text: string): string {
-    // The latest comes first, because it may contain an earlier one.
+    // The latest coloured text is searched first, because it may contain an earlier one.
     for (const painted of [...this.#painted].reverse()) {
       const parts = text.split(painted);
       if (parts.length > 1) return parts.map((part) => this.#clean(part)).join(painted);
@@ -313,7 +316,7 @@ export function shellWord(word: string): string {
 
 /** Returns a text as one sentence: a capital at its start and a full stop at its end. */
 export function sentence(text: string): string {
-  // Only words with which a text of svc begins, because a file, command or alias with a capital would be another one.
+  // Only these words get a capital, because a file, command or alias at the start would be another one with a capital.
   const isWord = /^(?:an?|another|no|not|several|the|there|this|too|unread) /.test(text);
   const first = isWord ? text.charAt(0).toUpperCase() + text.slice(1) : text;
   return /[.!?…]$/.test(first) ? first : `${first}.`;

@@ -4,16 +4,16 @@ import { printable } from "./escapes.ts";
 import { cutToColumns, textColumns, wordWrap } from "./text_width.ts";
 import { whenText } from "./times.ts";
 
-/** A cell; `null` is shown as a dash. Where the table has no width to keep, `whole` is shown. */
+/** A cell; `null` is shown as a dash. `short` is for a terminal, `whole` for a pipe and for `--wide`. */
 export type Cell = string | null | { short: string; whole: string };
 
 export interface Column<T> {
   head: string;
   /** Without room the column with the highest rank is left out first; 0, the default, stays as long as it can. */
   rank?: number;
-  /** The width at which its cells are cut and not wrapped. It is larger if the terminal has room. */
+  /** Cells are cut at this width instead of being wrapped. A terminal with room gives them more. */
   cut?: number;
-  /** Shown only where the table has no width to keep. */
+  /** Shown only in a pipe and with `--wide`. */
   isWide?: true;
   of(row: T): Cell;
 }
@@ -21,9 +21,9 @@ export interface Column<T> {
 const GAP = 2;
 /** A cell up to this width, such as an age or a state, stays on one line, because in two it reads like two cells. */
 const SHORT = 20;
-/** The rank from which on a column is left out before a short cell is wrapped. */
+/** Columns of this rank or higher are left out first, so that short cells need not be wrapped. */
 const MINOR = 2;
-/** Width for a word that is wider than the terminal, because other cells would otherwise get no room. */
+/** Counts as the width of a word that is wider than the terminal, because other columns would otherwise get no room. */
 const CUT_WORD = 12;
 
 /** @param width columns of the terminal; `null`: a pipe, or a person who wants everything */
@@ -91,7 +91,7 @@ function padded(text: string, columns: number): string {
   return text + " ".repeat(Math.max(0, columns - textColumns(text)));
 }
 
-/** The cell of a time: in words for people, and as ISO 8601 where values are whole. */
+/** The cell of a time: in words on a terminal, and as ISO 8601 in a pipe and with `--wide`. */
 export function timeCell(iso: string | null, now: number): Cell {
   const at = iso === null ? null : parseIso(iso);
   return iso === null || at === null ? iso : { short: whenText(at, now), whole: iso };
@@ -104,7 +104,7 @@ export function idCell(id: string | null): Cell {
   return id === null ? null : { short: `…${id.slice(-ID_END)}`, whole: id };
 }
 
-/** The end of an ID as a person copies or types it; `null` when the text is none. */
+/** The end of an ID as a person copies or types it; `null` when the text cannot be one. */
 export function idEnd(text: string): string | null {
   const end = text.replace(/^…/, "");
   return end.length === ID_END && /^[\w.:-]+$/.test(end) ? end : null;

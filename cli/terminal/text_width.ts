@@ -108,12 +108,12 @@ export function wrapToColumns(text: string, columns: number): string[] {
   return [...lines, line];
 }
 
-/** Largest share of a line for a label. Text of a longer one begins below, because its column would be too narrow. */
+/** Largest share of a line for a label. After a longer label, text begins below it, because too little room is left. */
 const LABEL_MAX = 0.5;
 const STEP = 4;
 /**
- * What a person copies into another place. It stays on one line, because a wrap of the terminal is not copied, but a
- * line feed would break it.
+ * A secret or an address, which a person copies. It is printed as one line, because a line feed in it would be copied
+ * too. Where the terminal itself wraps the line, nothing is added to the copy.
  */
 const COPIED = /svc_[a-z]+_|svcpair1_|https?:/;
 

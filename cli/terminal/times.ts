@@ -9,7 +9,7 @@ export function durationText(ms: number): string {
   return "0 s";
 }
 
-/** Returns a duration that a person watches, in the smaller unit below two of a unit: `90 s`, `110 min`, `40 h`. */
+/** Returns a duration in the largest unit of which it has at least two, because one is too coarse: `90 s`, `40 h`. */
 export function formatDuration(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 120) return `${seconds} s`;
