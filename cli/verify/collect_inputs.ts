@@ -61,7 +61,7 @@ export async function verifyRequest(
   }
   const expected = given ?? (request.target.startsWith(REFRESH_PATH) ? issuer : proxyUrl);
   const host = request.headers.get("Host");
-  // Origins that a client may sign by mistake. If the proof is for one, its name explains the failure.
+  // Origins that a client may sign by mistake. If the proof is for one of them, naming it explains the failure.
   const mistaken = [request.origin, issuer, proxyUrl, host && `https://${host}`, host && `http://${host}`];
   const origins = [...new Set([expected, ...mistaken.filter((origin) => origin !== null)])];
   return { ...await evaluateRequest(request, known, origins), keysFrom: source(known.trusted) };

@@ -17,7 +17,7 @@ export function parseRequestFile(bytes: Uint8Array<ArrayBuffer>): RequestFile | 
   try {
     return bytes.at(0) === 0x7b ? fromJson(bytes) : fromMessage(bytes);
   } catch {
-    // The platform throws on invalid header names and URLs, so the file has neither form.
+    // `Headers` and `URL` throw for text that is not valid, so the file has neither form.
     return null;
   }
 }

@@ -59,8 +59,8 @@ export async function trustedKeys(
 }
 
 /**
- * Returns true when the registry itself has not answered. A 5xx may come from a server in front of it, and with 429 it
- * has no turn for this caller.
+ * Returns true when the registry itself has not answered. A 5xx may come from a server in front of it, and a 429 only
+ * tells this caller to wait.
  */
 function isAway(error: unknown): boolean {
   return error instanceof UnreachableError ||
