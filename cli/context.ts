@@ -1,6 +1,6 @@
 /**
  * The dependencies that every command receives: network, clock, entropy, terminal, environment. Tests pass their own,
- * and system.ts builds the real ones. This file imports only types.
+ * and system.ts builds the real ones.
  */
 import type { Interrupt } from "./terminal/interrupt.ts";
 import type { Keyboard } from "./terminal/keyboard.ts";
@@ -78,9 +78,9 @@ export interface System {
   authority?: Authority | undefined;
   /** Returns true when a server accepts connections at the URL. Absent where there is no network. */
   reach?: (url: string) => Promise<boolean>;
-  /** Returns true when a process of another user listens at an address of this machine. Absent when `reach` is. */
+  /** Returns true when a process of another user listens at an address of this machine. Absent without network. */
   isOfOtherUser?: (url: string) => Promise<boolean>;
-  /** Shows a file in this person's browser. Returns false when there is none. Absent where no program may start. */
+  /** Shows a file in this person's browser. Returns false without a browser. Absent where no program may start. */
   openFile?: (path: string) => boolean | Promise<boolean>;
   /** Starts programs that a person has named. Absent where none may start. */
   exec?: {
@@ -88,7 +88,7 @@ export interface System {
     /** Runs a program with only these variables, and ends it when the signal aborts. Returns its exit code. */
     run(program: string, variables: Record<string, string>, signal: AbortSignal): Promise<number>;
   };
-  /** Writes a text to the Unix socket at a path. Absent where there are none. */
+  /** Writes a text to the Unix socket at a path. Absent where there are no Unix sockets. */
   writeSocket?: (path: string, text: string) => Promise<void>;
   clock: Clock;
   random: Random;
@@ -106,7 +106,7 @@ export interface System {
   interrupt: Interrupt;
   /** Returns the value of a variable; `undefined` when it is unset or empty. */
   env(name: EnvironmentName): string | undefined;
-  /** The server and the work on its store. Absent or `null` in a build that has only the command. */
+  /** The server and the work on its store. Absent or `null` in a build that has only the CLI. */
   programs?: Programs | null;
   /** The working directory; absent: that of the process. */
   cwd?: string;
@@ -129,15 +129,14 @@ export interface Context extends System {
   /** Whether `--allow-insecure` was given: secrets may then be sent to another machine with plain http. */
   allowInsecure?: boolean;
   out: Output;
-  /** Called with the headers of each response of a service. */
   onResponse?: ((headers: Headers) => void) | undefined;
-  /** Called with the version of a server when an answer that the command reads anyway contains it. */
+  /** Called when an answer contains the version of the server. No request is sent only to learn the version. */
   onVersion?: ((seen: SeenVersion) => void) | undefined;
 }
 
 /**
  * Returns a value of `NO_PROXY` that keeps requests to this machine away from any proxy, because they carry secrets in
- * clear. `*` is completed with all address ranges, because the platform would match it with names only.
+ * clear. All address ranges are added to `*`, because Deno lets `*` match host names only.
  */
 export function withLoopback(given: string | undefined): string {
   const list = (given ?? "").split(",").map((entry) => entry.trim()).filter((entry) => entry !== "");
@@ -145,10 +144,9 @@ export function withLoopback(given: string | undefined): string {
 }
 
 export interface ServeOptions {
-  /** Values of the server's variables, by name. */
   variables: Readonly<Record<string, string>>;
   /**
-   * `service`: the server is the work of this process, so it also reads the environment, and logs to standard error.
+   * `service`: the process does nothing else, so the server also reads the environment, and logs to standard error.
    * `demo`: it runs beside the command, reads no environment and logs nothing.
    */
   purpose: "service" | "demo";

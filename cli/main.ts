@@ -21,7 +21,7 @@ import { Output } from "./terminal/output.ts";
 import { hasSwitch, type HereOptions, parse } from "./command_line/parse.ts";
 import project from "../deno.json" with { type: "json" };
 
-/** First words of commands that run with a damaged profile, because they use no server of it, or explain, or undo. */
+/** First words of commands that run even with a damaged profile, because they do not use it, or help to repair it. */
 const NEEDS_NO_PROFILE: ReadonlySet<string | undefined> = new Set(
   ["serve", "store", "demo", "profile", "explain", "completions", "uninstall"],
 );
@@ -177,7 +177,7 @@ function savedOf(folder: () => string, isNeeded: boolean): Authority | undefined
   try {
     return savedAuthority({ configDir: folder() }) ?? undefined;
   } catch (error) {
-    // A command that needs a home directory reports its absence itself. The demo may not even look for one.
+    // A command that needs a home directory reports its absence itself. The demo has no permission to look for one.
     if (isNeeded && error instanceof CliError && error.code !== "CLI_NO_CONFIG_DIR") throw error;
     return undefined;
   }

@@ -18,7 +18,7 @@ export function isNewer(version: string, than: string): boolean {
 
 /**
  * Prints the notice on a terminal, at most once a day, and never with `--json` or `SVC_NO_NOTICE=1`. Never throws,
- * because the command that was asked for has already ended.
+ * because the command itself has already succeeded or failed.
  */
 export async function tellNewerVersion(ctx: Context, { version, registryUrl }: SeenVersion): Promise<void> {
   const [plain = ""] = /^[\d.]+/.exec(version) ?? [];
@@ -28,10 +28,10 @@ export async function tellNewerVersion(ctx: Context, { version, registryUrl }: S
     const path = join(ctx.configDir, NOTICE_FILE), now = ctx.clock.now();
     const told = parseIso(JSON.parse(readPrivate(path, NOTICE_BYTES) ?? "{}").toldAt ?? "");
     if (told !== null && now - told < DAY_MS && told <= now) return;
-    // Written before the notice, because each command would print it if the file cannot be written.
+    // Written before the notice is printed, because every command would print it if the file cannot be written.
     await writePrivate(ctx.random, path, `${JSON.stringify({ toldAt: toIso(now) })}\n`);
     ctx.out.note(`The server runs svc ${plain}, this is ${ctx.version}. How to update: ${registryUrl}/join`);
   } catch {
-    // No notice, because without the file every command would print it.
+    // The file cannot be used. Nothing is printed, because without the file every command would print the notice.
   }
 }

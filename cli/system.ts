@@ -56,21 +56,22 @@ export function realSystem(version: string, programs: Programs | null = null): S
   };
 }
 
-/** Longest time for a program that looks something up, milliseconds. One that hangs would stop a hand-over. */
+/** Longest time for a program that looks something up, milliseconds. With more, one that hangs would delay messages. */
 const RUN_MS = 2_000;
 const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] as const;
 
 /** How connections are kept for the next request of the connector to the proxy. */
 const KEPT = {
-  /** With more, a burst of messages would leave the server many. */
+  /** With more, a burst of messages would leave many open at the server. */
   poolMaxIdlePerHost: 8,
   /**
-   * As long as a message, its answer and its receipt often follow each other. With more, a message would more often be
-   * written to a connection that a server or a pulled cable has ended, and only later be known not to have arrived.
+   * Milliseconds for which an idle connection is kept: a message, its answer and its receipt often follow each other
+   * within this time. With more, a message would more often be written to a connection that a server or a pulled cable
+   * has ended, and its loss would be noticed only later.
    */
   poolIdleTimeout: 1_000,
   /**
-   * Over HTTP/2 all requests share one connection. If its cable was pulled, none would arrive for as long as another
+   * Over HTTP/2 all requests share one connection. After its cable was pulled, none would arrive for as long as another
    * one follows within a second.
    */
   http2: false,
@@ -78,8 +79,8 @@ const KEPT = {
 
 /**
  * Returns a `fetch` that sends each request once, because a repeated POST would redeem an invite or refresh a session
- * twice, and a repeated GET would be refused for its nonce. The platform repeats a request when a connection that was
- * used before ends before the response. It cannot repeat a `Blob`, so only requests with a body keep their connections.
+ * twice, and a repeated GET would be refused for its nonce. Deno repeats a request when a connection that was used
+ * before ends before the response. It cannot repeat a `Blob`, so only requests with a body keep their connections.
  */
 function sentOnce(caCerts: string[]): typeof fetch {
   const clientOf = (kept: boolean) =>
@@ -87,7 +88,7 @@ function sentOnce(caCerts: string[]): typeof fetch {
       ...(kept ? KEPT : { poolMaxIdlePerHost: 0 }),
       ...(caCerts.length > 0 ? { caCerts } : {}),
     });
-  // With certificates a client is created at once, because an invalid one must be reported.
+  // With certificates a client is created at once, so that an invalid certificate is reported before any request.
   let single = caCerts.length > 0 ? clientOf(false) : undefined, kept: Deno.HttpClient | undefined;
   return (input: RequestInfo | URL, init: FetchOptions = {}) => {
     const { keepsConnection = false, ...options } = init;
