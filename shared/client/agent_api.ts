@@ -36,7 +36,7 @@ export interface AskOptions extends SendOptions {
   timeoutMs?: number | undefined;
 }
 
-/** A message that was sent. */
+/** A message that was sent, and where it is now. */
 export interface Sent {
   requestId: string;
   state: MessageState;
@@ -56,7 +56,7 @@ export interface Sender {
   humanName: string | null;
 }
 
-/** A message of a peer. */
+/** A message of a peer, as a handler gets it. */
 export interface IncomingMessage {
   /** Number of the message in the connector's inbox. */
   id: number;

@@ -2,7 +2,7 @@
 
 const CODE = /^[A-Z0-9_]{1,64}$/;
 
-/** Returns a received code, or `UNKNOWN_ERROR` for a text that is none, because it could control the terminal. */
+/** Returns a received code, or `UNKNOWN_ERROR` for any other text, because that could control the terminal. */
 export function receivedCode(code: unknown): string {
   return typeof code === "string" && CODE.test(code) ? code : "UNKNOWN_ERROR";
 }

@@ -25,7 +25,7 @@ export interface HttpRequest {
   timeoutMs: number;
   /** Milliseconds for the connection alone. It needs `reach`, which takes up to 1 s of them. */
   connectMs?: number;
-  /** Most bytes of the body that are read; a function decides by status. With 0 and `truncate` it is not awaited. */
+  /** Most bytes of the body that are read; a function decides by status. With 0 and `truncate`, no body is awaited. */
   maxBytes: number | ((status: number) => number);
   onTooLarge: "fail" | "truncate";
   /** With `truncate`: also accepts a body that breaks off or is late, because status and headers are known anyway. */
@@ -35,7 +35,7 @@ export interface HttpRequest {
   keepsConnection?: boolean;
 }
 
-/** The options of `fetch`, with what only the `fetch` of the command knows. */
+/** The options of `fetch`, with one that only the CLI's own `fetch` knows. */
 export interface FetchOptions extends RequestInit {
   keepsConnection?: boolean;
 }
@@ -169,7 +169,7 @@ export function wholeSeconds(header: string | null): number | null {
 
 const MAX_MESSAGE_CHARS = 2_000;
 
-/** Returns code and message of an error body, or `null` for any other text. An odd code becomes `UNKNOWN_ERROR`. */
+/** Returns code and message of an error body, or `null` for other text. A malformed code becomes `UNKNOWN_ERROR`. */
 export function errorEnvelope(text: string): { code: string; message: string } | null {
   try {
     const { code, message } = (JSON.parse(text) as { error: { code: unknown; message: unknown } }).error;

@@ -51,7 +51,6 @@ export class InboxReader {
     private readonly reply: SendReply,
   ) {}
 
-  /** The program's handler; `null` if there is none. */
   set handler(handler: MessageHandler | null) {
     this.#lanes.handler = handler;
     if (handler !== null) this.#running ??= this.#run();
@@ -67,7 +66,7 @@ export class InboxReader {
     this.#asked.add(requestId);
   }
 
-  /** Ends what `expect` began. Replies that the `ask` did not take go to the handler. */
+  /** Ends the wait that `expect` began. Replies that the `ask` did not take go to the handler. */
   release(requestId: string, taken: IncomingMessage | null): void {
     this.#asked.delete(requestId);
     if (taken !== null) this.#taken?.add(taken.id);
@@ -202,7 +201,7 @@ const HANDLERS_AT_ONCE = 4;
  * while there is no handler.
  */
 export class HandlerLanes {
-  /** Messages by lane. The first message of a busy lane is being handled. */
+  /** Messages by lane (`laneOf`). The first message of a busy lane is being handled. */
   readonly #lanes = new Map<string, IncomingMessage[]>();
   readonly #busy = new Map<string, Promise<void>>();
   #handler: MessageHandler | null = null;

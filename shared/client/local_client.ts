@@ -1,6 +1,6 @@
 /**
  * The only client of a connector's local API: the commands of `svc`, `svc mcp` and `LocalAgent` all use it. Its errors
- * are `ApiError` and `LocalDown`; commands and package add what to do about them in their own words.
+ * are `ApiError` and `LocalDown`. The commands and the client library add, in their own words, what to do about them.
  */
 import type * as z from "zod";
 import { type Clock, sleep, timeLeft } from "../clock.ts";
@@ -57,7 +57,7 @@ export interface LocalDeps {
   clock: Clock;
   /**
    * Returns the discovery file of the running connector, or `null` while none runs. It is called before each request,
-   * because when a connector has ended another program can take its port, and would get its messages and its token.
+   * because another program can take the port of a connector that has ended, and would get its messages and its token.
    */
   find(): Promise<ConnectorFile | null>;
   /** Tells whether another user's process listens at a connector's address. If absent, that is not checked. */
@@ -156,9 +156,9 @@ export interface SendResult {
   json: string;
 }
 
-/** Wait between two requests. With less, they repeat fast, because a connector that is ending answers at once. */
+/** Wait between two requests, because a connector that is ending answers at once and would be asked all the time. */
 const PAUSE_MS = 250;
-/** Shortest wait before a message is sent again. With less, requests repeat fast while no connector answers. */
+/** Shortest wait before a message is sent again, because without a connector each attempt fails at once. */
 const AGAIN_MS = 1_000;
 
 /**

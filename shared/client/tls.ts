@@ -55,7 +55,7 @@ export function rootsToTry(authority: { pem: string } | undefined): (string | nu
   return authority === undefined ? [null] : [authority.pem, null];
 }
 
-/** Tells whether other roots may accept the certificate. Deno 2.7 may report a lost connection, so that counts too. */
+/** Tells whether other roots may accept the certificate. Deno 2.7 may report only a lost connection, so that counts. */
 export function mayPassWithOtherRoots(error: unknown): boolean {
   return error instanceof UnreachableError &&
     (error.code === "CLI_UNREACHABLE" || REFUSALS[0]?.found.test(causesOf(error)) === true);
