@@ -1,9 +1,9 @@
 /**
  * Answers requests for pages from a table of rows: admission, session, opening, forms, and polls for changes. The
  * console and the connector's page use it in place of the HTTP layer of their APIs, which refuses what a browser sends.
- * A code that works once opens a session, because a password can be phished. Half of a session is in the path and half
- * in a cookie, because a cookie alone goes to every port of a host, and an address alone stays in the browser's
- * history.
+ * A code that works once opens a session, because a password can be phished. Half of a session's secret is in the path
+ * and half in a cookie, because a cookie alone goes to every port of a host, and an address alone stays in the
+ * browser's history.
  */
 import { pathParams } from "./path_params.ts";
 import { sha256, toBase64Url } from "../protocol/base64url.ts";
@@ -62,7 +62,7 @@ export interface PageRow<C, S> {
   path: string;
   /** Largest form in bytes (default 64 KiB). */
   formBytes?: number;
-  /** True for a page that updates itself. It answers 304 while version of the site and minute are the same. */
+  /** True for a page that updates itself. It answers 304 while the site's version and the minute are the same. */
   live?: true;
   render(pages: C, input: PageInput<S>): PageResult | Promise<PageResult>;
 }
@@ -151,7 +151,7 @@ function isUse(headers: Headers): boolean {
 
 /** Returns why a request is refused before its session is looked up, or `null` when it is not. */
 function refusalOf<C, S>(site: PageSite<C, S>, { method, path, headers }: PageRequest): string | null {
-  // Another site may let its own name resolve to this address, to read the answers. `Host` then has its name.
+  // Another site may let its own name resolve to this address, to read the answers. `Host` then names that site.
   if (headers.get("host")?.toLowerCase() !== new URL(site.origin).host) return "This address belongs to another name.";
   const isOpening = method === "GET" && path.startsWith(`${site.openRoot}/`);
   const from = headers.get("sec-fetch-site");
