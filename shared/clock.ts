@@ -46,8 +46,8 @@ export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<v
 }
 
 /**
- * Does `work`, which must never reject, again and again: `waitMs()` milliseconds from now and after each end, until the
- * returned function is called.
+ * Runs `work` after `waitMs()` milliseconds, and again as long after each run has ended, until the returned function is
+ * called. `work` must never reject, because it would then not run again.
  */
 export function repeat(clock: Pick<Clock, "after">, waitMs: () => number, work: () => Promise<void>): Cancel {
   let isOver = false, cancel: Cancel = () => {};

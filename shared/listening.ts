@@ -2,8 +2,8 @@
 import { sleep, systemClock } from "./clock.ts";
 
 /**
- * Pause before it listens again. With less, a process without a free file descriptor spends its time on listening; with
- * more, it is away longer than it must be.
+ * Pause before a new attempt to listen. With less, a process without a free file descriptor spends its time on
+ * attempts; with more, the service is away longer than it must be.
  */
 const AGAIN_MS = 500;
 

@@ -24,7 +24,7 @@ export interface RouteAnswer {
   isCacheable?: true;
 }
 
-/** A row and its possible responses. */
+/** One operation of a document: a row and its possible responses. */
 export interface Operation<Code extends string, Credential extends string> {
   method: string;
   /** Parameters are written as `:name`. */
