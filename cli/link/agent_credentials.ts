@@ -26,12 +26,15 @@ export type AgentCredentials = Pick<
 /** Credentials that also reach the servers of peers elsewhere. */
 export type VisitCredentials = AgentCredentials & Pick<StoredCredentials, "visit" | "endVisit">;
 
-/** How long before its end a token is refreshed. A minute is enough; 10 s more leave room for a slow response. */
+/** How long before it expires a token is refreshed. With less, it could expire while a failed refresh is repeated. */
 const AHEAD_MS = 70_000;
-/** Least wait before a refresh, because tokens with a shorter lifetime would otherwise be refreshed in a loop. */
+/**
+ * Shortest wait before the next refresh, because tokens that live for less than `AHEAD_MS` would otherwise be refreshed
+ * without a pause. A token with less time left is refreshed before it is used.
+ */
 const LEAST_MS = 5_000;
 
-/** How long a kept visit token must still be valid. With less, it could end on its way. */
+/** How long a kept visit token must still be valid. With less, it could expire before the request arrives. */
 const VISIT_AHEAD_MS = 60_000;
 /** How many visit tokens are kept. With more, those for servers that the agent no longer calls would take memory. */
 const VISITS_KEPT = 1_000;
@@ -117,7 +120,10 @@ export class StoredCredentials {
     return this.session.identity;
   }
 
-  /** Called after a refusal: reads the credentials again, or refreshes them. Returns true when they have changed. */
+  /**
+   * Called after a refusal: reads the credentials again, and for `access` refreshes them if they are unchanged. Returns
+   * true when they have changed.
+   */
   async renew(what: "access" | "identity"): Promise<boolean> {
     const { ait, accessToken } = this.session.identity;
     await this.#reload();
@@ -145,7 +151,7 @@ export class StoredCredentials {
     } catch (cause) {
       this.#visits.delete(audience);
       if (isPermanent(cause)) throw cause;
-      // This kind of cause tells the caller that the message has not left.
+      // The cause `connection refused` tells the caller that the message was not sent.
       const why = `Your server gives no token for ${new URL(audience).host}: ${describeError(cause)}`;
       throw new UnreachableError(why, { cause: new Error("connection refused", { cause }) });
     }
@@ -216,8 +222,8 @@ export class StoredCredentials {
   async #reload(): Promise<void> {
     const { store, isGone } = this.deps;
     this.session = await store.read().catch((error) => {
-      // The session ends when the agent's files are gone, because a later agent of this name would otherwise bring its
-      // messages into a store that is deleted.
+      // The session ends when the agent was deleted, because this connector could otherwise take the messages of a
+      // later agent of the same name, and store them in the deleted database.
       if (isGone?.(error)) this.onEnd(error);
       throw error;
     });

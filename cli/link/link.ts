@@ -31,12 +31,17 @@ import { mayPassWithOtherRoots, rootsToTry, unreachable } from "../../shared/cli
  * With more, a dead address is noticed later.
  */
 export const HANDSHAKE_MS = 10_000;
-/** Wait for a frame after a heartbeat. With less, a busy proxy loses links. With more, a dead link seems to work. */
+/**
+ * Longest wait for a frame after a heartbeat. With less, a busy proxy loses links; with more, dead ones seem to work.
+ */
 const ANSWER_MS = 10_000;
 /** Silence before a heartbeat. With less, idle links carry more frames; with more, their end is noticed later. */
 const QUIET_MS = LIMITS.heartbeatIntervalMs / 2 + 1_000;
 
-/** Characters of messages in processing. With more, a proxy could fill the memory while a registry does not answer. */
+/**
+ * Characters of all messages that are processed at the same time. With more, a proxy could fill the memory while a
+ * registry does not answer.
+ */
 const TAKING_CHARACTERS = 64 * 1024 ** 2;
 
 /** The answer to a received message. `reason` says why it was not accepted. */
@@ -84,7 +89,7 @@ export class RefusedError extends ApiError {
 const TARGET = "/v1/relay/connect";
 const MAX_REFUSAL_CHARS = 64 * 1024;
 const SILENT = `no answer within ${ANSWER_MS / 1000} s`;
-/** The code of the system for an address that answers no attempt to connect. */
+/** The system's error code for an address that does not answer an attempt to connect. */
 const NO_WAY = "ETIMEDOUT";
 const HANDSHAKE_LATE = `did not answer within ${HANDSHAKE_MS / 1000} s`;
 

@@ -1,6 +1,6 @@
 /** Events of the link and of the calls to the proxy: names and plain values, never a secret or text of a message. */
 
-/** The connector has more: cli/connector/events.ts. */
+/** The connector adds its own events, in cli/connector/events.ts. */
 export type LinkEventName =
   | "connected"
   | "disconnected"

@@ -1,20 +1,20 @@
 /**
- * Stops agents that answer each other without an end (D-113). Honest work has no bound here, because an answered
- * question does not count, and a question that nothing automatic precedes is always answered. Only what this agent
+ * Stops agents that answer each other without an end (D-113). Ordinary work is not limited, because a message that was
+ * answered no longer counts, and a thread is limited only after its first 32 automatic replies. Only what this agent
  * sends is counted, so no peer and no proxy can switch the guard off. The counts are in memory; the time is a
  * parameter.
  */
 import { BoundedMap } from "../../shared/bounded_map.ts";
 
 /**
- * Bound for the automatic messages of one thread, and for messages to one peer that it has not answered. A ring of
- * three agents ends after three times as many: with more than 33 it would send over 100 messages, and with fewer a
- * model could not ask 32 questions at once.
+ * Bound for the automatic messages of one thread, and for messages to one peer that it has not answered. Each agent
+ * counts its own, so with a bound over 33, three agents that write in a ring would send over 100 messages before they
+ * stop. With a bound under 32, a model could not ask 32 questions at once.
  */
 export const LOOP_MESSAGES = 32;
 /**
- * How long a message counts. With some minutes, a ring of models would never reach the bound, because a model takes a
- * minute or more for a turn. Without an end, a model could never again write to a peer that does not answer.
+ * How long a message counts. With only some minutes, a ring of models would never reach the bound, because a model
+ * takes a minute or more for a turn. Without an end, a model could never again write to a peer that does not answer.
  */
 export const LOOP_WINDOW_MS = 60 * 60_000;
 /** How many peers are remembered, those with the latest messages. Without a bound, many peers would fill the memory. */
@@ -30,7 +30,7 @@ interface Sent {
 export class LoopGuard {
   /** Messages of a model that their peer has not answered. */
   readonly #asked = new BoundedMap<string, Sent>(LOOP_PEERS);
-  /** Automatic messages that answer none. */
+  /** Automatic messages that are not replies. */
   readonly #passedOn = new BoundedMap<string, Sent>(LOOP_PEERS);
   #received = 0;
   refusals = 0;
@@ -45,9 +45,9 @@ export class LoopGuard {
   }
 
   /**
-   * Counts an automatic message that answers none. Returns 0 when it may be sent, else the milliseconds to wait. If the
-   * agent has received nothing since the last one, the message continues no loop, so it is allowed and not counted: a
-   * program may announce as much as it wants.
+   * Counts an automatic message that is not a reply. Returns 0 when it may be sent, else the milliseconds to wait. If
+   * the agent has received nothing since the last one, the message continues no loop, so it is allowed and not counted:
+   * a program may announce as much as it wants.
    */
   automaticMessage(peer: string, requestId: string, now: number): number {
     if (this.#passedOn.get(peer)?.received === this.#received) return 0;
@@ -69,7 +69,7 @@ export class LoopGuard {
   }
 
   /**
-   * Removes a message of a model, because it was answered, or the peer has not got it. Returns false when it is not
+   * Removes a message of a model, because it was answered, or did not reach the peer. Returns false when it was not
    * counted.
    */
   notSent(peer: string, requestId: string): boolean {
@@ -86,7 +86,10 @@ export class LoopGuard {
     return 0;
   }
 
-  /** Counts a refusal when there is a wait. One beyond the window comes from a clock that was set back. */
+  /**
+   * Counts a refusal when there is a wait. A wait beyond the window is ignored, because it comes from a clock that was
+   * set back.
+   */
   #refusedFor(wait: number): number {
     if (wait <= 0 || wait > LOOP_WINDOW_MS) return 0;
     this.refusals++;

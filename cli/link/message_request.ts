@@ -24,13 +24,13 @@ export interface OutgoingMessage {
   mayWait?: boolean | undefined;
 }
 
-/** Returns the body of a sealed message, for the text of its signed context. */
+/** Returns the sealed body of a message. `context` is the text of its signed context. */
 export type Seal = (context: string) => Promise<string>;
 
 /**
  * Returns the request that sends a message.
  *
- * @param seal for a peer of a ticket; `null` for a contact, whose body is the payload
+ * @param seal for a peer of a ticket; `null` for a contact, which gets the payload unsealed
  * @throws {import("../../shared/protocol/message_context.ts").ContextError}
  */
 export async function messageRequest(message: OutgoingMessage, seal: Seal | null): Promise<ProxyRequest> {
@@ -52,8 +52,9 @@ const NOT_DELIVERED: ReadonlySet<string | null> = new Set([
 ]);
 
 /**
- * Returns the state that a response shows; `expiresAt` is ISO 8601. After any other 5xx, and after a 2xx with a body
- * that is not of this protocol, the state is `unknown`, because the recipient may have the message.
+ * Returns the state that a response shows; `expiresAt` is ISO 8601. After a 5xx that is not in `NOT_DELIVERED`, and
+ * after a 2xx with a body that is not of this protocol, the state is `unknown`, because the recipient may have the
+ * message.
  */
 export function stateOf(response: HttpResponse): Pick<SentEntry, "state" | "problem" | "expiresAt"> {
   const error = apiErrorOf(response);
@@ -67,7 +68,7 @@ export function stateOf(response: HttpResponse): Pick<SentEntry, "state" | "prob
   const { delivered, queued, reason, expiresAt } = answer;
   if (delivered) return { state: "delivered", problem: null, expiresAt: null };
   if (queued) return { state: "queued", problem: null, expiresAt: expiresAt ?? null };
-  // Only a plain word is passed on, because any other text would pass for words of svc before a person or a model.
+  // Only a plain word is passed on, because a person or a model could take any other text for words of svc.
   const problem = /^[a-z_]{1,64}$/.exec(reason ?? "")?.[0] ?? "refused by the recipient's connector";
   return { state: "refused", problem, expiresAt: null };
 }

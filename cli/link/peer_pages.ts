@@ -12,9 +12,9 @@ export type Peer = PeerList["peers"][number];
 const MAX_PAGES = 200, MAX_PEERS = MAX_PAGES * LIMITS.peerListMax;
 
 /**
- * Returns all peers of the agent `own`. Peers of its own authority live at this proxy and the others elsewhere,
- * regardless of what the proxy says. A peer of another authority without an address is left out, because nothing could
- * be sent to it.
+ * Returns all peers of the agent `own`. Only the authority in a peer's DID says whether the peer lives at this proxy,
+ * because a relay could otherwise name another place for a peer of its own server. A peer of another authority without
+ * an address is left out, because nothing could be sent to it.
  *
  * @throws {UnreachableError} when the proxy does not answer with a list of peers
  */

@@ -1,7 +1,7 @@
 /**
- * Finds the proxy at which each peer lives (D-287). A call to another server carries a visit token in place of the
- * access token, because that is a secret of the agent's own registry. Each proxy has a clock of its own here, because
- * one proxy with a wrong clock would otherwise make the others refuse.
+ * Finds the proxy at which each peer lives (D-287). A call to another server carries a visit token, because the access
+ * token is a secret of the agent's own registry. Each proxy has a clock of its own here, because one proxy with a wrong
+ * clock would otherwise make the others refuse.
  */
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { type ApiError, UnreachableError } from "../../shared/client/errors.ts";
@@ -14,7 +14,7 @@ import { describeError } from "../../shared/client/refusals.ts";
 import { type CallerDeps, ProxyCaller, type ProxyRequest } from "./proxy_caller.ts";
 import { ServiceClock } from "./service_clock.ts";
 
-/** With more, a relay that lists peers of many servers could fill the memory. */
+/** Other servers that are remembered. With more, a relay that lists peers of many servers could fill the memory. */
 const PROXIES_MAX = 1_000;
 
 interface PeerProxiesDeps extends Omit<CallerDeps, "clock" | "session"> {
@@ -27,13 +27,13 @@ interface PeerProxiesDeps extends Omit<CallerDeps, "clock" | "session"> {
 }
 
 export interface LastCall {
-  /** By the machine's clock, milliseconds. */
+  /** Milliseconds since the Unix epoch, by the clock that signs the calls to this server. */
   at: number;
   /** Why it failed; `null` when it was answered with success. */
   problem: string | null;
 }
 
-/** Another server. Remembers how its last call ended. */
+/** Calls another server, and remembers how the last call ended. */
 class NotedCaller extends ProxyCaller {
   last: LastCall | null = null;
   onAnswer: (host: string) => void = () => {};
@@ -76,7 +76,7 @@ export class PeerProxies {
     return origin === undefined ? this.home : this.at(origin);
   }
 
-  /** Host of the server of a peer elsewhere; `null` for one of the own server. */
+  /** Host of the server of a peer elsewhere; `null` for a peer at the agent's own server. */
   hostOf(did: string): string | null {
     const origin = this.originOf(did);
     return origin === undefined ? null : new URL(origin).host;
@@ -88,7 +88,7 @@ export class PeerProxies {
     if (known) return known;
     const { machine, check, onAnswer, ...deps } = this.deps;
     try {
-      // A ticket can name a longer origin, and with that one the file of the peers could not be read again.
+      // A ticket can name an origin that is too long for `peers.json`, and a file with it could not be read again.
       if (!isOrigin(origin)) throw new TypeError(`${origin} is not the origin of a server`);
       check(origin);
     } catch (error) {
@@ -105,8 +105,8 @@ export class PeerProxies {
 }
 
 /**
- * Returns the refusal of another server in words of this program, because its own words would pass for those of svc
- * before a person or a model.
+ * Returns the refusal of another server in words of this program, because a person or a model could take that server's
+ * words for words of svc.
  */
 function inOwnWords({ status, code }: ApiError, host: string): string {
   // Without a code only the status is shown.
@@ -116,7 +116,7 @@ function inOwnWords({ status, code }: ApiError, host: string): string {
   return JSON.stringify({ error: { code, message } });
 }
 
-/** The text for a refusal with 401. It names two reasons, because a server hides from strangers who is paired there. */
+/** The text for a refusal with 401. It names two reasons, because a server does not tell strangers who is paired. */
 export function notAccepted(host: string): string {
   return `${host} does not accept this agent: the pair has ended there, or it takes no agents of other servers`;
 }

@@ -48,7 +48,7 @@ export interface CallerDeps {
   random: Random;
   session: AgentCredentials;
   emit: EmitLinkEvent;
-  /** Called when the proxy does not answer, or is slow to. */
+  /** Called when the proxy has not answered after 3 s, and when a call fails. */
   onSilence?: () => void;
 }
 
@@ -97,7 +97,10 @@ export class ProxyCaller {
     }
   }
 
-  /** Ends requests that have waited for long. Called when the link is lost or opens, because theirs may be dead too. */
+  /**
+   * Ends requests that have waited for long. Called when the link is lost or opens, because the connections of such
+   * requests may be dead too.
+   */
   endSlow(): void {
     for (const request of this.#slow) request.abort();
   }

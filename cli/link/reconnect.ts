@@ -39,9 +39,9 @@ export const SETTLED_MS = 10_000;
 /** Longest wait that a service can ask for. With more, one wrong header would keep an agent away for hours. */
 const RETRY_AFTER_MAX_MS = 60_000;
 
-/** How long a machine without a network tries often: a person may be waiting, and the tries burden no server. */
+/** How long a machine without a network tries often, because a person may be waiting and the tries burden no server. */
 const WITHOUT_NETWORK_MS = 600_000;
-/** The shortest wait without a network. A random part of up to as much is added. */
+/** The shortest wait without a network. Up to the same time again is added at random. */
 const NETWORK_WAIT_MS = 1_000;
 
 /**
@@ -124,7 +124,8 @@ export class ReconnectingLink {
         const closed = await this.#hold();
         repaired = false;
         if (this.#stop.signal.aborted) break;
-        // Without the handshake, because one of 10 s would make a link that ends at once look like a good connection.
+        // Measured without the handshake, because a handshake of 10 s would make a link that ends at once look like a
+        // good one.
         const lived = this.deps.clock.now() - this.#status.since;
         if (lived >= SETTLED_MS) this.#failures = 0;
         if (LOST.has(closed.code)) this.events.lost();
@@ -209,7 +210,8 @@ export class ReconnectingLink {
     const within = code === CLOSE.shuttingDown ? returnWindow(reason) : null;
     this.#firstMaxMs = Math.min(within ?? RECONNECT_FIRST_MAX_MS, RETRY_AFTER_MAX_MS);
     if (within !== null) {
-      // A proxy that says when to come back has not failed; otherwise each of its restarts would double the wait.
+      // A shutdown with a time to come back is not counted as a failure, because each restart of the proxy would
+      // otherwise double the wait.
       this.#failures = 0;
       return this.#nextWait();
     }
@@ -268,7 +270,7 @@ export class ReconnectingLink {
   #become(state: ConnectionState): void {
     this.#status.nextTryAt = null;
     if (this.#status.state === state) return;
-    // After `stop()` the state stays `stopped`.
+    // After `stop()` the state stays `stopped`, although `run()` may still finish a step.
     if (this.#stop.signal.aborted && state !== "stopped") return;
     this.#status.state = state;
     this.#status.since = this.deps.clock.now();
