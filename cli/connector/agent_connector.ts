@@ -163,7 +163,8 @@ export async function startAgentConnector(
   };
   const choice = { first: await firstPort(ctx), reserved: RUNTIME_PORTS, onFailed };
   const { listener, movedFrom } = await openPort(store, folder, wanted, (request) => respond(request), choice);
-  // Calls that wait still get their answers. The wait is bounded, because one slow request would hold up the end.
+  // Waiting calls still get their answers. The wait is bounded, because one slow request could otherwise keep the
+  // connector from ending.
   opened.defer(() => settledWithin(clock, listener.shutdown(), CONNECTOR_LIMITS.closeMs));
   const { port } = listener.addr;
   // After a move to another port there is no page, because the address that a browser knows leads to another program

@@ -24,16 +24,21 @@ import { statusOf } from "./status.ts";
  */
 const ATTACH_MS = 20_000, ATTACH_RETRY_MS = 250;
 
-/** Attempts at one request. With 1, it fails when a connector ends meanwhile; with more, a faulty one holds it up. */
+/**
+ * Attempts at one request. With 1, it fails when a connector ends meanwhile; with more, a faulty connector delays it.
+ */
 const MAX_ATTEMPTS = 3;
 /**
  * How long a request of `keptAccess` waits for a connector. With more, a program that runs a model gives up the call.
  */
 const READY_MS = 10_000;
-/** Time between two looks of `keptAccess`. With more, an agent whose connector has ended is unreachable for longer. */
+/**
+ * How often `keptAccess` looks for a connector. With more, an agent whose connector has ended is unreachable for
+ * longer.
+ */
 const LOOK_EVERY_MS = 5_000;
 /**
- * Time between two looks after a failed start. With less, a start that only a person can repair is repeated for
+ * How often `keptAccess` looks after a failed start. With less, a start that only a person can repair is repeated for
  * nothing.
  */
 const RETRY_MS = 30_000;
@@ -91,9 +96,9 @@ async function runningFile(folder: AgentFolder): Promise<ConnectorFile | null> {
 }
 
 /**
- * An agent's connector, in this process or in another one. A request without a connector finds or starts one. It is
- * repeated if nothing was sent or if it is repeatable. Disposing the access stops a connector in this process; a
- * request that would need a new one fails from then on.
+ * An agent's connector, in this process or in another one. A request without a connector finds or starts one. A failed
+ * request is repeated if nothing was sent or if it is repeatable. Disposing the access stops a connector in this
+ * process; a request that would need a new one fails from then on.
  */
 export class Access implements LocalCalls, AsyncDisposable {
   readonly #ended = new AbortController();

@@ -1,7 +1,7 @@
 /**
  * Decides whether a delivered message is what its sender signed (D-143). The first check that fails decides, and the
- * order is fixed, so that every connector says the same of one message. The caller hands in keys, revocation list, pin
- * and time.
+ * order is fixed, so that every connector gives the same reason for the same message. The caller hands in keys,
+ * revocation list, pin and time.
  */
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import { importPublicKey } from "../../shared/protocol/ed25519.ts";
@@ -28,8 +28,8 @@ export interface Pin {
   key: string;
   how: "ticket" | "contact";
   /**
-   * When a ticket proved the key, Unix seconds. A message that was signed before may be plain, because its sender could
-   * not seal it yet.
+   * When a ticket proved the key, Unix seconds. A message that was signed before may be unsealed, because its sender
+   * could not seal it yet.
    */
   ticketAt?: number;
 }
@@ -50,7 +50,7 @@ export interface Known {
   nowSeconds: number;
 }
 
-/** A message as its sender signed it. It has an identity block if the proxy had put one, or if it was sealed. */
+/** A message as its sender signed it. It has an identity block if the proxy had added one, or if it was sealed. */
 export interface ProvenMessage extends Pick<DeliverFrame, "requestId" | "fromAgentDid" | "toAgentDid" | "payload"> {
   identity: FrameIdentity;
   conversationId?: string | undefined;
@@ -84,8 +84,8 @@ export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSe
   const body = sentBody(frame.payload, proof.edit);
   const publicKey = await importPublicKey(key);
   if (body === null || !await verifiesMessage(publicKey, proof, { body, recipient: agent.did })) return invalid;
-  // The connector may dial its proxy at another address than its peers do. Which one they sign, it learns from the
-  // registry.
+  // The connector may dial its proxy at another address than its peers do. The registry names the address that they
+  // sign.
   const own = [agent.origin, trust.proxyOrigin ?? agent.origin];
   if (!own.some((origin) => isSameOrigin(proof.origin, origin))) return invalid;
   const context = await contextVerdict(proof, frame);
@@ -115,7 +115,7 @@ export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSe
   const { payloadSha256 } = opened;
   const payload = shownPayload(opened.payload, identity, proof.edit !== undefined || payloadSha256 !== undefined);
   if (payload === null) return { refused: "payload_invalid" };
-  // Without a signed context only the relay says these values. They are left out, because the relay could have invented
+  // Without a signed context these values are left out, because only the relay states them, and it could have invented
   // them.
   const said = context === "unsigned" ? {} : { conversationId, inReplyTo, auto };
   const { nonce } = proof, bodySha256 = await sha256(body);

@@ -96,8 +96,8 @@ const NO_RUNTIME: Status["runtime"] = {
 };
 
 /**
- * New contacts, and ended pairs, of one list that are reported. With more, a relay that lists others again and again
- * would fill the log.
+ * How many new contacts, and how many ended pairs, of one list are reported. With more, a relay whose lists always
+ * differ would fill the log.
  */
 const CONTACTS_TOLD = 100;
 
@@ -189,7 +189,8 @@ export class Connector {
       },
       delivery: (frame) => {
         const { requestId, recipientAgentDid: toDid, state, receipt } = frame;
-        // A caller that waits for the reply asks for receipts itself after 1 s, because most replies come before that.
+        // `processed` is ignored while a caller waits for the reply, because most replies arrive within 1 s, and the
+        // caller's own wait asks for receipts after that.
         if (state !== "processed" || !this.waits.isAsked({ toDid, requestId })) this.sending.told(frame, receipt);
       },
       lost: () => proxy.endSlow(),
@@ -244,7 +245,7 @@ export class Connector {
     return this.#stopped.signal.aborted;
   }
 
-  /** Ends even if a part cannot be stopped, because the agent could otherwise have no connector again. */
+  /** Ends even if a part cannot be stopped, because the lock would stay taken and keep out each later connector. */
   async #drain(why: unknown): Promise<void> {
     try {
       await this.#stopAll();
@@ -278,7 +279,7 @@ export class Connector {
     return held;
   }
 
-  /** Makes messages unread when their lease is over, now and later, so that calls which wait for one get it. */
+  /** Makes messages unread when their lease is over, now and at each later end, so that waiting calls get them. */
   #endLeases(): void {
     const { clock, emit } = this.deps;
     this.#cancelLeases();

@@ -91,7 +91,10 @@ export function withAlias(
   return alias === undefined ? fields : { ...fields, peer: alias };
 }
 
-/** What an event tells of a new peer: also an alias that differs, because an agent can take the name of another one. */
+/**
+ * What an event tells of a new peer. Its alias is added when it is not the agent's name, because an agent can take the
+ * name of another one.
+ */
 export function pairedFields(alias: string | null, { agentName, humanName }: { agentName: string; humanName: string }) {
   return { agentName, humanName, ...alias === null || alias === agentName ? {} : { alias } };
 }

@@ -1,6 +1,6 @@
 /**
- * `--exec`: runs a program of the person when messages arrive. Its environment has numbers and names, never a text of
- * a peer, because a shell or a model that reads it could follow what a stranger wrote.
+ * `--exec`: runs a program that the person chose when messages arrive. Its environment has numbers and names, never a
+ * text of a peer, because a shell or a model that reads it could follow what a stranger wrote.
  */
 import { isAbsolute } from "node:path";
 import { sleep } from "../../shared/clock.ts";
@@ -16,7 +16,7 @@ const WAIT_S = 25;
 const RETRY_MS = 2_000;
 /** A program that runs longer is ended, because further messages wait for its end. */
 const RUN_MS = 60_000;
-/** Variables of svc that the program gets unchanged. */
+/** Environment variables of svc that the program gets unchanged. */
 const PASSED = ["PATH", "HOME", "LANG", "TMPDIR"] as const;
 
 /** @throws {CliError} `CLI_USAGE` for what is no program at an absolute path */
@@ -43,7 +43,7 @@ export async function programOf({ exec }: Context, program: string | undefined):
 
 /**
  * Runs the program for the newest unread message, until `signal` aborts or a runtime takes the messages. All messages
- * that arrive during a run begin one more run.
+ * that arrive during a run cause one more run together.
  *
  * @param failed called with the reason when the program did not end well
  */
@@ -86,7 +86,7 @@ function variablesOf(ctx: Context, agent: string, message: LocalMessage, unread:
     ...Object.fromEntries(passed),
     SVC_CONFIG_DIR: ctx.configDir,
     SVC_AGENT: agent,
-    // No long alias, because a contact's is made of the name that it gives itself, and a program could follow a sentence.
+    // No long alias, because a contact chooses the name in its alias, and a model could follow a sentence there.
     SVC_PEER: from.alias !== null && from.alias.length <= ALIAS_CHARACTERS_MAX ? from.alias : from.agentDid,
     SVC_MESSAGE_ID: String(id),
     SVC_REQUEST_ID: requestId,

@@ -61,7 +61,7 @@ export class Receiving {
     this.#isStopped = true;
   }
 
-  /** Checks and stores a message. Its acknowledgement follows. @throws {Undecided} when it stays at the proxy */
+  /** Checks and stores a message. Returns its acknowledgement. @throws {Undecided} when it stays at the proxy */
   async deliver(frame: DeliverFrame): Promise<Ack> {
     if (frame.toAgentDid !== this.deps.agent.did) return this.#refuse(frame, "wrong_recipient");
     const from = frame.fromAgentDid, before = this.#turns.get(from);
@@ -84,7 +84,7 @@ export class Receiving {
     // The peer of a ticket may write before this agent has read its key, and would be refused without this wait.
     if (this.#pinOf(from)?.how !== "ticket") await pairing.settled();
     const isUnread = !this.#isPeer(from) && !(await this.#lookUpFor());
-    // If the list could not be read, the sender may still be a peer. A person who is told that it is none would pair
+    // If the list could not be read, the sender may still be a peer, and `not_a_peer` would tell its person to pair
     // again for nothing.
     if (!this.#isPeer(from)) return { refused: isUnread ? "failed" : "not_a_peer" };
     if (this.deps.peers.isBlocked(from)) return { refused: "blocked" };
@@ -247,7 +247,7 @@ const MINUTE_MS = 60_000;
 /** Names that are counted at a time. Without a bound, invented senders would fill the memory. */
 const COUNTED = 1_000;
 
-/** Counts events by name, in minutes that begin with an event. */
+/** Counts events by name. A minute of a name begins with its first event. */
 export class MinuteCounts {
   readonly #counts = new BoundedMap<string, { since: number; count: number; before: number }>(COUNTED);
 

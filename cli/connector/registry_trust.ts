@@ -38,9 +38,13 @@ const FRESH_MS = 300_000;
 /** Time between two requests for the keys, or for the list. With less, forged messages cause requests without end. */
 const KEYS_AGAIN_MS = 30_000;
 const LIST_AGAIN_MS = 60_000;
-/** Age at which a list no longer decides. With more, a relay on the way to the registry hides a revocation longer. */
+/**
+ * Age from which a list no longer counts. With more, a relay on the way to the registry could hide a revocation longer.
+ */
 const LIST_MAX_MS = 86_400_000;
-/** Offset of this machine's clock beyond which it takes no message, because it would refuse good ones by their time. */
+/**
+ * Offset of this machine's clock beyond which no message is taken, because good ones would be refused by their time.
+ */
 const CLOCK_MAX_MS = 86_400_000;
 /** Verified tokens that are remembered. With fewer, the tokens of many peers are verified at every message. */
 const AITS_KEPT = 1_000;
@@ -51,7 +55,8 @@ export interface TrustSource {
   /** Origin of the registry, as in the agent's own token. */
   issuer: string;
   /**
-   * Returns the published keys and the proxy, or the saved ones when the registry does not answer. @throws without any
+   * Returns the published keys and the proxy, or the saved ones when the registry does not answer. @throws without
+   * saved ones
    */
   keys(): Promise<AitAuthority & { proxyUrl?: string }>;
   /** The signed list; `null` while the registry has none. @throws when it does not answer */
@@ -113,8 +118,8 @@ export class RegistryTrust {
     const jws = parseAit(token);
     const unsigned = readAitClaims(jws);
     if (unsigned.iss !== this.source.issuer) {
-      // A deleted agent could sign a token itself and name another origin of this authority, of which no list is read.
-      // So such a token is refused.
+      // A token of another origin of this authority is refused, because a deleted agent could sign one itself, and no
+      // revocation list of that origin is read.
       const isElsewhere = authorityOf(unsigned.iss) !== authorityOf(this.source.issuer);
       if (isElsewhere && isPinned(unsigned.cnf.jwk.x)) return unsigned;
       throw new TokenError("issuer", "The token was issued by another registry");
@@ -204,8 +209,8 @@ export class RegistryTrust {
   }
 
   /**
-   * Takes the copy, because the registry does not answer, or answers 429 when many connectors behind one address start
-   * at once: without it each of them would stay offline until its turn comes.
+   * Takes the copy on disk, because the connector would otherwise stay offline while the registry does not answer, or
+   * answers 429 because many connectors behind one address start at once.
    */
   async #takeSaved(): Promise<void> {
     const saved = this.source.savedList();
@@ -216,9 +221,7 @@ export class RegistryTrust {
     }
   }
 
-  /**
-   * Takes a list whose signature verifies, unless it is older than the known one. Its age is judged where it is used.
-   */
+  /** Takes a list whose signature verifies, unless it is older than the known one. `#currentList` judges its age. */
   async #take(text: string): Promise<void> {
     const claims = await verifyCrl(text, await this.#currentKeys(), null);
     if (this.#list !== null && isCrlRollback(claims, this.#list.claims)) {
@@ -231,7 +234,6 @@ export class RegistryTrust {
   }
 }
 
-/** Returns what an agent's connector believes of its registry. */
 export function registryTrust(ctx: Context, folder: AgentFolder): RegistryTrust {
   const { registryUrl } = folder.identity();
   // The connector owns the terminal, so the progress of a request is not printed.

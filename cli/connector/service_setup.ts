@@ -127,8 +127,8 @@ export async function installFleet(
 }
 
 /**
- * Refuses a service that could not start, and one that would call another proxy than this command, because it does not
- * have the variables of this command.
+ * Refuses a service that could not start. Also refuses a service that would call another proxy than this command does,
+ * because it does not get the variables of this command.
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
  */

@@ -122,7 +122,7 @@ function hintsOf({ connector }: RunningConnector, options: StartOptions): string
   ];
 }
 
-/** Names a runtime that `svc install` would choose, so that a person who wants it learns how. */
+/** Names the runtime that `svc install` would choose, so that a person who wants to use it learns the command. */
 async function runtimeHint(ctx: Context): Promise<string[]> {
   const [{ detectAll, likeliest }, { thisMachine }] = await Promise.all([
     import("../platforms/table.ts"),

@@ -63,7 +63,7 @@ function stateAlone(message: Shown, now: number, peer: string, host: string | nu
   }
 }
 
-/** The state that receipts show; `null` without one. `processed` comes first: a replayed dead letter may have both. */
+/** The state that receipts show, or `null`. `processed` comes first, because a replayed dead letter may have both. */
 export function shownState(
   receipts: readonly Pick<CheckedReceipt, "status" | "verified">[],
   isSigning: boolean,

@@ -70,7 +70,7 @@ export const Status = z.object({
 });
 export type Status = z.infer<typeof Status>;
 
-/** Asks a connector for its status. @throws as `call` */
+/** @throws as `call` */
 export function statusOf(connector: LocalCalls): Promise<Status> {
   return call(connector, Status, { ...get("/v1/status"), timeoutMs: STATUS_MS });
 }

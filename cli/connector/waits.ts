@@ -13,7 +13,9 @@ import { BoundedMap } from "../../shared/bounded_map.ts";
  * loses the reply.
  */
 const HELD_AFTER_WAIT_MS = 10_000;
-/** Ended waits that are remembered, the newest. */
+/**
+ * Ended waits that are remembered, the newest. With more, a program that begins waits in a loop would fill the memory.
+ */
 export const ENDED_WAITS = 1_000;
 
 export class Waits {
@@ -47,8 +49,8 @@ export class Waits {
   }
 
   /**
-   * Calls `look` until it returns a result, each time something has changed that `isAffected` names. Returns what
-   * `look` returns last; `null` when it has found nothing.
+   * Calls `look` at once, and after each change that `isAffected` accepts, until it returns a result. Returns the last
+   * result; `null` when `look` has found nothing.
    *
    * @param ms time from now
    * @param signal aborted when the caller has gone
@@ -135,12 +137,12 @@ export class AskedTasks {
     this.#asked.set(key, this.#asked.get(key) ?? 0);
   }
 
-  /** Returns true once for a task whose client takes the result: the first reply is for that client. */
+  /** Returns true once for a task whose client takes the result, because only the first reply is for that client. */
   claim(task: SentKey): boolean {
     return this.#asked.delete(keyOf(task));
   }
 
-  /** Whether the receipts of an asked task may be requested again; then the time is recorded. */
+  /** Whether the receipts of an asked task may be requested again. If so, the time is recorded. */
   mayLookUp(task: SentKey, now: number): boolean {
     const key = keyOf(task), last = this.#asked.get(key) ?? 0;
     if (now >= last && now - last < LIMIT.receiptLookupMaxMs) return false;

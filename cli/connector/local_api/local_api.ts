@@ -1,7 +1,7 @@
 /**
- * The connector's HTTP API on this machine (D-87), for the agent's runtime and its person. It refuses web pages by
- * their `Origin` and `Host`, and other users because they cannot read the file with the token. This file answers
- * requests; port.ts listens.
+ * The connector's HTTP API on this machine (D-87), for the agent's runtime and its person. It refuses web pages, which
+ * it recognises by `Origin` and `Host`, and programs of other users, which cannot read the file with the token. This
+ * file answers requests; port.ts listens.
  */
 import { pathParams } from "../../../shared/page/path_params.ts";
 import * as z from "zod";
@@ -28,7 +28,10 @@ export interface LocalApiOptions {
   a2aPeers?: () => readonly A2aPeer[];
 }
 
-/** A request whose caller may make it. */
+/**
+ * A request that has passed the check of the connector's token, or needs none. The token of an A2A peer is checked once
+ * the route is known.
+ */
 interface AllowedRequest extends Pick<Request, "method" | "headers"> {
   url: URL;
   read(route: LocalRoute): string | Promise<string>;
@@ -60,8 +63,8 @@ export function ownCalls(options: LocalApiOptions): LocalCalls {
   return {
     agentName: name,
     async send({ method, target, body = "{}" }) {
-      // While the connector stops, each wait ends at once, so a view that waits for messages would ask all the time and
-      // delay the stop.
+      // Refused, because each wait ends at once while the connector stops, so a view that waits for messages would ask
+      // all the time and delay the stop.
       if (connector.isStopping) throw new LocalDown(name, "does not run");
       const allowed = { method, url: new URL(target, origin), headers, read: () => body };
       const response = await answer(options, allowed).catch(refuse);

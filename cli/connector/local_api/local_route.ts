@@ -12,7 +12,7 @@ import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
 export class LocalError extends Error {
   override name = "LocalError";
 
-  /** @param retryAfter seconds to wait; `null` when no time is known after which it works */
+  /** @param retryAfter seconds after which the call may succeed; `null` when that time is not known */
   constructor(readonly code: LocalCode, message?: string, readonly retryAfter: number | null = null) {
     super(message ?? LOCAL_ERRORS[code].when);
   }
@@ -137,8 +137,8 @@ export function jsonText(text: string): Response {
 
 /**
  * Returns a response whose JSON text comes later. `signal` is aborted when the caller goes before that, which cancels
- * the body. (`request.signal` is not used: Deno also aborts it after each success, with a warning on the terminal.) A
- * failure is reported and leaves the body empty, because the status has been sent by then.
+ * the body. `request.signal` is not used, because Deno also aborts it after each success, with a warning on the
+ * terminal. A failure is reported and leaves the body empty, because the status has been sent by then.
  *
  * @param owned disposed when the work has ended
  */
@@ -164,7 +164,7 @@ export function laterJsonText(
   return new Response(body, { headers: JSON_HEADERS });
 }
 
-/** Returns the proxy's response, unchanged. */
+/** Returns the proxy's status and body unchanged, with only the headers that a caller needs. */
 export function passed({ status, text, headers: given }: HttpResponse): Response {
   const headers = new Headers({ "Cache-Control": "no-store" });
   if (text !== "") headers.set("Content-Type", "application/json; charset=utf-8");

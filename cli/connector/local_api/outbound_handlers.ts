@@ -80,7 +80,7 @@ export async function outbound(
 /** Header of the response of `POST /v1/outbound`: whether the message is sealed to its recipient. */
 const SEALED_HEADER = "X-Svc-Sealed";
 
-/** Cancels a message that waits here. One that has left keeps its state. Returns the message with its state. */
+/** Cancels a message that waits here. A message that has left keeps its state. Returns the message with its state. */
 export async function cancel(
   { connector, params, query }: LocalInput<z.output<typeof SentId>, z.output<typeof CancelQuery>>,
 ): Promise<Response> {

@@ -90,7 +90,10 @@ async function endPair(connector: Connector, did: string): Promise<HttpResponse>
   return response;
 }
 
-/** Ends the peer's half of a pair. A failure is only reported, because that half only lets this agent write there. */
+/**
+ * Ends a pair at the peer's own server. A failure is only reported, because what is left there lets this agent write to
+ * the peer, but not the peer to this agent.
+ */
 async function endPairElsewhere({ proxies, deps: { emit } }: Connector, did: string): Promise<void> {
   const host = proxies.hostOf(did);
   if (host === null) return;
@@ -161,7 +164,7 @@ export async function listed({ connector }: LocalInput): Promise<Response> {
   const present = new Set(read.peers.map(({ agentDid }) => agentDid));
   const hasEnded = Object.values(peers.all).some(({ did, gone }) => !gone && !present.has(did));
   // A peer that paired a moment ago has no alias yet, and would be missing in the list. The end of a pair is noticed
-  // only by such a look.
+  // only when the proxy's list is read.
   if (hasEnded || read.peers.some(({ agentDid }) => peers.of(agentDid) === null)) await connector.updatePeers();
   const listed = listedPeers(peers.all, read.peers, (did) => history.lastAt(did));
   return json({ peers: listed } satisfies z.output<typeof LocalPeers>);
@@ -173,7 +176,7 @@ export async function renamed(
   if (replaces !== true) return await changed(connector, peer, (peers, did) => renamePeer(peers, did, alias));
   const place = (peers: Peers, did: string) => replacePeer(peers, did, alias);
   const named = await didOf(connector, peer), before = peerIn(connector.peers.all, alias);
-  // Tried first, because a refusal after the pair has ended would come too late: the end cannot be undone.
+  // Tried before the old pair ends, because a rename that is refused afterwards could not bring that pair back.
   await withAliases(() => place(connector.peers.all, named));
   if (before !== null) {
     const response = await endPair(connector, before.agentDid);

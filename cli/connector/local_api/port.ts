@@ -15,9 +15,9 @@ const PORTS_TRIED = 1_000;
 const PORT_FILE = "port";
 
 /**
- * The first port that an agent without one tries. All agents of a user and configuration directory begin at the same
- * port, but those of two users begin at different ones. If every user began at one port, the address of a connector
- * that does not run would lead to the connector of another user.
+ * The first port that an agent without a saved port tries. All agents of a user and configuration directory begin at
+ * the same port, but those of two users begin at different ones. If every user began at one port, the address of a
+ * connector that does not run would lead to the connector of another user.
  */
 export async function firstPort({ uid, configDir }: Pick<Context, "uid" | "configDir">): Promise<number> {
   const [a = 0, b = 0, c = 0] = fromBase64Url(await sha256(`${uid}\n${resolve(configDir)}`)) ?? [];
@@ -72,7 +72,8 @@ export async function openPort(
 /**
  * Returns the port of `--port`; `null` without it.
  *
- * @throws {CliError} `CLI_USAGE` for no port, and for that of another agent, whose address would lead to this one
+ * @throws {CliError} `CLI_USAGE` for a text that is no port, and for the port of another agent, because the address of
+ * that agent would lead to this one
  */
 export async function wantedPort(
   store: AgentStore,

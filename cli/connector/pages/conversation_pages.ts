@@ -67,7 +67,7 @@ interface Thread {
   answering: Entry & { kind: "received" } | null;
 }
 
-/** The thread that the path names, if it names one and this agent has or had such a peer. */
+/** The thread with the peer that the path names; `null` without a name, and for an agent that never was a peer. */
 function openThread(pages: Pages, { params, query, form }: Input): Thread | null {
   const { connector } = pages;
   const alias = params.alias ?? "";
@@ -86,7 +86,7 @@ function openThread(pages: Pages, { params, query, form }: Input): Thread | null
   return { alias, did, entries, older, again: null, answering: answering ?? null };
 }
 
-/** True where a person or a program marks messages read; on a push platform they are handed over. */
+/** True where a person or a program marks messages read. On a push platform the runtime gets them instead. */
 function isPull({ connector }: Pages): boolean {
   return connector.store.received.delivery === "pull";
 }
@@ -240,7 +240,7 @@ function prettyJson(payload: string): string {
   return JSON.stringify(value) === payload ? JSON.stringify(value, null, 2) : payload;
 }
 
-/** The form under a thread. Each form has its request ID, so that a second click is the same message. */
+/** The form under a thread. Each form has its own request ID, so that a second click does not send a second message. */
 function writing({ connector }: Pages, { base, csrf }: Input, { alias, answering, again }: Thread): Html {
   const label = answering === null ? `Write to ${alias}` : `Answer to “${cut(lastText(answering), LABEL_CHARACTERS)}”`;
   const fields = {
@@ -288,7 +288,7 @@ async function draftOf({ connector }: Pages, { form, params }: Input): Promise<D
   return { to, text, keeps: form.has("keep"), requestId, replyTo, conversationId, digest };
 }
 
-/** Hidden fields that make the next try of a draft the same message. */
+/** Hidden fields with which the next try of an unchanged draft counts as the same message. */
 function sameDraft(connector: Connector, again: Draft | null): Record<string, string> {
   return again === null ? { requestId: connector.newId() } : { requestId: again.requestId, digest: again.digest };
 }

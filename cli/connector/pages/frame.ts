@@ -16,7 +16,7 @@ import { describe } from "../../errors.ts";
 export interface Pages {
   connector: Connector;
   calls: LocalCalls;
-  /** The tickets that were made here and are not over, the newest last. */
+  /** The tickets that were made here and have not expired, the newest last. */
   tickets: { ticket: string; expiresAt: number }[];
 }
 

@@ -79,7 +79,7 @@ export class LocalPages {
     return answer.then(({ status, headers, body }) => new Response(body, { status, headers }));
   }
 
-  /** What anyone at this machine may see: the files of the pages, and how to open them, without a name. */
+  /** What anyone at this machine may see: the files of the pages and how to open them, but not the agent's name. */
   #openAnswer(path: string, headers: Headers): PageAnswer {
     if (headers.get("host")?.toLowerCase() !== this.#host) {
       return plainPage("connector", "Not here", "This address belongs to another name.", 403);

@@ -66,7 +66,7 @@ async function ticketState(
   { ticket, expiresAt }: Pages["tickets"][number],
   now: number,
 ): Promise<Html> {
-  // Without an answer the ticket is shown as waiting, because a failed look does not end it.
+  // Without an answer the ticket is shown as waiting, because a failed request does not end it.
   const answer = await call(calls, PairStatusAnswer, post("/v1/pair/status", { ticket })).catch(() => null);
   if (answer?.responderAgentDid !== undefined) {
     const alias = nameOf(connector, answer.responderAgentDid);

@@ -24,7 +24,7 @@ export const peerRows: readonly LocalRow[] = [
   { method: "POST", path: "peers/:alias/replace", render: replace },
 ];
 
-/** Whether a ticket proved the key of a peer, for a person. */
+/** What a person is told of how a peer's key is known. */
 const PROOFS = {
   ticket: "A ticket proved its key: messages are proven end to end and sealed, so no server can read or change them.",
   contact: "A contact: the servers named its key, and they can read what is written. A ticket proves it.",

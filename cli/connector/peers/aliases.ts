@@ -1,11 +1,12 @@
 /**
- * Aliases: which ones a person may give, and which one a new peer gets. They are apart from peers.ts, because that
+ * Aliases: which ones a person may give, and which one a new peer gets. They are apart from peers.ts, because peers.ts
  * would load the schema library into each command.
  */
 import { parseDid } from "../../../shared/protocol/did.ts";
 
 /**
- * Longest alias that a person may give or a model sees. A longer one could hold a sentence and hide what follows it.
+ * Longest alias that a person may give or a model sees. A longer one could hold a whole sentence, and push the text
+ * after it out of a line.
  */
 export const ALIAS_CHARACTERS_MAX = 32;
 

@@ -2,9 +2,9 @@
  * Pairs this agent with others by tickets: proves its key to a peer, and pins the peer's key (D-146). The pair secret
  * travels in the ticket only, from person to person, so neither proxy nor registry chooses the key.
  *
- * A ticket is confirmed at the proxy of the agent that made it, and one of another server also at this agent's own
- * proxy, so that the two may write to each other (D-280). All steps are repeated until they are done: after a lost
- * answer, after a kill, and while one of the two servers is away.
+ * A ticket is confirmed at the proxy of the agent that made it. A ticket of another server is also confirmed at this
+ * agent's own proxy, so that the two agents may write to each other (D-280). All steps are repeated until they are
+ * done: after a lost answer, after a kill, and while one of the two servers is away.
  */
 import type { Clock } from "../../../shared/clock.ts";
 import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
@@ -82,7 +82,8 @@ export class Pairing {
   }
 
   /**
-   * Confirms a ticket. Until this ends, messages of agents that no ticket has proven wait.
+   * Confirms a ticket. Until it ends, messages of agents without a proven key wait, because one of them may be the peer
+   * of this ticket.
    *
    * @param members of the request: a profile, and what the caller adds
    * @throws {UnreachableError} when a server does not answer; the confirmation is tried again for a day

@@ -1,6 +1,6 @@
 /**
  * The agent's peers in memory and on disk. The connector reads the file once, because no other process writes it while
- * the connector runs. Changes follow each other, and each is on disk when its promise resolves.
+ * the connector runs. Changes are made one after the other, and each is on disk when its promise resolves.
  */
 import { aliasesOf, type Peers } from "./peers.ts";
 

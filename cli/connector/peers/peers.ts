@@ -49,7 +49,7 @@ const PeersFile = z.record(
      * peer back.
      */
     removed: z.literal(true).optional(),
-    /** This agent takes nothing of the peer and sends it nothing, and keeps the pair. */
+    /** This agent takes no message from the peer and sends it none, but the pair stays. */
     blocked: z.literal(true).optional(),
     /** Origin of its home proxy, for a peer of another server. */
     proxy: z.string().max(150).refine(isOrigin).optional(),
@@ -66,7 +66,6 @@ type PairedPeer = Pick<Peer, "agentDid" | "profile" | "pairedAt" | "proxy">;
 export type Peers = z.infer<typeof PeersFile>;
 type KnownPeer = Peers[string];
 
-/** The peers, after a change to the one with this DID. */
 function withPeer(peers: Peers, did: string, change: (peer: KnownPeer) => KnownPeer): Peers {
   return Object.fromEntries(
     Object.entries(peers).map(([alias, peer]) => [alias, peer.did === did ? change(peer) : peer]),
@@ -108,7 +107,7 @@ function peersIfAny(folder: AgentFolder): Peers {
 
 /**
  * Joins the known peers with the proxy's list. A known peer keeps its alias, and one that is not in the list is marked
- * as gone. Of the gone peers those that went last are kept; of the new ones the oldest are added, while there is room.
+ * as gone. While there is room, the peers that went last are kept, and the oldest of the new peers are added.
  */
 export function mergePeers(known: Peers, { peers }: { peers: readonly PairedPeer[] }): Peers {
   const aliasOf = aliasesOf(known);
@@ -202,9 +201,9 @@ export function pinOf(peer: Pick<Peers[string], "key" | "how" | "since"> | null)
 }
 
 /**
- * Returns the peers with the key of a contact, which its first proven message has shown. When there is no room, the key
- * takes the place of that of the contact whose pair ended first; `null` without such a contact, because a peer whose
- * key is forgotten could come back with another one.
+ * Returns the peers with the key of a contact, which its first proven message has shown. When there is no room, the
+ * contact whose pair ended first is dropped. Without such a contact the result is `null`, because any other peer whose
+ * key is forgotten could come back with another key.
  */
 export function pinContact(peers: Peers, did: string, key: string, since: string): Peers | null {
   const pinned = Object.entries(peers).filter(([, peer]) => peer.key !== undefined && peer.did !== did);
@@ -279,8 +278,9 @@ export function replacePeer(peers: Peers, did: string, wanted: string): Peers {
 }
 
 /**
- * The peer whose place a new one may take: it has the name that the new agent gives itself, their persons have the same
- * name, and both have proven tickets. `null` for none. The person is asked, because an agent can give itself any name.
+ * Returns the alias of the peer whose place a new one may take; `null` for none. The new agent calls itself by that
+ * alias, the persons of the two have the same name, and tickets have proved both keys. The person is asked, because an
+ * agent can give itself any name.
  */
 export function perhapsReplaced(peers: Peers, did: string): string | null {
   const present = aliasesOf(peers).get(did) ?? "", peer = peers[present];

@@ -14,7 +14,7 @@ const QUICK_FIRST_MS = 300, QUICK_MAX_MS = 2_000;
 /** The longest wait of later attempts. With more, a runtime that is back gets its messages later. */
 const SLOW_MAX_MS = 60_000;
 /**
- * Refusals until a message is a dead letter: with 5xx, and with another status. With more, its sender learns that late.
+ * Refusals that make a message a dead letter: with 5xx, and with another status. With more, its sender is told later.
  */
 const SERVER_ERROR_ATTEMPTS = 10, CLIENT_ERROR_ATTEMPTS = 5;
 /** How long a message is tried without an answer about it. With less, a runtime that is down for a night loses it. */
@@ -105,14 +105,13 @@ function senderOf(lane: string): string {
 
 /**
  * Chooses the next message. A message is taken, and then released for another attempt or removed. Senders take turns,
- * because in order of arrival the last of a thousand messages of one peer would go before the first one of each other
- * peer.
+ * because a thousand messages of one peer would otherwise all be delivered before the first one of another peer.
  */
 export class Lanes {
   /** In order of arrival. A message that is aside has a lane of its own. */
   readonly #lanes = new Map<string, QueuedMessage[]>();
   readonly #taken = new Map<number, QueuedMessage>();
-  /** The turn of each sender that had one since the lanes were empty. */
+  /** The number of each sender's last turn. Cleared when all lanes are empty. */
   readonly #turns = new Map<string, number>();
   #turn = 0;
 
@@ -153,8 +152,8 @@ export class Lanes {
   }
 
   /**
-   * Makes the waiting messages due, after the runtime has come back, except those that are held for a caller, because
-   * the runtime would otherwise get the caller's answer.
+   * Makes the waiting messages due after the runtime has come back. Messages that are held for a caller keep their
+   * time, because the runtime would otherwise get the caller's answer.
    */
   wake(now: number): void {
     for (const message of [...this.#lanes.values()].flat()) {
@@ -179,7 +178,7 @@ export class Lanes {
   }
 }
 
-/** Whether a message is due. One that waits beyond the longest wait is, because a clock was set back meanwhile. */
+/** A wait beyond the longest one comes from a clock that was set back, so such a message is due. */
 function isDue({ nextAt }: QueuedMessage, now: number): boolean {
   return nextAt <= now || nextAt > now + SLOW_MAX_MS;
 }

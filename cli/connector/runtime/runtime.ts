@@ -90,7 +90,7 @@ export class Runtime {
     return `${health.path} answered ${response.status}, not as ${this.platform.name} does`;
   }
 
-  /** Calls at the same time share one look, because each look starts a process. */
+  /** Calls at the same time share one check, because each check starts a process. */
   async #isOfOtherUser(): Promise<boolean> {
     this.#look ??= this.deps.isOfOtherUser?.(this.target.baseUrl).finally(() => this.#look = undefined);
     return await this.#look ?? false;
@@ -121,8 +121,8 @@ export function describeAnswer(response: RuntimeAnswer): string {
 }
 
 /**
- * Parses the address of the runtime. Plain text to another machine needs an explicit option, because token and
- * messages would travel unencrypted unnoticed.
+ * Parses the address of the runtime. An address on another machine needs an explicit option, because messages and hook
+ * token would otherwise leave this machine unnoticed.
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
  */

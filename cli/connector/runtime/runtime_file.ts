@@ -24,7 +24,10 @@ import { Database } from "../store/database.ts";
 
 export const RUNTIME_FILE = "runtime.json";
 
-/** Options that name an address of the runtime, and their variables. A token is not one: it is for every agent. */
+/**
+ * Options that name an address of the runtime, with their variables. The token is not one of them, because a token in
+ * the environment is for every agent.
+ */
 export const ADDRESSES = {
   "runtime-base-url": "SVC_RUNTIME_BASE_URL",
   "openclaw-base-url": "OPENCLAW_BASE_URL",

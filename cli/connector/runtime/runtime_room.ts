@@ -94,7 +94,7 @@ export class RuntimeRoom {
     if (!this.#storeHeld()) return this.#pumpAfter(CONNECTOR_LIMITS.slowFirstMs);
     const now = this.deps.clock.now();
     while (this.#underWay.size < HANDOVERS_AT_ONCE) {
-      // Asks for the bound of tasks only when there is a message, because that reads the store.
+      // Asks for the bound of tasks only when a message is due, because each such look reads the store.
       const wait = this.#hasDue(now) ? this.#waitForTasks() : 0;
       if (wait === null) return;
       if (wait > 0) return this.#pumpAfter(wait);
@@ -199,7 +199,7 @@ export class RuntimeRoom {
     this.#tasks?.wake();
   }
 
-  /** Stores results again that could not be stored. Returns true when none is left. */
+  /** Tries again to store the results that could not be stored. Returns true when none is left. */
   #storeHeld(): boolean {
     for (let result = this.#unstored[0]; result !== undefined; result = this.#unstored[0]) {
       try {

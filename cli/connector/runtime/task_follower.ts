@@ -161,7 +161,7 @@ export class TaskFollower {
     }
   }
 
-  /** Requests the states that are due. Returns the milliseconds until others may be; `null` when no timer is needed. */
+  /** Requests the states that are due. Returns the milliseconds until the next look; `null` when no timer is needed. */
   #pollDue(): number | null {
     const now = this.deps.clock.now();
     for (const task of this.#rows.due(now)) {
@@ -186,7 +186,6 @@ export class TaskFollower {
     return next === null ? null : Math.min(Math.max(next - now, 0), LIMIT.taskPollMaxMs);
   }
 
-  /** Requests the state of a task, and stores the result. */
   async #poll(task: OpenTask): Promise<void> {
     const { clock, runtime, protocol } = this.deps;
     const response = await runtime.poll(protocol, task.taskId, this.#stop.signal);
@@ -210,7 +209,7 @@ export class TaskFollower {
     }
   }
 
-  /** Stores the reply to a task. `asks` is its row while it waits for an answer to that reply. */
+  /** Stores the reply of a task. `asks` is the task's row while it waits for an answer to that reply. */
   async #end(task: OpenTask, text: string, code: TaskCode | null, asks: OpenTask | null = null): Promise<void> {
     const { clock, store, replies, emit } = this.deps;
     const reply = replies && await replies.row(task, taskPayload(text, code));
@@ -295,7 +294,7 @@ function taskPayload(text: string, code: TaskCode | null): string | null {
   return fitting(said, (message) => errorPayload(message, { code, message: said }));
 }
 
-/** The object with as much of the text as fits. */
+/** The JSON text of an object with as much of the text as fits into a payload. */
 function fitting(text: string, object: (text: string) => object): string {
   const json = (length: number) =>
     JSON.stringify(object(length === text.length ? text : text.slice(0, length).toWellFormed() + CUT_MARK));

@@ -26,8 +26,8 @@ export function waitForThread({ clock, guard, store: { sent } }: Deps, { fromDid
 }
 
 /**
- * The reply to a message whose automatic reply may not be sent for `waitMs`; `null` when the message is such a reply,
- * or answers one, because two agents that answer such replies would never end.
+ * The reply `BUSY` to a message whose automatic reply may not be sent for `waitMs`. `null` when the message is a reply
+ * `BUSY` or answers one, because two agents could otherwise send such replies to each other without end.
  */
 export async function busyReply(answered: Answered, waitMs: number): Promise<NewSentMessage | null> {
   const { fromDid: toDid, requestId: inReplyTo } = answered;

@@ -1,6 +1,6 @@
 /**
- * Sends each message of the connector. One that left elsewhere would have no row on disk after a kill, and no loop
- * guard (D-113). Signs the request (D-140), and stores the state that the response shows.
+ * Sends every message of the connector, because one that is sent elsewhere would have no row on disk after a kill, and
+ * would pass the loop guard (D-113). Signs the request (D-140), and stores the state that the response shows.
  */
 import type { Clock } from "../../../shared/clock.ts";
 import { messageRequest, type OutgoingMessage, stateOf } from "../../link/message_request.ts";
@@ -70,7 +70,7 @@ export class SendRefusedError extends Error {
   constructor(
     readonly code: LocalCode,
     message: string,
-    /** Seconds to wait; `null` when no time is known after which it works. */
+    /** Seconds after which the message may be sent; `null` when that time is not known. */
     readonly retryAfter: number | null = null,
   ) {
     super(message);
@@ -131,8 +131,8 @@ export class MessageSender {
     if (refusal !== null) throw await refusal;
     const row = this.#begin({ toDid, requestId, conversationId, inReplyTo, auto, origin, payload, keep });
     if (row.state === "kept") {
-      // Another text under the ID of a kept message is refused, as the proxy does, because the caller would otherwise
-      // believe that it waits.
+      // Another text under the ID of a kept message is refused, as at the proxy, because the caller would otherwise
+      // believe that this text waits here.
       const isOther = before === "kept" && sent.payloadOf(row) !== payload;
       return { sent: row, response: isOther ? { status: 409, headers: new Headers(), text: REUSED } : null };
     }
@@ -230,9 +230,9 @@ export class MessageSender {
   }
 
   /**
-   * Returns why a message of a loop is refused, once the asker that waits for the answer is told too (D-113); `null`
-   * for any other message. Decides without a pause, because two messages at the same time could otherwise both count as
-   * the first.
+   * Returns why a message of a loop is refused (D-113); `null` for a message that may be sent. When a thread has too
+   * many automatic replies, the asker gets one that says so. Decides without a pause, because two messages at the same
+   * time could otherwise both count as the first.
    */
   #refusalOf(
     { toDid, requestId, origin, auto }: { toDid: string; requestId: string; origin: Origin; auto: boolean },
@@ -251,7 +251,7 @@ export class MessageSender {
       }
       const waitMs = waitForThread(this.deps, answered);
       if (waitMs === 0) return null;
-      // The error names no wait, because the asker gets a reply: the program goes on with its other messages.
+      // The error names no wait, because the asker gets the reply `BUSY`, so the program need not try again.
       const error = refused(TOO_MANY, null);
       return busyReply(answered, waitMs).then((busy) => {
         if (busy !== null) sent.begin(busy, clock.now());
@@ -325,7 +325,7 @@ export async function attempt(
 
 /**
  * Adds how many messages the server takes, for the person who reads why a message waits. Only numbers of the answer are
- * shown, because a server of others could write anything else into a line of svc.
+ * shown, because another server could otherwise write its own text into a line of svc.
  */
 function withLimit(code: string | null, headers: Headers): string | null {
   const found = /^"(\w{1,20})";q=(\d{1,9});w=(\d{1,6})$/.exec(headers.get("RateLimit-Policy") ?? "");

@@ -1,7 +1,7 @@
 /**
- * Sends messages, kept messages and receipts, and asks how sent messages ended. It asks for a caller of the local API,
- * after news that bring no receipt, at each new link, and every 5 min for other servers. After a failure it asks again
- * at the next of these occasions.
+ * Sends messages, kept messages and receipts, and asks how sent messages ended: when a caller of the local API wants to
+ * know, when the proxy tells of an end without a receipt, at each new link, and every 5 min at other servers. After a
+ * failure it asks again at the next of these times.
  */
 import { type Cancel, sleep } from "../../../shared/clock.ts";
 import { doubled } from "../../../shared/client/backoff.ts";
@@ -44,7 +44,7 @@ const ABROAD_EVERY_MS = 300_000;
  * Time between two questions about all open messages. With less, each look at the list costs the proxy a hundred reads.
  */
 export const REFRESH_MS = 10_000;
-/** Messages in a question, as many as the proxy takes, and questions in a row. Older messages have ended long ago. */
+/** Messages in a question, as many as the proxy takes, and questions in a row. Messages beyond these ended long ago. */
 const REFRESHED_TOGETHER = 100, REFRESH_REQUESTS = 10;
 
 export class Sending {
@@ -147,8 +147,8 @@ export class Sending {
   }
 
   /**
-   * Checks the receipts of messages one after the other, because a proxy that tells of many must not cost as many
-   * signatures or requests at once. Asks for those that did not come with the news.
+   * Checks the receipts of messages one after the other, because a proxy that tells of many would otherwise cause as
+   * many checks of signatures, or requests, at once. Asks for the receipts that did not come with the news.
    */
   #prove(sent: SentKey, told: unknown): void {
     const key = keyOf(sent);
@@ -268,13 +268,13 @@ interface KnownOfReceipt {
   did: string;
   /** `null` for a recipient whose key is not known. */
   pin: Pin | null;
-  /** The message; `null` without a record of it: then its body and conversation are not compared. */
+  /** The message; `null` without a record of it, so that its body and conversation are not compared. */
   sent: SentProof | null;
 }
 
 /**
- * The problem of a receipt that is no fault: after a day a request ID may name a new message, and the proxy still lists
- * the receipt of the old one.
+ * A problem that no agent or server has caused, because after a day a request ID may name a new message while the proxy
+ * still lists the receipt of the old one.
  */
 const EARLIER = "it is of an earlier message";
 

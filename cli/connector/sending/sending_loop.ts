@@ -19,7 +19,10 @@ const SENT_AT_ONCE = 8;
 
 /** The items that wait; times are milliseconds since the Unix epoch. */
 interface SendingQueue<T> {
-  /** The items that are due, in order. One after `latest` is due too: its time comes from a clock that was set back. */
+  /**
+   * The items that are due, in order. One after `latest` is due too, because its time comes from a clock that was set
+   * back.
+   */
   due(now: number, latest: number): T[];
   /** Time when the next item is due; `null` when none waits. */
   nextAt(): number | null;
@@ -268,8 +271,8 @@ const EARLY_MS = 5_000;
 const SERVERS_MAX = 1_000;
 
 /**
- * Pauses between tries of servers that do not answer (D-287). One message at a time is the probe of a server, and all
- * others that wait for that server wait for the probe.
+ * Pauses between tries of servers that do not answer (D-287). One message at a time is the probe of a server, and the
+ * other messages to that server wait for its result.
  */
 class ServerPauses {
   readonly #servers = new BoundedMap<

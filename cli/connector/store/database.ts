@@ -111,8 +111,8 @@ export class Database implements Disposable {
   }
 
   /**
-   * Commits, and then makes the calls that wait for the commit. By then each change waits for the disk again, because
-   * such a call may write.
+   * Commits, and then makes the calls that wait for the commit. They run after `synchronous` is `FULL` again, because a
+   * call may write what must be on disk.
    */
   #told<T>(commit: () => T): T {
     const result = commit();

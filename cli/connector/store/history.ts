@@ -1,7 +1,7 @@
 /**
  * What the agent and its peers have written to each other, in both directions: a thread with each peer for people, and
- * a log of all as long as its texts are kept. Only reads. A search looks through a bounded number of messages, with
- * pauses, because acknowledgements would otherwise wait for its end.
+ * a log of all messages whose texts are still kept. Only reads. A search looks through a bounded number of messages,
+ * with pauses, because acknowledgements would otherwise wait for its end.
  */
 import { yieldToEventLoop } from "../../../shared/clock.ts";
 import type { FrameIdentity } from "../../../shared/protocol/frames.ts";
@@ -54,7 +54,7 @@ export interface Content {
   identity: FrameIdentity | null;
 }
 
-/** A row with what its order and a search need. */
+/** A row with the values for its order and for a search. */
 interface Found {
   kind: Written["kind"];
   seq: number;

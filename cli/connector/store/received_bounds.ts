@@ -68,7 +68,7 @@ export class ReceivedBounds {
     this.#kept = { messages: this.#kept.messages + messages, bytes: this.#kept.bytes + bytes };
   }
 
-  /** Counts everything again at the next look, after a change that was not counted. */
+  /** Makes the next use count everything again, after a change that was not counted. */
   recount(): void {
     this.#kept = null;
   }

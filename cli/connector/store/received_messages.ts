@@ -32,7 +32,9 @@ import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { AboutProof, ReceiptRows } from "./receipt_rows.ts";
 import { isTaskId, type NewSentMessage, type SentMessages } from "./sent_messages.ts";
 
-/** Ended messages that are remembered. With fewer, one that its sender repeats is handed over twice under load. */
+/**
+ * Ended messages that are remembered. With fewer, a message that its sender repeats under load is handed over twice.
+ */
 export const SEEN_MESSAGES = 100_000;
 /**
  * After this time an unread message is a dead letter, and its sender is told. With less, messages end during a holiday.
@@ -69,13 +71,14 @@ export type TakenMessage = Omit<ProvenMessage, "key"> & Pick<InboxMessage, "veri
 export type ArrivingMessage = Omit<StoredMessage, "seq">;
 
 export interface ReplyClaims {
-  /** On a push platform: until when it waits for a caller instead of going to the runtime; 0: not at all. */
+  /** On a push platform: until when a reply waits for its caller before it goes to the runtime; 0: it does not wait. */
   heldUntil(message: ArrivingMessage, now: number): number;
-  /** Whether it is the result of an A2A client's task, and is taken for the client as soon as it is stored (D-135). */
+  /**
+   * Whether a message is the result of an A2A client's task. It is then taken for the client once it is stored (D-135).
+   */
   isClaimed(message: ArrivingMessage): boolean;
 }
 
-/** How the messages of an agent leave the store. */
 export interface ReceivedOptions {
   /** With `pull` the agent reads its messages, because there is no runtime to hand them to. */
   delivery: "push" | "pull";
@@ -94,7 +97,8 @@ export const NOT_READ = `not read within ${UNREAD_KEPT_MS / 86_400_000} days`;
 const LEASE_MS = LIMITS.leaseSeconds * 1000;
 
 /**
- * Whether a lease holds now. One beyond the longest lease does not, because it comes from a clock that was set back.
+ * Whether a lease holds now. An end beyond the longest lease does not count, because it comes from a clock that was set
+ * back.
  */
 export function isLeased(until: number, now: number): boolean {
   return until > now && until <= now + LEASE_MS;
@@ -246,7 +250,7 @@ export class ReceivedMessages {
     return this.#first(`inReplyTo = ? AND fromDid = ? AND ${TASK_REPLY}`, requestId, toDid);
   }
 
-  /** The first reply to a task; `null` without one. Takes a waiting one: the client gets it, not the runtime. */
+  /** The first reply to a task; `null` without one. Takes a waiting one, so that the runtime does not get it too. */
   takeReply(task: SentKey, now: number): InboxMessage | null {
     const reply = this.taskReply(task);
     if (reply !== null && reply.readAt === null) this.db.transaction(() => this.#markRead(reply.seq, now));
@@ -275,7 +279,7 @@ export class ReceivedMessages {
 
   /**
    * Records that the agent has taken unread messages, with their receipts, in one transaction. Returns the IDs that
-   * this call has changed: of two callers one gets an ID.
+   * this call has changed, so that only one of two callers gets an ID.
    *
    * @param leaseId the lease that holds them, if one does. Their reader has seen them, so this does not wait for the
    * disk: a power failure makes them unread again, as the end of the lease would
@@ -297,8 +301,8 @@ export class ReceivedMessages {
   }
 
   /**
-   * Ends a lease whose messages were not shown, so it does not mark them as repeats. Returns the IDs of those that are
-   * unread.
+   * Ends a lease whose messages were not shown, so they do not count as possible repeats. Returns the IDs of those that
+   * are unread again.
    */
   release(ids: readonly number[], leaseId: string): number[] {
     const sql = `UPDATE messages SET leaseId = NULL, leaseUntil = 0
@@ -307,8 +311,8 @@ export class ReceivedMessages {
   }
 
   /**
-   * Ends the leases whose time is over, because a program that is killed releases nothing. It is not known whether
-   * their messages were shown. Returns when the next lease ends; `null` without one.
+   * Ends the leases whose time is over, because a program that is killed releases nothing. Their messages may have been
+   * shown already. Returns when the next lease ends; `null` without one.
    */
   endLeases(now: number): number | null {
     const nextEnd = "SELECT min(leaseUntil) FROM messages WHERE leaseUntil > 0 AND state = 'waiting'";
@@ -396,7 +400,10 @@ export class ReceivedMessages {
       .map((row) => ({ ...row, identity: JSON.parse(row.identity) }));
   }
 
-  /** Makes dead letters, or with `null` all of them, wait again, or unread on a pull platform. Returns their number. */
+  /**
+   * Lets dead letters, or with `null` all of them, wait again; on a pull platform they are unread. Returns their
+   * number.
+   */
   replay(ids: readonly number[] | null, now: number): number {
     const sql = `UPDATE messages SET state = 'waiting', endedAt = NULL, attempts = 0, refusals = 0, firstTriedAt = NULL,
        nextAt = ?2, aside = 0 WHERE ${IS_DEAD_OF} RETURNING ${QUEUE_COLUMNS}, conversationId, inReplyTo`;

@@ -2,7 +2,9 @@
 import type { DatabaseSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
 
-/** The `user_version`. Raised with each change of the tables, because a program could not use unknown tables. */
+/**
+ * The `user_version`. Raised with each change of the tables, because other versions of svc could not use these tables.
+ */
 export const SCHEMA_VERSION = 12;
 
 const TABLES = `

@@ -13,7 +13,7 @@ export const SEEN_PER_SENDER = 100_000;
  * refused by its time.
  */
 const KEPT_SECONDS = 778_500;
-/** How long before the memory began a proof may be signed. With less, messages on their way are refused. */
+/** How long before this memory began a proof may have been signed. With less, messages on their way are refused. */
 const GRACE_SECONDS = 300;
 
 /** A proof of a message. `signedAt`: Unix seconds. */

@@ -1,7 +1,7 @@
 /**
  * The messages that this agent has sent: one row each, stored before the request leaves, so that an interrupted call is
- * known as `unknown` and can be repeated with its request ID. One that the connector may keep is `kept` instead, and
- * sending_loop.ts sends it again (D-305). Stores states; sends nothing.
+ * known as `unknown` and can be repeated with its request ID. A message that the connector may keep becomes `kept`
+ * instead, and sending_loop.ts sends it again (D-305). Stores states; sends nothing.
  */
 import type { Origin, SentState } from "../../../shared/client/local_shapes.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
@@ -10,7 +10,7 @@ import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { Cell, Database } from "./database.ts";
 import { type OnChange, TASK_REPLY } from "./received_rows.ts";
 
-/** How long a message is kept. With less, a receipt that the proxy still takes would find no message. */
+/** How long a message is kept. With less, the message could be deleted before its last receipt comes. */
 const SENT_KEPT_MS = 8 * DAY_MS;
 /** Rows and content are bounded, because an agent in a loop would fill the disk. */
 export const SENT_MESSAGES = 100_000, SENT_BYTES = 256 * 1024 ** 2;
@@ -61,7 +61,7 @@ export interface SentBody {
   salt: string | null;
   payloadSha256: string | null;
   bodySha256: string;
-  /** The sealed body; `null` for a plain message, and when it is dropped. */
+  /** The sealed body; `null` for an unsealed message, and once the body is deleted. */
   body: string | null;
 }
 
@@ -144,13 +144,14 @@ export class SentMessages {
   constructor(private readonly db: Database, private readonly onChange: OnChange) {}
 
   /**
-   * Stores a message before its request leaves, in state `sending`. One that may be kept is `kept` at once behind
-   * others to its recipient, because it would otherwise overtake them. A message that is sent again keeps a state that
-   * shows that the proxy has it, or that it waits here. After 24 h its request ID names a new message (D-69).
+   * Stores a message before its request leaves, in state `sending`. A message that may be kept is `kept` at once when
+   * others to its recipient wait, because it would otherwise overtake them. A message that is sent again keeps its
+   * state if that shows that the proxy has it, or that it waits here. After 24 h its request ID names a new message
+   * (D-69).
    *
-   * The row survives a kill. It does not wait for the disk, because the recipient would wait for that too; `settle`
-   * with `isAnswered` puts the row on the disk before the caller knows of the message. A power failure before that
-   * loses a row that no caller has heard of.
+   * The row survives a kill, but is not on disk yet when this returns, because waiting for the disk would delay the
+   * message. `settle` with `isAnswered` puts it on disk before the caller gets an answer, so a power failure before
+   * that loses only a row that no caller knows.
    *
    * @throws {OutboxFullError}
    */
@@ -191,7 +192,10 @@ export class SentMessages {
     return stored;
   }
 
-  /** Refuses messages over the bounds. Replies of the runtime only count, because no caller would see a refusal. */
+  /**
+   * Refuses messages over the bounds. Replies of the runtime count too, but are never refused, because no caller would
+   * see a refusal.
+   */
   #checkOutbox(bytes: number): void {
     const open = this.#sums("bytes", "keep = 1 AND state IN ('kept', 'sending')");
     if (open.rows >= LIMIT.keptMessages || open.bytes + bytes > LIMIT.keptBytes) throw new OutboxFullError();
@@ -289,9 +293,9 @@ export class SentMessages {
   }
 
   /**
-   * When the agent sent the n-th automatic message from the end in the thread of a message to answer; `null` when there
-   * are fewer. A thread is one automatic message and all that follows it as answers to answers, also in other
-   * conversations.
+   * Time of the n-th newest automatic message in the thread to which the answer to a message belongs, milliseconds
+   * since the Unix epoch; `null` when there are fewer. A thread is one automatic message and all that follows it as
+   * answers to answers, also in other conversations.
    */
   automaticInThread(peerDid: string, requestId: string, n: number): number | null {
     const inThread = `toDid = ?1 AND thread = ${threadOf("?1", "?2")}`;

@@ -10,7 +10,7 @@ import type { ConsoleView } from "./view.ts";
 export interface LoggedMessage {
   /** Milliseconds. */
   at: number;
-  /** What happened: `beta asks`. */
+  /** What happened, for example `beta asks`. */
   what: string;
   number: number | null;
   text: string;
@@ -54,7 +54,7 @@ export class Log {
     this.say(`${what}${cause}. ${KEYS[code] ?? fix}`.trimEnd(), "red");
   }
 
-  /** Shows lines that svc has laid out; one that is too wide goes on behind the same indent. */
+  /** Shows lines that svc has laid out. A line that is too wide is wrapped with the same indent. */
   lines(lines: readonly string[]): void {
     const edge = edgeOf(this.view.columns);
     this.view.show(lines.flatMap((line) => {

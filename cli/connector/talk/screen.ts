@@ -27,7 +27,7 @@ import { viewOf } from "./view.ts";
 const STATUS_EVERY_MS = 1_000;
 
 export interface ScreenOptions {
-  /** How to tell a person of messages, one of `NOTIFY`; without it as the profile says. */
+  /** How to tell a person of messages, one of `NOTIFY`; without it the profile decides. */
   notify?: string | undefined;
   /**
    * Use keys even if the system does not say whether this process is in the foreground. In the background they would
@@ -111,7 +111,7 @@ export function talkAgent(
 }
 
 /**
- * Shows the view of a connector that runs elsewhere, until Ctrl-C or `q`, which leave that connector as it is.
+ * Shows the view of a connector that runs elsewhere, until Ctrl-C or `q`, which do not stop that connector.
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_CONNECTOR_DOWN` when the connector ends
  */

@@ -241,7 +241,7 @@ export class Talk {
     });
   }
 
-  /** Asks whether a new peer is the new agent of one that was there, whose machine may be gone (D-145). */
+  /** Asks whether a new peer is the new agent of a person whose earlier agent is a peer too (D-145). */
   #askReplaced(agent: TalkAgent, did: string): void {
     const peers = agent.peers(), before = perhapsReplaced(peers, did), alias = aliasesOf(peers).get(did);
     if (before === null || alias === undefined) return;
@@ -303,7 +303,7 @@ export class Talk {
     // A longer time comes from a clock that was set back, and would make all keys useless until it is over.
     const isDeaf = left > 0 && left <= DEAF_MS;
     if (this.#prompt.press(key, isDeaf)) return;
-    // Keys are ignored for longer, because a typed text goes on as long as its letters follow each other.
+    // Each ignored key extends the time, because more letters of the same text may follow.
     if (isDeaf) return this.#ignoreKeys();
     if (/^\d$/.test(key) && this.#digits.length < 9) {
       this.#digits += key;
@@ -324,7 +324,7 @@ export class Talk {
     this.#deafUntil = this.#deps.clock.now() + DEAF_MS;
   }
 
-  /** Says why no prompt opens. */
+  /** Says why no prompt opens, and ignores the next keys, because they may be a text for it. */
   #refuse(text: string): void {
     this.#log.say(text);
     this.#ignoreKeys();

@@ -1,4 +1,4 @@
-/** The agents on a terminal, and the line below the log that shows their state. */
+/** What the view on a terminal needs of its agents, and the line below the log that shows their state. */
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import type { Peers } from "../peers/peers.ts";
 import type { Status } from "../status.ts";
@@ -19,7 +19,7 @@ export interface TalkAgent {
   invite(): Promise<string | null>;
 }
 
-/** Unread messages of agents that read them. */
+/** Number of unread messages of the agents that read their own messages. */
 export function unreadOf(agents: readonly TalkAgent[]): number {
   return agents.reduce((sum, agent) => {
     const status = agent.status();

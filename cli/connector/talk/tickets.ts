@@ -65,7 +65,7 @@ export class Tickets {
     const origin = agent.status()?.proxy.origin;
     if (origin === undefined) return null;
     const { host } = new URL(origin);
-    // Only for its own agent: another agent of this terminal may pair with the ticket.
+    // Only for its own agent, because another agent of this terminal may pair with the ticket.
     const own = this.#open?.agent === agent.name ? parseTicket(this.#open.text) : null;
     const found = ticketInPaste(text, origin);
     if ("problem" in found) log.say(found.problem);

@@ -42,7 +42,7 @@ export interface ViewDeps {
   /** True when a program reads the lines. */
   json: boolean;
   colour: boolean;
-  /** The terminal cannot move its cursor: there are no live lines. */
+  /** The terminal cannot move its cursor, so there are no live lines. */
   isDumb?: boolean;
   /** The lines below the log; `null` before there are any. Cut to the columns by the caller. */
   live(columns: number): LiveLines | null;

@@ -26,7 +26,7 @@ import { textOf } from "../message_json.ts";
 /** Seconds for which a client may keep the card. With more, a client uses an old address for longer. */
 const CARD_AGE_S = 60;
 
-/** Characters at which a page of tasks ends. Without it, 100 tasks with the longest replies would be 20 MB. */
+/** Characters at which a page of tasks ends. Without this bound, 100 tasks with the longest replies would be 20 MB. */
 const LIST_CHARACTERS = 4 * 1024 ** 2;
 
 const TEXT_MODES = ["text/plain", "application/json"];
@@ -122,7 +122,7 @@ function listJson(connector: Connector, peerDid: string, query: TaskQuery): stri
   let seen = 0;
   for (let length = 0; seen < tasks.length && length < LIST_CHARACTERS; seen++) {
     const task = (tasks[seen] as typeof tasks[number]).sent;
-    // A client that wants no artifacts does not get the reply, so the reply is not taken.
+    // A client that wants no artifacts does not get the reply, so the reply is not marked as taken.
     const reply = query.hasArtifacts ? received.takeReply(task, now) : received.taskReply(task);
     const view = viewOf(task, reply, now);
     if (isOpen(view)) askedTasks.add(task);
@@ -180,7 +180,7 @@ async function sendMessage(
   });
 }
 
-/** Sends the message, unless it was sent. @throws {RpcError} when there is no task */
+/** Sends the message, unless it was sent. @throws {RpcError} when it is refused here, or by the proxy's rate limit */
 async function deliver(
   connector: Connector,
   { toDid, requestId }: { toDid: string; requestId: string },
@@ -239,7 +239,7 @@ const OPEN: ReadonlySet<TaskState> = new Set(["TASK_STATE_SUBMITTED", "TASK_STAT
 interface TaskView {
   sent: SentMessage;
   state: TaskState;
-  /** Why there is no result; `null` in any other state. */
+  /** Why the task has failed or was rejected; `null` in any other state. */
   why: string | null;
   reply: InboxMessage | null;
 }

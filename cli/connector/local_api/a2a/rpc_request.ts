@@ -33,7 +33,7 @@ export interface ClientMessage {
 export interface TaskQuery {
   contextId: string | undefined;
   status: TaskState | undefined;
-  /** Milliseconds since the Unix epoch; only tasks whose state is not older. */
+  /** Only tasks whose state is not older than this, milliseconds since the Unix epoch. */
   since: number;
   /** Where the page begins; `undefined` for the first one. */
   before: TaskCursor | undefined;
@@ -72,7 +72,7 @@ const SendParams = z.looseObject({
     taskPushNotificationConfig: z.unknown().optional(),
   }).nullish(),
 });
-/** Section 3.1.4 of A2A; the parts of the page token are those of a `TaskCursor`. */
+/** The parameters of section 3.1.4 of A2A. The page token holds the two numbers of a `TaskCursor`. */
 const ListParams = z.looseObject({
   contextId: optional(z.string().max(512)),
   status: optional(z.enum(TASK_STATES), "TASK_STATE_UNSPECIFIED"),
