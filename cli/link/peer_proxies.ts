@@ -27,26 +27,31 @@ interface PeerProxiesDeps extends Omit<CallerDeps, "clock" | "session"> {
 }
 
 export interface LastCall {
-  /** Milliseconds since the Unix epoch, by the clock that signs the calls to this server. */
+  /** Milliseconds since the Unix epoch by the clock of this machine, because a person reads how long ago it was. */
   at: number;
   /** Why it failed; `null` when it was answered with success. */
   problem: string | null;
 }
 
+type CallerParts = ConstructorParameters<typeof ProxyCaller>;
+
 /** Calls another server, and remembers how the last call ended. */
 class NotedCaller extends ProxyCaller {
   last: LastCall | null = null;
-  onAnswer: (host: string) => void = () => {};
+
+  constructor(private readonly of: Pick<PeerProxiesDeps, "machine" | "onAnswer">, ...parts: CallerParts) {
+    super(...parts);
+  }
 
   override async call(request: ProxyRequest): Promise<HttpResponse> {
     const note = (problem: string | null) => {
-      this.last = { at: this.deps.clock.now(), problem };
+      this.last = { at: this.of.machine.now(), problem };
     };
     try {
       const response = await super.call(request), error = apiErrorOf(response), { host } = new URL(this.place.origin);
       note(error && (error.code ?? `status ${error.status}`));
       if (error !== null) return { ...response, text: inOwnWords(error, host) };
-      this.onAnswer(host);
+      this.of.onAnswer?.(host);
       return response;
     } catch (error) {
       note(describeError(error));
@@ -86,7 +91,7 @@ export class PeerProxies {
   at(origin: string): ProxyCaller {
     const known = this.#abroad.get(origin);
     if (known) return known;
-    const { machine, check, onAnswer, ...deps } = this.deps;
+    const { machine, check, ...deps } = this.deps;
     try {
       // A ticket can name an origin that is too long for `peers.json`, and a file with it could not be read again.
       if (!isOrigin(origin)) throw new TypeError(`${origin} is not the origin of a server`);
@@ -97,8 +102,7 @@ export class PeerProxies {
     const { session } = deps;
     const access = { current: () => session.visit(origin), renew: () => Promise.resolve(session.endVisit(origin)) };
     const place = { dialUrl: origin, origin };
-    const caller = new NotedCaller({ ...deps, clock: new ServiceClock(machine) }, place, access);
-    if (onAnswer !== undefined) caller.onAnswer = onAnswer;
+    const caller = new NotedCaller(this.deps, { ...deps, clock: new ServiceClock(machine) }, place, access);
     this.#abroad.set(origin, caller);
     return caller;
   }
