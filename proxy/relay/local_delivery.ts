@@ -99,12 +99,13 @@ export class LocalDelivery {
     const { fromAgentDid: sender, toAgentDid: recipient } = message;
     const inProgress = () => mailboxDelivery.inProgress(recipient, sender);
     const left = timeLeft(clock, this.restOf(attempt));
-    const hasWaited = inProgress() || connectedAgents.isOpening(recipient);
+    let line = inProgress(), isLate = false;
+    const hasWaited = line !== undefined || connectedAgents.isOpening(recipient);
     const lineEnds = async () => {
-      for (let line = inProgress(); line; line = inProgress()) await line;
+      for (; line && !isLate; line = inProgress()) await line;
     };
-    if (inProgress()) await settledWithin(clock, lineEnds(), left());
-    const isLate = inProgress() !== undefined;
+    if (line) await settledWithin(clock, lineEnds(), left());
+    isLate = line !== undefined;
     const session = connectedAgents.session(recipient) ?? await connectedAgents.opened(recipient);
     // Checked again after a wait, because the pair may have ended meanwhile.
     if (isLate || hasWaited && !(await this.#isStillAllowed(message, attempt))) return FAILED;

@@ -51,6 +51,51 @@ test("a message that waits until its time limit overtakes none, also when the cl
   assert(socket.delivered.every(({ requestId }) => requestId !== "request-late"));
 });
 
+/** Replaces what a world's messages find queued before them. `change()` wakes those that wait; each asks again. */
+class Line {
+  asked = 0;
+  #step: PromiseWithResolvers<void> | undefined = Promise.withResolvers();
+
+  constructor(w: World) {
+    w.proxy.deps.mailboxDelivery.inProgress = () => {
+      this.asked++;
+      return this.#step?.promise;
+    };
+  }
+
+  change({ isOver = false } = {}): void {
+    const before = this.#step;
+    this.#step = isOver ? undefined : Promise.withResolvers();
+    before?.resolve();
+  }
+}
+
+test("a message whose wait is over is delivered, although its sender has another line in the same moment", async ({ w, a, b }) => {
+  const socket = w.connect(b), line = new Line(w), waiting = w.message(a, b);
+  await until(() => line.asked > 0);
+  for (let i = 0; i < 5; i++) await flushTasks();
+  line.change({ isOver: true });
+  await Promise.resolve();
+  line.change();
+  await until(() => socket.delivered.length === 1);
+  assertEquals((await waiting).status, 202);
+});
+
+test("a message that has failed at its time limit is not woken for as long as its sender has a line", async ({ w, a, b }) => {
+  w.connect(b);
+  const line = new Line(w), waiting = w.message(a, b);
+  await until(() => line.asked > 0);
+  for (let i = 0; i < 5; i++) await flushTasks();
+  await w.clock.advance(11_000);
+  assertEquals(await codeOf(await waiting), "PROXY_RELAY_DELIVERY_FAILED");
+  const { asked } = line;
+  for (let i = 0; i < 5; i++) {
+    line.change();
+    await flushTasks();
+  }
+  assert(line.asked <= asked + 1, `${line.asked - asked} times`);
+});
+
 test("a message gets its answer within twice its time limit when the clock is set back while it waits", async ({ w, a, b }) => {
   await w.message(a, b, { headers: { Prefer: "respond-async" } });
   const socket = w.connect(b, "silent");
