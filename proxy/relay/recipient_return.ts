@@ -2,7 +2,7 @@
  * Waits for recipients whose instance stops (D-392). It has closed their sockets, and they connect elsewhere within
  * seconds. Without the wait, each rolling restart would tell their senders that they are offline.
  */
-import { type Clock, sleep, timeLeft } from "../../shared/clock.ts";
+import { type Clock, settledWithin, sleep, timeLeft } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -64,8 +64,13 @@ export class RecipientReturn {
   async #wait(agentDid: string, holder: string): Promise<boolean> {
     const { clock, leases } = this.deps;
     const left = timeLeft(clock, Math.min(LIMITS.returnWaitMs, leases.restMs - DELIVERY_MS));
-    while (left() > 0) if (await (this.#looks.get(agentDid) ?? this.#look(agentDid, holder))) return true;
-    return false;
+    let isBack = false;
+    while (!isBack && left() > 0) {
+      const look = this.#looks.get(agentDid) ?? this.#look(agentDid, holder);
+      // A store that hangs answers only after the time of the wait, when this instance may have ended.
+      await settledWithin(clock, look.then((found) => isBack = found), left());
+    }
+    return isBack;
   }
 
   /** Looks for an agent after 200 ms. While the store fails, the agent stays expected. */

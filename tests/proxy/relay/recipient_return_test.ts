@@ -2,10 +2,10 @@
 import { assert, assertEquals } from "@std/assert";
 import { RETURN_PER_AGENT_MS } from "../../../proxy/app.ts";
 import { RENEW_MS } from "../../../proxy/relay/instance_leases.ts";
-import { RETURN_EXPECTED_MS } from "../../../proxy/relay/recipient_return.ts";
+import { RecipientReturn, RETURN_EXPECTED_MS } from "../../../proxy/relay/recipient_return.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { flushTasks } from "../../support/manual_clock.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { IS_REMOTE } from "../../support/test_store.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, type World } from "../../support/world.ts";
@@ -112,6 +112,28 @@ Deno.test("at an instance that stops a message is answered before the instance e
     assert(await sending.passed(10_000) < LIMITS.drainMs - LIMITS.stopNoticeMs / 2);
     assertEquals(await sending.outcome(), "PROXY_RELAY_CONNECTOR_OFFLINE");
   }));
+
+Deno.test("a message is answered after its wait also when the store does not answer meanwhile", async () => {
+  for (const restMs of [Infinity, 2_000]) {
+    const clock = new ManualClock();
+    const returns = new RecipientReturn(
+      {
+        clock,
+        connectedAgents: { session: () => undefined },
+        leases: { leavingSince: () => Promise.resolve(0), restMs },
+        presence: { holderOf: () => Promise.resolve("other") },
+        reads: { get: () => new Promise(() => {}) },
+      } as unknown as ConstructorParameters<typeof RecipientReturn>[0],
+    );
+    let isBack: boolean | undefined;
+    void returns.isBack("agent", null, () => {}).then((found) => isBack = found);
+    await flushTasks();
+    await clock.advance(Math.min(LIMITS.returnWaitMs, restMs - 700) - 1);
+    assertEquals(isBack, undefined);
+    await clock.advance(1);
+    assertEquals(isBack, false);
+  }
+});
 
 Deno.test("a copy of a request that waits is refused as a replay", () =>
   twoOf(async (w1, w2, a, b) => {
