@@ -270,10 +270,12 @@ export class MailboxDelivery {
    * @throws {StoreUnavailable}
    */
   async #isStillAllowed({ message }: MailboxEntry): Promise<boolean> {
-    const { kv, crl, senders, config } = this.deps;
-    const { fromAgentDid, toAgentDid, identity } = message;
+    const { kv, crl, senders, visitors, config } = this.deps;
+    const { fromAgentDid, toAgentDid, identity } = message, isVisitor = identity.issuer !== config.registryUrl;
+    // Asked before the pair is read, because the answer may take seconds, and the pair may end meanwhile.
+    if (isVisitor && !(await visitors.mayStillSend(identity))) return false;
     if (!(await arePaired(kv, fromAgentDid, toAgentDid))) return false;
-    if (identity.issuer !== config.registryUrl) return await this.deps.visitors.mayStillSend(identity);
+    if (isVisitor) return true;
     if (await crl.isSenderRevoked(fromAgentDid, identity.aitJti)) return false;
     return await senders.isActive(identity);
   }

@@ -255,6 +255,25 @@ Deno.test("after a restart the list of an issuer is read before what its agents 
   }
 });
 
+test("what a visiting agent queued is not handed over once the pair has ended, also while a first list is read", async ({ w, b, beta, alpha }) => {
+  const queued = await w.message(beta as unknown as TestAgent, alpha, { headers: { Prefer: "respond-async" } });
+  assertEquals(await outcome(queued), "202");
+  await restart(w);
+  const list = Promise.withResolvers<null>();
+  let isAsked = false;
+  b.answer = (request) => {
+    if (!request.url.endsWith("/v1/crl")) return null;
+    isAsked = true;
+    return list.promise;
+  };
+  const socket = w.connect(alpha);
+  await until(() => isAsked);
+  assertEquals((await post(w, alpha, "/pair/remove", { peerAgentDid: beta.agent.did })).status, 204);
+  list.resolve(null);
+  await until(async () => (await w.kv.get(KEYS.mailboxBytes(b.origin))).value === null);
+  assertEquals(socket.delivered, []);
+});
+
 test("what a visiting agent queued is handed over without a question to its registry", async ({ w, b, beta, alpha }) => {
   assertEquals(
     await outcome(await w.message(beta as unknown as TestAgent, alpha, { headers: { Prefer: "respond-async" } })),
