@@ -5,6 +5,7 @@
  */
 import { BlockList, isIP } from "node:net";
 import { BoundedMap } from "../../shared/bounded_map.ts";
+import { settledWithin } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { authorityOf } from "../../shared/protocol/did.ts";
 import { AitCache } from "../admission/ait_cache.ts";
@@ -43,6 +44,11 @@ const LIST_FRESH_MS = 60_000;
 const LIST_USABLE_MS = 600_000;
 /** Wait after a failure, doubled with each one. With less, a registry that is down is asked with every message. */
 const PAUSE = { first: 5_000, most: 300_000 };
+/**
+ * Wait of a queued message for the first list. With more, a registry that does not answer would hold up what others have
+ * sent to the same recipient. With less, a message of a revoked agent would leave before a slow answer.
+ */
+const FIRST_LIST_MS = 2_000;
 const IDLE_MS = 3_600_000;
 const ISSUERS_MAX = 1_000;
 const AITS_PER_ISSUER = 1_000;
@@ -150,7 +156,7 @@ class Issuer implements IssuerDocuments {
     },
     wasRevoked: async (agentDid, jti) => {
       // A restart forgets the list, so it is read now. If it cannot be read, the messages do not wait for it.
-      if (this.list.entries < 0) await this.crl.isRevoked(jti).catch(() => {});
+      if (this.list.entries < 0) await settledWithin(this.deps.clock, this.crl.isRevoked(jti), FIRST_LIST_MS);
       return this.list.wasRevoked(agentDid, jti);
     },
   };

@@ -255,6 +255,24 @@ Deno.test("after a restart the list of an issuer is read before what its agents 
   }
 });
 
+test("an issuer that does not answer holds up what others have queued for 2 s", async ({ w, b, beta, alpha }) => {
+  const gamma = await w.agent();
+  await w.pair(gamma, alpha);
+  for (const agent of [beta as unknown as TestAgent, gamma]) {
+    assertEquals(await outcome(await w.message(agent, alpha, { headers: { Prefer: "respond-async" } })), "202");
+  }
+  await restart(w);
+  let isAsked = false;
+  b.answer = () => {
+    isAsked = true;
+    return new Promise(() => {});
+  };
+  const socket = w.connect(alpha);
+  await until(() => isAsked);
+  await w.clock.advance(2_000);
+  await until(() => socket.delivered.length === 2);
+});
+
 test("what a visiting agent queued is not handed over once the pair has ended, also while a first list is read", async ({ w, b, beta, alpha }) => {
   const queued = await w.message(beta as unknown as TestAgent, alpha, { headers: { Prefer: "respond-async" } });
   assertEquals(await outcome(queued), "202");
