@@ -99,6 +99,8 @@ export class Senders {
   of(agentDid: string): Sender {
     const kept = this.#kept.get(agentDid);
     if (kept) return kept;
+    // What was told before the sender was forgotten may be old, and its commit would conflict.
+    this.#told.delete(agentDid);
     const sender = new Sender(agentDid, this.deps, this.#told, (stored) => this.#share(stored));
     this.#kept.set(agentDid, sender);
     return sender;

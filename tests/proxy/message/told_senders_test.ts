@@ -182,6 +182,17 @@ Deno.test("what is told of over 2,000 senders takes no more memory: the first of
   }
 });
 
+Deno.test("a sender that was forgotten is read again, because what was told of it may be old", async () => {
+  using kv = await openTestKv();
+  const [one, other] = [new Instance(kv, "one"), new Instance(kv, "other")];
+  assertEquals([await one.use("1"), await other.use("2")], [true, true]);
+  await one.learn();
+  assert(await other.use("3"));
+  for (let i = 0; i < 10_000; i++) one.senders.of(`${AGENT}${i}`);
+  one.reads = 0;
+  assertEquals([await one.reserve("3"), one.reads], [null, 1]);
+});
+
 Deno.test("a record that ended and was made again is taken over, and is read when it has sealed parts", async () => {
   for (const count of [10, 200]) {
     using kv = await openTestKv();
