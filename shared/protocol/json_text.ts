@@ -1,7 +1,7 @@
 /**
  * Reads JSON texts where `JSON.parse` is not enough: where the value of a member is, the texts of an array's elements,
- * and duplicate keys. Except for `tryParse` and `stringEnd`, the functions need a text that `JSON.parse` has accepted,
- * because they do not check its syntax.
+ * and duplicate keys. Except for `tryParse`, `stringEnd` and `partEnd`, the functions need a text that `JSON.parse` has
+ * accepted, because they do not check its syntax.
  */
 
 /** A member of the outermost object, with the position of its value in the text. */
@@ -138,6 +138,33 @@ export function stringEnd(json: string, open: number): number {
     const unit = json.charCodeAt(i);
     if (unit === QUOTE) return i + 1;
     if (unit === BACKSLASH) i++;
+  }
+  return json.length;
+}
+
+/**
+ * Returns the index of the next comma or closing bracket that is in no string and in no inner object or array, or the
+ * end of the text without one.
+ */
+export function partEnd(json: string, from: number): number {
+  let depth = 0;
+  for (let i = from; i < json.length; i++) {
+    switch (json.charCodeAt(i)) {
+      case QUOTE:
+        i = stringEnd(json, i) - 1;
+        break;
+      case OPEN_BRACE:
+      case OPEN_BRACKET:
+        depth++;
+        break;
+      case CLOSE_BRACE:
+      case CLOSE_BRACKET:
+        if (depth-- === 0) return i;
+        break;
+      case COMMA:
+        if (depth === 0) return i;
+        break;
+    }
   }
   return json.length;
 }

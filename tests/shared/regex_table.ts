@@ -294,8 +294,7 @@ export const REGEXES: readonly RegexRow[] = [
   never("/disk is full/", OS_MESSAGE),
   meets("/^[A-Z]/", "", "A", ""),
   meets(String.raw`/^\d{1,9}$/`, "", "1", "x"),
-  meets(String.raw`/[{,]\s*"revocations"\s*:\s*\[/`, "", ', "revocations" ', ""),
-  meets(String.raw`/\}\s*,\s*\{/g`, "", "} ,", ""),
+  meets(String.raw`/\s*"revocations"\s*:\s*\[/y`, "", ' "revocations" ', ""),
   never("/^(?:Value|Key|Total (?:key|mutation) size) too large/", OS_MESSAGE),
   never("/^key cannot be empty|^expected string, number, bigint|^expireIn must be/", OS_MESSAGE),
   meets(

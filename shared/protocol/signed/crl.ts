@@ -4,7 +4,7 @@ import { authorityOf, isAgentDid } from "../did.ts";
 import { isUlid } from "../ids.ts";
 import { type Bytes, fromBase64Url, utf8Bytes } from "../base64url.ts";
 import { verify } from "../ed25519.ts";
-import { hasDuplicateKeys } from "../json_text.ts";
+import { hasDuplicateKeys, partEnd } from "../json_text.ts";
 import { checkTimes, readJwsHeader, type SigningKey, signJws, TokenError, type VerificationKeys } from "./jws.ts";
 import { LIMITS } from "../limits.ts";
 
@@ -110,50 +110,77 @@ export async function verifyCrl(
   return claims;
 }
 
-/** Where the entries begin, and what is between two of them. */
-const LIST = /[{,]\s*"revocations"\s*:\s*\[/, BETWEEN = /\}\s*,\s*\{/g;
-/** Characters that are parsed at once, and most characters outside the entries. With more, a parse blocks the process. */
-const GROUP = 262_144;
+/** What stands before the entries, from the beginning of their member. */
+const LIST = /\s*"revocations"\s*:\s*\[/y;
+/** Longest entry, and longest text outside the entries. With more, a single `JSON.parse` blocks the process. */
+const PART_CHARS = 65_536;
 
-/** Decodes the payload in slices, and parses its entries in groups. Keeps only the entries whose DID begins with `own`. */
+/** Decodes and parses the payload in slices. Returns its claims, with only the entries whose DID begins with `own`. */
 async function readClaims(payload: Bytes, own: string, yieldToEventLoop: () => Promise<void>): Promise<CrlClaims> {
   const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   const revocations: Revocation[] = [];
-  let text = "";
+  /** `outside` is the text without the entries; `pending` was decoded, but not read yet. */
+  let outside = "", pending = "", isBehind = false, isFirst = true;
+  const leave = (chars: number) => {
+    outside += pending.slice(0, chars);
+    pending = pending.slice(chars);
+  };
+  const read = (piece: string) => {
+    pending += piece;
+    if (outside === "") leave(startOfEntries(pending));
+    const end = outside === "" || isBehind ? -1 : endOfEntries(pending);
+    if (end >= 0) {
+      isBehind = pending[end] !== ",";
+      const entries = JSON.parse(`[${pending.slice(0, end)}]`) as unknown[];
+      if (entries.length === 0 && !(isBehind && isFirst)) throw new SyntaxError("An entry is missing");
+      for (const entry of entries) {
+        if (!isRevocation(entry)) throw new SyntaxError("An entry is not that of a CRL");
+        if (entry.agentDid.startsWith(own)) revocations.push(entry);
+      }
+      isFirst = false;
+      pending = pending.slice(isBehind ? end : end + 1);
+    }
+    if (isBehind) leave(pending.length);
+    if (Math.max(outside.length, pending.length) > PART_CHARS) throw new SyntaxError("A part of the list is too long");
+  };
   try {
     for (let at = 0; at < payload.length; at += SLICE) {
       const decoded = fromBase64Url(textOf(payload.subarray(at, at + SLICE)));
       if (!decoded) throw malformed("The list's payload is not base64url");
-      text += utf8.decode(decoded, { stream: true });
+      read(utf8.decode(decoded, { stream: true }));
       await yieldToEventLoop();
     }
-    text += utf8.decode();
-    const head = LIST.exec(text.slice(0, GROUP));
-    if (!head) throw new SyntaxError("The entries are missing");
-    // An entry holds no array, so the first bracket ends the list.
-    const start = head.index + head[0].length, end = text.indexOf("]", start);
-    const outside = text.slice(0, start) + text.slice(end);
-    if (outside.length > GROUP) throw new SyntaxError("The claims are too long");
+    read(utf8.decode());
     const parsed = CrlClaims.safeParse(JSON.parse(outside));
     if (!parsed.success || hasDuplicateKeys(outside)) throw new SyntaxError("The claims are not those of a CRL");
-    for (let at = start; at < end;) {
-      BETWEEN.lastIndex = at + GROUP;
-      const between = BETWEEN.exec(text);
-      const stop = between && between.index < end ? between.index + 1 : end;
-      if (stop - at > 2 * GROUP) throw new SyntaxError("An entry is too long");
-      for (const entry of JSON.parse(`[${text.slice(at, stop)}]`) as unknown[]) {
-        if (!isRevocation(entry)) throw new SyntaxError("An entry is not that of a CRL");
-        if (entry.agentDid.startsWith(own)) revocations.push(entry);
-      }
-      at = stop < end ? BETWEEN.lastIndex - 1 : end;
-      await yieldToEventLoop();
-    }
     return { ...parsed.data, revocations };
   } catch (error) {
     if (error instanceof TypeError) throw malformed("The list's payload is not UTF-8");
     if (!(error instanceof SyntaxError)) throw error;
     throw new TokenError("claims", "The list's claims are not those of a CRL");
   }
+}
+
+/**
+ * Returns where the entries begin, or 0 if that is not yet in the text. Only a member of the outermost object counts,
+ * because an inner object may have one of the same name.
+ */
+function startOfEntries(json: string): number {
+  for (let at = json.indexOf("{"); at < json.length; at = partEnd(json, at + 1)) {
+    LIST.lastIndex = at + 1;
+    if (LIST.test(json)) return LIST.lastIndex;
+  }
+  return 0;
+}
+
+/** Returns where the last complete entry ends, at a comma or at the bracket behind the list, or -1 without one. */
+function endOfEntries(json: string): number {
+  let end = -1;
+  for (let at = partEnd(json, 0); at < json.length; at = partEnd(json, at + 1)) {
+    end = at;
+    if (json[at] !== ",") break;
+  }
+  return end;
 }
 
 /**

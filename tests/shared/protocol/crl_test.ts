@@ -181,6 +181,7 @@ Deno.test("CRL verification refuses a text that JSON.parse refuses, and one that
     ["the entries twice", `${head},"revocations":[${entry}],"revocations":[${entry}]}`],
     ["a claim twice", `${head},"revocations":[${entry}],"iss":"x"}`],
     ["a comma before the first entry", `${head},"revocations":[,${entry}]}`],
+    ["a comma behind many entries", `${head},"revocations":[${`${entry},`.repeat(2_000)}]}`],
     ["a comma after the last entry", `${head},"revocations":[${entry},]}`],
     ["two commas", `${head},"revocations":[${entry},,${entry}]}`],
     ["no comma between", `${head},"revocations":[${entry} ${entry}]}`],
@@ -188,6 +189,7 @@ Deno.test("CRL verification refuses a text that JSON.parse refuses, and one that
     ["entries that do not end", `${head},"revocations":[${entry}`],
     ["a text that does not end", `${head},"revocations":[${entry}]`],
     ["more after the end", `${head},"revocations":[${entry}]} x`],
+    ["the entries only in another member", `${head},"a":{"revocations":[${entry}]},"revocations":{}}`],
     ["an outer array", `[${head},"revocations":[${entry}]}]`],
     ["nothing", " "],
     ["an entry that is too long", `${head},"revocations":[${entry.slice(0, -1)},"x":"${long}"}]}`],
@@ -199,12 +201,18 @@ Deno.test("CRL verification refuses a text that JSON.parse refuses, and one that
 Deno.test("CRL verification accepts white space, unknown members and any order, in lists of any length", async () => {
   const { revocations: _, ...claims } = CLAIMS;
   for (const count of [0, 1, 2, 700, 1_500]) {
-    const entries = Array.from(
-      { length: count },
-      (_, i) => ({ ...ENTRY, jti: `01KHYQ5H00${String(i).padStart(16, "0")}` }),
-    );
+    const entries = Array.from({ length: count }, (_, i) => ({
+      ...ENTRY,
+      jti: `01KHYQ5H00${String(i).padStart(16, "0")}`,
+      note: ["x]", '"},{"', "\\", "é€👋", "[{"][i % 5],
+      more: [{ revocations: [ENTRY, {}] }, [], i],
+    }));
     for (const indent of [undefined, 1]) {
-      const texts = [{ ...claims, revocations: entries }, { revocations: entries, ...claims, x: { y: "],[" } }];
+      const texts = [{ ...claims, revocations: entries }, {
+        x: { revocations: [1], y: "],[" },
+        revocations: entries,
+        ...claims,
+      }];
       for (const text of texts.map((value) => JSON.stringify(value, null, indent))) {
         assertEquals((await verifyCrl(await signedText(text), authority, now)).revocations, entries);
       }
