@@ -12,10 +12,10 @@ import { markImport, otherFormat, STORE_FORMAT } from "./store_format.ts";
 
 /**
  * How long imported records of a kind are kept: forever, never (they are not exported), until a time in milliseconds
- * since the Unix epoch, which is `null` for a record without an end, or as long as the record under another key, whose
- * kind stands before in the table.
+ * since the Unix epoch, which is `null` for a record without an end, or as long as the record that its value names,
+ * whose kind stands before in the table.
  */
-export type Keep = "forever" | "never" | ((value: never, now: number) => number | null) | { as(value: never): KvKey };
+export type Keep = "forever" | "never" | ((value: never, now: number) => number | null) | { as(name: string): KvKey };
 
 /** Kinds of records of one service, by the second part of their key. */
 export type StoredKinds = Readonly<Record<string, Keep>>;
@@ -145,7 +145,8 @@ interface ReadRecord {
 async function endOf(kv: Kv, tables: StoredTables, { value, keep }: ReadRecord, now: number): Promise<number | null> {
   if (typeof keep === "string") return null;
   if (typeof keep === "function") return keep(value as never, now);
-  const other = await kv.get(keep.as(value as never));
+  if (typeof value !== "string") return NaN;
+  const other = await kv.get(keep.as(value));
   return other.value === null ? now : await endOf(kv, tables, { ...other, keep: keepOf(tables, other.key) }, now);
 }
 

@@ -98,6 +98,8 @@ Deno.test("an incomplete or malformed export is refused with its line, and the s
     ["a sender that is none", [head, '{"key":["proxy","sender","x"],"bytes":"AQID"}', end], "no valid end"],
     ["a part that is none", [head, '{"key":["proxy","sender_part","x",0],"json":{}}', end], "no valid end"],
     ["no lifetime", [head, '{"key":["registry","challenge","x"],"json":{}}', end], "no valid end"],
+    ["an index that is none", [head, '{"key":["registry","api_key_of","x","y"],"json":{}}', end], "no valid end"],
+    ["an index of bytes", [head, '{"key":["registry","invite_code","x"],"bytes":"AQID"}', end], "no valid end"],
     ["bad key", [head, '{"key":"registry","json":1}', end], "key is missing"],
   ];
   await steps(t, cases, async ([, lines, message]) => {
