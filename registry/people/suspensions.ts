@@ -43,6 +43,8 @@ interface SuspensionRequest {
 
 export class Suspensions {
   readonly #stopped = new AbortController();
+  /** By person, the work that is under way. */
+  readonly #underWay = new Map<string, Promise<boolean>>();
 
   constructor(private readonly deps: RegistryStore & { log: Log }) {}
 
@@ -54,7 +56,7 @@ export class Suspensions {
    */
   async change(id: string, request: SuspensionRequest): Promise<{ human: HumanRecord; complete: boolean }> {
     const human = await this.#decide(id, request);
-    const work = this.#finish(id);
+    const work = this.#work(id);
     let complete = false;
     void work.then((isDone) => complete = isDone);
     await settledWithin(this.deps.clock, work, SESSIONS_WAIT_MS);
@@ -66,7 +68,7 @@ export class Suspensions {
     const { kv, clock, log } = this.deps;
     while (!this.#stopped.signal.aborted) {
       try {
-        for await (const { key } of kv.list({ prefix: KEYS.suspensions() })) await this.#finish(String(key.at(-1)));
+        for await (const { key } of kv.list({ prefix: KEYS.suspensions() })) await this.#work(String(key.at(-1)));
         return;
       } catch (cause) {
         if (this.#stopped.signal.aborted) return;
@@ -109,8 +111,19 @@ export class Suspensions {
   }
 
   /**
-   * Changes the sessions of one person until none is left. Two runs at once, for example in two instances, do no harm,
-   * because each commit checks how far the work got. Resolves to false when the registry stops first.
+   * Works on one person, after any work on them that is under way. Side by side, each would read again what the other
+   * has changed, and while a commit fails, each repeated request would add one that tries it every second.
+   */
+  async #work(id: string): Promise<boolean> {
+    while (this.#underWay.has(id)) await this.#underWay.get(id);
+    const work = this.#finish(id).finally(() => this.#underWay.delete(id));
+    this.#underWay.set(id, work);
+    return await work;
+  }
+
+  /**
+   * Changes the sessions of one person until none is left. Two instances may do so at once, because each commit checks
+   * how far the work got. Resolves to false when the registry stops first.
    */
   async #finish(id: string): Promise<boolean> {
     const { clock, log, random } = this.deps;

@@ -260,6 +260,25 @@ Deno.test("forty suspensions and restores at once end in the status of the human
   assert(events.every((event, i) => event === (i % 2 === 0 ? "person.suspended" : "person.restored")), events.join());
 });
 
+Deno.test("ten requests for one suspension change the sessions in as many commits as one request", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openRegistry({ ...AMPLE, kv: faulty.kv });
+  const a = await w.agent();
+  const { apiKey } = await w.admin();
+  const ids = [a.agent.id, ...await copies(w, a, 49)];
+  let commits = 0;
+  faulty.faults.before = ({ method, keys }) => {
+    if (method === "commit" && keys.some((key) => key[1] === "session")) commits++;
+  };
+  const path = `/v1/admin/people/${a.owner.id}/suspend`;
+  const calls = Array.from({ length: 10 }, () => w.ask("POST", path, { apiKey }));
+  for (const answer of await withTime(w, Promise.all(calls))) {
+    assertEquals((await answered<SuspensionAnswer>(answer)).complete, true);
+  }
+  assertEquals(commits, 13);
+  assertEquals(await states(w, ids), { "revoked, suspended": 50 });
+});
+
 Deno.test("the answer says that the work goes on when the sessions are not all changed after 5 s", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openRegistry({ ...AMPLE, kv: faulty.kv });
