@@ -66,11 +66,14 @@ export class CrlPublisher {
    */
   async current(): Promise<PublishedCrl | null> {
     try {
-      const seq = seqOf((await this.deps.reads.get<CrlHead>(KEYS.crlHead())).value);
+      const [head, signer] = await Promise.all([
+        this.deps.reads.get<CrlHead>(KEYS.crlHead()),
+        this.deps.signing.current(),
+      ]);
+      const seq = seqOf(head.value);
       if (seq === 0) return null;
-      while (true) {
-        const { kid } = await this.deps.signing.current();
-        if (this.#published && this.#isFresh(this.#published, seq, kid)) return this.#published;
+      for (let key = signer;; key = await this.deps.signing.current()) {
+        if (this.#published && this.#isFresh(this.#published, seq, key.kid)) return this.#published;
         // A build that is under way may have begun before the change, and is then followed by another one.
         await (this.#building ??= this.#build().finally(() => this.#building = null));
       }

@@ -162,6 +162,19 @@ Deno.test("the list is signed once for each change, and again after half its lif
   assertEquals(second.revocations, first.revocations);
 });
 
+Deno.test("an answer with a list that was built before costs one read of the store", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openRegistry({ kv: faulty.kv });
+  await remove(w, await w.agent());
+  await etagOf(w);
+  let reads = 0;
+  faulty.faults.before = ({ method }) => {
+    if (method !== "commit") reads++;
+  };
+  await etagOf(w);
+  assertEquals(reads, 1);
+});
+
 Deno.test("a list from the future is not served after the clock was set back", async () => {
   await using w = await openRegistry();
   await remove(w, await w.agent());
