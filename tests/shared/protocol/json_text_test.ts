@@ -1,10 +1,10 @@
 /**
- * Shows that topLevelMembers(), arrayElements() and hasDuplicateKeys() read a JSON text as JSON.parse()
- * does. The texts have unusual white space, escaped keys, duplicate keys and strings with structural characters.
+ * Shows that topLevelMembers(), arrayElements(), hasDuplicateKeys() and partEnd() read a JSON text as JSON.parse() does.
+ * The texts have unusual white space, escaped keys, duplicate keys and strings with structural characters.
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { arrayElements, hasDuplicateKeys, topLevelMembers } from "../../../shared/protocol/json_text.ts";
+import { arrayElements, hasDuplicateKeys, partEnd, topLevelMembers } from "../../../shared/protocol/json_text.ts";
 import { steps } from "../../support/steps.ts";
 import { jsonKey, jsonText, memberText, space } from "./arbitraries.ts";
 
@@ -139,6 +139,23 @@ Deno.test("the member scan and the duplicate check handle a text that is nested 
   assert(member && more.length === 0);
   assertEquals([member.key, member.start, member.end], ["a", 5, json.length - 1]);
   assertEquals(hasDuplicateKeys(json), false);
+});
+
+Deno.test("the parts of a list end where JSON parsing ends them, and a text that is cut has no other ends", () => {
+  const endsIn = (json: string) => {
+    const ends: number[] = [];
+    for (let at = partEnd(json, 1); at < json.length; at = partEnd(json, at + 1)) ends.push(at);
+    return ends;
+  };
+  fc.assert(
+    fc.property(fc.array(jsonText, { minLength: 1, maxLength: 5 }), fc.nat(), (list, cut) => {
+      const json = `[${list.join(",")}]`, ends = endsIn(json);
+      assertEquals(ends.map((end, i) => json.slice((ends[i - 1] ?? 0) + 1, end)), list);
+      const length = 1 + cut % json.length;
+      assertEquals(endsIn(json.slice(0, length)), ends.filter((end) => end < length));
+    }),
+    RUNS,
+  );
 });
 
 function isObject(value: unknown): value is Record<string, unknown> {
