@@ -92,8 +92,8 @@ export function withAlias(
 }
 
 /**
- * What an event tells of a new peer. Its alias is added when it is not the agent's name, because an agent can take the
- * name of another one.
+ * What an event tells of a new peer. An alias that differs from the agent's name is added, because the name alone could
+ * be that of another peer.
  */
 export function pairedFields(alias: string | null, { agentName, humanName }: { agentName: string; humanName: string }) {
   return { agentName, humanName, ...alias === null || alias === agentName ? {} : { alias } };

@@ -40,7 +40,7 @@ interface FleetDeps {
   filesOf(name: string): Promise<string>;
   /** Reports an event of an agent, or of the whole fleet (`null`). */
   emit(name: string | null, event: EventName, fields?: EventFields): void;
-  /** True: once all agents have failed, the fleet ends with the first error. False: it waits for new agents. */
+  /** True: once all agents have failed, the fleet ends with the first error. False: it goes on trying. */
   endsWithAgents: boolean;
 }
 

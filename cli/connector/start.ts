@@ -19,9 +19,9 @@ import { openScreen, talkAgent } from "./talk/screen.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 
 /**
- * Runs the connectors of these agents, or of every agent on this machine. Returns the exit code.
+ * Runs the connectors of these agents, or of all, and returns the exit code.
  *
- * @throws {CliError} `CLI_USAGE` for an option of one agent, `CLI_AGENT_UNKNOWN`
+ * @throws {CliError} `CLI_USAGE` when several agents get an option for one, `CLI_AGENT_UNKNOWN`
  * @throws the first failure when all named agents have failed
  */
 export async function startConnectors(

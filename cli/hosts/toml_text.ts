@@ -69,8 +69,8 @@ function parsed(text: string): Table {
 }
 
 /**
- * Refuses dotted names with too many parts, each of which is a table, because the parser bounds only nested values. The
- * parts in front of the first `=` of each line are counted.
+ * Refuses dotted names with too many parts, because each part nests a table, and the parser bounds only nested values.
+ * Counts the parts in front of the first `=` of each line.
  */
 function refuseDeepNames(text: string): void {
   const max = CONNECTOR_LIMITS.hostFileDepth;

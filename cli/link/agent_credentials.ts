@@ -26,7 +26,7 @@ export type AgentCredentials = Pick<
 /** Credentials that also reach the servers of peers elsewhere. */
 export type VisitCredentials = AgentCredentials & Pick<StoredCredentials, "visit" | "endVisit">;
 
-/** How long before it expires a token is refreshed. With less, it could expire while a failed refresh is repeated. */
+/** Time left at which a token is refreshed. With less, it could expire while a failed refresh is repeated. */
 const AHEAD_MS = 70_000;
 /**
  * Shortest wait before the next refresh, because tokens that live for less than `AHEAD_MS` would otherwise be refreshed

@@ -81,8 +81,8 @@ export class BadProofLimiter {
   }
 
   /**
-   * Refuses a large body unread when the owner was refused several times and has no bytes left, because the read and
-   * hash of the body and the write of its nonce would take time from other callers.
+   * Refuses a large body unread when the owner was refused often and has too little body budget left, because reading
+   * and hashing the body and writing the nonce would take time from other callers.
    */
   #rejectBody(exchange: RequestContext, ownerDid: string): Promise<never> | undefined {
     const bytes = declaredBytes(exchange.request) ?? 0, count = this.#counts.get(ownerDid);

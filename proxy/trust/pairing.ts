@@ -112,7 +112,7 @@ export async function requireOwnership(
   throw new ServiceError("PROXY_PAIR_OWNERSHIP_FORBIDDEN", message === undefined ? {} : { message });
 }
 
-/** Checks the caller's agent, owner and session. For an agent of another registry its visit token has done so. */
+/** Checks the caller's agent, owner and session, unless its registry did so when it issued a visit token. */
 export async function requireHome(deps: OwnershipDeps, { visit, ownerDid, agentDid }: AdmittedAgent): Promise<void> {
   if (!visit) await requireOwnership(deps, ownerDid, agentDid);
 }

@@ -45,7 +45,7 @@ export async function newAdminToken(
 }
 
 const RECORDED_EVERY_MS = 3_600_000;
-/** Most keys whose last recording is remembered. One that is forgotten is recorded again early, which does no harm. */
+/** How many keys are remembered. A forgotten one is recorded again early, which does no harm. */
 const REMEMBERED_MAX = 10_000;
 
 /**

@@ -223,8 +223,8 @@ export class SentMessages {
   }
 
   /**
-   * Stores that the recipient has answered a message, so it has processed it. Outside the transaction that stores the
-   * reply, a kill would lose this state.
+   * Marks a message as processed, because its recipient has answered it. Outside the transaction that stores the reply,
+   * a kill would lose this state.
    */
   markAnswered(requestId: string, toDid: string, now: number): void {
     const message = this.find(requestId, toDid);

@@ -101,7 +101,7 @@ export class GroupCommit {
   /** Stops the timer for the oldest claim. */
   #cancelDeadline: Cancel | null = null;
 
-  /** True when no commit relies on a record only because of its age (`seenAt`). A cached record may then be used. */
+  /** True when no commit trusts a record only because it was just read (`seenAt`), so readers may use cached ones. */
   readonly checksAll: boolean;
 
   constructor(
