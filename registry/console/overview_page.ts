@@ -178,8 +178,9 @@ function plotsOf({ points, stepSeconds }: RelaySeriesAnswer, now: number): Plot[
   const stepMs = stepSeconds * 1000, count = stepSeconds === 60 ? 60 : 96;
   const known = new Map(points.map((point) => [msOf(point.at), point]));
   const last = Math.max(Math.floor(now / stepMs) * stepMs, ...known.keys());
-  const times = Array.from({ length: count }, (_, i) => last - (count - 1 - i) * stepMs);
-  const steps = times.map((at) => known.get(at));
+  const ends = Array.from({ length: count }, (_, i) => last - (count - 1 - i) * stepMs);
+  const times = ends.map((end) => end - stepMs);
+  const steps = ends.map((at) => known.get(at));
   const line = (name: string, of: (point: RelayPoint) => number | null) => ({
     name,
     values: steps.map((point) => point === undefined ? null : of(point)),
@@ -206,6 +207,8 @@ function plotsOf({ points, stepSeconds }: RelaySeriesAnswer, now: number): Plot[
       title: "Messages that wait",
       unit: "messages",
       ...lines,
+      // Counted at the end of each step, and not during it.
+      times: ends,
       lines: [line("waiting", (point) => point.waiting)],
     },
     {

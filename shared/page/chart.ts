@@ -12,7 +12,7 @@ export interface Plot {
   title: string;
   unit: string;
   kind: "bars" | "lines";
-  /** Ends of the steps, milliseconds since the Unix epoch, oldest first. */
+  /** The time that names each step, milliseconds since the Unix epoch, oldest first. */
   times: readonly number[];
   /**
    * At most four for bars or two for lines, because page.css has no styles for others. Each has one value per step,

@@ -236,6 +236,7 @@ export const ACK_OVER_MS = 10_001;
 
 export type RelayPoint = z.output<typeof RelayPoint>;
 export const RelayPoint = z.object({
+  /** The end of the step. */
   at: IsoTime,
   delivered: z.int(),
   queued: z.int(),

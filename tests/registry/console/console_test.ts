@@ -402,6 +402,23 @@ test("a proxy that goes away while the overview is made leaves the page", async 
   assertStringIncludes(text, agent.name);
 });
 
+test("the plots name a minute by its beginning, and count what waits at its end", async (w, own) => {
+  const [a, b] = [await w.agent(), await w.agent()];
+  w.clock.step(MINUTE_MS - w.clock.now() % MINUTE_MS);
+  const [began, ended] = [0, MINUTE_MS].map((ms) => new Date(w.clock.now() + ms).toISOString().slice(11, 16));
+  await (await w.message(a, b)).body?.cancel();
+  w.clock.step(MINUTE_MS);
+  await w.proxy.deps.series.take();
+  const { text } = await look(w, own, "overview");
+  const rows = [...text.matchAll(/<tbody><tr><td>(.*?)<\/tr>/g)].map(([, row]) => row?.replaceAll(/<\/?td>/g, " "));
+  assertEquals(rows.slice(0, 4), [
+    `${began}  0  0  0 `,
+    `${began}  no data  no data `,
+    `${ended}  0 `,
+    `${began}  0  1  0  0 `,
+  ]);
+});
+
 test("after a rotation of the signing key the console gets a new token for the proxy", async (w, own) => {
   assertStringIncludes((await look(w, own, "overview")).text, "Proxy ready");
   await answered(await w.ask("POST", "/v1/admin/keys/rotate", { apiKey: (await w.admin()).apiKey }));
