@@ -284,7 +284,10 @@ function warningsOf(value: ServerVariable): string[] {
   const isPrivate = host === "localhost" || host === "::1" || host.startsWith("127.");
   const urls = [value("REGISTRY_URL"), value("PROXY_URL")].flatMap((url) => parseServiceUrl(url ?? "") ?? []);
   if (!isPrivate && urls.length === 0) {
-    warnings.push(`HOST is ${host}, but other machines need the address that they use: give it with --public-url`);
+    const isKept = value("KV_URL") !== ":memory:" && value("SVC_SERVICE") !== "proxy";
+    const store = isKept ? " and a new --store, because a store keeps the address of its first start" : "";
+    const need = `other machines need the address that they use: give it with --public-url${store}`;
+    warnings.push(`HOST is ${host}, but ${need}`);
   }
   if (urls.some((url) => url.startsWith("http:") && !isLoopback(url))) {
     warnings.push("API keys travel unencrypted over plain http; clients on other machines need --allow-insecure");

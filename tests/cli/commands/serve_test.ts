@@ -126,6 +126,8 @@ Deno.test("serve warns when other machines cannot reach it, when keys travel in 
   assertEquals(kinds({ host: "localhost" }), []);
   assertEquals(kinds({ host: "0.0.0.0" }), ["--public-url"]);
   assertEquals(kinds({}, { HOST: "::" }), ["--public-url"]);
+  const tellsOfStore = (store: string) => plan({ host: "0.0.0.0", store }).warnings.join().includes("a new --store");
+  assertEquals([tellsOfStore("used.db"), tellsOfStore(":memory:")], [true, false]);
   assertEquals(kinds({ host: "0.0.0.0", "public-url": "http://192.0.2.1:8787" }), ["--allow-insecure"]);
   assertEquals(kinds({ "public-url": "http://127.0.0.1:9" }), []);
   assertEquals(kinds({ "public-url": "https://svc.example" }), ["--behind-proxy"]);
