@@ -1,5 +1,7 @@
 /** `svc admin people …`: the people of a registry. */
 import { isConfirmed, YES } from "../confirm.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
+import { OPERATOR_RETRY_MS } from "../../../shared/client/refusals.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { parseReason } from "../../../shared/protocol/names.ts";
 import { connectAsAdmin } from "../../account/registry_access.ts";
@@ -93,7 +95,8 @@ export const COMMANDS = [
       checkReason(options.reason);
       const admin = connectAsAdmin(ctx, options);
       const id = await personIdOf(admin, args.person);
-      const { person: { displayName } } = await admin.person(id);
+      const { person: { displayName, role } } = await admin.person(id);
+      if (role === "admin") throw new ApiError(409, "ADMIN_SUSPEND_FORBIDDEN", `${displayName} is an admin`, null);
       const question = `Suspend ${displayName} (${id})? Its API keys and agents stop.`;
       if (!await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
       ctx.out.doing(`Suspending ${displayName}`);
@@ -122,7 +125,10 @@ export const COMMANDS = [
       const id = await personIdOf(admin, args.person);
       ctx.out.doing(`Restoring ${id}`);
       const { person, complete } = await admin.restore(id, options.reason);
-      ctx.out.result({ person, complete }, `${person.displayName} (${id}) is active.`);
+      ctx.out.result({ person, complete }, [
+        `${person.displayName} (${id}) is active.`,
+        `Their connectors come back within ${OPERATOR_RETRY_MS / 60_000} min, or at once when they are started again.`,
+      ]);
       noteRest(ctx, complete);
     },
   }),
