@@ -104,7 +104,7 @@ export const COMMANDS = [
         { head: "NAME", of: ({ name }) => name },
         { head: "ID", rank: 3, of: ({ id }) => idCell(id) },
         { head: "STATUS", rank: 1, of: ({ status }) => status },
-        { head: "EXPIRES", rank: 2, of: ({ expires }) => ctx.out.time(expires) },
+        { head: "EXPIRES", rank: 2, of: ({ status, expires }) => status === "revoked" ? null : ctx.out.time(expires) },
         { head: "HERE AS", rank: 2, of: ({ localName }) => localName },
       ]);
       if (pagination && pagination.nextCursor !== null) {

@@ -9,12 +9,18 @@ export function durationText(ms: number): string {
   return "0 s";
 }
 
+/** Returns when something will be, to the nearest number: `in 30 d` also a second after it was 30 d ahead. */
+export function aheadText(ms: number): string {
+  const [, unitMs] = UNITS.find(([, unitMs]) => ms >= unitMs) ?? UNITS[3];
+  return `in ${durationText(Math.round(ms / unitMs) * unitMs)}`;
+}
+
 /** Returns a duration in the largest unit of which it has at least two, because one is too coarse: `90 s`, `40 h`. */
 export function formatDuration(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 120) return `${seconds} s`;
-  if (seconds < 2 * 3600) return `${Math.floor(seconds / 60)} min`;
-  return seconds < 48 * 3600 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} d`;
+  if (seconds < 2 * 3600) return `${Math.round(seconds / 60)} min`;
+  return seconds < 48 * 3600 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86_400)} d`;
 }
 
 /** Returns when something was, for example `now`, `2 min ago` or `3 h ago`; less than a minute ago is `now`. */
@@ -37,7 +43,7 @@ export function whenText(at: number, now: number): string {
   const when = new Date(at), today = new Date(now);
   const date = dateText(when);
   if (at - now >= AHEAD_MS) return `${date} ${when.getFullYear()}`;
-  if (at - now >= 1_000) return `in ${durationText(at - now)}`;
+  if (at - now >= 1_000) return aheadText(at - now);
   const time = clockText(at);
   const days = dayNumber(today) - dayNumber(when);
   if (days <= 0 || now - at < 3_600_000) return agoText(now - at);

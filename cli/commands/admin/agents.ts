@@ -11,7 +11,7 @@ import { parseDuration } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
-import { agoText, durationText } from "../../terminal/times.ts";
+import { agoText, aheadText } from "../../terminal/times.ts";
 import { agentIdOf, hintNextPage, optionWords, PAGE_OPTIONS, personIdOf, readPages } from "./pages.ts";
 
 const AGENT = { summary: "Name, name@person, ID or DID of the agent, from svc admin agents list" } as const;
@@ -76,7 +76,11 @@ export const COMMANDS = [
             status === "active" && session !== "active" ? `session ${session ?? "ended"}` : status,
         },
         ...connections === null ? [] : [{ head: "LAST SEEN", rank: 2, of: ({ did }: AdminAgentSummary) => seen(did) }],
-        { head: "TOKEN ENDS", rank: 3, of: ({ expires }) => endText(expires, now) },
+        {
+          head: "TOKEN ENDS",
+          rank: 3,
+          of: ({ status, expires }) => status === "revoked" ? null : endText(expires, now),
+        },
         { head: "ID", isWide: true, of: ({ id }) => id },
       ]);
       const words = optionWords({ status, framework, name, owner: ownerId, expiring: options.expiring });
@@ -206,5 +210,5 @@ function lastSeen(connection: AgentConnection | undefined, now: number): string 
 
 function endText(expires: string, now: number): string {
   const left = (parseIso(expires) ?? now) - now;
-  return left <= 0 ? "ended" : `in ${durationText(left)}`;
+  return left <= 0 ? "ended" : aheadText(left);
 }

@@ -20,6 +20,8 @@ Deno.test("agent list shows the person's agents, where they are, and incomplete 
     [["gamma", "revoked", null], ["beta", "active", null], ["alpha", "active", "alpha"]],
   );
   assertEquals(pagination, { limit: 100, nextCursor: null });
+  const expiring = (await machine.svc("agent", "list")).stdout.split("\n").filter((line) => /T\d\d:/.test(line));
+  assertEquals(expiring.map((line) => line.split(" ")[0]), ["beta", "alpha"]);
   const text = await machine.svc("agent", "list", "--status", "active", "--limit", "1");
   assert(!text.stdout.includes("gamma"));
   assertStringIncludes(text.stderr, "--cursor");

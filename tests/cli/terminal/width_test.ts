@@ -266,6 +266,8 @@ Deno.test("times are as a person says them", () => {
     [new Date(2026, 10, 10, 14, 2).getTime(), "10 Nov 14:02"],
     [new Date(2025, 10, 21, 14, 2).getTime(), "21 Nov 2025"],
     [now + 240_000, "in 4 min"],
+    [now + 30 * 86_400_000 - 5_000, "in 30 d"],
+    [now + 86_400_000 - 5_000, "in 1 d"],
     [new Date(2027, 10, 21, 14, 2).getTime(), "21 Nov 2027"],
     [night - 600_000, "10 min ago", night],
   ];
