@@ -190,7 +190,8 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   PERSON_NOT_FOUND: "Run svc admin people list to see the IDs of the people.",
   INVITE_NOT_FOUND: "Run svc invite list to see the IDs of the invites.",
   INTERNAL_SERVICE_NOT_FOUND: "Run svc admin service list to see the IDs of the services.",
-  ADMIN_BOOTSTRAP_UNAUTHORIZED: "Give the registry's BOOTSTRAP_SECRET with --bootstrap-secret or SVC_BOOTSTRAP_SECRET.",
+  ADMIN_BOOTSTRAP_UNAUTHORIZED:
+    "Give the registry's BOOTSTRAP_SECRET with --bootstrap-secret or SVC_BOOTSTRAP_SECRET. Where none is set, svc serve makes a new one at each start and prints it.",
   ADMIN_BOOTSTRAP_ALREADY_COMPLETED: "Save the admin's API key with svc config set apiKey -, or ask for an invite.",
   PROXY_AUTH_FORBIDDEN:
     "To pair: press p in the terminal of svc connector start, or paste a ticket of the other person there.",

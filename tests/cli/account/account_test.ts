@@ -40,7 +40,12 @@ Deno.test("admin bootstrap reports a second run or a wrong secret and changes no
   await using machine = await bootstrapped();
   const before = machine.tree();
   await machine.refuses(["admin", "bootstrap"], 1, "ADMIN_BOOTSTRAP_ALREADY_COMPLETED");
-  await machine.refuses(["admin", "bootstrap", "--bootstrap-secret", "wrong"], 3, "ADMIN_BOOTSTRAP_UNAUTHORIZED");
+  await machine.refuses(
+    ["admin", "bootstrap", "--bootstrap-secret", "wrong"],
+    3,
+    "ADMIN_BOOTSTRAP_UNAUTHORIZED",
+    "svc serve",
+  );
   assertEquals(machine.tree(), before);
 });
 
