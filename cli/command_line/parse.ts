@@ -31,7 +31,7 @@ export function parse(argv: readonly string[], commands: readonly Command[]): Pa
   const [found] = commands.filter(({ path }) => beginsWith(words, path)).sort((a, b) => b.path.length - a.path.length);
   const wantsHelp = asksHelp || flags.help !== undefined;
   if (found === undefined) {
-    const [, fix] = Object.entries(ELSEWHERE).find(([tried]) => tried.split(" ").includes(words[0] ?? "")) ?? [];
+    const fix = elsewhere(words[0] ?? "");
     if (fix !== undefined) throw new CliError("CLI_USAGE", `There is no command svc ${words[0]}`, { fix });
     const group = knownGroup(words, commands);
     const isKnown = words.length === group.length;
@@ -42,7 +42,7 @@ export function parse(argv: readonly string[], commands: readonly Command[]): Pa
       throw new CliError("CLI_USAGE", `There is no option --${wrong} here.${didYouMean(wrong, known, "--")}`);
     }
     if (words.length === 0) return { kind: "help", path: [] };
-    throw new CliError("CLI_USAGE", unknownCommand(words, group, commands));
+    throw unknownCommand(words, group, commands);
   }
   if (wantsHelp) return { kind: "help", path: found.path };
   const own: Record<string, OptionSpec> = { ...found.options, ...GLOBAL_OPTIONS };
@@ -61,13 +61,21 @@ export function parse(argv: readonly string[], commands: readonly Command[]): Pa
 
 /** The fix for words that people try as commands, although svc does the thing in another way. */
 const ELSEWHERE = {
-  "pair pairing confirm ticket":
+  "pair, pairing, confirm, ticket":
     "A person pairs with the keys of svc connector start <agent>; svc connector <agent> prints the lines for a program.",
-  "rename block unblock unpair part contacts":
+  "rename, block, unblock, unpair, part, contacts":
     "svc peers lists the peers, and its help how to rename, block and remove one: svc peers --help.",
-  "leave logout quit":
+  "leave, logout, quit":
     "svc agent delete <agent> ends an agent, svc uninstall --purge removes what svc keeps on this machine.",
+  "connector stop":
+    "q or Ctrl-C in its terminal stops a connector; svc connector service uninstall <agent> stops one that runs as a service.",
+  "version": "svc --version prints the version.",
 };
+
+/** Returns how svc does what a person tried with a command that does not exist. */
+export function elsewhere(typed: string): string | undefined {
+  return Object.entries(ELSEWHERE).find(([tried]) => tried.split(", ").includes(typed))?.[1];
+}
 
 /** Returns true when a switch of every command is given, even if the command line is otherwise invalid. */
 export function hasSwitch(argv: readonly string[], name: "json" | "wide"): boolean {
@@ -121,12 +129,31 @@ function wordsBelow(words: readonly string[], commands: readonly Command[]): str
   return commands.filter(({ path }) => beginsWith(path, words)).flatMap(({ path }) => path.slice(length, length + 1));
 }
 
-function unknownCommand(words: readonly string[], group: readonly string[], commands: readonly Command[]): string {
+function unknownCommand(words: readonly string[], group: readonly string[], commands: readonly Command[]): CliError {
   const next = new Set(wordsBelow(group, commands));
   const prefix = ["svc", ...group, ""].join(" ");
   const wrong = words[group.length];
-  if (wrong === undefined) return `${prefix.trimEnd()} is a group of commands; use one of ${[...next].join(", ")}`;
-  return `There is no command ${prefix}${wrong}.${didYouMean(wrong, next, prefix) || ` Try ${prefix}--help`}`;
+  if (wrong === undefined) {
+    return new CliError("CLI_USAGE", `${prefix.trimEnd()} is a group of commands; use one of ${[...next].join(", ")}`);
+  }
+  const near = didYouMean(wrong, next, prefix) || deeper(words, group, commands);
+  const fix = near === "" ? `For its commands: ${prefix}--help` : undefined;
+  return new CliError("CLI_USAGE", `There is no command ${prefix}${wrong}.${near}`, { fix });
+}
+
+/** Suggests a command that has the words further behind: `svc provider doctor` for `svc doctor`. */
+function deeper(words: readonly string[], group: readonly string[], commands: readonly Command[]): string {
+  const typed = words.slice(group.length);
+  for (let length = typed.length; length > 0; length--) {
+    const wanted = typed.slice(0, length);
+    const found = commands.filter(({ path }) => beginsWith(path, group)).flatMap(({ path }) => {
+      const at = path.findIndex((_, i) => i > group.length && beginsWith(path.slice(i), wanted));
+      return at === -1 ? [] : ["svc " + path.slice(0, at + length).join(" ")];
+    });
+    const [only, ...others] = new Set(found);
+    if (only !== undefined) return others.length === 0 ? ` Did you mean ${only}?` : "";
+  }
+  return "";
 }
 
 function namedArgs(command: Command, words: readonly string[], commands: readonly Command[]): RawInput["args"] {
@@ -137,6 +164,8 @@ function namedArgs(command: Command, words: readonly string[], commands: readonl
     const hint = didYouMean(words[0] ?? "", below, ["svc", ...command.path, ""].join(" "));
     // If an argument is a secret, any word may be that secret, so the error must not show it.
     const what = specs.some(([, { secret }]) => secret) ? "There" : `"${words[specs.length]}"`;
+    const fix = elsewhere([...command.path, words[0]].join(" "));
+    if (fix !== undefined) throw new CliError("CLI_USAGE", `${what} is an extra argument.`, { fix });
     throw usage(command, `${what} is an extra argument.${hint}`);
   }
   return Object.fromEntries(specs.map(([name, { optional, env, repeat }], i) => {

@@ -97,6 +97,7 @@ const ELSEWHERE: Readonly<Record<string, readonly [file: string, typed: string]>
   "connector service install": ["tests/e2e/connector_service_test.ts", '"connector", "service", "install"'],
   "connector service logs <>": ["tests/e2e/connector_service_test.ts", '"connector", "service", "logs", "beta"'],
   "connector service uninstall": ["tests/e2e/connector_service_test.ts", '"connector", "service", "uninstall"'],
+  "connector service uninstall <>": ["tests/e2e/connector_service_test.ts", '"service", "uninstall", "beta"'],
   "connector start": ["tests/e2e/day_two_terminal_test.ts", "connector start"],
   "connector start <>": ["tests/e2e/connector_keys_test.ts", '"connector", "start", "alpha"'],
   "connector start <> --port <>": ["tests/e2e/connector_ports_test.ts", '"--port"'],

@@ -1,5 +1,6 @@
 /** `svc connector` with its `start`, `status` and `open`. In connector_service.ts it is installed as a service. */
 import { AGENT_ARG, command } from "../../command_line/command.ts";
+import { elsewhere } from "../../command_line/parse.ts";
 import type { Context } from "../../context.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { nearest } from "../../../shared/did_you_mean.ts";
@@ -178,11 +179,14 @@ const WORDS = ["start", "status", "open", "service"], SERVICE_WORDS = ["install"
  */
 function orCommand(error: unknown, word: string | undefined): unknown {
   if (!(error instanceof CliError) || error.code !== "CLI_AGENT_UNKNOWN" || word === undefined) return error;
+  const fix = elsewhere(`connector ${word}`);
+  if (fix !== undefined) return new CliError(error.code, error.message, { fix });
   const near = nearest(word, [...WORDS, ...SERVICE_WORDS]);
   if (near === null) return error;
   const meant = SERVICE_WORDS.includes(near) ? `service ${near}` : near;
-  const fix = "Run svc agent list to see your agents.";
-  return new CliError(error.code, `Did you mean svc connector ${meant}? ${error.message}`, { fix });
+  return new CliError(error.code, `Did you mean svc connector ${meant}? ${error.message}`, {
+    fix: "Run svc agent list to see your agents.",
+  });
 }
 
 /** Returns an agent's folder and the client of its connector, `null` when none runs. */

@@ -161,6 +161,24 @@ Deno.test("the parser refuses unknown words and suggests the nearest", async (t)
   for (const [argv, text] of cases) await t.step(argv.join(" "), () => assertStringIncludes(refused(...argv), text));
 });
 
+Deno.test("a word from further behind suggests its command when only one has it", () => {
+  const said = (line: string) => {
+    const { message, fix } = assertThrows(() => parse(line.split(" "), COMMANDS), CliError);
+    return [message, fix];
+  };
+  const hints = [
+    ["doctor", "svc provider doctor"],
+    ["people suspend Bob", "svc admin people suspend"],
+    ["people supsend Bob", "svc admin people"],
+    ["admin suspend Bob", "svc admin people suspend"],
+  ] as const;
+  for (const [line, meant] of hints) assertStringIncludes(said(line)[0] ?? "", `Did you mean ${meant}?`);
+  assertEquals(said("nonsense"), ["There is no command svc nonsense.", "For its commands: svc --help"]);
+  // Several commands end so.
+  assertEquals(said("revoke")[1], "For its commands: svc --help");
+  assertEquals(said("version"), ["There is no command svc version", "svc --version prints the version."]);
+});
+
 Deno.test("the parser returns help at every level, and the version", () => {
   const helps: [string[], string[]][] = [
     [[], []],

@@ -171,7 +171,14 @@ Deno.test("svc connector prints lines for curl, suggests a misspelt command, and
     const hint = `Did you mean svc connector ${meant}? There is no agent ${word} on this machine.`;
     assertEquals(message, `${hint} Run svc agent list to see your agents.`);
   }
-
+  await machine.refuses(
+    ["connector", "stop"],
+    4,
+    "CLI_AGENT_UNKNOWN",
+    "q or Ctrl-C",
+    "svc connector service uninstall",
+  );
+  await machine.refuses(["connector", "stop", "alpha"], 2, "CLI_USAGE", "q or Ctrl-C");
   for (const line of [["connector"], ["connector", "status"], ["provider", "relay-test"]]) {
     const { exit, code, message } = await machine.failure(...line);
     assertEquals([exit, code], [5, "CLI_CONNECTOR_DOWN"]);
