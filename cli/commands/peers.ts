@@ -74,9 +74,11 @@ export const COMMANDS = [
     async run(ctx, { args: { peer, alias }, options }) {
       if (!ALIAS.test(alias)) throw new CliError("CLI_USAGE", `"${alias}" is not an alias: ${ALIAS_FORM}`);
       const { replaces } = options;
-      const { agent, changed } = await changePeer(ctx, options.agent, peer, { kind: "rename", alias, replaces });
+      const change = { kind: "rename", alias, replaces } as const;
+      const { agent, changed, before } = await changePeer(ctx, options.agent, peer, change);
       const renamed = `${changed.agentName} of ${changed.humanName} is called ${changed.alias} here.`;
-      const text = `${renamed} ${replaces ? "The pair with the old agent has ended." : `${peer} goes on working.`}`;
+      const old = before === changed.alias ? "" : ` ${before} goes on working.`;
+      const text = `${renamed}${replaces ? " The pair with the old agent has ended." : old}`;
       ctx.out.result({ agent, peer: changed }, text);
     },
   }),
@@ -150,19 +152,20 @@ function showKnown(ctx: Context, folder: AgentFolder, error: unknown): null {
 type PeerChange = { kind: "rename"; alias: string; replaces: boolean } | { kind: "block" | "unblock" | "remove" };
 
 /**
- * Changes a peer and returns its new state, with the name of the agent. The running connector makes the change.
- * Without one, this command takes the connector's lock, because two writers of `peers.json` could lose a peer's key
- * (D-145).
+ * Changes a peer and returns its new state, with the name of the agent and the alias that the peer had. The running
+ * connector makes the change. Without one, this command takes the connector's lock, because two writers of `peers.json`
+ * could lose a peer's key (D-145).
  *
  * @param named alias or DID
  * @throws {ApiError} `CONNECTOR_PEER_UNKNOWN`, `CONNECTOR_ALIAS_TAKEN`, or the refusal of the proxy
  */
 async function changePeer(ctx: Context, agentName: string | undefined, named: string, change: PeerChange) {
   const { folder, client } = await connectorOf(ctx, agentName);
+  const before = peerIn(readPeers(folder), named)?.alias ?? named;
   const changed = client === null
     ? await changeHere(ctx, folder, named, change)
     : await changeThrough(client, folder, named, change);
-  return { agent: folder.name, changed };
+  return { agent: folder.name, changed, before };
 }
 
 async function changeThrough(client: LocalCalls, folder: AgentFolder, named: string, change: PeerChange) {

@@ -238,6 +238,9 @@ Deno.test("svc peers rename, block, unblock and remove change the peer", async (
     const { stdout } = await machine.svc("peers", "unblock", "bob");
     assertStringIncludes(stdout, "bob is not blocked");
     assertEquals((await machine.json("peers")).peers.map(({ alias }: { alias: string }) => alias), ["bob"]);
+    const back = await machine.svc("peers", "rename", "beta", "beta");
+    assertEquals(back.stdout, "beta of Bob is called beta here. bob goes on working.\n");
+    assertEquals((await machine.json("peers", "rename", "beta", "bob")).peer.alias, "bob");
     const { exit, code } = await machine.failure("peers", "remove", "bob");
     assertEquals([exit, code], [2, "CLI_USAGE"]);
     machine.answers = false;
