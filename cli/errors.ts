@@ -70,7 +70,7 @@ const OWN_ERRORS = {
   },
   CLI_AGENT_UNKNOWN: {
     exit: EXIT.notFound,
-    when: "no agent with this name exists on this machine",
+    when: "the configuration folder has no agent with this name",
     fix: "Run svc agent list to see your agents, or svc agent create <name> to create one.",
   },
   CLI_AMBIGUOUS: {

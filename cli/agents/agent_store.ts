@@ -27,6 +27,7 @@ import { isUlid } from "../../shared/protocol/ids.ts";
 import type { InputPlace } from "../command_line/command.ts";
 
 const LOCK_FILE = "agent.lock";
+const OTHER_FOLDER = "--config-dir or SVC_CONFIG_DIR names another folder.";
 
 /** The folder of an agent: `agents/<name>/`, or the pending one. */
 export class AgentFolder extends PrivateFolder {
@@ -242,7 +243,10 @@ export class AgentStore {
     const hint = pending.includes(name)
       ? ` It was not created completely. Resume with: svc agent create ${name}`
       : didYouMean(name, agents);
-    return new CliError("CLI_AGENT_UNKNOWN", `There is no agent ${name} on this machine.${hint}`);
+    const { configDir } = this.ctx;
+    return new CliError("CLI_AGENT_UNKNOWN", `There is no agent ${name} in ${configDir}.${hint}`, {
+      details: [OTHER_FOLDER],
+    });
   }
 }
 
@@ -300,6 +304,7 @@ function onlyOne(agents: readonly string[], ctx: Context): string {
   const [first, second] = agents;
   if (first === undefined) {
     throw new CliError("CLI_AGENT_UNKNOWN", `There is no agent in ${ctx.configDir}`, {
+      details: [OTHER_FOLDER],
       fix:
         "Create one with svc agent create my-agent; without an account, paste the link of an invite into svc join -.",
     });

@@ -80,7 +80,7 @@ Deno.test("a profile is a folder of its own, which option or variable choose and
   assertStringIncludes(joined.stderr, "svc connector start beta --profile work");
   assertEquals(JSON.parse(machine.read("profiles/work/config.json")).proxyUrl, PROXY_URL);
   assertEquals((await machine.json("agent", "inspect", "beta", "--profile", "work")).name, "beta");
-  const fix = "Did you mean beta? Run svc --profile work agent list to see";
+  const fix = "Run svc --profile work agent list to see";
   await machine.refuses(["agent", "inspect", "bta", "--profile", "work"], 4, "CLI_AGENT_UNKNOWN", fix);
   const { profiles } = await machine.json("profile", "list");
   const short = (rows: { name: string; humanName: string; agents: string[]; isCurrent: boolean }[]) =>
