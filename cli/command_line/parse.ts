@@ -166,7 +166,8 @@ function namedArgs(command: Command, words: readonly string[], commands: readonl
     const what = specs.some(([, { secret }]) => secret) ? "There" : `"${words[specs.length]}"`;
     const fix = elsewhere([...command.path, words[0]].join(" "));
     if (fix !== undefined) throw new CliError("CLI_USAGE", `${what} is an extra argument.`, { fix });
-    throw usage(command, `${what} is an extra argument.${hint}`);
+    const quoting = "text" in command.args ? " Put a text of several words in quotation marks." : "";
+    throw usage(command, `${what} is an extra argument.${hint || quoting}`);
   }
   return Object.fromEntries(specs.map(([name, { optional, env, repeat }], i) => {
     const word = words[i];

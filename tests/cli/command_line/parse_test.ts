@@ -225,6 +225,8 @@ Deno.test("the parser suggests a command below a command that takes no such argu
   assertStringIncludes(message("dead-letters", "reply"), "Did you mean svc dead-letters replay?");
   assertStringIncludes(message("connector", "strat", "alpha"), "Did you mean svc connector start?");
   assertStringIncludes(message("peers", "x"), '"x" is an extra argument.');
+  const quoting = '"there" is an extra argument. Put a text of several words in quotation marks.';
+  assertStringIncludes(message("send", "beta", "hi", "there"), quoting);
 });
 
 Deno.test("suggestions correct typing mistakes and ignore unrelated words", () => {
