@@ -25,6 +25,9 @@ import {
   writeA2aPeers,
 } from "../connector/local_api/a2a_peers.ts";
 
+/** A longer alias is cut in a narrow terminal. With more, the address beside it would be broken. */
+const ALIAS_COLUMNS = 12;
+
 const PEER = { peer: { summary: "Alias or DID of a peer", complete: "peers" } } as const;
 
 export const COMMANDS = [
@@ -54,7 +57,7 @@ export const COMMANDS = [
       const connector = await connectorOf(ctx, options.agent), { folder } = connector;
       const peer = await peerOf(ctx, connector, args.peer);
       const stateDir = options["platform-state-dir"] ?? null;
-      const added = await addPeer(ctx, connector, peer, program !== undefined, stateDir);
+      const { isAgain, ...added } = await addPeer(ctx, connector, peer, program !== undefined, stateDir);
       const { card, token, changed, target } = added;
       ctx.out.result({ agent: folder.name, peer: peer.alias, agentDid: peer.did, ...added }, [
         ctx.out.bold(`A2A clients on this machine reach ${peer.alias} at ${added.url}`),
@@ -65,6 +68,7 @@ export const COMMANDS = [
           ["OpenClaw", target === null ? undefined : `sends to ${target}`],
         ]),
         "The token is shown once. It is good for messages to this peer and for nothing else.",
+        ...isAgain ? ["The token that was shown before no longer works."] : [],
       ]);
       if (connector.client === null) ctx.out.next(["connector", "start", folder.name]);
     },
@@ -81,8 +85,9 @@ export const COMMANDS = [
         return { alias, agentDid: did, url: origin && origin + a2aPath(alias), addedAt };
       });
       ctx.out.list({ agent: folder.name, peers }, peers, "No peer has an A2A address.", [
-        { head: "ALIAS", of: ({ alias }) => alias },
-        { head: "ADDRESS", rank: 1, of: ({ url }) => url },
+        // The address ends in the alias, so a narrow terminal needs no other column.
+        { head: "ALIAS", rank: 1, cut: ALIAS_COLUMNS, of: ({ alias }) => alias },
+        { head: "ADDRESS", of: ({ url }) => url },
         { head: "ADDED", rank: 2, of: ({ addedAt }) => ctx.out.time(addedAt) },
         { head: "DID", isWide: true, of: ({ agentDid }) => agentDid },
       ]);
@@ -136,7 +141,8 @@ export async function addPeer(
   const url = origin + a2aPath(alias);
   const token = makePeerToken(ctx.random);
   return await new AgentStore(ctx).lock(folder.name, async () => {
-    const others = readA2aPeers(folder).filter((known) => known.did !== did && known.alias !== alias);
+    const known = readA2aPeers(folder);
+    const others = known.filter((one) => one.did !== did && one.alias !== alias);
     const added: A2aPeer = { alias, did, tokenHash: peerTokenHash(token), addedAt: toIso(ctx.clock.now()) };
     const inboundToken = toBase64Url(ctx.random.bytes(32));
     const peer = { url, token: inboundToken, outboundToken: token };
@@ -144,7 +150,8 @@ export async function addPeer(
     await writeA2aPeers(folder, [...others, added]);
     if (change !== null) await applyChange(ctx, folder, change);
     const target = change && `a2a:${change.name}`;
-    return { url, card: url + CARD_PATH, token, changed: change && change.path, target };
+    const isAgain = others.length < known.length;
+    return { url, card: url + CARD_PATH, token, changed: change && change.path, target, isAgain };
   });
 }
 

@@ -168,8 +168,8 @@ Deno.test("svc connector prints lines for curl, suggests a misspelt command, and
   for (const [word, meant] of [["strat", "start"], ["logs", "service logs"]] as const) {
     const { exit, message } = await machine.failure("connector", word);
     assertEquals(exit, 4);
-    const hint = `Did you mean svc connector ${meant}? There is no agent ${word} on this machine.`;
-    assertEquals(message, `${hint} Run svc agent list to see your agents.`);
+    const hint = `Did you mean svc connector ${meant}? There is no agent ${word} in ${machine.dir}`;
+    assertEquals(message, `${hint}. Run svc agent list to see your agents.`);
   }
   await machine.refuses(
     ["connector", "stop"],
@@ -301,10 +301,13 @@ Deno.test("svc dead-letters lists, replays and purges what the connector gave up
 
 Deno.test("an A2A address is listed until it is removed, and its token then opens nothing", async () => {
   await using machine = await machineWithAlpha();
-  await pairAlpha(machine.world, machine, "beta");
+  for (const name of ["beta", "gamma"]) await pairAlpha(machine.world, machine, name);
   assertEquals((await machine.failure("a2a", "add", "beta")).code, "CLI_USAGE");
   await using _connector = await connectorOfAlpha(machine.world, machine);
   const { url, token } = await machine.json("a2a", "add", "beta");
+  assert(!(await machine.svc("a2a", "add", "gamma")).stdout.includes("no longer works"));
+  assertStringIncludes((await machine.svc("a2a", "add", "gamma")).stdout, "shown before no longer works.");
+  await machine.json("a2a", "remove", "gamma");
   const { peers } = await machine.json("a2a", "list");
   assertEquals(peers.map((peer: { alias: string; url: string }) => [peer.alias, peer.url]), [["beta", url]]);
   const ask = async () => {
@@ -317,4 +320,15 @@ Deno.test("an A2A address is listed until it is removed, and its token then open
   assertEquals(await ask(), 401);
   const again = await machine.failure("a2a", "remove", "beta");
   assertEquals([again.exit, again.code], [4, "CONNECTOR_PEER_UNKNOWN"]);
+});
+
+Deno.test("a2a list shows the whole address at 80 columns, also of a long alias", async () => {
+  await using machine = await machineWithAlpha();
+  await using _connector = await connectorOfAlpha(machine.world, machine);
+  Object.assign(machine, { isTerminal: true, columns: 80 });
+  for (const name of ["beta", `agent-${"x".repeat(40)}`]) {
+    await pairAlpha(machine.world, machine, name);
+    const { url } = await machine.json("a2a", "add", name);
+    assertStringIncludes((await machine.svc("a2a", "list")).stdout, url);
+  }
 });
