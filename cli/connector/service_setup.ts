@@ -64,7 +64,7 @@ export async function installConnector(
   const token = options["hook-token"];
   if (token !== undefined && target !== null) {
     const file = settings?.file ?? emptyRuntimeFile(target.platform);
-    await folder.writeJson(RUNTIME_FILE, { ...file, webhookToken: token });
+    await folder.writeJson(RUNTIME_FILE, { ...file, webhookToken: token, chosen: undefined });
   }
   const { agents: [installed], ...service } = await install(ctx, host, place, [folder], [
     ...[...own, "connector", "start", agentName],

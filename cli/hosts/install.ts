@@ -1,7 +1,7 @@
 /** `svc mcp install`: writes and removes an entry and a hook (entry.ts) in the files of a host. */
 import { basename, delimiter, dirname, join } from "node:path";
 import type { AgentFolder } from "../agents/agent_store.ts";
-import { emptyRuntimeFile, RUNTIME_FILE, runtimeSettings, runtimeTarget } from "../connector/runtime/runtime_file.ts";
+import { chooseForHost, runtimeSettings, runtimeTarget, undoForHost } from "../connector/runtime/runtime_file.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { usualConfigDir } from "../files/config_dir.ts";
@@ -88,6 +88,8 @@ export async function removeInstalled(ctx: Context, folder: AgentFolder, wish: I
   return await locked(ctx, async () => {
     const entry = await removeEntry(ctx, records, plan.target);
     const hook = plan.hook !== null && await second(entry && plan.target, removeEntry(ctx, records, plan.hook));
+    // The entry of another host still needs the choice.
+    if (records.all().length === 0) await undoForHost(folder);
     return resultOf(plan, { entry, hook, messages: messagesOf(ctx, folder) });
   });
 }
@@ -240,7 +242,7 @@ async function ensureProjectFolder(project: string, folder: string): Promise<voi
 async function chooseInbox(ctx: Context, folder: AgentFolder): Promise<Messages> {
   const messages = messagesOf(ctx, folder);
   if (messages.platform !== "inbox" || runtimeSettings(folder) !== null) return messages;
-  await folder.writeJson(RUNTIME_FILE, emptyRuntimeFile("inbox"));
+  await chooseForHost(folder);
   return { platform: "inbox", isNew: true };
 }
 

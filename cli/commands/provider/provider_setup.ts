@@ -94,6 +94,7 @@ export const COMMANDS = [
         webhookPort: port ?? before.webhookPort,
         // The inbox saves no token, because one in SVC_HOOK_TOKEN may be meant for other agents.
         webhookToken: chosen.platform === "inbox" ? null : options.token ?? before.webhookToken,
+        chosen: undefined,
       };
       const target = runtimeTarget({ env: () => undefined, allowInsecure: true }, file);
       await ensureConfigDir(ctx);

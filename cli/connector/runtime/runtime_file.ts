@@ -46,15 +46,18 @@ const RuntimeFile = z.object({
   replies: z.enum(REPLIES).default("auto"),
   /** Whether contacts are refused in both directions. */
   strict: z.boolean().default(false),
-  /** No person has chosen the platform, so a choice for every agent counts more than this file. */
-  chosen: z.literal("default").optional(),
+  /**
+   * `default`: no person has chosen the platform, so a choice for every agent counts more than this file. `host`:
+   * `svc mcp install` has chosen it, and its `--undo` takes the choice back.
+   */
+  chosen: z.enum(["default", "host"]).optional(),
 });
 export type RuntimeFile = z.infer<typeof RuntimeFile>;
 
 /** The settings of an agent: from its own file, else from the file for every agent; `null` without both. */
 export function runtimeSettings(folder: AgentFolder): { file: RuntimeFile; source: "agent" | "install" } | null {
   const own = readRuntimeFileIn(folder);
-  if (own !== null && own.chosen === undefined) return { file: own, source: "agent" };
+  if (own !== null && own.chosen !== "default") return { file: own, source: "agent" };
   const shared = readRuntimeFileIn(folder.shared);
   return shared && { file: shared, source: "install" };
 }
@@ -235,6 +238,20 @@ export async function rememberInbox(folder: AgentFolder): Promise<boolean> {
   if (folder.read(RUNTIME_FILE) !== null) return false;
   await folder.writeJson(RUNTIME_FILE, { ...emptyRuntimeFile("inbox"), chosen: "default" });
   return true;
+}
+
+/** Saves `inbox` as the choice of `svc mcp install`. */
+export async function chooseForHost(folder: AgentFolder): Promise<void> {
+  await folder.writeJson(RUNTIME_FILE, { ...emptyRuntimeFile("inbox"), chosen: "host" });
+}
+
+/** Takes the choice of `chooseForHost` back. It stays as a default when a connector may have stored messages. */
+export async function undoForHost(folder: AgentFolder): Promise<void> {
+  const file = readRuntimeFileIn(folder);
+  if (file?.chosen !== "host") return;
+  const isUsed = await kindOf(join(folder.path, "connector.db")) !== "none";
+  if (isUsed) await folder.writeJson(RUNTIME_FILE, { ...file, chosen: "default" });
+  else await folder.remove(RUNTIME_FILE);
 }
 
 /** Removes the default of `rememberInbox`, because a choice for every agent was made and agreed to. */

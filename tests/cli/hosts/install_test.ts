@@ -57,7 +57,7 @@ Deno.test("a second run changes nothing, and undo restores the text to the byte"
     assertEquals((await machine.json(...wordsOf(one), "--undo")).changed, true);
     assertEquals([read(path), modeOf(path), copiesOf(machine)], [textOf(one), 0o640, []]);
     assertEquals((await machine.json(...wordsOf(one), "--undo")).changed, false);
-    assertEquals(machine.read("home/.config/svc/agents/alpha/runtime.json").includes('"inbox"'), true);
+    assertEquals("home/.config/svc/agents/alpha/runtime.json" in machine.tree(), false);
   });
 });
 
@@ -319,6 +319,21 @@ Deno.test("ten agents that install into one file at the same time all have their
   await whileTimePasses(machine.world, Promise.all(work));
   const servers = valueOf(CURSOR, read(path)).mcpServers as Record<string, unknown>;
   assertEquals(Object.keys(servers).sort(), ["docs", ...all.map((name) => `svc-${name}`)].sort());
+});
+
+Deno.test("undo takes the choice of the inbox back, unless another entry or a person relies on it", async () => {
+  await using machine = await hostMachine();
+  const runtime = "home/.config/svc/agents/alpha/runtime.json";
+  const isThere = () => runtime in machine.tree();
+  for (const host of ["cursor", "codex"]) await machine.json("mcp", "install", "--for", host);
+  await machine.json("mcp", "install", "--for", "cursor", "--undo");
+  assertEquals(isThere(), true, "Codex has an entry");
+  await machine.json("mcp", "install", "--for", "codex", "--undo");
+  assertEquals(isThere(), false);
+  await machine.json("mcp", "install", "--for", "cursor");
+  await machine.json("install", "--for", "inbox", "--agent-name", "alpha");
+  await machine.json("mcp", "install", "--for", "cursor", "--undo");
+  assertEquals(isThere(), true, "a person has chosen it");
 });
 
 Deno.test("a runtime of the agent stays, and the command warns that the tools cannot read its messages", async () => {
