@@ -3,18 +3,19 @@
  * print failed would otherwise be lost.
  */
 import { sleep } from "../../shared/clock.ts";
+import { ApiError } from "../../shared/client/errors.ts";
 import { LocalMessage } from "../../shared/client/local_shapes.ts";
 import { callForText, get, type LocalCalls, readMessages } from "../../shared/client/local_client.ts";
-import { chosenAgent } from "../agents/agent_store.ts";
+import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount, parseMessageNumber } from "../command_line/numbers.ts";
-import { access, connectorOf } from "../connector/attach.ts";
+import { type Access, access, connectorOf } from "../connector/attach.ts";
 import { programOf, runForMessages } from "../connector/exec.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
 import { findPeerEver, readPeers } from "../connector/peers/peers.ts";
 import { statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";
-import { CliError } from "../errors.ts";
+import { CliError, describe } from "../errors.ts";
 import { messageLines, readPage, type Received, type ReceivedPage } from "../messages/received.ts";
 import { stopSignal } from "../terminal/interrupt.ts";
 import { EXEC_OPTION, VIEW_OPTIONS } from "./connector/connector.ts";
@@ -61,8 +62,7 @@ export const COMMANDS = [
       const query = { ...options, limit: parseCount(options.limit ?? `${LISTED}`, "--limit", MAX_LISTED) };
       const folder = await chosenAgent(ctx, options.agent);
       if (number !== null) {
-        await using connector = await access(ctx, folder);
-        return await showMessage(ctx, connector, number, take);
+        return await withStored(ctx, folder, (connector) => showMessage(ctx, connector, number, take));
       }
       const program = await programOf(ctx, options.exec);
       if (follow && !take && !hasFilter && ctx.out.columns !== null && !ctx.out.json) {
@@ -73,16 +73,26 @@ export const COMMANDS = [
           return await attachScreen(ctx, folder, running, { ...options, program });
         }
       }
-      using stopped = follow ? stopSignal(ctx) : null;
-      const stop = new Promise<null>((resolve) => stopped?.signal.addEventListener("abort", () => resolve(null)));
-      await using connector = await access(ctx, folder);
-      if (connector.isHost) {
+      const listerOf = (connector: LocalCalls) => {
+        const sender = from === undefined ? undefined : findPeerEver(readPeers(folder), from) ?? from;
+        return new Lister(ctx, connector, { ...query, from: sender });
+      };
+      const arrived = async ({ isHost }: Access, stop?: Promise<null>) => {
+        if (!isHost) return;
         ctx.out.doing("Waiting for queued messages");
-        await Promise.race([sleep(ctx.clock, LIMIT.queuedWaitMs), stop]);
+        await Promise.race([sleep(ctx.clock, LIMIT.queuedWaitMs), ...stop === undefined ? [] : [stop]]);
+      };
+      if (!follow) {
+        return await withStored(ctx, folder, async (connector) => {
+          if (!connector.options.offline) await arrived(connector);
+          await listerOf(connector).list();
+        });
       }
-      const sender = from === undefined ? undefined : findPeerEver(readPeers(folder), from) ?? from;
-      const lister = new Lister(ctx, connector, { ...query, from: sender });
-      if (stopped === null) return await lister.list();
+      using stopped = stopSignal(ctx);
+      const stop = new Promise<null>((resolve) => stopped.signal.addEventListener("abort", () => resolve(null)));
+      await using connector = await access(ctx, folder);
+      await arrived(connector, stop);
+      const lister = listerOf(connector);
       const ended = new AbortController();
       if (program !== null) void runForMessages(ctx, connector, program, (why) => ctx.out.warn(why), ended.signal);
       try {
@@ -97,6 +107,22 @@ export const COMMANDS = [
     },
   }),
 ];
+
+/** Codes with which the server refuses an agent that was deleted, or whose token or session has ended. */
+const REVOKED: ReadonlySet<string | null> = new Set(["PROXY_AUTH_REVOKED", "AGENT_AUTH_REFRESH_REVOKED"]);
+
+/** Works with the agent's connector; once the server has revoked the agent, with what is stored here. */
+async function withStored(ctx: Context, folder: AgentFolder, work: (connector: Access) => Promise<void>) {
+  try {
+    await using connector = await access(ctx, folder);
+    return await work(connector);
+  } catch (error) {
+    if (!(error instanceof ApiError && REVOKED.has(error.code))) throw error;
+    ctx.out.warn(`${describe(error).cause}. Shown is what is stored here; no more messages arrive.`);
+  }
+  await using stored = await access(ctx, folder, { offline: true });
+  await work(stored);
+}
 
 async function showMessage(ctx: Context, connector: LocalCalls, id: number, takes: boolean): Promise<void> {
   const { body: message, json } = await callForText(connector, LocalMessage, get(`/v1/inbox/${id}`));

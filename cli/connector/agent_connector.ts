@@ -200,11 +200,11 @@ export async function startAgentConnector(
   emit("started", { agent: name, api: url, proxy: proxy.dialUrl, runtime: runtimeUrl, platform, replies });
   if (movedFrom !== null) emit("port_moved", { from: movedFrom, to: port });
   session.onEnd = (error) => void connector.stop(error);
-  session.watch();
+  if (!options.offline) session.watch();
   const owned = opened.move();
   const ended = (async (): Promise<unknown> => {
     await using _owned = owned;
-    const error = await connector.run();
+    const error = await connector.run(options.offline);
     const stateOf = async () => await registryOf(identity.registryUrl).stateOf(identity.did);
     const why = error && await explainEnd(error, identity.name, stateOf);
     emit("stopped", why === null ? {} : { why: describeError(why) });

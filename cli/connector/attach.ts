@@ -47,8 +47,8 @@ const RETRY_MS = 30_000;
  * @throws {CliError} `CLI_CONNECTOR_DOWN` when a connector holds the lock and does not answer for 20 s; the error of
  * `startAgentConnector` when the connector cannot start in this process
  */
-export async function access(ctx: Context, folder: AgentFolder): Promise<Access> {
-  const found = new Access(ctx, folder, {}, false);
+export async function access(ctx: Context, folder: AgentFolder, options: StartOptions = {}): Promise<Access> {
+  const found = new Access(ctx, folder, options, false);
   await found.connected();
   return found;
 }

@@ -214,10 +214,13 @@ export class Connector {
     this.waits.changed(change);
   }
 
-  /** Starts everything. Resolves when the connector has ended: `null` after `stop()`, else with the error. */
-  run(): Promise<unknown> {
+  /**
+   * Starts everything; when offline, only answers local calls from what is stored. Resolves when the connector has ended:
+   * `null` after `stop()`, else with the error.
+   */
+  run(isOffline = false): Promise<unknown> {
     // The connector may have failed already, in a call of its API. Parts that start now would never be stopped.
-    if (this.isStopping) return this.#end.promise;
+    if (this.isStopping || isOffline) return this.#end.promise;
     this.#endLeases();
     this.#runtime?.start();
     this.sending.wake("receipt");

@@ -12,6 +12,8 @@ export interface StartOptions extends TargetOptions, ScreenOptions {
   save?: boolean;
   yes?: boolean;
   strict?: boolean | undefined;
+  /** Answers local calls from what is stored, and calls no server. */
+  offline?: boolean;
 }
 
 const RUNTIME_OPTIONS = ["runtime-base-url", "openclaw-base-url", "hook-path", "hook-token"] as const;
