@@ -32,6 +32,7 @@ import { parseCount, parseMessageNumber } from "../command_line/numbers.ts";
 
 /** Default and longest wait for a reply, in seconds. */
 const TIMEOUT = 60, MAX_TIMEOUT = 3_600;
+const WAITING = "Waiting for the reply";
 
 const TEXT = {
   summary: "The text; - reads standard input, which is also read without a text in a pipe",
@@ -150,12 +151,23 @@ async function sendNow(ctx: Context, folder: AgentFolder, message: Message): Pro
 /** Sends through a connector that runs, or that this process runs. Marks the reply read after it was printed. */
 async function sendWith(ctx: Context, folder: AgentFolder, message: Message): Promise<number> {
   await using connector = await access(ctx, folder);
-  const sent = await through(ctx, connector, message);
+  const onState = (result: OutboundResult) => {
+    const note = waitingNote(folder, result);
+    if (note === null) return;
+    ctx.out.note(note);
+    ctx.out.doing(WAITING);
+  };
+  const sent = await through(ctx, connector, message, onState);
   return await report(ctx, folder, message, sent, (id) => readMessages(connector, { ids: [id] }));
 }
 
 /** Sends through a connector. A repeated call has the same request ID, so the message is delivered once. */
-async function through(ctx: Context, connector: LocalCalls, message: Message): Promise<SendResult> {
+async function through(
+  ctx: Context,
+  connector: LocalCalls,
+  message: Message,
+  onState?: (result: OutboundResult) => void,
+): Promise<SendResult> {
   const { to, requestId, conversationId, onlyOnline, payload, waitSeconds } = message;
   const members: WaitedMessage["members"] = {
     ...typeof to === "string" ? { to } : to,
@@ -164,8 +176,10 @@ async function through(ctx: Context, connector: LocalCalls, message: Message): P
     requestId,
     origin: ctx.stdinIsTerminal ? "person" : "program",
   };
-  if (waitSeconds !== null) ctx.out.doing("Waiting for the reply");
-  return await sendAndWait(connector, ctx.clock, { members, payload, waitSeconds: waitSeconds ?? 0 });
+  if (waitSeconds === null) return await sendAndWait(connector, ctx.clock, { members, payload, waitSeconds: 0 });
+  ctx.out.doing(WAITING);
+  const waited = { members, payload, waitSeconds, ...onState === undefined ? {} : { onState } };
+  return await sendAndWait(connector, ctx.clock, waited);
 }
 
 /** Sends without a connector. @throws {ApiError} the refusal of the proxy, or of this machine (a blocked peer) */
@@ -227,6 +241,13 @@ async function report(
     return state === "refused" || state === "dead_lettered" ? EXIT.failed : EXIT.done;
   }
   throw new CliError("CLI_NO_REPLY", `No reply of ${peer} came within ${waitSeconds} s; ${id} is ${what}`);
+}
+
+/** Says where a message waits while its sender waits for the reply; `null` when it has arrived or is on its way. */
+function waitingNote(folder: AgentFolder, result: OutboundResult): string | null {
+  if (result.state === "kept") return keptNote(result, hostsOfPeers(folder)(result.to) ?? undefined);
+  if (result.state !== "queued") return null;
+  return `The message waits at the server: ${shownAliases(folder).get(result.to) ?? result.to} is offline.`;
 }
 
 function keptNote({ problem, until }: OutboundResult, host = "the server"): string {

@@ -145,6 +145,8 @@ export interface WaitedMessage {
   waitSeconds: number;
   /** Longest wait of one request in seconds, after which `signal` is checked (default 60). */
   callSeconds?: number;
+  /** Called with what is known after a second, if the wait is not over then. */
+  onState?: (result: OutboundResult) => void;
   /** Ends the wait; the message has still been sent. */
   signal?: AbortSignal;
   /** True to wait as long as a refusal asks, then try again (default: a refusal is thrown at once). */
@@ -158,6 +160,8 @@ export interface SendResult {
 
 /** Wait between two requests, because a connector that is ending answers at once and would be asked all the time. */
 const PAUSE_MS = 250;
+/** Wait before `onState`. With less, it is called for a reply that comes at once; with more, a person waits for it. */
+const STATE_SECONDS = 1;
 /** Shortest wait before a message is sent again, because without a connector each attempt fails at once. */
 const AGAIN_MS = 1_000;
 
@@ -170,17 +174,19 @@ const AGAIN_MS = 1_000;
  * @throws {LocalDown} when no connector answers in time
  */
 export async function sendAndWait(calls: LocalCalls, clock: Clock, message: WaitedMessage): Promise<SendResult> {
-  const { members, payload, waitSeconds, callSeconds = LIMITS.localWaitSeconds, signal } = message;
+  const { members, payload, waitSeconds, callSeconds = LIMITS.localWaitSeconds, signal, onState } = message;
   const body = `${JSON.stringify(members).slice(0, -1)},"payload":${payload}}`;
   const left = timeLeft(clock, waitSeconds * 1000);
   for (let sent: SendResult | null = null;;) {
-    const wait = Math.min(callSeconds, Math.ceil(left() / 1000));
+    const isFirst = sent === null;
+    const wait = Math.min(isFirst && onState ? STATE_SECONDS : callSeconds, Math.ceil(left() / 1000));
     let pauseMs = PAUSE_MS;
     try {
       sent = sent === null || sent.result.state === "unknown"
         ? await resultOf(calls, { method: "POST", target: `/v1/outbound?wait=${wait}`, body, waitSeconds: wait })
         : await sentMessage(calls, sent.result, wait);
       if (isOver(sent.result) || left() === 0 || signal?.aborted) return sent;
+      if (isFirst) onState?.(sent.result);
       if (sent.result.state === "unknown") pauseMs = AGAIN_MS;
     } catch (error) {
       const asked = message.obeysRetryAfter && error instanceof ApiError ? error.retryAfter : null;
