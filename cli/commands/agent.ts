@@ -18,6 +18,7 @@ import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
 import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import { isConfirmed, YES } from "./confirm.ts";
+import { countUnread } from "../connector/runtime/runtime_file.ts";
 import { trustedKeys } from "../verify/trusted_keys.ts";
 import { evaluateToken } from "../verify/evaluate.ts";
 
@@ -161,7 +162,7 @@ export const COMMANDS = [
     async run(ctx, { args: { agent }, options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const found = await findAgent(ctx, agent);
-      const question = `Revoke ${agent} permanently? This cannot be undone.`;
+      const question = `Revoke ${agent} permanently?${await unreadNote(ctx, found.localName)} This cannot be undone.`;
       if (!await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
       ctx.out.doing(`Revoking ${agent}`);
       // Loaded only here, because it needs the parsers for files of hosts, and the other commands would wait for them.
@@ -232,6 +233,13 @@ export const COMMANDS = [
     },
   }),
 ];
+
+/** Says how many unread messages a deletion would delete; empty when there are none, or when they cannot be read. */
+async function unreadNote(ctx: Context, localName: string | null): Promise<string> {
+  const folder = localName === null ? null : await new AgentStore(ctx).open(localName).catch(() => null);
+  const unread = folder === null ? 0 : await countUnread(folder).catch(() => 0);
+  return unread === 0 ? "" : ` Its unread messages on this machine are deleted too: ${unread}.`;
+}
 
 const DELETED: Readonly<Record<AgentState, string>> = {
   active: "The agent % is revoked permanently.",

@@ -24,8 +24,9 @@ export class Machine extends SvcRunner implements AsyncDisposable {
   readsCharacters = Infinity;
   /** The answer to a question on the terminal; `null`: there is no terminal. */
   answers: boolean | null = null;
-  /** The lines that a person types, and what asked for them; `null`: there is no terminal. */
+  /** The lines that a person types; `null`: there is no terminal. */
   types: string[] | null = null;
+  /** Every question to the person. */
   readonly asked: string[] = [];
   isTerminal: boolean;
   /** Width of the terminal; `null`: unknown. */
@@ -103,7 +104,10 @@ export class Machine extends SvcRunner implements AsyncDisposable {
       },
       stdin: (maxBytes) => Promise.resolve(new TextEncoder().encode(this.stdin ?? "").slice(0, maxBytes)),
       stdinIsTerminal: this.stdin === null,
-      confirm: answers === null ? null : () => Promise.resolve(answers),
+      confirm: answers === null ? null : (question) => {
+        this.asked.push(question);
+        return Promise.resolve(answers);
+      },
       ask: this.types === null ? null : (question) => {
         this.asked.push(question);
         return Promise.resolve(this.types?.shift() ?? "");

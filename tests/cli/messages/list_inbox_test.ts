@@ -51,6 +51,17 @@ async function unread(machine: Machine, ...options: string[]): Promise<number[]>
   return messages.map(({ id }: { id: number }) => id);
 }
 
+Deno.test("agent delete says in its question how many unread messages it deletes", () =>
+  withInbox(async ({ machine, receive }) => {
+    machine.answers = false;
+    await machine.svc("agent", "delete", "alpha");
+    for (const message of ["one", "two"]) receive({ message });
+    await machine.svc("agent", "delete", "alpha");
+    const [start, end] = ["Revoke alpha permanently?", "This cannot be undone."];
+    const unread = "Its unread messages on this machine are deleted too: 2.";
+    assertEquals(machine.asked, [`${start} ${end}`, `${start} ${unread} ${end}`]);
+  }));
+
 Deno.test("svc inbox lists unread messages with number, time, alias and text, and changes nothing", () =>
   withInbox(async ({ machine, receive, world }) => {
     const empty = await machine.svc("inbox");
@@ -302,6 +313,18 @@ Deno.test("svc send --wait exits with 6 and the state when no reply comes in tim
     const json = await ask("--json");
     assertEquals([json.code, JSON.parse(json.stdout).state], [6, "delivered"]);
     assertEquals(JSON.parse(json.stderr).error.code, "CLI_NO_REPLY");
+  }));
+
+Deno.test("svc send --wait says at once where the message waits, and prints the reply that comes later", () =>
+  withInbox(async ({ world, machine, running, socket, receive }) => {
+    socket.link.end(1000, "over");
+    const asking = machine.svc("send", "beta", "--wait", "x", "--request-id", "request-1");
+    const began = world.clock.now();
+    await whileTimePasses(world, until(() => world.clock.now() - began > 2_000));
+    assertEquals(running.connector.store.sent.find("request-1")?.state, "queued");
+    receive({ message: "y" }, { inReplyTo: "request-1" });
+    const stderr = "The message waits at the server: beta is offline.\n";
+    assertEquals(await whileTimePasses(world, asking), { code: 0, stdout: "y\n", stderr });
   }));
 
 Deno.test("svc send --wait exits with 1 as soon as the peer does not accept the message", () =>
