@@ -27,14 +27,10 @@ export async function secondMachine(ada: Person, bob: Person, { serve, added }: 
   await using server = ada.start([...serve, "--store", `${ada.folder}/svc.kv`]);
   await within(START_MS, "the server listens", server.stdout.match(/^listening on /m));
   const [, bootstrap = ""] = await within(START_MS, "the command", server.stdout.match(/svc (admin bootstrap .*)\n/));
-  await ada.svc(...bootstrap.split(" "), ...added);
+  await ada.svc(...bootstrap.split(" "), "--agent", "alpha", ...added);
   const { joinLink } = JSON.parse(await ada.svc(...wordsOf("invite create", {}), "--json"));
-  await bob.svc(...wordsOf("join", { link: joinLink }), ...added);
-  await ada.svc("agent", "create", "alpha");
   await using alpha = await ada.connect(["connector", "start", "alpha", "--inbox"]);
-  await using beta = await bob.connect(wordsOf("connector start", {}));
-  const { ticket = "" } = await ada.call("alpha", "/v1/pair/start", {});
-  await bob.call("beta", "/v1/pair/confirm", { ticket });
+  await using beta = await bob.connect([...wordsOf("join", { link: joinLink }), ...added]);
   await ada.svc("send", "beta", "from one machine to the other");
   await within(START_MS, "the message", beta.stdout.match(/"event":"received"/));
   assertStringIncludes(await bob.svc("inbox", "--take"), "from one machine to the other");

@@ -37,8 +37,8 @@ const BLOCKS: Readonly<Record<string, readonly Row[]>> = {
     ["svc mcp install alpha ", "writes into files of six programs; tests/cli/hosts runs the command for each of them"],
     ["svc serve --behind-proxy ", FRONT],
     ["svc serve --host 0.0.0.0 ", NETWORK],
-    ["svc invite create\n", NETWORK],
-    ['svc join "<link>" --agent beta\n', NETWORK],
+    ["svc invite create --pair\n", NETWORK],
+    ['svc join "<link>" --start --agent beta\n', NETWORK],
     ["svc send beta@b.example --wait ", SERVERS],
   ],
   "docs/operations.md": [
