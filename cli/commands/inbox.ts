@@ -118,7 +118,8 @@ async function withStored(ctx: Context, folder: AgentFolder, work: (connector: A
     return await work(connector);
   } catch (error) {
     if (!(error instanceof ApiError && REVOKED.has(error.code))) throw error;
-    ctx.out.warn(`${describe(error).cause}. Shown is what is stored here; no more messages arrive.`);
+    const { cause, fix } = describe(error);
+    ctx.out.warn(`This shows only what is stored here, because the server refuses ${folder.name}: ${cause}. ${fix}`);
   }
   await using stored = await access(ctx, folder, { offline: true });
   await work(stored);
