@@ -26,9 +26,15 @@ export async function openFileCredentials(ctx: Context, name: string, emit: Emit
   // The connector owns the terminal, so the progress of a refresh is not printed.
   const out = new Output(ctx.terminal, clock, { json: true, colour: false });
   const { did } = (await store.open(name)).identity();
+  const isGone = (error: unknown) => error instanceof CliError && error.code === "CLI_AGENT_UNKNOWN";
   const files: SessionStore = {
     read: async () => {
-      const folder = await store.open(name), identity = folder.identity();
+      const folder = await store.open(name).catch((error) => {
+        if (!isGone(error)) throw error;
+        const fix = `To make it again: svc agent create ${name}, then pair it by a new ticket.`;
+        throw new CliError("CLI_AGENT_UNKNOWN", `The agent ${name} was deleted from this machine`, { fix });
+      });
+      const identity = folder.identity();
       if (identity.did !== did) {
         const fix = `Start its connector again: svc connector start ${name}`;
         throw new CliError("CLI_AGENT_UNKNOWN", `The agent ${name} was deleted and made again`, { fix });
@@ -46,7 +52,6 @@ export async function openFileCredentials(ctx: Context, name: string, emit: Emit
     },
     refresh: async () => (await refreshAgent({ ...ctx, clock, out }, name, registryOf)).auth,
   };
-  const isGone = (error: unknown) => error instanceof CliError && error.code === "CLI_AGENT_UNKNOWN";
   const session = await StoredCredentials.open({ clock, store: files, emit, isGone });
   return { session, clock, registryOf };
 }

@@ -77,7 +77,7 @@ Deno.test("the files of an agent that was deleted, or made again under its name,
     const { did } = await session.current();
     await machine.json("agent", "delete", "alpha", "--yes");
     if (again) await machine.json("agent", "create", "alpha");
-    await assertRejects(() => session.renew("access"), CliError, again ? "made again" : "There is no agent alpha");
+    await assertRejects(() => session.renew("access"), CliError, again ? "made again" : "alpha was deleted");
     assertEquals(endOf(), ["CLI_AGENT_UNKNOWN"]);
     assertEquals((await session.current()).did, did, "it never signs as the other agent");
     session.stop();
