@@ -2,7 +2,7 @@
 import type { Clock } from "../../../shared/clock.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
 import { call, post } from "../../../shared/client/local_client.ts";
-import { PairConfirmAnswer, PairStartAnswer } from "../../../shared/protocol/api/pairing.ts";
+import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../../shared/protocol/api/pairing.ts";
 import { parseTicket, type Ticket, ticketInPaste } from "../../../shared/protocol/ticket.ts";
 import { aliasesOf } from "../peers/peers.ts";
 import { formatDuration } from "../../terminal/times.ts";
@@ -37,7 +37,8 @@ export class Tickets {
   async make(agent: TalkAgent): Promise<void> {
     const { clock, log, view } = this.deps;
     const open = this.#open;
-    if (open === null || open.agent !== agent.name || open.until <= clock.now()) {
+    const isOpen = open !== null && open.agent === agent.name && open.until > clock.now();
+    if (!isOpen || await isUsed(agent, open.text)) {
       const { ticket, expiresAt } = await call(agent.calls, PairStartAnswer, post("/v1/pair/start", {}));
       // A connector of this process has shown it already, as it does for every caller of the route.
       if (this.#open?.text !== ticket) this.show(agent.name, ticket, expiresAt);
@@ -94,6 +95,15 @@ export class Tickets {
     log.say(`${log.whose(agent)}Paired with ${agentName} of ${humanName}.${known}`);
     return did;
   }
+}
+
+/** Whether a ticket pairs no agent now, also because one without a proof has used it. False when that is not known. */
+async function isUsed({ calls }: TalkAgent, ticket: string): Promise<boolean> {
+  const asking = call(calls, PairStatusAnswer, post("/v1/pair/status", { ticket }));
+  return await asking.then(
+    ({ status }) => status === "confirmed",
+    (error) => error instanceof ApiError && error.code?.startsWith("PROXY_PAIR_TICKET_") === true,
+  );
 }
 
 /** Columns for the text beside the code, and rows below it for the ticket, the live line and a blank row at each. */

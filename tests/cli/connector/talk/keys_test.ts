@@ -274,6 +274,16 @@ Deno.test("a ticket is one line of 80 columns, and p again shows it as a code if
   }
 });
 
+Deno.test("p makes a new ticket when an agent has used the open one, also without a proof of its key", async () => {
+  await using screen = new Screen();
+  const old = withPairSecret(TICKET, "A".repeat(22));
+  screen.talk.showTicket("alpha", old, new Date(screen.clock.now() + 300_000).toISOString());
+  screen.ticketStatus = "confirmed";
+  await screen.press("p");
+  assertEquals(screen.requests("/v1/pair"), [{ ticket: old }, {}]);
+  assertEquals(screen.lines.slice(-3), ["", TICKET, ""]);
+});
+
 for (const columns of [80, 40]) {
   Deno.test(`l lists the peers in ${columns} columns, and a number before n, b or x acts on one of them`, async () => {
     await using screen = new Screen(columns);

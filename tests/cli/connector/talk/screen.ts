@@ -36,6 +36,7 @@ export class Screen {
   stops = 0;
   unread = 0;
   sentState = "processed";
+  ticketStatus = "pending";
   problem: string | null = null;
   /** Rows of `GET /v1/sent`. */
   readonly sent: Record<string, unknown>[] = [];
@@ -121,6 +122,11 @@ export class Screen {
     if (target.startsWith("/v1/peers/")) {
       const peer = this.listed.find(({ agentDid }) => agentDid === body.peer) ?? listedPeer("beta", OTHER);
       return { ...peer, ...body.alias === undefined ? {} : { alias: body.alias } };
+    }
+    if (target === "/v1/pair/status" || target === "/v1/pair/start") {
+      const profile = { agentName: "alpha", humanName: "Ada" }, expiresAt = new Date(this.clock.now() + 300_000);
+      const answer = { initiatorAgentDid: OTHER, initiatorProfile: profile, expiresAt: expiresAt.toISOString() };
+      return { ...answer, status: this.ticketStatus, ticket: TICKET };
     }
     if (target === "/v1/pair/remove") return { removed: true };
     if (target.startsWith("/v1/log")) return { messages: this.written, next: null };
