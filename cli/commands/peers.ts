@@ -44,7 +44,7 @@ export const COMMANDS = [
       const listing = client === null ? directPeers(ctx, folder) : connectorPeers(client);
       const peers = await listing.catch((error) => showKnown(ctx, folder, error));
       if (peers === null) return EXIT.unreachable;
-      ctx.out.list({ agent: folder.name, peers }, peers, "No peers.", peerColumns(ctx.clock.now()));
+      ctx.out.list({ agent: folder.name, peers }, peers, "No peers.", peerColumns(ctx.clock.now(), client !== null));
       const [first] = peers;
       if (first !== undefined) ctx.out.next(["send", first.alias, "Hello", "--agent", folder.name]);
       if (client === null) {

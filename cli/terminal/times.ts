@@ -58,6 +58,12 @@ export function dayAndTime(iso: string): string {
   return `${dateText(at)} ${clockText(at)}`;
 }
 
+/** When something was: a time such as `07:40`, with its day unless that is today. */
+export function sinceText(iso: string, now: number): string {
+  const at = Date.parse(iso);
+  return new Date(at).toDateString() === new Date(now).toDateString() ? clockText(at) : dayAndTime(iso);
+}
+
 /** The time of day, for example `14:02`. */
 export function clockText(time: number | Date): string {
   return new Date(time).toTimeString().slice(0, 5);

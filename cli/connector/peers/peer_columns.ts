@@ -1,18 +1,24 @@
 /** The columns of a list of peers, on a terminal and in its view. */
 import type { LocalPeer } from "../../../shared/client/local_shapes.ts";
 import { type Column, timeCell } from "../../terminal/tables.ts";
-import { durationText } from "../../terminal/times.ts";
+import { sinceText } from "../../terminal/times.ts";
 
 /** Says of a message, and of a contact, that nothing is sealed, because no ticket has proven the key of the peer. */
 export const READABLE = "readable by the server";
 
-export function peerColumns(now: number): Column<LocalPeer>[] {
+/** @param hasTimes false when the times of the last messages are not known, because no connector runs */
+export function peerColumns(now: number, hasTimes = true): Column<LocalPeer>[] {
+  const lastMessage: Column<LocalPeer> = {
+    head: "LAST MESSAGE",
+    rank: 3,
+    of: ({ lastMessageAt }) => timeCell(lastMessageAt, now),
+  };
   return [
     { head: "PEER", of: ({ alias }) => alias },
     { head: "AGENT OF", rank: 2, of: ({ humanName }) => humanName },
     { head: "STATE", rank: 1, of: (peer) => presenceText(peer, now) },
     { head: "MESSAGES", rank: 4, of: ({ how }) => how === "ticket" ? "end-to-end" : READABLE },
-    { head: "LAST MESSAGE", rank: 3, of: ({ lastMessageAt }) => timeCell(lastMessageAt, now) },
+    ...hasTimes ? [lastMessage] : [],
     { head: "PAIRED", isWide: true, of: ({ pairedAt }) => pairedAt },
     { head: "DID", isWide: true, of: ({ agentDid }) => agentDid },
   ];
@@ -25,5 +31,5 @@ export function presenceText(peer: LocalPeer | undefined, now: number): string |
   if (blocked) return "blocked";
   if (online === null) return null;
   if (online) return "online";
-  return lastSeenAt === null ? "offline" : `offline since ${durationText(now - Date.parse(lastSeenAt))}`;
+  return lastSeenAt === null ? "offline" : `offline since ${sinceText(lastSeenAt, now)}`;
 }

@@ -1,5 +1,5 @@
 /** The messages that a person sends from a terminal, and the states that they reach. */
-import { clockText, dayAndTime } from "../../terminal/times.ts";
+import { sinceText } from "../../terminal/times.ts";
 import { type Cancel, type Clock, settledWithin } from "../../../shared/clock.ts";
 import { call, get, sendAndWait } from "../../../shared/client/local_client.ts";
 import { SentPage, type SentState } from "../../../shared/client/local_shapes.ts";
@@ -91,20 +91,13 @@ export class SentHere {
     const what = log.whose(agent) + (seq === null ? `The message to ${alias}` : `${seq} to ${alias}`);
     const why = problem === null ? "" : `: ${problemText(problem, alias)}`;
     if (state === "queued") {
-      const since = lastSeenAt === null ? "" : ` since ${this.#timeOf(lastSeenAt)}`;
+      const since = lastSeenAt === null ? "" : ` since ${sinceText(lastSeenAt, this.deps.clock.now())}`;
       log.say(`${what} waits at the server: ${alias} is offline${since}.`, "yellow");
     }
     if (state === "kept") log.say(`${what} waits here${why}.`, "yellow");
     else if (state === "unknown") log.say(`${what}: unclear, it may have arrived${why}.`, "yellow");
     else if (state === "refused") log.say(`${what} was refused${why}.`, "red");
     else if (state === "dead_lettered") log.say(`${what} was not delivered${why}.`, "red");
-  }
-
-  /** A time such as `07:40`, with its day unless that is today. */
-  #timeOf(iso: string): string {
-    const at = Date.parse(iso),
-      isToday = new Date(at).toDateString() === new Date(this.deps.clock.now()).toDateString();
-    return isToday ? clockText(at) : dayAndTime(iso);
   }
 
   #lookLater(): void {
