@@ -19,7 +19,7 @@ import {
   SentPage,
 } from "../../shared/client/local_shapes.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
-import { access } from "../connector/attach.ts";
+import { type Access, access } from "../connector/attach.ts";
 import { findPeerEver, hostsOfPeers, readPeers, shownAliases } from "../connector/peers/peers.ts";
 import type { Context } from "../context.ts";
 import { parseCount, wholeId } from "../command_line/numbers.ts";
@@ -62,7 +62,9 @@ export const COMMANDS = [
       if (id === null) return await listSent(ctx, folder, connector, options.to, limit);
       if (options.cancel) return await cancelSent(ctx, connector, id, options.to) ? EXIT.done : EXIT.failed;
       const sent = await sentMessage(connector, { requestId: id, to: options.to });
-      show(ctx, folder, sent, await receiptsOf(ctx, connector, sent.result));
+      const result = asHere(connector, sent.result);
+      show(ctx, folder, { ...sent, result }, await receiptsOf(ctx, connector, result));
+      showWaiting(ctx, connector, [result]);
       if (!ctx.out.json) await showRepeat(ctx, folder, connector, sent.result);
     },
   }),
@@ -71,7 +73,7 @@ export const COMMANDS = [
 async function listSent(
   ctx: Context,
   folder: AgentFolder,
-  connector: LocalCalls,
+  connector: Access,
   named: string | undefined,
   limit: number,
 ): Promise<void> {
@@ -79,7 +81,7 @@ async function listSent(
   const { messages, more } = await call(connector, SentPage, get("/v1/sent", { limit, to }));
   const now = ctx.clock.now(), hostOf = hostsOfPeers(folder);
   const state = (message: SentPage["messages"][number]) =>
-    stateText(message, now, message.to.alias ?? undefined, hostOf(message.to.agentDid));
+    stateText(asHere(connector, message), now, message.to.alias ?? undefined, hostOf(message.to.agentDid));
   ctx.out.list({ agent: folder.name, messages, more }, messages, "No sent messages.", [
     { head: "SENT", rank: 2, of: ({ sentAt }) => ctx.out.time(sentAt) },
     { head: "TO", of: ({ to }) => to.alias ?? idCell(to.agentDid) },
@@ -88,6 +90,22 @@ async function listSent(
     { head: "TEXT", rank: 3, cut: TEXT_COLUMNS, of: ({ text }) => text?.replaceAll("\n", " ") ?? null },
     { head: "REPLY TO", isWide: true, of: ({ inReplyTo }) => inReplyTo },
   ]);
+  showWaiting(ctx, connector, messages);
+}
+
+/** The message without the time of its next try when no connector goes on after this command, so that none comes. */
+function asHere<T extends Pick<OutboundResult, "nextTryAt">>({ isHost }: Access, message: T): T {
+  return isHost ? { ...message, nextTryAt: null } : message;
+}
+
+/** Tells how messages that wait here are sent, when no connector goes on after this command. */
+function showWaiting(
+  { out }: Context,
+  { isHost, agentName }: Access,
+  messages: readonly Pick<OutboundResult, "state">[],
+): void {
+  if (!isHost || !messages.some(({ state }) => state === "kept")) return;
+  out.next(["connector", "start", agentName], { when: "to send what waits here" });
 }
 
 /** The narrowest column for a text, because fewer characters of it tell nothing. */

@@ -29,7 +29,7 @@ import {
   runtimeTarget,
   withTarget,
 } from "./runtime/runtime_file.ts";
-import { type EmitEvent, withAlias } from "./events.ts";
+import { type EmitEvent, orReport, withAlias } from "./events.ts";
 import { openFileCredentials, proxyAddress } from "./file_credentials.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { type RegistryTrust, registryTrust } from "./registry_trust.ts";
@@ -65,6 +65,8 @@ interface ConnectorHooks {
   onTicket?: (ticket: string, until: string) => void;
   /** Called at the first start of an agent that reads its own messages because no platform was ever chosen. */
   onDefault?: () => Promise<void>;
+  /** Called at the end, with the number of messages that are not sent. */
+  onUnsent?: (messages: number) => void;
 }
 
 export interface RunningConnector {
@@ -205,6 +207,7 @@ export async function startAgentConnector(
   const ended = (async (): Promise<unknown> => {
     await using _owned = owned;
     const error = await connector.run(options.offline);
+    hooks.onUnsent?.(orReport(emit, () => connector.store.sent.unsent, 0));
     const stateOf = async () => await registryOf(identity.registryUrl).stateOf(identity.did);
     const why = error && await explainEnd(error, identity.name, stateOf);
     emit("stopped", why === null ? {} : { why: describeError(why) });

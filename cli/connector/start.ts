@@ -58,7 +58,7 @@ export async function startConnectors(
     talk.add(talkAgent(ctx, folder, calls, status));
     void ended.then(() => talk.remove(folder.name));
   };
-  const trusts = new Map<string, RegistryTrust>();
+  const trusts = new Map<string, RegistryTrust>(), unsent = new Map<string, number>();
   const start = async (name: string, emit: EmitEvent) => {
     const running = await startAgentConnector(ctx, name, options, {
       emit: (event, fields) => {
@@ -67,6 +67,7 @@ export async function startConnectors(
       },
       trusts,
       onTicket: (ticket, until) => talk.showTicket(name, ticket, until),
+      onUnsent: (messages) => unsent.set(name, messages),
       onDefault: async () => view.show(await runtimeHint(ctx)),
     });
     show(running);
@@ -108,6 +109,10 @@ export async function startConnectors(
     forget();
     endReports();
     screen.close();
+    const left = [...unsent.values()].reduce((sum, messages) => sum + messages, 0);
+    if (left > 0 && ctx.terminal.stderrIsTerminal) {
+      ctx.out.note(left === 1 ? "1 message is not sent yet." : `${left} messages are not sent yet.`);
+    }
   }
 }
 

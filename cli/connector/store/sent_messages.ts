@@ -201,6 +201,11 @@ export class SentMessages {
     if (open.rows >= LIMIT.keptMessages || open.bytes + bytes > LIMIT.keptBytes) throw new OutboxFullError();
   }
 
+  /** How many messages wait here, or are tried now. */
+  get unsent(): number {
+    return this.#sums("bytes", "keep = 1 AND state IN ('kept', 'sending')").rows;
+  }
+
   /** Whether a kept message to a recipient waits, or is tried again now. */
   #isAhead(toDid: string): boolean {
     // SQLite would choose an index of all that was ever sent to the recipient, and read it for each message.

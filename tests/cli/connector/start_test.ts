@@ -6,10 +6,11 @@ import { LocalDown } from "../../../shared/client/errors.ts";
 import { get } from "../../../shared/client/local_client.ts";
 import { Output } from "../../../cli/terminal/output.ts";
 import { freePort } from "../../support/process.ts";
-import { World } from "../../support/world.ts";
+import { PROXY_URL, World } from "../../support/world.ts";
 import { until } from "../../support/until.ts";
+import { stopping } from "./bench.ts";
 import { contextOf } from "./context.ts";
-import { connectorOfAlpha, machineWithAlpha } from "./local_machine.ts";
+import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
 
 Deno.test("a connector signs its refresh with the registry's time when the registry refuses its own", async () => {
   await using world = await World.open();
@@ -70,6 +71,34 @@ Deno.test("keys are read only in the foreground, or with --keys where the system
       await world.clock.advance(5_000);
       assertEquals([await ended, opened, restored], [0, Number(isRead), Number(isRead)]);
     });
+  }
+});
+
+Deno.test("a connector says at its end what it has not sent, and svc sent which command sends it", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  await pairAlpha(world, machine, "beta");
+  machine.answer(new RegExp(PROXY_URL), () => Promise.reject(new TypeError("refused")));
+  let said = "";
+  const stderr = (text: string) => void (said += text);
+  const terminal = { stdout: () => true, stderr, stdoutIsTerminal: false, stderrIsTerminal: true };
+  const context = contextOf(world, machine), out = new Output(terminal, world.clock, { json: false, colour: false });
+  const env = (name: keyof typeof machine.env) => machine.env[name];
+  const ended = startConnectors({ ...context, env, terminal, out }, ["alpha"], { port: String(freePort()) });
+  await until(async () => (await machine.svc("connector", "status")).stdout.includes("alpha is"));
+  assertStringIncludes((await machine.svc("send", "beta", "hi")).stderr, "Kept:");
+  assertStringIncludes((await machine.svc("sent")).stdout, "next try in");
+  context.interrupt.press();
+  await world.clock.advance(5_000);
+  assertEquals(await ended, 0);
+  assertStringIncludes(said, "1 message is not sent yet.\n");
+  const { requestId } = (await machine.json("sent")).messages[0];
+  for (const args of [[], [requestId]]) {
+    const listing = machine.svc("sent", ...args);
+    await stopping(world, listing);
+    const { stdout, stderr } = await listing;
+    assertEquals([stdout.includes("waits here"), stdout.includes("next try")], [true, false], stdout);
+    assertStringIncludes(stderr, "Next, to send what waits here: svc connector start alpha");
   }
 });
 
