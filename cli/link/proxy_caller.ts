@@ -1,6 +1,7 @@
 /**
  * Calls the proxy as the agent, with requests that are signed for the proxy's public origin. A call is repeated once
- * after a refusal whose cause can be repaired. The response is returned unchanged, because the local API passes it on.
+ * after a refusal whose cause can be repaired. The response is returned unchanged, because the local API passes it on,
+ * unless the account is suspended: the proxy knows only that the access token is not valid.
  */
 import type * as z from "zod";
 import { tryParse } from "../../shared/protocol/json_text.ts";
@@ -12,6 +13,7 @@ import { type AgentIdentity, signedHeaders } from "./signed_headers.ts";
 import type { EmitLinkEvent } from "./link_events.ts";
 import type { ProxyPlace } from "./link.ts";
 import type { ServiceClock } from "./service_clock.ts";
+import { isSuspension } from "../../shared/client/refusals.ts";
 import { type AgentCredentials, repair } from "./agent_credentials.ts";
 
 /** Longer than the proxy waits for an acknowledgement (10 s). With less, messages that arrive would count as failed. */
@@ -71,8 +73,12 @@ export class ProxyCaller {
   /** Sends a request. @throws {UnreachableError} when the proxy does not answer */
   async call(request: ProxyRequest): Promise<HttpResponse> {
     const response = await this.#once(request), error = apiErrorOf(response);
-    const isRepaired = await repair(error, this.deps, () => this.#access.renew()).catch(() => false);
-    return isRepaired ? await this.#once(request) : response;
+    const failed = (why: unknown) => isSuspension(why) ? why : false;
+    const repaired = await repair(error, this.deps, () => this.#access.renew()).catch(failed);
+    if (repaired === true) return await this.#once(request);
+    if (repaired === false) return response;
+    const { code, message } = repaired;
+    return { ...response, text: JSON.stringify({ error: { code, message } }) };
   }
 
   /** Sends members as JSON. @throws {UnreachableError} when the proxy does not answer */

@@ -49,7 +49,11 @@ export const OPERATOR_RETRY_MS = 300_000;
  * was started with a store that lacks the agent. Afterwards the same files work again.
  */
 export function needsOperator(error: unknown): boolean {
-  return error instanceof ApiError && (error.code === "ACCOUNT_SUSPENDED" || error.code === "AGENT_NOT_FOUND");
+  return isSuspension(error) || error instanceof ApiError && error.code === "AGENT_NOT_FOUND";
+}
+
+export function isSuspension(error: unknown): error is ApiError {
+  return error instanceof ApiError && error.code === "ACCOUNT_SUSPENDED";
 }
 
 /** Tells whether the proxy rejects a receipt permanently, so that sending it again is useless. */

@@ -2,10 +2,10 @@
  * A person is suspended and restored while agents are connected (D-170): every socket closes with 4401, a connector of
  * `svc` stays and says why, and after the restore the same files work again.
  */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { AdminClient } from "../../cli/client/admin_client.ts";
 import { clientFromFiles, createAgents, Listener, RunningConnector } from "../cli/connector/people.ts";
-import { bundledProgram } from "../cli/program.ts";
+import { bundledProgram, output } from "../cli/program.ts";
 import { RegistryClient } from "../support/agent_client.ts";
 import { deps, eventually, newAgent, refusedWith, Service, within } from "../support/process.ts";
 
@@ -42,6 +42,11 @@ Deno.test("the agents of a suspended person end at once, and their files work ag
     return String(connection.problem).includes("ACCOUNT_SUSPENDED") ? String(connection.problem) : undefined;
   });
   assertEquals(problem, "ACCOUNT_SUSPENDED: Bob's account is suspended. Ask the administrator");
+  for (const text of ["one", "two"]) {
+    const words = ["send", a.agent.did, text, "--agent", "b", "--config-dir", dir];
+    const { stderr } = await output(program.command, [...program.args, ...words]);
+    assertStringIncludes(stderr, "Kept: the server does not take it now: an admin has suspended this account.");
+  }
   await first[Symbol.asyncDispose]();
   const message = { recipientDid: a.agent.did, payload: '{"message":"hi"}' };
   await refusedWith("PROXY_AGENT_ACCESS_INVALID", b.sendMessage(message));

@@ -8,7 +8,7 @@ import { UnreachableError } from "../../../shared/client/errors.ts";
 import { apiErrorOf, type HttpResponse, wholeSeconds } from "../../../shared/client/http.ts";
 import type { Origin } from "../../../shared/client/local_shapes.ts";
 import { notAccepted, type PeerProxies } from "../../link/peer_proxies.ts";
-import { describeError, remedyOf } from "../../../shared/client/refusals.ts";
+import { describeError, isSuspension, remedyOf } from "../../../shared/client/refusals.ts";
 import { fromBase64Url, sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { ERRORS } from "../../../shared/protocol/errors.ts";
 import type { NewId } from "../../../shared/protocol/ids.ts";
@@ -313,7 +313,7 @@ export async function attempt(
     const { response, outcome } = await request;
     const { status, headers } = response;
     // A refusal because the session could not be renewed says nothing about the message.
-    const isOfSession = remedyOf(apiErrorOf(response)) === "renew_access";
+    const error = apiErrorOf(response), isOfSession = isSuspension(error) || remedyOf(error) === "renew_access";
     if (status < 300 || FINAL.has(status) && !isOfSession) return { later: false, outcome, response };
     const askedMs = (wholeSeconds(headers.get("Retry-After")) ?? 0) * 1000;
     const problem = status === 429 ? withLimit(outcome.problem ?? null, headers) : outcome.problem;

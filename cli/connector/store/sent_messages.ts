@@ -177,13 +177,25 @@ export class SentMessages {
     const bytes = utf8Bytes(payload).length;
     if (keep && !isReply) this.#checkOutbox(bytes);
     this.#makeRoom(bytes);
-    const isKept = isReply || keep && this.#isAhead(toDid);
+    const ahead = keep ? this.#ahead(toDid) : null, isKept = isReply || ahead !== null;
     const state: SentState = problem !== null ? "refused" : isKept ? "kept" : "sending";
     const row = this.db.get<SentRow>(
       `INSERT INTO sent (toDid, requestId, conversationId, inReplyTo, auto, origin, bytes, sentAt, state, stateAt,
        problem, payload, keep, thread) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?8, ?10, ?11, ?12,
        CASE WHEN ?5 THEN coalesce(${threadOf("?1", "?4")}, ?2) END) RETURNING ${COLUMNS}`,
-      ...[toDid, requestId, conversationId, inReplyTo, auto ? 1 : 0, origin, bytes, now, state, problem, payload],
+      ...[
+        toDid,
+        requestId,
+        conversationId,
+        inReplyTo,
+        auto ? 1 : 0,
+        origin,
+        bytes,
+        now,
+        state,
+        problem ?? ahead?.problem ?? null,
+        payload,
+      ],
       keep ? 1 : 0,
     );
     const stored = toSent(row as SentRow);
@@ -206,12 +218,13 @@ export class SentMessages {
     return this.#sums("bytes", "keep = 1 AND state IN ('kept', 'sending')").rows;
   }
 
-  /** Whether a kept message to a recipient waits, or is tried again now. */
-  #isAhead(toDid: string): boolean {
+  /** A kept message to a recipient that waits, or is tried again now, with its problem; `null` without one. */
+  #ahead(toDid: string): Pick<SentRow, "problem"> | null {
     // SQLite would choose an index of all that was ever sent to the recipient, and read it for each message.
-    const sql = `SELECT 1 FROM sent INDEXED BY sent_open WHERE toDid = ? AND keep = 1 AND state IN ('kept', 'sending')
+    const sql =
+      `SELECT problem FROM sent INDEXED BY sent_open WHERE toDid = ? AND keep = 1 AND state IN ('kept', 'sending')
       AND (state = 'kept' OR attempts > 0) LIMIT 1`;
-    return this.db.get(sql, toDid) !== null;
+    return this.db.get(sql, toDid);
   }
 
   /**

@@ -157,6 +157,10 @@ Deno.test("a message that the server does not take now says why in words, and wh
   screen.problem = "http://127.0.0.1:1 cannot be reached";
   await screen.press("s", "x", ENTER);
   assertStringIncludes(screen.lines.slice(-2).join(" "), "waits here: http://127.0.0.1:1 cannot be reached.");
+  screen.problem = "ACCOUNT_SUSPENDED";
+  screen.isFirst = false;
+  await screen.press("s", "x", ENTER);
+  assertEquals(screen.lines.at(-1)?.slice(7), "12 to beta waits here: an admin has suspended this account.");
 });
 
 Deno.test("a flood of one peer is counted in place, and another peer is still seen", async () => {

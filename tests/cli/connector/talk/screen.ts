@@ -37,6 +37,8 @@ export class Screen {
   unread = 0;
   sentState = "processed";
   ticketStatus = "pending";
+  /** Whether a kept message waits behind no other. */
+  isFirst = true;
   problem: string | null = null;
   /** Rows of `GET /v1/sent`. */
   readonly sent: Record<string, unknown>[] = [];
@@ -145,7 +147,9 @@ export class Screen {
       };
     }
     if (target.startsWith("/v1/outbound")) {
-      const nextTryAt = this.sentState === "kept" ? new Date(this.clock.now() + 12_000).toISOString() : null;
+      const nextTryAt = this.sentState === "kept" && this.isFirst
+        ? new Date(this.clock.now() + 12_000).toISOString()
+        : null;
       const { sentState: state, problem } = this;
       const row = this.row({ requestId: body.requestId, state, problem, nextTryAt, seq: this.#seq });
       this.sent.unshift(row);
