@@ -23,3 +23,12 @@ export function isForeignOrigin(origin: string, environment: "local" | "dev" | "
   if (protocol === "http:") return environment === "local" && isLoopback(host);
   return host === hostname && hostname.includes(".") && !/\.\d+$/.test(hostname);
 }
+
+/** What a person reads about the ticket of a server for which `mayPair` is false. */
+export const PAIRING_SERVERS = "Agents of two servers pair only if both have https and a name without a port.";
+
+/** Tells whether agents of two servers, given by the origins of their proxies, can pair at all. */
+export function mayPair(own: string, other: string): boolean {
+  const isTrial = (origin: string) => origin.startsWith("http:");
+  return [own, other].every((origin) => isForeignOrigin(origin, "local")) && isTrial(own) === isTrial(other);
+}

@@ -6,7 +6,8 @@ import * as z from "zod";
 import { AgentDid } from "../../../shared/protocol/api/fields.ts";
 import { PairingProfile, PairStartAnswer, PairStartBody } from "../../../shared/protocol/api/pairing.ts";
 import { ReceiptList } from "../../../shared/protocol/api/receipts.ts";
-import { parseTicket, withPairSecret } from "../../../shared/protocol/ticket.ts";
+import { mayPair, PAIRING_SERVERS } from "../../../shared/protocol/origins.ts";
+import { isTicketOf, parseTicket, withPairSecret } from "../../../shared/protocol/ticket.ts";
 import { answerOf } from "../../link/proxy_caller.ts";
 import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
@@ -78,6 +79,11 @@ export async function pairConfirm({ connector, body }: BodyInput<typeof Members>
   const ticket = typeof body.ticket === "string" ? parseTicket(body.ticket) : null;
   const wanted = { responderProfile: connector.options.profile, ...body };
   if (ticket === null) return passed(await connector.proxy.post("/pair/confirm", wanted));
+  const { origin } = connector.proxy.place;
+  // Refused at once, because the confirmation would be tried again for a day.
+  if (!isTicketOf(ticket, origin) && !mayPair(origin, ticket.origin)) {
+    throw new LocalError("CONNECTOR_INVALID_BODY", `The ticket is from ${ticket.authority}. ${PAIRING_SERVERS}`);
+  }
   const confirmed = await connector.pairing.confirm(ticket, wanted);
   if (confirmed === "key_mismatch") throw new LocalError("CONNECTOR_PEER_KEY_MISMATCH");
   return passed(confirmed);

@@ -3,6 +3,7 @@ import type { Clock } from "../../../shared/clock.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
 import { call, post } from "../../../shared/client/local_client.ts";
 import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../../shared/protocol/api/pairing.ts";
+import { mayPair, PAIRING_SERVERS } from "../../../shared/protocol/origins.ts";
 import { parseTicket, type Ticket, ticketInPaste } from "../../../shared/protocol/ticket.ts";
 import { aliasesOf } from "../peers/peers.ts";
 import { formatDuration } from "../../terminal/times.ts";
@@ -70,7 +71,9 @@ export class Tickets {
     const own = this.#open?.agent === agent.name ? parseTicket(this.#open.text) : null;
     const found = ticketInPaste(text, origin);
     if ("problem" in found) log.say(found.problem);
-    else if (found.ticket.authority !== host && found.ticket.pairSecret === null) {
+    else if (found.ticket.authority !== host && !mayPair(origin, found.ticket.origin)) {
+      log.say(`This ticket is from another server, ${found.ticket.authority}. ${PAIRING_SERVERS}`);
+    } else if (found.ticket.authority !== host && found.ticket.pairSecret === null) {
       log.say(`This ticket is from another server, ${found.ticket.authority}, and proves no key. Ask for another one.`);
     } else if (found.ticket.plain === own?.plain) {
       log.say("This is your own ticket. Give it to the other person.");

@@ -178,6 +178,16 @@ Deno.test("a ticket of another server that proves no key is refused, and nothing
   assertEquals(two.b.bench.session.visits, []);
 });
 
+Deno.test("a ticket of a server that cannot pair with this one is refused at once, and not tried again", async () => {
+  await using two = await TwoServers.open();
+  const ticket = (await two.ticket()).replace("relay.a.example", "relay.a.example:8443");
+  const { status, body } = await request(two.b.bench, "/v1/pair/confirm", { ticket });
+  const message =
+    "The ticket is from relay.a.example:8443. Agents of two servers pair only if both have https and a name without a port.";
+  assertEquals([status, body.error], [400, { code: "CONNECTOR_INVALID_BODY", message }]);
+  assertEquals([two.b.bench.connector.store.pairConfirmations.all(), two.b.bench.session.visits], [[], []]);
+});
+
 Deno.test("while the other server is away, messages wait with one probe at a time, and arrive once in order", async () => {
   await using two = await TwoServers.open();
   const { a, b, clock } = two;

@@ -1,7 +1,7 @@
 /** Shows which origins can be those of another server (D-280), and that a text has at most one spelling as an origin. */
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { isForeignOrigin, isOrigin } from "../../../shared/protocol/origins.ts";
+import { isForeignOrigin, isOrigin, mayPair } from "../../../shared/protocol/origins.ts";
 import { webAddress } from "./arbitraries.ts";
 
 Deno.test("another server is an https name without port, and on a trial machine a loopback name", () => {
@@ -26,4 +26,11 @@ Deno.test("another server is an https name without port, and on a trial machine 
   fc.assert(fc.property(fc.oneof(fc.string(), webAddress), (text) => {
     if (isOrigin(text)) assertEquals(new URL(text).origin, text);
   }));
+});
+
+Deno.test("two servers pair with https names, or both on loopback for a trial", () => {
+  const [a, b, here, there] = ["https://a.example", "https://b.example", "http://127.0.0.2:1", "http://127.0.0.3:1"];
+  for (const [own, other, may] of [[a, b, true], [here, there, true], [a, here, false], [here, a, false]] as const) {
+    assertEquals([mayPair(own, other), mayPair(own, "https://c.example:8443")], [may, false], `${own} ${other}`);
+  }
 });

@@ -184,6 +184,14 @@ Deno.test("a pasted ticket pairs after y, and nothing else does", async () => {
   const other = formatTicket("https://b.example", new Uint8Array(16));
   assertEquals(await last(other), "for another one.");
   assertStringIncludes(screen.lines.at(-2) ?? "", "This ticket is from another server, b.example, and proves no key.");
+  for (const origin of ["https://b.example:8443", "http://127.0.0.1:8787", "https://192.168.1.2"]) {
+    const { host } = new URL(origin), ticket = withPairSecret(formatTicket(origin, new Uint8Array(16)), "A".repeat(22));
+    const count = screen.lines.length;
+    await screen.paste(ticket);
+    const said = screen.lines.slice(count).map((line) => line.slice(7)).join(" ");
+    const pairs = "Agents of two servers pair only if both have https and a name without a port.";
+    assertEquals([said, screen.live()], [`This ticket is from another server, ${host}. ${pairs}`, "alpha · online"]);
+  }
   const proving = withPairSecret(other, "A".repeat(22));
   await screen.paste(proving);
   assertEquals(screen.live(), "This ticket is from another server: b.example. Pair? [y/N] ");
