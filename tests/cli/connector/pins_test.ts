@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { mergePeers, type Peers, pinContact, PINS, pinTicket } from "../../../cli/connector/peers/peers.ts";
 import { provePairKey } from "../../../shared/protocol/pair_key.ts";
-import { parseTicket } from "../../../shared/protocol/ticket.ts";
+import { parseTicket, withPairSecret } from "../../../shared/protocol/ticket.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import { Bench } from "./bench.ts";
@@ -119,6 +119,16 @@ Deno.test("a relay that answers a confirmation with anything else makes no pin a
       if (name !== "another agent") assertEquals((await asker(other)("/v1/pair/peers")).body.peers, []);
     });
   }
+});
+
+Deno.test("a ticket with a wrong letter in its pair secret makes no pair, and its maker reads that it is used", async () => {
+  await using world = await World.open();
+  const { one, other, ticketOf, confirm } = await two(world);
+  const ticket = await ticketOf(), { plain } = parseTicket(ticket) ?? { plain: "" };
+  const { status, body } = await confirm(withPairSecret(plain, "A".repeat(22)));
+  assertEquals([status, body.error?.code], [409, "CONNECTOR_PEER_KEY_MISMATCH"]);
+  assertEquals((await asker(other)("/v1/pair/peers")).body.peers, []);
+  assertEquals((await asker(one)("/v1/pair/status", post({ ticket }))).body.status, "confirmed");
 });
 
 Deno.test("a ticket that proves another key of a pinned peer is refused, and its pin and pair stay", async () => {
