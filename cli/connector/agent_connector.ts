@@ -65,7 +65,7 @@ interface ConnectorHooks {
   onTicket?: (ticket: string, until: string) => void;
   /** Called at the first start of an agent that reads its own messages because no platform was ever chosen. */
   onDefault?: () => Promise<void>;
-  /** Called at the end, with the number of messages that are not sent. */
+  /** Called when the connector was stopped, with the number of messages that are not sent. */
   onUnsent?: (messages: number) => void;
 }
 
@@ -207,7 +207,7 @@ export async function startAgentConnector(
   const ended = (async (): Promise<unknown> => {
     await using _owned = owned;
     const error = await connector.run(options.offline);
-    hooks.onUnsent?.(orReport(emit, () => connector.store.sent.unsent, 0));
+    if (error === null) hooks.onUnsent?.(orReport(emit, () => connector.store.sent.unsent, 0));
     const stateOf = async () => await registryOf(identity.registryUrl).stateOf(identity.did);
     const why = error && await explainEnd(error, identity.name, stateOf);
     emit("stopped", why === null ? {} : { why: describeError(why) });
