@@ -30,7 +30,7 @@ longTest("svc peers shows whether a peer is connected, unless it hides that", as
   await t.step("after its end", async () => {
     await peerOfAlpha(false);
     const { stdout } = await agents.run("alpha", "svc peers");
-    assertMatch(stdout, /offline since (?:\d+ \w+ )?\d\d:\d\d /);
+    assertMatch(stdout, /offline since 1 min /);
     assert(!stdout.includes("LAST MESSAGE"), "the times are in the database, which no connector reads");
   });
   await t.step("with --hidden, and with the variable", async () => {

@@ -1,7 +1,9 @@
 /** The columns of a list of peers, on a terminal and in its view. */
 import type { LocalPeer } from "../../../shared/client/local_shapes.ts";
 import { type Column, timeCell } from "../../terminal/tables.ts";
-import { sinceText } from "../../terminal/times.ts";
+import { durationText } from "../../terminal/times.ts";
+
+const MINUTE_MS = 60_000;
 
 /** Says of a message, and of a contact, that nothing is sealed, because no ticket has proven the key of the peer. */
 export const READABLE = "readable by the server";
@@ -31,5 +33,7 @@ export function presenceText(peer: LocalPeer | undefined, now: number): string |
   if (blocked) return "blocked";
   if (online === null) return null;
   if (online) return "online";
-  return lastSeenAt === null ? "offline" : `offline since ${sinceText(lastSeenAt, now)}`;
+  if (lastSeenAt === null) return "offline";
+  // The proxy tells it to the minute, so seconds would be wrong.
+  return `offline since ${durationText(Math.max(MINUTE_MS, now - Date.parse(lastSeenAt)))}`;
 }
