@@ -120,6 +120,12 @@ const OLDEST_FINISHED = "ORDER BY state IN ('sending', 'kept'), state = 'queued'
 /** Rows that are deleted or blanked at a time, so that a full table is not searched for each message. */
 const ROOM_ROWS = 1_000;
 const FIRST_KEPT = "seq IN (SELECT min(seq) FROM sent WHERE state = 'kept' GROUP BY toDid)";
+/**
+ * The messages to one recipient that wait here or are tried now. SQLite would choose an index of all that was ever sent
+ * to the recipient, and read it for each message.
+ */
+const OPEN_TO = "FROM sent INDEXED BY sent_open WHERE toDid = ? AND keep = 1 AND state IN ('kept', 'sending')";
+const INTERRUPTED = "the connector ended during the request";
 const NO_BODY = "body = NULL, bodyBytes = 0";
 const FINISHED = "state NOT IN ('sending', 'kept', 'queued')";
 /** The thread of the automatic message that a stored message answers, or NULL. Both parameters name the stored one. */
@@ -177,25 +183,14 @@ export class SentMessages {
     const bytes = utf8Bytes(payload).length;
     if (keep && !isReply) this.#checkOutbox(bytes);
     this.#makeRoom(bytes);
-    const ahead = keep ? this.#ahead(toDid) : null, isKept = isReply || ahead !== null;
-    const state: SentState = problem !== null ? "refused" : isKept ? "kept" : "sending";
+    const isBehind = !isReply && keep && this.#isAhead(toDid);
+    const state: SentState = problem !== null ? "refused" : isReply || isBehind ? "kept" : "sending";
+    const why = problem ?? (isBehind ? this.#problemAhead(toDid) : null);
     const row = this.db.get<SentRow>(
       `INSERT INTO sent (toDid, requestId, conversationId, inReplyTo, auto, origin, bytes, sentAt, state, stateAt,
        problem, payload, keep, thread) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?8, ?10, ?11, ?12,
        CASE WHEN ?5 THEN coalesce(${threadOf("?1", "?4")}, ?2) END) RETURNING ${COLUMNS}`,
-      ...[
-        toDid,
-        requestId,
-        conversationId,
-        inReplyTo,
-        auto ? 1 : 0,
-        origin,
-        bytes,
-        now,
-        state,
-        problem ?? ahead?.problem ?? null,
-        payload,
-      ],
+      ...[toDid, requestId, conversationId, inReplyTo, auto ? 1 : 0, origin, bytes, now, state, why, payload],
       keep ? 1 : 0,
     );
     const stored = toSent(row as SentRow);
@@ -218,13 +213,16 @@ export class SentMessages {
     return this.#sums("bytes", "keep = 1 AND state IN ('kept', 'sending')").rows;
   }
 
-  /** A kept message to a recipient that waits, or is tried again now, with its problem; `null` without one. */
-  #ahead(toDid: string): Pick<SentRow, "problem"> | null {
-    // SQLite would choose an index of all that was ever sent to the recipient, and read it for each message.
-    const sql =
-      `SELECT problem FROM sent INDEXED BY sent_open WHERE toDid = ? AND keep = 1 AND state IN ('kept', 'sending')
-      AND (state = 'kept' OR attempts > 0) LIMIT 1`;
-    return this.db.get(sql, toDid);
+  /** Whether a kept message to a recipient waits, or is tried again now. */
+  #isAhead(toDid: string): boolean {
+    return this.db.get(`SELECT 1 ${OPEN_TO} AND (state = 'kept' OR attempts > 0) LIMIT 1`, toDid) !== null;
+  }
+
+  /** Why the first message to a recipient waits; `null` when that is not known, or is no reason for a message behind. */
+  #problemAhead(toDid: string): string | null {
+    // Only the first one is tried, so the problem of any other may be an old one.
+    const first = this.#select(`seq = (SELECT min(seq) ${OPEN_TO})`, toDid)[0]?.problem ?? null;
+    return first === INTERRUPTED ? null : first;
   }
 
   /**
@@ -418,8 +416,8 @@ export class SentMessages {
   markInterrupted(now: number): number {
     return this.db.run(
       `UPDATE sent SET state = CASE WHEN keep = 1 THEN 'kept' ELSE 'unknown' END, stateAt = ?, mayHaveArrived = 1,
-       nextAt = 0, problem = 'the connector ended during the request' WHERE state = 'sending'`,
-      now,
+       nextAt = 0, problem = ? WHERE state = 'sending'`,
+      ...[now, INTERRUPTED],
     );
   }
 

@@ -28,6 +28,23 @@ Deno.test("a state is replaced only by one that shows more", async () => {
   assertEquals(sent.find("request-1")?.state, "processed");
 });
 
+Deno.test("a message that waits behind others has the present problem of the first, if it is a reason for both", async () => {
+  await using disk = await Disk.make();
+  const { sent } = disk.open();
+  const begin = (id: string, payload: string) => sent.begin(outgoing(id, { payload, keep: true }), 0);
+  const wait = { mayHaveArrived: false, nextAt: 9 };
+  const first = begin("request-1", '{"message":"a longer text"}');
+  const waiting = sent.keep(first, { ...wait, problem: "ACCOUNT_SUSPENDED" }, 0);
+  assertEquals(begin("request-2", "{}").problem, "ACCOUNT_SUSPENDED");
+  sent.tryAgain(waiting, 1);
+  sent.keep(waiting, { ...wait, problem: "connection refused" }, 1);
+  assertEquals(begin("request-3", "{}").problem, "connection refused");
+  sent.tryAgain(waiting, 1);
+  sent.markInterrupted(2);
+  const { state, problem } = begin("request-4", "{}");
+  assertEquals([state, problem], ["kept", null]);
+});
+
 Deno.test("a request ID that is sent again is the same message for 24 h, then a new one", async () => {
   await using disk = await Disk.make();
   const { sent, db } = disk.open();
