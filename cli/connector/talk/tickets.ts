@@ -1,5 +1,5 @@
 /** Pairing on a terminal: the ticket that is shown, and the one that is pasted. */
-import type { Clock } from "../../../shared/clock.ts";
+import { type Clock, settledWithin } from "../../../shared/clock.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
 import { call, post } from "../../../shared/client/local_client.ts";
 import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../../shared/protocol/api/pairing.ts";
@@ -39,7 +39,7 @@ export class Tickets {
     const { clock, log, view } = this.deps;
     const open = this.#open;
     const isOpen = open !== null && open.agent === agent.name && open.until > clock.now();
-    if (!isOpen || await isUsed(agent, open.text)) {
+    if (!isOpen || await isUsed(clock, agent, open.text)) {
       const { ticket, expiresAt } = await call(agent.calls, PairStartAnswer, post("/v1/pair/start", {}));
       // A connector of this process has shown it already, as it does for every caller of the route.
       if (this.#open?.text !== ticket) this.show(agent.name, ticket, expiresAt);
@@ -100,13 +100,18 @@ export class Tickets {
   }
 }
 
+/** How long `p` waits for the state of a ticket. With more, the keys do nothing while the server does not answer. */
+const STATUS_MS = 3_000;
+
 /** Whether a ticket pairs no agent now, also because one without a proof has used it. False when that is not known. */
-async function isUsed({ calls }: TalkAgent, ticket: string): Promise<boolean> {
-  const asking = call(calls, PairStatusAnswer, post("/v1/pair/status", { ticket }));
-  return await asking.then(
+async function isUsed(clock: Clock, { calls }: TalkAgent, ticket: string): Promise<boolean> {
+  let isUsedNow = false;
+  const asking = call(calls, PairStatusAnswer, post("/v1/pair/status", { ticket })).then(
     ({ status }) => status === "confirmed",
     (error) => error instanceof ApiError && error.code?.startsWith("PROXY_PAIR_TICKET_") === true,
-  );
+  ).then((used) => isUsedNow = used);
+  await settledWithin(clock, asking, STATUS_MS);
+  return isUsedNow;
 }
 
 /** Columns for the text beside the code, and rows below it for the ticket, the live line and a blank row at each. */

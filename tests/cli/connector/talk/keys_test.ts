@@ -4,6 +4,7 @@ import type { Peers } from "../../../../cli/connector/peers/peers.ts";
 import { CliError } from "../../../../cli/errors.ts";
 import { textColumns } from "../../../../cli/terminal/text_width.ts";
 import { formatTicket, withPairSecret } from "../../../../shared/protocol/ticket.ts";
+import { until } from "../../../support/until.ts";
 import { flushTasks } from "../../../support/manual_clock.ts";
 import { BETA, DID, ENTER, ESCAPE, listedPeer, OTHER, PAGE, Screen, TICKET } from "./screen.ts";
 
@@ -290,6 +291,17 @@ Deno.test("p makes a new ticket when an agent has used the open one, also withou
   await screen.press("p");
   assertEquals(screen.requests("/v1/pair"), [{ ticket: old }, {}]);
   assertEquals(screen.lines.slice(-3), ["", TICKET, ""]);
+});
+
+Deno.test("p shows the open ticket after 3 s when the server does not tell its state", async () => {
+  await using screen = new Screen();
+  screen.talk.showTicket("alpha", TICKET, new Date(screen.clock.now() + 300_000).toISOString());
+  screen.slow.set("/v1/pair/status", new Promise(() => {}));
+  await screen.press("p");
+  const count = screen.lines.length;
+  await screen.clock.advance(3_000);
+  await until(() => screen.lines.length > count);
+  assertEquals(screen.requests("/v1/pair"), [{ ticket: TICKET }]);
 });
 
 for (const columns of [80, 40]) {
