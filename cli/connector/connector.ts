@@ -219,6 +219,8 @@ export class Connector {
    * `null` after `stop()`, else with the error.
    */
   run(isOffline = false): Promise<unknown> {
+    // Its stop would otherwise still send what waits.
+    if (isOffline) this.sending.end();
     // The connector may have failed already, in a call of its API. Parts that start now would never be stopped.
     if (this.isStopping || isOffline) return this.#end.promise;
     this.#endLeases();

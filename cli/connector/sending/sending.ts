@@ -117,6 +117,14 @@ export class Sending {
     return asking;
   }
 
+  /** Sends nothing of what waits, from now on. */
+  end(): void {
+    this.#isStopped = true;
+    this.#cancelAbroad?.();
+    this.#loops.receipt.end();
+    this.#loops.kept.end();
+  }
+
   async stop(ms: number): Promise<void> {
     this.#isStopped = true;
     this.#cancelAbroad?.();

@@ -80,6 +80,10 @@ abstract class SendingLoop<T> {
   async stop(ms: number): Promise<void> {
     this.wake();
     if (this.#sending) await settledWithin(this.deps.clock, this.#sending, ms);
+    this.end();
+  }
+
+  end(): void {
     this.#stopped = true;
     this.#cancel();
   }

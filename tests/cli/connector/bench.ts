@@ -124,6 +124,8 @@ export interface BenchOptions {
   trust?: RegistryTrust;
   /** Gives visit tokens for other servers. */
   visit?: FixedSession["onVisit"];
+  /** Only answers local calls. */
+  isOffline?: boolean;
   /** Opens the database in a folder; replaces the plain one. */
   database?: (path: string) => Database;
 }
@@ -203,8 +205,8 @@ export class Bench implements AsyncDisposable {
     const peers = options.peers ?? await namedPeers(world, agent);
     const bench = new Bench(world, agent, folder, { ...options, peers }, await openingKey(agent.keys));
     world.owned.use(bench);
-    bench.ended = bench.connector.run();
-    await until(() => bench.connector.status().connection.state === "connected");
+    bench.ended = bench.connector.run(options.isOffline);
+    if (!options.isOffline) await until(() => bench.connector.status().connection.state === "connected");
     return bench;
   }
 

@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
-import { Bench, type BenchOptions, INBOX, passing, story } from "./bench.ts";
+import { Bench, type BenchOptions, INBOX, passing, stopping, story } from "./bench.ts";
 import { down, gate, lost, refusal } from "./gate.ts";
 import { FailingDisk } from "./failing_disk.ts";
 import { asker, post } from "./local_api/local_caller.ts";
@@ -49,6 +49,28 @@ Deno.test("messages that the proxy could not take arrive once and in order, also
   await until(() =>
     again.connector.store.sent.list({ limit: 10 }).messages.every(({ state }) => state === "delivered")
   );
+});
+
+Deno.test("a connector that is offline sends neither messages nor receipts, also when it stops", async () => {
+  await using world = await World.open();
+  const { a, b, bench, proxy } = await keeper(world);
+  await world.message(a, b);
+  proxy.answer = down;
+  await send(bench, a, "waits");
+  bench.kill();
+  proxy.answer = null;
+  const before = proxy.requests.length;
+  await using offline = await Bench.open(world, b, {
+    ...INBOX,
+    folder: bench.folder,
+    fetch: proxy.fetch,
+    isOffline: true,
+  });
+  const { body: { messages: [{ id }] } } = await asker(offline)("/v1/inbox");
+  assertEquals((await asker(offline)("/v1/inbox/read", post({ ids: [id] }))).body.read, [id]);
+  const { sent, receipts } = offline.connector.store;
+  await stopping(world, offline.connector.stop());
+  assertEquals([proxy.requests.length - before, sent.find("request-waits")?.state, receipts.size], [0, "kept", 1]);
 });
 
 Deno.test("five kept messages cost at most 40 requests in half an hour, and leave at once when the link is back", async () => {
