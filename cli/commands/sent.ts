@@ -1,4 +1,5 @@
 /** `svc sent`: the messages that an agent has sent, or one with its receipts and its reply. */
+import { sleep, timeLeft } from "../../shared/clock.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { isRequestId, REQUEST_ID_FORM } from "../../shared/protocol/ids.ts";
 import { ApiError } from "../../shared/client/errors.ts";
@@ -61,7 +62,8 @@ export const COMMANDS = [
       await using connector = await access(ctx, folder);
       if (id === null) return await listSent(ctx, folder, connector, options.to, limit);
       if (options.cancel) return await cancelSent(ctx, connector, id, options.to) ? EXIT.done : EXIT.failed;
-      const sent = await sentMessage(connector, { requestId: id, to: options.to });
+      const read = () => sentMessage(connector, { requestId: id, to: options.to });
+      const sent = await afterTry(ctx, connector, read, ({ result }) => [result]);
       const result = asHere(connector, sent.result);
       show(ctx, folder, { ...sent, result }, await receiptsOf(ctx, connector, result));
       showWaiting(ctx, connector, [result]);
@@ -78,7 +80,8 @@ async function listSent(
   limit: number,
 ): Promise<void> {
   const to = named === undefined ? undefined : findPeerEver(readPeers(folder), named) ?? named;
-  const { messages, more } = await call(connector, SentPage, get("/v1/sent", { limit, to }));
+  const read = () => call(connector, SentPage, get("/v1/sent", { limit, to }));
+  const { messages, more } = await afterTry(ctx, connector, read, ({ messages }) => messages);
   const now = ctx.clock.now(), hostOf = hostsOfPeers(folder);
   const state = (message: SentPage["messages"][number]) =>
     stateText(asHere(connector, message), now, message.to.alias ?? undefined, hostOf(message.to.agentDid));
@@ -91,6 +94,27 @@ async function listSent(
     { head: "REPLY TO", isWide: true, of: ({ inReplyTo }) => inReplyTo },
   ]);
   showWaiting(ctx, connector, messages);
+}
+
+/** How long this command waits for the connector that it runs to try what waits, and how often it looks. */
+const TRY_MS = 3_000, LOOK_MS = 100;
+
+/**
+ * Reads messages, once the connector that this command runs has tried those that wait. Without the wait, a message that
+ * cannot be sent would be shown as on its way.
+ */
+async function afterTry<T>(
+  { clock }: Context,
+  { isHost }: Access,
+  read: () => Promise<T>,
+  messagesOf: (found: T) => readonly Pick<OutboundResult, "state">[],
+): Promise<T> {
+  const left = timeLeft(clock, isHost ? TRY_MS : 0);
+  while (true) {
+    const found = await read();
+    if (left() === 0 || !messagesOf(found).some(({ state }) => state === "sending")) return found;
+    await sleep(clock, LOOK_MS);
+  }
 }
 
 /** The message without the time of its next try when no connector goes on after this command, so that none comes. */
