@@ -162,7 +162,8 @@ export const COMMANDS = [
     async run(ctx, { args: { agent }, options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const found = await findAgent(ctx, agent);
-      const question = `Revoke ${agent} permanently?${await unreadNote(ctx, found.localName)} This cannot be undone.`;
+      const note = options.yes ? "" : await unreadNote(ctx, found.localName);
+      const question = `Revoke ${agent} permanently?${note} This cannot be undone.`;
       if (!await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
       ctx.out.doing(`Revoking ${agent}`);
       // Loaded only here, because it needs the parsers for files of hosts, and the other commands would wait for them.
