@@ -58,7 +58,8 @@ export async function startConnectors(
     talk.add(talkAgent(ctx, folder, calls, status));
     void ended.then(() => talk.remove(folder.name));
   };
-  const trusts = new Map<string, RegistryTrust>(), unsent = new Map<string, number>();
+  const trusts = new Map<string, RegistryTrust>();
+  let isStopped = false, unsent = 0;
   const start = async (name: string, emit: EmitEvent) => {
     const running = await startAgentConnector(ctx, name, options, {
       emit: (event, fields) => {
@@ -67,7 +68,8 @@ export async function startConnectors(
       },
       trusts,
       onTicket: (ticket, until) => talk.showTicket(name, ticket, until),
-      onUnsent: (messages) => unsent.set(name, messages),
+      // Not of a connector that ends earlier, because it starts again, or its agent was deleted.
+      onUnsent: (messages) => unsent += isStopped ? messages : 0,
       onDefault: async () => view.show(await runtimeHint(ctx)),
     });
     show(running);
@@ -87,7 +89,6 @@ export async function startConnectors(
     endsWithAgents: wanted !== "all",
   });
   let running: RunningConnector | null = null;
-  let isStopped = false;
   stop = () => {
     isStopped = true;
     void running?.stop();
@@ -109,9 +110,8 @@ export async function startConnectors(
     forget();
     endReports();
     screen.close();
-    const left = [...unsent.values()].reduce((sum, messages) => sum + messages, 0);
-    if (left > 0 && ctx.terminal.stderrIsTerminal) {
-      ctx.out.note(left === 1 ? "1 message is not sent yet." : `${left} messages are not sent yet.`);
+    if (unsent > 0 && ctx.terminal.stderrIsTerminal) {
+      ctx.out.note(unsent === 1 ? "1 message is not sent yet." : `${unsent} messages are not sent yet.`);
     }
   }
 }

@@ -8,7 +8,7 @@ import { Output } from "../../../cli/terminal/output.ts";
 import { freePort } from "../../support/process.ts";
 import { PROXY_URL, World } from "../../support/world.ts";
 import { until } from "../../support/until.ts";
-import { stopping } from "./bench.ts";
+import { passing, stopping } from "./bench.ts";
 import { contextOf } from "./context.ts";
 import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
 
@@ -74,6 +74,26 @@ Deno.test("keys are read only in the foreground, or with --keys where the system
   }
 });
 
+Deno.test("the unsent messages of an agent that was deleted are not counted at the end", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  await pairAlpha(world, machine, "beta");
+  machine.answer(new RegExp(PROXY_URL), () => Promise.reject(new TypeError("refused")));
+  let said = "";
+  const [stdout, stderr] = [(text: string) => (said += text) !== "", (text: string) => void (said += text)];
+  const terminal = { stdout, stderr, stdoutIsTerminal: false, stderrIsTerminal: true };
+  const context = contextOf(world, machine), out = new Output(terminal, world.clock, { json: false, colour: false });
+  const env = (name: keyof typeof machine.env) => machine.env[name];
+  const ended = startConnectors({ ...context, env, terminal, out }, "all", {});
+  await until(async () => (await machine.svc("connector", "status")).stdout.includes("alpha is"));
+  assertStringIncludes((await machine.svc("send", "beta", "hi")).stderr, "Kept:");
+  await Deno.rename(`${machine.dir}/agents/alpha`, `${machine.dir}/alpha`);
+  await passing(world, 60, () => said.includes('"event":"stopped"'));
+  context.interrupt.press();
+  await stopping(world, ended);
+  assertEquals(said.includes("not sent yet"), false);
+});
+
 Deno.test("a connector says at its end what it has not sent, and svc sent which command sends it", async () => {
   await using world = await World.open();
   await using machine = await machineWithAlpha(world);
@@ -92,7 +112,9 @@ Deno.test("a connector says at its end what it has not sent, and svc sent which 
   await world.clock.advance(5_000);
   assertEquals(await ended, 0);
   assertStringIncludes(said, "1 message is not sent yet.\n");
-  const { requestId } = (await machine.json("sent")).messages[0];
+  const first = machine.json("sent");
+  await stopping(world, first);
+  const { requestId } = (await first).messages[0];
   for (const args of [[], [requestId]]) {
     const listing = machine.svc("sent", ...args);
     await stopping(world, listing);
