@@ -60,7 +60,7 @@ export async function invitesPage(deps: ConsoleDeps, input: Input, error?: Html)
   return framed(deps, input, { title: "Invites", current: "invites", main, hasField: true });
 }
 
-/** Creates an invite. Only this answer shows its link, because the store holds no more than the digest of its code. */
+/** Creates an invite. Only this answer can show its link, because the store has a digest in place of the code. */
 export async function newInvite(deps: ConsoleDeps, input: Input): Promise<PageResult> {
   const [days] = DAYS.find(([value]) => value === input.form.get("days")) ?? ["7"];
   const now = deps.clock.now();

@@ -10,6 +10,7 @@ import { PROXY_URL, World } from "../../support/world.ts";
 import { until } from "../../support/until.ts";
 import { passing, stopping } from "./bench.ts";
 import { contextOf } from "./context.ts";
+import type { Machine } from "../cli_world.ts";
 import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
 
 Deno.test("a connector signs its refresh with the registry's time when the registry refuses its own", async () => {
@@ -74,44 +75,42 @@ Deno.test("keys are read only in the foreground, or with --keys where the system
   }
 });
 
-Deno.test("the unsent messages of an agent that was deleted are not counted at the end", async () => {
-  await using world = await World.open();
-  await using machine = await machineWithAlpha(world);
+/** A connector of alpha on a terminal, whose proxy refuses connections, so that a message to beta waits in it. */
+async function connectorWithUnsent(world: World, machine: Machine, agents: readonly string[] | "all") {
   await pairAlpha(world, machine, "beta");
   machine.answer(new RegExp(PROXY_URL), () => Promise.reject(new TypeError("refused")));
-  let said = "";
-  const [stdout, stderr] = [(text: string) => (said += text) !== "", (text: string) => void (said += text)];
+  const said: string[] = [];
+  const [stdout, stderr] = [(text: string) => said.push(text) > 0, (text: string) => void said.push(text)];
   const terminal = { stdout, stderr, stdoutIsTerminal: false, stderrIsTerminal: true };
   const context = contextOf(world, machine), out = new Output(terminal, world.clock, { json: false, colour: false });
   const env = (name: keyof typeof machine.env) => machine.env[name];
-  const ended = startConnectors({ ...context, env, terminal, out }, "all", {});
+  const options = agents === "all" ? {} : { port: String(freePort()) };
+  const ended = startConnectors({ ...context, env, terminal, out }, agents, options);
   await until(async () => (await machine.svc("connector", "status")).stdout.includes("alpha is"));
   assertStringIncludes((await machine.svc("send", "beta", "hi")).stderr, "Kept:");
+  return { context, ended, said: () => said.join("") };
+}
+
+Deno.test("the unsent messages of an agent that was deleted are not counted at the end", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  const { context, ended, said } = await connectorWithUnsent(world, machine, "all");
   await Deno.rename(`${machine.dir}/agents/alpha`, `${machine.dir}/alpha`);
-  await passing(world, 60, () => said.includes('"event":"stopped"'));
+  await passing(world, 60, () => said().includes('"event":"stopped"'));
   context.interrupt.press();
   await stopping(world, ended);
-  assertEquals(said.includes("not sent yet"), false);
+  assertEquals(said().includes("not sent yet"), false);
 });
 
 Deno.test("a connector says at its end what it has not sent, and svc sent which command sends it", async () => {
   await using world = await World.open();
   await using machine = await machineWithAlpha(world);
-  await pairAlpha(world, machine, "beta");
-  machine.answer(new RegExp(PROXY_URL), () => Promise.reject(new TypeError("refused")));
-  let said = "";
-  const stderr = (text: string) => void (said += text);
-  const terminal = { stdout: () => true, stderr, stdoutIsTerminal: false, stderrIsTerminal: true };
-  const context = contextOf(world, machine), out = new Output(terminal, world.clock, { json: false, colour: false });
-  const env = (name: keyof typeof machine.env) => machine.env[name];
-  const ended = startConnectors({ ...context, env, terminal, out }, ["alpha"], { port: String(freePort()) });
-  await until(async () => (await machine.svc("connector", "status")).stdout.includes("alpha is"));
-  assertStringIncludes((await machine.svc("send", "beta", "hi")).stderr, "Kept:");
+  const { context, ended, said } = await connectorWithUnsent(world, machine, ["alpha"]);
   assertStringIncludes((await machine.svc("sent")).stdout, "next try in");
   context.interrupt.press();
   await world.clock.advance(5_000);
   assertEquals(await ended, 0);
-  assertStringIncludes(said, "1 message is not sent yet.\n");
+  assertStringIncludes(said(), "1 message is not sent yet.\n");
   const first = machine.json("sent");
   await stopping(world, first);
   const { requestId } = (await first).messages[0];

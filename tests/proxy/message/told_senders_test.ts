@@ -166,7 +166,7 @@ Deno.test("news that are older than what was read do not cause another read", as
   assertEquals(one.reads, 1);
 });
 
-Deno.test("what is told of over 2,000 senders takes no more memory: the first of them are read when they are used", async () => {
+Deno.test("2,000 told records are kept; a sender whose record was dropped is read from the store", async () => {
   using kv = await openTestKv();
   const one = new Instance(kv, "one");
   assert(await one.use("nonce"));
