@@ -94,7 +94,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   const connectedAgents = new ConnectedAgents(clock, newId, config.heartbeatIntervalMs, metrics, owners);
   const reserve = new StoreReserve(externals.diskSpace ?? (() => null), clock, config.storeReserveBytes);
   const mailbox = new Mailbox({ ...externals, commits, reserve, config });
-  const senders = new Senders({ kv, reads, clock, windowMs: config.agentWindowMs });
+  const senders = new Senders({ kv, reads, clock, random: externals.random, windowMs: config.agentWindowMs });
   const senderStatus = new SenderStatus(registry, clock);
   const pairRemoval = new PairRemoval({ ...externals, crl });
   const policy = new IssuerPolicy(config);

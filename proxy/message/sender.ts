@@ -14,6 +14,7 @@ import {
   type BegunDelivery,
   newSender,
   NONCE_BYTES,
+  type NonceName,
   nonceName,
   noncesIn,
   packPart,
@@ -28,6 +29,7 @@ import {
 } from "../schema/sender_record.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { Clock } from "../../shared/clock.ts";
+import type { Random } from "../../shared/random.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { rejectedUntil } from "../../shared/server/nonces.ts";
 import { hexDigest } from "../../shared/server/crypto.ts";
@@ -36,6 +38,7 @@ import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { idOf, type LiveChange, type LiveRecord, type Write } from "../../shared/server/store/batch.ts";
 import { StoreBusy, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import type { BeginningOfDelivery, DuplicateResult, Placed } from "./delivery.ts";
+import { UsedNonces } from "./used_nonces.ts";
 
 /**
  * Most sealed parts of a sender that are read at once. With more, one request may read the store for seconds. With
@@ -45,7 +48,7 @@ const PARTS_READ_MAX = 32_768;
 const PARTS_AT_ONCE = 200;
 /** With more, senders that are no longer active take memory. With less, a returning one costs a read. */
 const SENDERS_KEPT_MAX = 10_000;
-/** Nonces of all senders in memory. With more, they take hundreds of megabytes. */
+/** Nonces of all senders in memory. With more, they take over 50 MB. */
 const NONCES_KEPT_MAX = 1_000_000;
 /**
  * Time between removals of a sender's ended nonces. With less, each request would look through its nonces. With more,
@@ -72,6 +75,7 @@ interface SendersDeps {
   kv: Kv;
   reads: BatchedReads;
   clock: Clock;
+  random: Random;
   /** Length of the window "agent", milliseconds. */
   windowMs: number;
 }
@@ -140,11 +144,11 @@ export class Senders {
   #forgetOldest(): void {
     this.#untilCount = REQUESTS_PER_COUNT;
     let total = 0;
-    for (const { size } of this.#kept.values()) total += size;
-    for (const [agentDid, { size }] of this.#kept) {
+    for (const { known } of this.#kept.values()) total += known.size;
+    for (const [agentDid, { known }] of this.#kept) {
       if (total <= NONCES_KEPT_MAX) return;
       this.#kept.delete(agentDid);
-      total -= size;
+      total -= known.size;
     }
   }
 }
@@ -161,8 +165,7 @@ export class Sender implements LiveRecord {
   window = new Window();
   /** Deliveries that have begun and have no delivery record. */
   begun: readonly BegunDelivery[] = [];
-  /** When each known nonce ends, by its name, in the order of use. */
-  readonly #ends = new Map<string, number>();
+  readonly known: UsedNonces;
   /** Nonces of requests in progress that are not known to be stored. */
   readonly #reserved = new Set<NonceUse>();
   /** Nonces of the commit in flight. */
@@ -197,17 +200,13 @@ export class Sender implements LiveRecord {
     private readonly allTold: Map<string, StoredSender>,
     private readonly share: (stored: StoredSender) => void,
   ) {
+    this.known = new UsedNonces(deps.random);
     this.key = KEYS.sender(agentDid);
     this.id = idOf(this.key);
   }
 
   get #told(): StoredSender | undefined {
     return this.allTold.get(this.agentDid);
-  }
-
-  /** Number of known nonces. */
-  get size(): number {
-    return this.#ends.size;
   }
 
   load(): Promise<void> {
@@ -281,14 +280,14 @@ export class Sender implements LiveRecord {
   ): void {
     const now = this.deps.clock.now();
     if (since !== this.#since || now < this.#asOf - CLOCK_GRACE_MS) {
-      this.#ends.clear();
+      this.known.clear();
       this.#asOf = now;
     }
     // A nonce that was reserved before or during this reading is known only if the store has it, because its request
     // would otherwise find its own reservation, and be refused as a replay.
-    for (const use of this.#reserved) if (use.generation === this.generation) this.#ends.delete(use.name);
-    for (const { name, expiresAt } of older) this.#ends.set(name, expiresAt);
-    for (const { name, expiresAt } of noncesIn(nonces)) this.#ends.set(name, expiresAt);
+    for (const use of this.#reserved) if (use.generation === this.generation) this.known.delete(use.name);
+    for (const { name, expiresAt } of older) this.known.set(name, expiresAt);
+    for (const { name, expiresAt } of noncesIn(nonces)) this.known.set(name, expiresAt);
     this.#since = since;
     this.#sealed = sealed;
     this.#nonces.set(nonces);
@@ -323,12 +322,12 @@ export class Sender implements LiveRecord {
   }
 
   undo(): boolean {
-    const told = this.#told, names = new Set(this.#taken.map(({ name }) => name));
+    const told = this.#told, taken = this.#taken.slice();
     this.#forget();
-    if (!told || told.versionstamp === this.versionstamp || names.size === 0) return false;
+    if (!told || told.versionstamp === this.versionstamp || taken.length === 0) return false;
     const record = this.#toldAfter(this.versionstamp, told);
     // If only the commit's answer was lost, its nonces are in that record.
-    return record !== null && !noncesIn(record.nonces).some(({ name }) => names.has(name));
+    return record !== null && !noncesIn(record.nonces).some((stored) => taken.some((own) => hasSameName(own, stored)));
   }
 
   #forget(): void {
@@ -355,20 +354,20 @@ export class Sender implements LiveRecord {
     if (this.isUsed(name, now)) return null;
     const expiresAt = rejectedUntil(timestamp, now);
     const use: NonceUse = { sender: this, name, timestamp, expiresAt, now, generation: this.generation };
-    this.#ends.set(name, expiresAt);
+    this.known.set(name, expiresAt);
     this.#reserved.add(use);
     return use;
   }
 
-  isUsed(name: string, now: number): boolean {
-    return now < (this.#ends.get(name) ?? 0);
+  isUsed(name: NonceName, now: number): boolean {
+    return now < this.known.endOf(name);
   }
 
   /** Ends the reservation of a request whose claim failed. If the request claims again, its nonce is judged again. */
   release(use: NonceUse): void {
     // A commit in flight may still store it. Another request with this nonce is a replay until that is known.
     if (this.#taken.includes(use)) return;
-    if (this.#reserved.delete(use) && use.generation === this.generation) this.#ends.delete(use.name);
+    if (this.#reserved.delete(use) && use.generation === this.generation) this.known.delete(use.name);
     use.generation = 0;
   }
 
@@ -376,20 +375,16 @@ export class Sender implements LiveRecord {
   #prune(now: number): void {
     if (now < this.#asOf + PRUNE_MS) return;
     this.#asOf = now;
-    for (const [name, end] of this.#ends) {
-      // The first nonce that counts ends the loop, so one that is dated ahead keeps later ones for five minutes more.
-      if (now < end + ENDED_KEPT_MS) return;
-      this.#ends.delete(name);
-    }
+    this.known.forgetEnded(now - ENDED_KEPT_MS);
   }
 
   /** Puts a reserved nonce into the record. */
   put(use: NonceUse): void {
     if (this.#bytes === MOST_BYTES) this.#seal(use.now);
-    this.#ends.set(use.name, use.expiresAt);
+    this.known.set(use.name, use.expiresAt);
     this.#reserved.add(use);
     use.generation = this.generation;
-    putNonce(this.#nonces, this.#view, this.#bytes, use);
+    putNonce(this.#view, this.#bytes, use);
     this.#bytes += NONCE_BYTES;
     this.#taken.push(use);
   }
@@ -434,6 +429,10 @@ export class Sender implements LiveRecord {
     this.allTold.set(this.agentDid, stored);
     this.share(stored);
   }
+}
+
+function hasSameName({ name: one }: StoredNonce, { name: other }: StoredNonce): boolean {
+  return one.a === other.a && one.b === other.b && one.c === other.c;
 }
 
 type Version = { readonly versionstamp: string | null } | undefined;

@@ -39,9 +39,15 @@ export interface SenderRecord {
   begun: readonly BegunDelivery[];
 }
 
+/** The first 12 bytes of the SHA-256 of a nonce, as three signed integers of 32 bits. */
+export interface NonceName {
+  readonly a: number;
+  readonly b: number;
+  readonly c: number;
+}
+
 export interface StoredNonce extends NonceRecord {
-  /** The first bytes of its SHA-256, one character for each. */
-  name: string;
+  name: NonceName;
 }
 
 /** The entries of a window, in order of time. */
@@ -71,14 +77,16 @@ export function newSender(now: number): SenderRecord {
   return { since: now, sealed: 0, nonces: new Uint8Array(), window: [], begun: [] };
 }
 
-const NAME: number[] = new Array(NAME_BYTES).fill(0);
+/** Returns the name of a nonce. `sha256` is its hash in hexadecimal. */
+export function nonceName(sha256: string): NonceName {
+  return { a: hexInteger(sha256, 0), b: hexInteger(sha256, 8), c: hexInteger(sha256, 16) };
+}
 
-/** Returns the name of a nonce, one character for each byte. `sha256` is its hash in hexadecimal. */
-export function nonceName(sha256: string): string {
-  for (let i = 0; i < NAME_BYTES; i++) {
-    NAME[i] = hexDigit(sha256.charCodeAt(2 * i)) << 4 | hexDigit(sha256.charCodeAt(2 * i + 1));
-  }
-  return String.fromCharCode.apply(null, NAME);
+/** Returns the signed integer of eight hexadecimal digits. */
+function hexInteger(hex: string, at: number): number {
+  let value = 0;
+  for (let i = at; i < at + 8; i++) value = value << 4 | hexDigit(hex.charCodeAt(i));
+  return value;
 }
 
 function hexDigit(code: number): number {
@@ -183,10 +191,12 @@ export function packPart(nonces: Uint8Array): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-/** Writes a nonce. `view` is a view of all `bytes`. */
-export function putNonce(bytes: Uint8Array, view: DataView, at: number, nonce: StoredNonce): void {
+/** Writes a nonce. */
+export function putNonce(view: DataView, at: number, nonce: StoredNonce): void {
   const extra = Math.min(Math.max(0, nonce.expiresAt - nonce.timestamp * 1000 - GRACE_MS), MOST_EXTRA_MS);
-  writeAscii(bytes, at, nonce.name);
+  view.setInt32(at, nonce.name.a);
+  view.setInt32(at + 4, nonce.name.b);
+  view.setInt32(at + 8, nonce.name.c);
   view.setUint32(at + NAME_BYTES, nonce.timestamp);
   view.setUint8(at + NAME_BYTES + 4, extra >> 16);
   view.setUint16(at + NAME_BYTES + 5, extra & 0xffff);
@@ -199,7 +209,7 @@ export function noncesIn(nonces: Uint8Array): StoredNonce[] {
   for (let at = 0; at < nonces.length; at += NONCE_BYTES) {
     const timestamp = view.getUint32(at + NAME_BYTES);
     const extra = (view.getUint8(at + NAME_BYTES + 4) << 16) | view.getUint16(at + NAME_BYTES + 5);
-    const name = readAscii(nonces, at, at + NAME_BYTES);
+    const name = { a: view.getInt32(at), b: view.getInt32(at + 4), c: view.getInt32(at + 8) };
     all.push({ name, timestamp, expiresAt: timestamp * 1000 + GRACE_MS + extra });
   }
   return all;

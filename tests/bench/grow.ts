@@ -48,7 +48,7 @@ function part(i: number): Record[] {
   const nonce = { timestamp: Math.floor(now / 1000), expiresAt: now + TEN_MINUTES_MS / 2 };
   const nonces = new Uint8Array(LIMITS.senderPartNonces * NONCE_BYTES), view = new DataView(nonces.buffer);
   for (let at = 0; at < nonces.length; at += NONCE_BYTES) {
-    putNonce(nonces, view, at, {
+    putNonce(view, at, {
       ...nonce,
       name: nonceName(crypto.getRandomValues(new Uint8Array(32)).toHex()),
     });

@@ -7,6 +7,7 @@ import {
   MalformedRecord,
   newSender,
   NONCE_BYTES,
+  type NonceName,
   nonceName,
   noncesIn,
   packPart,
@@ -37,11 +38,11 @@ const BEGUN: BegunDelivery = {
 /** Packed nonces named 0, 1, 2 and so on. */
 function nonces(count: number, { timestamp, expiresAt }: NonceRecord = NONCE): Uint8Array {
   const bytes = new Uint8Array(count * NONCE_BYTES), view = new DataView(bytes.buffer);
-  for (let i = 0; i < count; i++) putNonce(bytes, view, i * NONCE_BYTES, { name: nameOf(i), timestamp, expiresAt });
+  for (let i = 0; i < count; i++) putNonce(view, i * NONCE_BYTES, { name: nameOf(i), timestamp, expiresAt });
   return bytes;
 }
 
-function nameOf(i: number | string): string {
+function nameOf(i: number | string): NonceName {
   return nonceName(hexDigest(String(i)));
 }
 
@@ -52,7 +53,7 @@ function packed(record: Partial<SenderRecord>): Uint8Array {
 
 Deno.test("a packed record has the bytes of the layout", () => {
   const name = nonceName(hexDigest("nonce")), own = new Uint8Array(NONCE_BYTES);
-  putNonce(own, new DataView(own.buffer), 0, { name, timestamp: SECOND, expiresAt: NOW + 301_500 });
+  putNonce(new DataView(own.buffer), 0, { name, timestamp: SECOND, expiresAt: NOW + 301_500 });
   const record: SenderRecord = {
     since: NOW,
     sealed: 3,

@@ -76,7 +76,7 @@ test("an expired record that is still stored refuses no request with a valid tim
   const put = (expiresAt: number) => {
     const nonces = new Uint8Array(NONCE_BYTES);
     const record = { name: nonceName(hexDigest(nonce)), expiresAt, timestamp: unixSeconds(now) - 301 };
-    putNonce(nonces, new DataView(nonces.buffer), 0, record);
+    putNonce(new DataView(nonces.buffer), 0, record);
     return w.kv.set(KEYS.sender(a.agent.did), packSender({ ...newSender(now), window: new Window(), nonces }));
   };
   await put(now);

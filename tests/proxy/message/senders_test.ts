@@ -12,6 +12,7 @@ import {
   Senders,
 } from "../../../proxy/message/sender.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { systemRandom } from "../../../shared/random.ts";
 import { NONCE_BYTES, senderKeptMs, unpackSender } from "../../../proxy/schema/sender_record.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
@@ -76,7 +77,7 @@ class Instance {
 
   #newSenders(): Senders {
     const { kv, clock } = this;
-    return new Senders({ kv, reads: new BatchedReads(kv), clock, windowMs: WINDOW_MS });
+    return new Senders({ kv, reads: new BatchedReads(kv), clock, random: systemRandom, windowMs: WINDOW_MS });
   }
 }
 

@@ -13,6 +13,7 @@ import {
   Senders,
   type StoredSender,
 } from "../../../proxy/message/sender.ts";
+import { systemRandom } from "../../../shared/random.ts";
 import { MalformedRecord, NONCE_BYTES, unpackSender } from "../../../proxy/schema/sender_record.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
@@ -51,7 +52,13 @@ class Instance {
 
   constructor(kv: Deno.Kv, readonly clock: ManualClock, name: string) {
     this.#commits = new GroupCommit(kv, MAX_CHECKS, { clock, markKey: ["mark", name] });
-    this.senders = new Senders({ kv, reads: new BatchedReads(kv), clock, windowMs: LIMITS.agentWindowMs });
+    this.senders = new Senders({
+      kv,
+      reads: new BatchedReads(kv),
+      clock,
+      random: systemRandom,
+      windowMs: LIMITS.agentWindowMs,
+    });
     this.senders.onShared = (stored) => void this.told.push(...stored);
   }
 
@@ -422,5 +429,5 @@ Deno.test("each nonce is accepted and counts once when versions are told late, t
 
 /** Stored nonces at an instance. */
 function noncesAt({ sender }: Instance): number {
-  return sender.size;
+  return sender.known.size;
 }

@@ -12,7 +12,8 @@ import {
   type StoredSender,
 } from "../../../proxy/message/sender.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
-import { nonceName, noncesIn, unpackPart, unpackSender } from "../../../proxy/schema/sender_record.ts";
+import { systemRandom } from "../../../shared/random.ts";
+import { type NonceName, nonceName, noncesIn, unpackPart, unpackSender } from "../../../proxy/schema/sender_record.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { hexDigest } from "../../../shared/server/crypto.ts";
 import { BatchedReads } from "../../../shared/server/store/batched_reads.ts";
@@ -192,7 +193,7 @@ class Instance {
 
   #newSenders(): Senders {
     const kv = this.#kv, { clock } = this.play;
-    const senders = new Senders({ kv, reads: new BatchedReads(kv), clock, windowMs: WINDOW_MS });
+    const senders = new Senders({ kv, reads: new BatchedReads(kv), clock, random: systemRandom, windowMs: WINDOW_MS });
     senders.onShared = (stored) => this.play.tell(this, stored);
     return senders;
   }
@@ -250,7 +251,11 @@ async function storedNonces(kv: Deno.Kv, agent: string, limit: number): Promise<
   for (let i = 0; i < sealed; i++) {
     parts.push(unpackPart((await kv.get(KEYS.senderPart(agent, i))).value));
   }
-  return [...parts, nonces].flatMap((packed) => noncesIn(packed).map(({ name }) => name));
+  return [...parts, nonces].flatMap((packed) => noncesIn(packed).map(({ name }) => textOf(name)));
+}
+
+function textOf({ a, b, c }: NonceName): string {
+  return `${a} ${b} ${c}`;
 }
 
 async function tellStory(story: Story, seed: number): Promise<void> {
@@ -267,7 +272,7 @@ async function tellStory(story: Story, seed: number): Promise<void> {
     const { agent, nonce } = requests[0] as Request;
     const accepted = requests.filter(({ outcome }) => outcome === "accepted").length;
     assert(accepted <= 1, `${about} is accepted twice`);
-    if (accepted === 1) assert(stored.get(agent)?.has(nonceName(hexDigest(nonce))), `${about} is not stored`);
+    if (accepted === 1) assert(stored.get(agent)?.has(textOf(nonceName(hexDigest(nonce)))), `${about} is not stored`);
     // During a fault, a copy of a request may reserve the nonce of one whose commit then takes effect late.
     const isInDoubt = requests.some((one) => one.isInDoubt) || story.faults > 0 && requests.length > 1;
     assert(isInDoubt || requests.some(({ outcome }) => outcome !== "replay"), `${about} is refused as a replay`);

@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { type NonceUse, type Sender, SenderChange, Senders, type StoredSender } from "../../../proxy/message/sender.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { systemRandom } from "../../../shared/random.ts";
 import { senderKeptMs } from "../../../proxy/schema/sender_record.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
@@ -35,7 +36,13 @@ class Instance {
       }) as typeof real.getMany,
     });
     const reads = new BatchedReads(this.kv);
-    this.senders = new Senders({ kv: this.kv, reads, clock: CLOCK, windowMs: LIMITS.agentWindowMs });
+    this.senders = new Senders({
+      kv: this.kv,
+      reads,
+      clock: CLOCK,
+      random: systemRandom,
+      windowMs: LIMITS.agentWindowMs,
+    });
     this.#commits = new GroupCommit(this.kv, MAX_CHECKS, { clock: CLOCK, markKey: ["mark", name] });
   }
 
