@@ -94,8 +94,8 @@ async function recordsOf({ kv, clock, commits, config }: TimelineDeps, requestId
     limit: SENDERS_READ_MAX,
     batchSize: READ_TOGETHER,
   });
-  for await (const { value } of senders) {
-    for (const { id, record } of begunDeliveries(value)) {
+  for await (const sender of senders) {
+    for (const { id, record } of begunDeliveries(sender)) {
       if (id.requestId === requestId) foundOf(id.recipient, id.sender).delivery ??= record;
     }
   }

@@ -14,7 +14,7 @@ import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import type { DeliveryRecord } from "../schema/records.ts";
-import { type BegunDelivery, unpackSender } from "../schema/sender_record.ts";
+import { type BegunDelivery, begunOf, type SenderEntry } from "../schema/sender_record.ts";
 import {
   BeginningOfDelivery,
   begunIn,
@@ -161,10 +161,10 @@ export class Deliveries {
    *
    * @throws {StoreUnavailable}
    */
-  async settle(value: unknown): Promise<void> {
+  async settle(stored: SenderEntry): Promise<void> {
     const before = this.deps.clock.now() - this.deps.attemptMs - SETTLED_MS;
     const isOld = ({ startedAt }: BegunDelivery) => startedAt < before;
-    const old = unpackSender(value).begun.filter(isOld);
+    const old = begunOf(stored).filter(isOld);
     for (let i = 0; i < old.length; i += SETTLED_TOGETHER) {
       const some = old.slice(i, i + SETTLED_TOGETHER);
       await this.#settle(some[0]?.sender ?? "", some, isOld);
@@ -241,9 +241,8 @@ export function timeUpdate(
 }
 
 /** Returns the begun deliveries of a stored sender's record as delivery records, with their IDs. */
-export function begunDeliveries(value: unknown): { id: DeliveryId; record: DeliveryRecord }[] {
-  if (value === null || value === undefined) return [];
-  return unpackSender(value).begun.map((begun) => ({ id: begun, record: recordOf(begun) }));
+export function begunDeliveries(sender: SenderEntry): { id: DeliveryId; record: DeliveryRecord }[] {
+  return begunOf(sender).map((begun) => ({ id: begun, record: recordOf(begun) }));
 }
 
 /** Returns true while an attempt has no outcome: `delivery` is its stored record or `null`. */

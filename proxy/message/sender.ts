@@ -218,7 +218,7 @@ export class Sender implements LiveRecord {
     try {
       const { reads, clock } = this.deps;
       const { value, versionstamp } = await reads.get(this.key);
-      const now = clock.now(), record = value === null ? newSender(now) : unpackSender(value);
+      const now = clock.now(), record = value === null ? newSender(now) : unpackSender(value, this.agentDid);
       if (this.versionstamp !== null && versionstamp !== this.versionstamp) this.#sharedUntil = now + SHARED_MS;
       const first = this.#firstUnknown(record, now);
       this.#adopt(record, versionstamp, first < record.sealed ? await this.#readParts(first, record.sealed, now) : []);
@@ -238,7 +238,7 @@ export class Sender implements LiveRecord {
    * @throws {MalformedRecord}
    */
   learn(stored: StoredSender): void {
-    unpackSender(stored.value);
+    unpackSender(stored.value, this.agentDid);
     this.#sharedUntil = this.deps.clock.now() + SHARED_MS;
     if (!isNewer(stored, this.#told) || !isNewer(stored, this)) return;
     this.allTold.set(this.agentDid, stored);
@@ -259,7 +259,7 @@ export class Sender implements LiveRecord {
   /** Returns what was told, unless it is older than `versionstamp` or follows sealed parts that are not known here. */
   #toldAfter(versionstamp: string | null, told: StoredSender): SenderRecord | null {
     if (told.versionstamp < (versionstamp ?? "")) return null;
-    const record = unpackSender(told.value);
+    const record = unpackSender(told.value, this.agentDid);
     return this.#firstUnknown(record, this.deps.clock.now()) >= record.sealed ? record : null;
   }
 

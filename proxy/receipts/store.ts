@@ -186,7 +186,7 @@ async function peersWhoBegan(kv: Kv, recipient: string, requestId: string): Prom
   const pairs = await Array.fromAsync(kv.list({ prefix: KEYS.pairs(recipient) }, { limit }));
   const reads = new BatchedReads(kv);
   const records = await Promise.all(pairs.map(({ key }) => reads.get(KEYS.sender(String(key.at(-1))))));
-  return records.flatMap(({ value }) => begunDeliveries(value))
+  return records.flatMap((record) => begunDeliveries(record))
     .filter(({ id }) => id.requestId === requestId && id.recipient === recipient)
     .map(({ id }) => id.sender);
 }

@@ -11,7 +11,7 @@ import { type Attempt, type Deliveries, isBegun, queuedAnswer } from "../message
 import { deliveryIdOf } from "../message/delivery.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { Envelope, Message, PairRecord, Presence } from "../schema/records.ts";
-import { unpackSender } from "../schema/sender_record.ts";
+import { begunOf } from "../schema/sender_record.ts";
 import type { AgentSockets } from "./agent_sockets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
@@ -153,8 +153,7 @@ export class LocalDelivery {
       KEYS.delivery(recipient, requestId, sender),
       KEYS.presence(recipient),
     ]);
-    const all = begun.value === null ? [] : unpackSender(begun.value).begun;
-    if (pair.value === null || !isBegun(id, attempt, all, delivery.value)) return "over";
+    if (pair.value === null || !isBegun(id, attempt, begunOf(begun), delivery.value)) return "over";
     return presence.value?.instance === this.deps.leases.instance ? "here" : "elsewhere";
   }
 

@@ -6,7 +6,7 @@
  * | key | value | written by | expiry |
  * |---|---|---|---|
  * | sender, agent | packed SenderRecord: window "agent", nonces, begun deliveries | admission, through group commit | 901 s, two windows, or 8 days with a begun delivery |
- * | sender_part, agent, number | 32 packed nonces | admission, through group commit | swept once its nonces have ended |
+ * | sender_part, agent, number | 12 packed nonces | admission, through group commit | swept once its nonces have ended |
  * | window, rule, agent | WindowRecord of another window | admission, through group commit | two windows |
  * | delivery, request, recipient, sender | packed DeliveryRecord | deliver, through group commit | swept: 24 h after its receipt, or 8 days after its answer or mailbox lifetime |
  * | receipt, request, recipient, sender, status | when it was recorded, and what its recipient signed | receipts, mailbox, through group commit | swept: RECEIPT_RETENTION_SECONDS |

@@ -1,7 +1,7 @@
 /** Lifetimes of records of the proxy: of exported ones, and of those that the sweep deletes. */
 import type { Kv } from "../../shared/server/kv.ts";
 import { deliveryEnd, unpackDelivery } from "./delivery_record.ts";
-import { MalformedRecord, partEnd, senderKeptMs, unpackSender } from "./sender_record.ts";
+import { MalformedRecord, partEnd, type SenderEntry, senderKeptMs, unpackSender } from "./sender_record.ts";
 import { KEYS } from "./kv_keys.ts";
 import type { StoredReceipt } from "./receipt_record.ts";
 import type { CrlSeen, DeliveryRecord, MailboxEntry, Presence, Seen, TicketRecord } from "./records.ts";
@@ -25,10 +25,10 @@ export const RECEIPT_KEPT_SECONDS_MAX = 2_592_000;
  * never exported, because the instances do not move with the store.
  */
 export const STORED: StoredKinds = {
-  sender: (value: unknown, now: number) => endOf(() => now + senderKeptMs(unpackSender(value), DAY_MS)),
+  // The end of a record depends neither on its sender nor on its request ID, so none is given.
+  sender: (value: unknown, now: number) => endOf(() => now + senderKeptMs(unpackSender(value, ""), DAY_MS)),
   sender_part: (value: unknown) => endOf(() => partEnd(value)),
   window: (_: unknown, now: number) => now + DAY_MS,
-  // The end of a record does not depend on its request ID, so none is given.
   delivery: (value: unknown) => endOf(() => deliveryEnd(unpackDelivery(value, "") as DeliveryRecord)),
   receipt: ({ receivedAt }: StoredReceipt) => receivedAt + RECEIPT_KEPT_SECONDS_MAX * 1000,
   ticket: (value: TicketRecord) => value.expiresAt + LIMITS.ticketKeptSeconds * 1000,
@@ -72,14 +72,14 @@ export function sweptFamilies(
   kv: Kv,
   receiptKeptMs: number,
   ownInstance: string,
-  settle: (sender: unknown) => Promise<void>,
+  settle: (sender: SenderEntry) => Promise<void>,
 ): readonly SweptFamily[] {
   return [
     {
       prefix: KEYS.allSenders(),
       // Only begun deliveries without an outcome are moved out here. The record itself has an expiry of its own.
-      hasEnded: async ({ value }) => {
-        await settle(value);
+      hasEnded: async (entry) => {
+        await settle(entry);
         return false;
       },
     },

@@ -1,14 +1,17 @@
 /**
  * The packed record of a sender: its rate-limit window "agent", its newest nonces, and its deliveries that have begun
  * and have no delivery record. It is one record, because a commit would otherwise write one for each nonce. Older
- * nonces are in sealed parts of 32. This file packs and unpacks the record, and has the rules of its values.
+ * nonces are in sealed parts of 12. This file packs and unpacks the record, and has the rules of its values. The record
+ * is kept under 1,000 bytes, because SQLite writes a page of its own for the rest of a longer one at every message.
  *
  *   record  version 1 · since 8 · sealed 4 · bytes of the nonces 2 and of the window 2, then both and the deliveries
  *   nonce   first bytes of its SHA-256 12 · signed second 4 · its end as milliseconds after second + 301 s 3
- *   window  time of the first entry 8, then for each entry: milliseconds from that time 4 · requests 4
- *   begun   start of the delivery 8, then request ID, sender, recipient and instance: each a length 1 and ASCII
- *   part    version 1, then 32 nonces
+ *   window  time of the first entry 8, then for each entry, as numbers of 7 bits a byte: milliseconds since the entry
+ *           before it · requests
+ *   begun   start of the delivery 8, then request ID, recipient and instance: each a length 1 and ASCII
+ *   part    version 1, then 12 nonces
  */
+import type { KvKey } from "../../shared/server/kv.ts";
 import { readAscii, writeAscii } from "./delivery_record.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { nonceEnd, type NonceRecord } from "../../shared/server/nonces.ts";
@@ -68,7 +71,6 @@ export const NONCE_BYTES = 19;
 /** Bytes of the hash that identify a sender's nonce. With fewer, a new nonce could be refused as a used one. */
 const NAME_BYTES = 12;
 const TIME_BYTES = 8;
-const ENTRY_BYTES = 8;
 const PART_BYTES = LIMITS.senderPartNonces * NONCE_BYTES;
 const GRACE_MS = LIMITS.nonceGraceSeconds * 1000;
 const MOST_EXTRA_MS = 0xff_ffff;
@@ -96,10 +98,10 @@ function hexDigit(code: number): number {
 export function packSender(
   { since, sealed, nonces, window, begun }: Omit<SenderRecord, "window"> & { window: Entries },
 ): Uint8Array<ArrayBuffer> {
-  const windowBytes = window.length === 0 ? 0 : TIME_BYTES + window.length * ENTRY_BYTES;
+  const windowBytes = windowLength(window);
   let at = HEAD_BYTES + nonces.length, length = at + windowBytes;
   for (const one of begun) {
-    length += TIME_BYTES + 4 + one.requestId.length + one.sender.length + one.recipient.length + one.instance.length;
+    length += TIME_BYTES + 3 + one.requestId.length + one.recipient.length + one.instance.length;
   }
   const bytes = new Uint8Array(length);
   const view = new DataView(bytes.buffer);
@@ -110,22 +112,48 @@ export function packSender(
   view.setUint16(15, windowBytes);
   bytes.set(nonces, HEAD_BYTES);
   if (windowBytes > 0) {
-    const start = window.timeOf(0);
-    view.setFloat64(at, start);
+    let before = window.timeOf(0);
+    view.setFloat64(at, before);
     at += TIME_BYTES;
-    for (let i = 0; i < window.length; i++, at += ENTRY_BYTES) {
-      view.setUint32(at, window.timeOf(i) - start);
-      view.setUint32(at + 4, window.countOf(i));
+    for (let i = 0; i < window.length; i++) {
+      const time = window.timeOf(i);
+      at = putNumber(bytes, putNumber(bytes, at, time - before), window.countOf(i));
+      before = time;
     }
   }
-  for (const { startedAt, requestId, sender, recipient, instance } of begun) {
+  for (const { startedAt, requestId, recipient, instance } of begun) {
     view.setFloat64(at, startedAt);
     at = putText(bytes, at + TIME_BYTES, requestId);
-    at = putText(bytes, at, sender);
     at = putText(bytes, at, recipient);
     at = putText(bytes, at, instance);
   }
   return bytes;
+}
+
+function windowLength(window: Entries): number {
+  if (window.length === 0) return 0;
+  let length = TIME_BYTES, before = window.timeOf(0);
+  for (let i = 0; i < window.length; i++) {
+    const time = window.timeOf(i);
+    length += numberLength(time - before) + numberLength(window.countOf(i));
+    before = time;
+  }
+  return length;
+}
+
+/** Returns the bytes of a number, which is an integer under 2^32. */
+function numberLength(number: number): number {
+  let length = 1;
+  for (let rest = number >>> 7; rest > 0; rest >>>= 7) length++;
+  return length;
+}
+
+/** Writes an integer under 2^32, lowest bits first; every byte but the last has its highest bit. Returns the offset behind it. */
+function putNumber(bytes: Uint8Array, from: number, number: number): number {
+  let at = from, rest = number >>> 0;
+  for (; rest > 127; rest >>>= 7) bytes[at++] = rest & 127 | 128;
+  bytes[at++] = rest;
+  return at;
 }
 
 /** Writes a text with its length. Returns the offset behind it. */
@@ -135,26 +163,58 @@ function putText(bytes: Uint8Array, at: number, text: string): number {
   return at + 1 + text.length;
 }
 
-/** Returns a stored record. Its nonces are a view of the value. @throws {MalformedRecord} */
-export function unpackSender(value: unknown): SenderRecord {
+/**
+ * Returns a stored record. Its nonces are a view of the value.
+ *
+ * @param sender the agent, which only the key of the record names
+ * @throws {MalformedRecord}
+ */
+export function unpackSender(value: unknown, sender: string): SenderRecord {
   const view = viewOf(value, HEAD_BYTES);
   const bytes = value as Uint8Array;
   const windowAt = HEAD_BYTES + view.getUint16(13), begunAt = windowAt + view.getUint16(15);
-  const nonces = bytes.subarray(HEAD_BYTES, windowAt), windowBytes = begunAt - windowAt;
+  const nonces = bytes.subarray(HEAD_BYTES, windowAt);
   const isWhole = begunAt <= bytes.length && nonces.length % NONCE_BYTES === 0 &&
-    nonces.length <= LIMITS.senderNonces * NONCE_BYTES &&
-    (windowBytes === 0 || windowBytes > TIME_BYTES && (windowBytes - TIME_BYTES) % ENTRY_BYTES === 0);
+    nonces.length <= LIMITS.senderNonces * NONCE_BYTES;
   if (!isWhole) throw new MalformedRecord("The record of a sender is cut");
-  const window: WindowRecord = [];
-  for (let at = windowAt + TIME_BYTES; at < begunAt; at += ENTRY_BYTES) {
-    window.push([view.getFloat64(windowAt) + view.getUint32(at), view.getUint32(at + 4)]);
-  }
-  const begun = unpackBegun(bytes.subarray(begunAt));
+  const window = unpackWindow(bytes.subarray(windowAt, begunAt));
+  const begun = unpackBegun(bytes.subarray(begunAt), sender);
   return { since: view.getFloat64(1), sealed: view.getUint32(9), nonces, window, begun };
 }
 
+/** An entry of the store with the record of a sender, which may be absent. */
+export interface SenderEntry {
+  readonly key: KvKey;
+  readonly value: unknown;
+}
+
+/** Returns the begun deliveries of a sender. @throws {MalformedRecord} */
+export function begunOf({ key, value }: SenderEntry): readonly BegunDelivery[] {
+  return value === null ? [] : unpackSender(value, String(key.at(-1))).begun;
+}
+
+/** @throws {MalformedRecord} if it is cut */
+function unpackWindow(packed: Uint8Array): WindowRecord {
+  if (packed.length === 0) return [];
+  if (packed.length <= TIME_BYTES) throw new MalformedRecord("The window of a sender is cut");
+  const numbers: number[] = [];
+  for (let at = TIME_BYTES; at < packed.length;) {
+    let number = 0, factor = 1, byte: number | undefined;
+    do {
+      byte = packed[at++];
+      if (byte === undefined || factor >= 2 ** 35) throw new MalformedRecord("The window of a sender is cut");
+      number += (byte & 127) * factor;
+      factor *= 128;
+    } while (byte > 127);
+    numbers.push(number);
+  }
+  if (numbers.length % 2 !== 0) throw new MalformedRecord("The window of a sender is cut");
+  let time = new DataView(packed.buffer, packed.byteOffset).getFloat64(0);
+  return Array.from({ length: numbers.length / 2 }, (_, i) => [time += numbers[2 * i] ?? 0, numbers[2 * i + 1] ?? 0]);
+}
+
 /** @param packed the end of a packed record @throws {MalformedRecord} if it is cut */
-function unpackBegun(packed: Uint8Array): BegunDelivery[] {
+function unpackBegun(packed: Uint8Array, sender: string): BegunDelivery[] {
   const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
   let at = 0;
   const take = (length: number): number => {
@@ -171,7 +231,7 @@ function unpackBegun(packed: Uint8Array): BegunDelivery[] {
   const deliveries: BegunDelivery[] = [];
   while (at < packed.length) {
     const startedAt = view.getFloat64(take(TIME_BYTES));
-    deliveries.push({ startedAt, requestId: text(), sender: text(), recipient: text(), instance: text() });
+    deliveries.push({ startedAt, requestId: text(), sender, recipient: text(), instance: text() });
   }
   return deliveries;
 }

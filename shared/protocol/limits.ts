@@ -131,8 +131,8 @@ export const LIMIT_TABLE = {
 
 /** Limits that several files need but that no client or operator meets, so docs/limits.md leaves them out. */
 export const INNER_LIMIT_TABLE = {
-  senderNonces: [64, "count", "nonces in the record of a sender"],
-  senderPartNonces: [32, "count", "nonces in a sealed part of that record"],
+  senderNonces: [24, "count", "nonces in the record of a sender"],
+  senderPartNonces: [12, "count", "nonces in a sealed part of that record"],
   filteredPageReads: [1_000, "count", "records read for one filtered page"],
   apiKeyTouchMs: [60_000, "ms", "shortest time between writes of lastUsedAt"],
   bodyFreeBytes: [8_192, "bytes", "request body outside of the body budget"],

@@ -36,7 +36,7 @@ Deno.test("sealed nonces, deliveries and receipts are deleted once each has expi
   const { a, b } = await w.story();
   await w.proxy.start();
   await sendAndConfirm(w, a, b);
-  for (let i = 0; i < 100; i++) await answered(await get(w, a, "/pair/peers"), 200);
+  for (let i = 0; i < 40; i++) await answered(await get(w, a, "/pair/peers"), 200);
   const counts = () => Promise.all(["sender_part", "delivery", "receipt"].map((family) => count(w, family)));
   assertEquals(await counts(), [2, 1, 1]);
   await later(w, 5 * 60_000);
@@ -59,7 +59,7 @@ test("a delivery without a receipt is deleted 8 days after its answer", async ({
 });
 
 test("records of a stopped instance are deleted after the next start", async ({ w, a, b }) => {
-  for (let i = 0; i < 70; i++) await answered(await get(w, a, "/pair/peers"), 200);
+  for (let i = 0; i < 30; i++) await answered(await get(w, a, "/pair/peers"), 200);
   await sendAndConfirm(w, a, b);
   assertEquals([await count(w, "sender_part"), await count(w, "delivery")], [1, 1]);
   w.clock.step(DAY_MS);

@@ -62,7 +62,7 @@ Deno.test({
       assert(restored.success, new TextDecoder().decode(restored.stderr));
       const kv = await Deno.openKv(path);
       const [sender, recipient] = [a.identity.did, b.identity.did];
-      const begun = begunDeliveries((await kv.get(KEYS.sender(sender))).value);
+      const begun = begunDeliveries(await kv.get(KEYS.sender(sender)));
       for (const { requestId, at } of acknowledged) {
         const isThere = begun.some(({ id }) => id.requestId === requestId) ||
           (await kv.get(KEYS.delivery(recipient, requestId, sender))).value !== null;

@@ -4,11 +4,11 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 
 /** Returns the requests that the window "agent" of a stored record counts. */
 export function requestsIn(value: unknown): number {
-  return value === null ? 0 : unpackSender(value).window.reduce((sum, [, count]) => sum + count, 0);
+  return value === null ? 0 : unpackSender(value, "").window.reduce((sum, [, count]) => sum + count, 0);
 }
 
 /** Returns how many nonces a stored record and its parts have had. */
 export function noncesOf(value: unknown): number {
-  const { sealed, nonces } = unpackSender(value);
+  const { sealed, nonces } = unpackSender(value, "");
   return sealed * LIMITS.senderPartNonces + nonces.length / NONCE_BYTES;
 }

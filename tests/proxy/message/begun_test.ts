@@ -29,7 +29,7 @@ const send = ({ w, a, b }: Pick<Cast, "w" | "a" | "b">, id = ID, message = "hi")
 
 /** The request IDs of the begun deliveries in the record of an agent. */
 async function begunBy(w: World, { agent }: TestAgent): Promise<string[]> {
-  return begunDeliveries((await w.kv.get(KEYS.sender(agent.did))).value).map(({ id }) => id.requestId);
+  return begunDeliveries(await w.kv.get(KEYS.sender(agent.did))).map(({ id }) => id.requestId);
 }
 
 async function recordOf({ w, a, b }: Pick<Cast, "w" | "a" | "b">, id = ID) {
@@ -183,9 +183,9 @@ Deno.test("the sweep changes nothing of deliveries in progress", async () => {
   socket.behaviour = "silent";
   const sending = send({ w, a, b });
   await until(() => socket.delivered.length === 1);
-  const { value, versionstamp } = await w.kv.get(KEYS.sender(a.agent.did));
-  await w.proxy.deps.deliveries.settle(value);
-  assertEquals((await w.kv.get(KEYS.sender(a.agent.did))).versionstamp, versionstamp);
+  const stored = await w.kv.get(KEYS.sender(a.agent.did));
+  await w.proxy.deps.deliveries.settle(stored);
+  assertEquals((await w.kv.get(KEYS.sender(a.agent.did))).versionstamp, stored.versionstamp);
   socket.ack(socket.delivered[0]?.id ?? "");
   await answered(await sending, 202);
 });

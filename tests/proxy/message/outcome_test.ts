@@ -28,7 +28,7 @@ function send({ w, a, b }: Cast, requestId = ID): Promise<Response> {
 async function stored({ w, a, b }: Cast): Promise<"begun" | "answered" | null> {
   const record = unpackDelivery((await w.kv.get(KEYS.delivery(b.agent.did, ID, a.agent.did))).value, ID);
   if (record) return record.answer ? "answered" : "begun";
-  const begun = begunDeliveries((await w.kv.get(KEYS.sender(a.agent.did))).value);
+  const begun = begunDeliveries(await w.kv.get(KEYS.sender(a.agent.did)));
   return begun.some(({ id }) => id.requestId === ID) ? "begun" : null;
 }
 

@@ -267,7 +267,7 @@ Deno.test("any interleaving of requests, restarts and two instances accepts each
       for (const name of used.keys()) await use(1, name);
       for (const [name, times] of used) assertEquals(times, 1, `${name} at the end`);
       const { value } = await kv.get(KEYS.sender(AGENT));
-      if (value !== null) assert(unpackSender(value).nonces.length <= LIMITS.senderNonces * NONCE_BYTES);
+      if (value !== null) assert(unpackSender(value, "").nonces.length <= LIMITS.senderNonces * NONCE_BYTES);
     }),
     { seed: 1, numRuns: IS_REMOTE ? 3 : 20 },
   );

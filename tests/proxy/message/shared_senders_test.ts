@@ -248,7 +248,7 @@ Deno.test("a commit that took effect unseen is accepted once, although a version
     nextCommit(async (commit) => {
       assert((await commit()).ok);
       assert(await a.use("elsewhere"));
-      assertEquals(unpackSender(a.newest.value).nonces.length, 5 * NONCE_BYTES);
+      assertEquals(unpackSender(a.newest.value, "").nonces.length, 5 * NONCE_BYTES);
       b.senders.learn(a.newest);
       return await commit();
     });
@@ -289,7 +289,7 @@ Deno.test("a version that follows sealed parts which are not known here leads to
   shared(async ({ a, b, asked, nextCommit }) => {
     const names = Array.from({ length: 3 * LIMITS.senderPartNonces }, (_, i) => `elsewhere-${i}`);
     assert((await a.useAll(names)).every((one) => one));
-    assert(unpackSender(a.newest.value).sealed > 0);
+    assert(unpackSender(a.newest.value, "").sealed > 0);
     b.senders.learn(a.newest);
     assertEquals(asked.reads, 0);
     assertEquals((await b.useAll(names)).filter((one) => one).length, 0);
@@ -316,7 +316,7 @@ Deno.test("versions that are told one after the other need no reading when nonce
       assert(await one.use(name));
       other.senders.learn(one.newest);
     }
-    assert(unpackSender(a.newest.value).sealed > 1);
+    assert(unpackSender(a.newest.value, "").sealed > 1);
     assertEquals((await a.useAll(names)).concat(await b.useAll(names)).filter((one) => one).length, 0);
     assertEquals(asked, { reads: 0, commits: names.length, conflicts: 0 });
   }));
