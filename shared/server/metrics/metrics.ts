@@ -34,12 +34,15 @@ const OTHER = "other";
 /** Up to this many values, a counter shows each series from the start. With more, an answer has hundreds of zeros. */
 const SHOWN_FROM_START = 20;
 
+type Tree = Map<string, Tree> | Series | null;
+
 interface Kept {
   row: MetricRow;
   /** The allowed values of each label. */
   sets: readonly Set<string>[];
-  /** The series, by the values of their labels. */
-  series: Map<string, Series>;
+  series: Series[];
+  /** The series by the values of their labels, one map for each label: joined values would cost more than the count. */
+  tree: Tree;
   readers: (() => number | null)[];
 }
 
@@ -52,7 +55,7 @@ export class Metrics {
     const rows = Object.entries<MetricRow>(METRICS);
     this.#kept = Object.fromEntries(rows.map(([name, row]) => {
       const sets = row.labels.map(([, values]) => values === "routes" ? this.#routes : new Set(values));
-      return [name, { row, sets, series: new Map(), readers: [] }];
+      return [name, { row, sets, series: [], tree: null, readers: [] }];
     })) as unknown as Record<MetricName, Kept>;
     for (const kept of Object.values(this.#kept)) {
       for (const values of firstValues(kept.row)) this.#seriesOf(kept, values);
@@ -118,7 +121,7 @@ export class Metrics {
   /** Returns every metric that has a series, with its present values. It reads only memory. */
   families(): Family[] {
     const families = Object.entries<Kept>(this.#kept).map(([name, { row, series, readers }]): Family => {
-      if (readers.length === 0) return { name, row, series: [...series.values()] };
+      if (readers.length === 0) return { name, row, series };
       const found = readers.map((get) => get()).filter((value) => value !== null);
       const value = found.reduce((sum, one) => sum + one, 0);
       return { name, row, series: found.length === 0 ? [] : [{ values: [], value }] };
@@ -126,14 +129,30 @@ export class Metrics {
     return families.filter(({ series }) => series.length > 0);
   }
 
-  #seriesOf({ row, sets, series }: Kept, values: readonly string[]): Series {
-    const found = series.get(values.join("\0"));
+  #seriesOf(kept: Kept, values: readonly string[]): Series {
+    const found = leafOf(kept.tree, values);
     if (found) return found;
-    const known = values.map((value, i) => sets[i]?.has(value) ? value : OTHER), id = known.join("\0");
-    const one = series.get(id) ?? newSeries(row, known);
-    series.set(id, one);
+    const known = values.map((value, i) => kept.sets[i]?.has(value) ? value : OTHER);
+    const other = leafOf(kept.tree, known);
+    if (other) return other;
+    const one = newSeries(kept.row, known);
+    kept.series.push(one);
+    kept.tree = grown(kept.tree, known, one);
     return one;
   }
+}
+
+function leafOf(tree: Tree, values: readonly string[]): Series | null {
+  let at = tree;
+  for (let i = 0; i < values.length && at instanceof Map; i++) at = at.get(values[i] ?? "") ?? null;
+  return at instanceof Map ? null : at;
+}
+
+/** Returns the tree with one more series. */
+function grown(tree: Tree, [value, ...rest]: readonly string[], series: Series): Tree {
+  if (value === undefined) return series;
+  const map = tree instanceof Map ? tree : new Map<string, Tree>();
+  return map.set(value, grown(map.get(value) ?? null, rest, series));
 }
 
 function newSeries({ buckets }: MetricRow, values: readonly string[]): Series {
