@@ -9,19 +9,37 @@ interface Timer {
   /** When it is due, on the scale of `uptime`. */
   at: number;
   fn: () => void;
+  /** Its place in its slot; -1 once it has fired or was cancelled. */
+  place: number;
 }
 
 const nothing = () => {};
 
+/** Removes a timer from its slot. Returns false for one that has been removed before. */
+function removed(timers: Timer[], timer: Timer): boolean {
+  const { place } = timer;
+  if (place === -1) return false;
+  // The last timer takes its place, because the order of a slot does not matter before it fires.
+  const last = timers.pop();
+  if (last && last !== timer) {
+    timers[place] = last;
+    last.place = place;
+  }
+  timer.place = -1;
+  // Whoever can cancel it may keep it for long, and would keep what `fn` uses.
+  timer.fn = nothing;
+  return true;
+}
+
 /**
  * A clock with cheap timers. A request sets several timers and cancels nearly all of them; here each is only an entry
- * in a set, which costs much less than a timer of the runtime. Timers of a second or more fire at the end of their slot
+ * in a list, which costs much less than a timer of the runtime. Timers of a second or more fire at the end of their slot
  * of 250 ms: up to one slot late, never early, and in the order of their times. Shorter timers, and the time itself,
  * are those of the given clock. Pending timers keep the process alive; once none is left, the wheel holds nothing.
  */
 export class TimerWheel implements Clock {
   /** Pending timers by the number of their slot. A slot without timers is removed. */
-  readonly #slots = new Map<number, Set<Timer>>();
+  readonly #slots = new Map<number, Timer[]>();
   /** The slot for which the timer of the runtime is set. */
   #wakeSlot = Infinity;
   #cancelWake: Cancel = () => {};
@@ -37,15 +55,13 @@ export class TimerWheel implements Clock {
     if (!(ms >= WHEEL_TIMER_MS)) return this.clock.after(ms, fn);
     const at = this.uptime() + ms;
     const slot = Math.ceil(at / SLOT_MS);
-    const timers = this.#slots.get(slot) ?? new Set<Timer>();
-    const timer = { at, fn };
-    timers.add(timer);
-    this.#slots.set(slot, timers);
+    let timers = this.#slots.get(slot);
+    if (!timers) this.#slots.set(slot, timers = []);
+    const timer: Timer = { at, fn, place: timers.length };
+    timers.push(timer);
     if (slot < this.#wakeSlot) this.#wakeAt(slot);
     return () => {
-      // A set leaves copies to the garbage collector, which would keep the objects that `fn` uses for seconds.
-      timer.fn = nothing;
-      if (timers.delete(timer) && timers.size === 0) this.#drop(slot);
+      if (removed(timers, timer) && timers.length === 0) this.#drop(slot);
     };
   }
 
@@ -78,12 +94,13 @@ export class TimerWheel implements Clock {
   }
 
   #fire(slot: number): void {
-    const timers = this.#slots.get(slot) ?? new Set<Timer>();
-    for (const timer of [...timers].sort((a, b) => a.at - b.at)) {
+    const timers = this.#slots.get(slot) ?? [];
+    for (const timer of timers.toSorted((a, b) => a.at - b.at)) {
       // An earlier timer of the slot may have cancelled it.
-      if (!timers.delete(timer)) continue;
+      const { fn } = timer;
+      if (!removed(timers, timer)) continue;
       try {
-        timer.fn();
+        fn();
       } catch (error) {
         // The error is reported as for a timer of the runtime, because a thrown error would stop the other timers.
         reportError(error);

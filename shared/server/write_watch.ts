@@ -25,8 +25,8 @@ export interface Moment {
 }
 
 export class WriteWatch {
-  /** The kinds that were written or asked about, by name. There are only as many as the key tables have. */
-  readonly #kinds = new Map<string, Kind>();
+  /** The kinds that were written or asked about, by service and family. There are as many as the key tables have. */
+  readonly #kinds = new Map<unknown, Map<unknown, Kind>>();
 
   /**
    * Changes the writing calls of an open store. This must be done before deadlines are added, because a late call has
@@ -65,9 +65,11 @@ export class WriteWatch {
   }
 
   #kindOf(key: KvKey): Kind {
-    const name = `${String(key[0])} ${String(key[1])}`;
-    let kind = this.#kinds.get(name);
-    if (!kind) this.#kinds.set(name, kind = { begun: 0, underWay: 0 });
+    const [service, family] = key;
+    let kinds = this.#kinds.get(service);
+    if (!kinds) this.#kinds.set(service, kinds = new Map());
+    let kind = kinds.get(family);
+    if (!kind) kinds.set(family, kind = { begun: 0, underWay: 0 });
     return kind;
   }
 }
