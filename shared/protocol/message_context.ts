@@ -36,7 +36,7 @@ const ASCII = /^[\t\x20-\x7e]*$/;
 const VALUE = /^[\x20-\x7e]+$/;
 
 /** Tells whether the context covers a header; `name` is in lower case. */
-function isBound(name: string): boolean {
+export function isBound(name: string): boolean {
   return name === CONTENT_TYPE || name === REQUEST_ID || name.startsWith("x-svc-") && !UNBOUND.has(name);
 }
 
@@ -56,8 +56,8 @@ export function textOfBound(bound: ReadonlyMap<string, string>): string {
   if (!bound.has(CONTENT_TYPE)) throw new ContextError(`The header ${CONTENT_TYPE} is missing`);
   if (!isRequestId(bound.get(REQUEST_ID))) throw new ContextError(`The header ${REQUEST_ID} is missing or malformed`);
   // The names are sorted, not the lines, because sorted lines would put `x-svc-a-b` before `x-svc-a`.
-  const lines = [...bound.keys()].sort().map((name) => `${name}:${bound.get(name)}`);
-  const text = [FIRST_LINE, ...lines].join("\n");
+  let text = FIRST_LINE;
+  for (const name of [...bound.keys()].sort()) text += `\n${name}:${bound.get(name)}`;
   if (text.length > LIMITS.contextBytes) throw new ContextError(`The context is over ${LIMITS.contextBytes} bytes`);
   return text;
 }
@@ -83,9 +83,7 @@ export function boundHeaders(headers: MessageHeaders): Map<string, string> {
       throw new ContextError(`The message has more than ${LIMITS.contextLines} bound headers`);
     }
   };
-  // `forEach` is used because the iterator of `Headers` takes 1.5 times as long.
-  if (headers instanceof Headers) headers.forEach((value, name) => take(name, value));
-  else for (const [name, value] of Symbol.iterator in headers ? headers : Object.entries(headers)) take(name, value);
+  for (const [name, value] of Symbol.iterator in headers ? headers : Object.entries(headers)) take(name, value);
   return bound;
 }
 

@@ -5,6 +5,7 @@
  */
 import type { KeyObject } from "node:crypto";
 import { LIMITS } from "../../protocol/limits.ts";
+import { isBound } from "../../protocol/message_context.ts";
 import { canonicalProof, HEADERS } from "../../protocol/proof.ts";
 import { utf8Bytes } from "../../protocol/base64url.ts";
 import { parseUnixSeconds, unixSeconds } from "../../protocol/time.ts";
@@ -13,7 +14,10 @@ import type { RequestContext, SignedHeaders } from "./route.ts";
 
 /** Returns the token of an `Authorization` header of this scheme; `""` for another form, `null` without the header. */
 export function authorizationToken(headers: Headers, scheme: "Svc" | "Bearer"): string | null {
-  const value = headers.get(HEADERS.authorization);
+  return tokenIn(headers.get(HEADERS.authorization), scheme);
+}
+
+function tokenIn(value: string | null, scheme: "Svc" | "Bearer"): string | null {
   if (value === null) return null;
   const end = value.indexOf(" ");
   const isScheme = end === scheme.length &&
@@ -25,19 +29,51 @@ export function authorizationToken(headers: Headers, scheme: "Svc" | "Bearer"): 
   return /[\s,]/.test(token) ? "" : token;
 }
 
-/** Returns the headers of a signed request. They are read once and kept, because each read calls the runtime. */
+/**
+ * Returns the headers of a signed request. They are read in one pass and kept, because each `Headers.get` compares its
+ * name with all of them.
+ */
 export function signedHeaders(exchange: RequestContext): SignedHeaders {
-  const { headers } = exchange.request;
-  return exchange.signed ??= {
-    token: authorizationToken(headers, "Svc"),
-    access: headers.get(HEADERS.access) ?? "",
-    recipient: headers.get(HEADERS.recipient) ?? "",
-    timestamp: headers.get(HEADERS.timestamp) ?? "",
-    nonce: headers.get(HEADERS.nonce) ?? "",
-    bodySha256: headers.get(HEADERS.bodySha256) ?? "",
-    proof: headers.get(HEADERS.proof) ?? "",
+  if (exchange.signed) return exchange.signed;
+  const read: SignedHeaders = {
+    token: null,
+    access: "",
+    recipient: "",
+    timestamp: "",
+    nonce: "",
+    bodySha256: "",
+    proof: "",
+    contentType: "",
+    conversationId: null,
+    inReplyTo: null,
+    auto: null,
+    prefer: null,
+    bound: [],
   };
+  exchange.request.headers.forEach((value, name) => {
+    const member = MEMBERS.get(name);
+    if (member === "token") read.token = tokenIn(value, "Svc");
+    else if (member !== undefined) read[member] = value;
+    if (isBound(name)) read.bound.push([name, value]);
+  });
+  return exchange.signed = read;
 }
+
+/** The member of each header, by its name as `Headers` has it. */
+const MEMBERS: ReadonlyMap<string, Exclude<keyof SignedHeaders, "bound">> = new Map([
+  [HEADERS.authorization, "token"],
+  [HEADERS.access, "access"],
+  [HEADERS.recipient, "recipient"],
+  [HEADERS.timestamp, "timestamp"],
+  [HEADERS.nonce, "nonce"],
+  [HEADERS.bodySha256, "bodySha256"],
+  [HEADERS.proof, "proof"],
+  ["content-type", "contentType"],
+  [HEADERS.conversationId, "conversationId"],
+  [HEADERS.inReplyTo, "inReplyTo"],
+  [HEADERS.auto, "auto"],
+  ["prefer", "prefer"],
+].map(([name = "", member]) => [name.toLowerCase(), member as Exclude<keyof SignedHeaders, "bound">]));
 
 /** Returns the timestamp header in Unix seconds, or why it is rejected. */
 export function requestTimestamp(exchange: RequestContext, now: number): number | "invalid" | "skew" {
