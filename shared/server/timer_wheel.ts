@@ -8,6 +8,8 @@ export const SLOT_MS = 250;
 interface Timer {
   /** When it is due, on the scale of `uptime`. */
   at: number;
+  /** How many timers were set before it. */
+  number: number;
   fn: () => void;
   /** Its place in its slot; -1 once it has fired or was cancelled. */
   place: number;
@@ -19,14 +21,14 @@ const nothing = () => {};
 function removed(timers: Timer[], timer: Timer): boolean {
   const { place } = timer;
   if (place === -1) return false;
-  // The last timer takes its place, because the order of a slot does not matter before it fires.
+  // The last timer takes its place. The list is sorted before it fires, so its order does not matter until then.
   const last = timers.pop();
   if (last && last !== timer) {
     timers[place] = last;
     last.place = place;
   }
   timer.place = -1;
-  // Whoever can cancel it may keep it for long, and would keep what `fn` uses.
+  // The caller that can cancel it may keep it for long, and would keep what `fn` uses.
   timer.fn = nothing;
   return true;
 }
@@ -43,6 +45,7 @@ export class TimerWheel implements Clock {
   /** The slot for which the timer of the runtime is set. */
   #wakeSlot = Infinity;
   #cancelWake: Cancel = () => {};
+  #timersSet = 0;
 
   /** @param uptime returns milliseconds on a scale that never jumps */
   constructor(private readonly clock: Clock, private readonly uptime: () => number) {}
@@ -57,7 +60,7 @@ export class TimerWheel implements Clock {
     const slot = Math.ceil(at / SLOT_MS);
     let timers = this.#slots.get(slot);
     if (!timers) this.#slots.set(slot, timers = []);
-    const timer: Timer = { at, fn, place: timers.length };
+    const timer: Timer = { at, number: this.#timersSet++, fn, place: timers.length };
     timers.push(timer);
     if (slot < this.#wakeSlot) this.#wakeAt(slot);
     return () => {
@@ -95,7 +98,8 @@ export class TimerWheel implements Clock {
 
   #fire(slot: number): void {
     const timers = this.#slots.get(slot) ?? [];
-    for (const timer of timers.toSorted((a, b) => a.at - b.at)) {
+    // Timers of the same time fire in the order in which they were set, which a cancelled one has changed in the list.
+    for (const timer of timers.toSorted((a, b) => a.at - b.at || a.number - b.number)) {
       // An earlier timer of the slot may have cancelled it.
       const { fn } = timer;
       if (!removed(timers, timer)) continue;

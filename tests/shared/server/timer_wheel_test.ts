@@ -89,6 +89,16 @@ Deno.test("a timer may cancel another one of its slot, and may set new ones", as
   assertEquals([fired, clock.waiting], [["first", "third", "soon", "later"], 0]);
 });
 
+Deno.test("timers of the same time fire in the order in which they were set, also after another one was cancelled", async () => {
+  const { wheel, advance } = setUp();
+  const fired: string[] = [];
+  const cancel = wheel.after(1_001, () => fired.push("cancelled"));
+  for (const name of ["first", "second", "third"]) wheel.after(1_002, () => fired.push(name));
+  cancel();
+  await advance(1_250);
+  assertEquals(fired, ["first", "second", "third"]);
+});
+
 Deno.test("a timer that throws is reported and stops no other", async () => {
   const { wheel, advance } = setUp();
   const reported: unknown[] = [];
