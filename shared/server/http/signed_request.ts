@@ -30,8 +30,8 @@ function tokenIn(value: string | null, scheme: "Svc" | "Bearer"): string | null 
 }
 
 /**
- * Returns the headers of a signed request. They are read in one pass and kept, because each `Headers.get` compares its
- * name with all of them.
+ * Returns the headers of a signed request. They are read once and kept, and only those that are present, because each
+ * `Headers.get` compares its name with all of them.
  */
 export function signedHeaders(exchange: RequestContext): SignedHeaders {
   if (exchange.signed) return exchange.signed;
@@ -50,11 +50,15 @@ export function signedHeaders(exchange: RequestContext): SignedHeaders {
     prefer: null,
     bound: [],
   };
-  exchange.request.headers.forEach((value, name) => {
-    const member = MEMBERS.get(name);
+  const { headers } = exchange.request;
+  headers.forEach((_, name) => {
+    const member = MEMBERS.get(name), isCovered = isBound(name);
+    if (member === undefined && !isCovered) return;
+    // `forEach` leaves out an empty value before another one, so a repeated header would count as one that was sent once.
+    const value = headers.get(name) ?? "";
     if (member === "token") read.token = tokenIn(value, "Svc");
     else if (member !== undefined) read[member] = value;
-    if (isBound(name)) read.bound.push([name, value]);
+    if (isCovered) read.bound.push([name, value]);
   });
   return exchange.signed = read;
 }
