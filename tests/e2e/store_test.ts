@@ -99,10 +99,10 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   assertMatch(cut.stderr, /^Cannot import: Line \d+: not a JSON object$/m);
   const started = await refusedHere({ folder: folder.path, env: { ...env, KV_URL: `${folder.path}/cut.kv` } });
   assertStringIncludes(started, "Remove the store and import again.");
-  const former = exported.stdout.replace('"svcStore":3', '"svcStore":2');
-  const refused = await store(`${folder.path}/format_2.kv`, "import", former);
+  const former = exported.stdout.replace('"svcStore":4', '"svcStore":3');
+  const refused = await store(`${folder.path}/format_3.kv`, "import", former);
   assertEquals(refused.code, 1);
-  assertStringIncludes(refused.stderr, "Cannot import: Line 1: the export has format 2; this svc reads only format 3.");
+  assertStringIncludes(refused.stderr, "Cannot import: Line 1: the export has format 3; this svc reads only format 4.");
   const again = await store(other, "import", exported.stdout);
   assertEquals(again.code, 1);
   assertStringIncludes(again.stderr, "use an empty one");
@@ -165,7 +165,7 @@ Deno.test("store export --out writes a new file with mode 0600 and never replace
   assertEquals(await store(kvUrl, ["export", "--out", file]), { code: 0, stdout: "", stderr: "" });
   assertEquals(((await Deno.stat(file)).mode ?? 0) & 0o777, 0o600);
   const text = await Deno.readTextFile(file);
-  assertMatch(text, /^\{"svcStore":3.*\n[^]*\{"records":\d+\}\n$/);
+  assertMatch(text, /^\{"svcStore":4.*\n[^]*\{"records":\d+\}\n$/);
   const again = await store(kvUrl, ["export", "--out", file]);
   assertEquals([again.code, again.stderr], [2, `Cannot export: ${file} exists already\n`]);
   assertEquals(await Deno.readTextFile(file), text);
@@ -221,11 +221,11 @@ Deno.test("sessions, pairs, queued messages and revocations survive a stop and a
   await atB.close();
 });
 
-Deno.test("a store of format 2 or 4, or with records and no format, is refused and nothing in its file changes", async (t) => {
+Deno.test("a store of format 3 or 5, or with records and no format, is refused and nothing in its file changes", async (t) => {
   const issuer: [Deno.KvKey, unknown] = [["registry", "issuer"], "https://registry.example.test"];
   const stores: [has: string, content: [Deno.KvKey, unknown][]][] = [
-    ["format 2", [[["store", "format"], 2], issuer]],
-    ["format 4", [[["store", "format"], 4], issuer]],
+    ["format 3", [[["store", "format"], 3], issuer]],
+    ["format 5", [[["store", "format"], 5], issuer]],
     ["no format", [issuer]],
   ];
   await steps(t, stores.slice(0, IS_LONG ? stores.length : 1), async ([has, content]) => {
@@ -243,9 +243,9 @@ Deno.test("a store of format 2 or 4, or with records and no format, is refused a
       return found;
     };
     const before = await entries();
-    const expected = `The store at ${path} has ${has}; this svc reads only format 3. ` +
+    const expected = `The store at ${path} has ${has}; this svc reads only format 4. ` +
       "Start the svc that wrote it, or begin with an empty store.";
-    const isFirst = has === "format 2";
+    const isFirst = has === "format 3";
     for (const SVC_SERVICE of isFirst ? ["all", "registry", "proxy"] : ["all"]) {
       const env = { SVC_SERVICE, REGISTRY_URL: "http://127.0.0.1:1", PROXY_URL: "http://127.0.0.1:1", KV_URL: path };
       assertStringIncludes(await refusedHere({ folder: folder.path, env }), expected);
