@@ -44,8 +44,8 @@ import { UsedNonces } from "./used_nonces.ts";
  * Most sealed parts of a sender that are read at once. With more, one request may read the store for seconds. With
  * less, a sender with a high limit is refused.
  */
-const PARTS_READ_MAX = 32_768;
-const PARTS_AT_ONCE = 200;
+const PARTS_READ_MAX = Math.ceil(2 ** 20 / LIMITS.senderPartNonces);
+const PARTS_AT_ONCE = 500;
 /** With more, senders that are no longer active take memory. With less, a returning one costs a read. */
 const SENDERS_KEPT_MAX = 10_000;
 /** Nonces of all senders in memory. With more, they take over 50 MB. */

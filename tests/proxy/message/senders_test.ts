@@ -178,6 +178,7 @@ Deno.test("a sender with too many sealed parts to read is refused as if the stor
   assertEquals(await new Instance(kv, clock).useAll(names(200)), 200);
   const part = (await kv.list({ prefix: KEYS.allSenderParts() }).next()).value;
   const list = async function* (_selector: Deno.KvListSelector, { limit = 0 }: Deno.KvListOptions) {
+    assert(limit * LIMITS.senderPartNonces >= 1_000_000, "a sender with a high limit would be refused");
     for (let i = 0; i < limit; i++) yield await part;
   };
   kv.list = list as unknown as typeof kv.list;
