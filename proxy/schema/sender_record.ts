@@ -74,6 +74,7 @@ const TIME_BYTES = 8;
 const PART_BYTES = LIMITS.senderPartNonces * NONCE_BYTES;
 const GRACE_MS = LIMITS.nonceGraceSeconds * 1000;
 const MOST_EXTRA_MS = 0xff_ffff;
+const MOST_NUMBER = 0xffff_ffff;
 
 export function newSender(now: number): SenderRecord {
   return { since: now, sealed: 0, nonces: new Uint8Array(), window: [], begun: [] };
@@ -193,7 +194,7 @@ export function begunOf({ key, value }: SenderEntry): readonly BegunDelivery[] {
   return value === null ? [] : unpackSender(value, String(key.at(-1))).begun;
 }
 
-/** @throws {MalformedRecord} if it is cut */
+/** @throws {MalformedRecord} if it is cut, or holds a number that is too large */
 function unpackWindow(packed: Uint8Array): WindowRecord {
   if (packed.length === 0) return [];
   if (packed.length <= TIME_BYTES) throw new MalformedRecord("The window of a sender is cut");
@@ -206,6 +207,8 @@ function unpackWindow(packed: Uint8Array): WindowRecord {
       number += (byte & 127) * factor;
       factor *= 128;
     } while (byte > 127);
+    // `packSender` would store only the rest of a larger one, so the window would count other requests than before.
+    if (number > MOST_NUMBER) throw new MalformedRecord("A number in the window of a sender is too large");
     numbers.push(number);
   }
   if (numbers.length % 2 !== 0) throw new MalformedRecord("The window of a sender is cut");

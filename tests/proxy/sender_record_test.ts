@@ -161,6 +161,21 @@ Deno.test("bytes of another form are refused as malformed, never read past their
   );
 });
 
+Deno.test("a window that is cut within its bytes, or has a number over 32 bits, is refused as malformed", () => {
+  const time = "4279c7d7efc00000";
+  const read = (window: string) => {
+    const length = (window.length / 2).toString(16).padStart(4, "0");
+    return unpackSender(Uint8Array.fromHex(`01${time}00000000` + `0000${length}${window}`), "s").window;
+  };
+  assertEquals(read(""), []);
+  assertEquals(read(`${time}00ffffffff0f`), [[NOW, 2 ** 32 - 1]]);
+  assertEquals(read(`${time}ffffffff0f01`), [[NOW + 2 ** 32 - 1, 1]]);
+  for (const rest of ["", "00", "000100", "0080", "00ffffffff", "008080808010", "00ffffffff7f", "00808080808000"]) {
+    assertThrows(() => read(time + rest), MalformedRecord, undefined, rest);
+  }
+  for (const cut of ["42", time.slice(2)]) assertThrows(() => read(cut), MalformedRecord);
+});
+
 Deno.test("a record is kept for its nonces or its window, and with a begun delivery for eight days", () => {
   assertEquals([60_000, 3_600_000].map((windowMs) => senderKeptMs({ begun: [] }, windowMs)), [901_000, 7_200_000]);
   assertEquals(senderKeptMs({ begun: [BEGUN] }, 60_000), 8 * 86_400_000);
