@@ -1,8 +1,9 @@
 /**
  * The packed record of a sender: its rate-limit window "agent", its newest nonces, and its deliveries that have begun
  * and have no delivery record. It is one record, because a commit would otherwise write one for each nonce. Older
- * nonces are in sealed parts of 12. This file packs and unpacks the record, and has the rules of its values. The record
- * is kept under 1,000 bytes, because SQLite writes a page of its own for the rest of a longer one at every message.
+ * nonces are in sealed parts of 12. This file packs and unpacks the record, and has the rules of its values. With the
+ * default limit and up to two begun deliveries it has under 1,000 bytes, because SQLite writes a page of its own for the
+ * rest of a longer one at every message.
  *
  *   record  version 1 · since 8 · sealed 4 · bytes of the nonces 2 and of the window 2, then both and the deliveries
  *   nonce   first bytes of its SHA-256 12 · signed second 4 · its end as milliseconds after second + 301 s 3
@@ -27,7 +28,7 @@ export interface BegunDelivery {
   instance: string;
 }
 
-/** What is stored of a sender. Nonces have running numbers: 0 to 32 × `sealed` − 1 are in parts, the others here. */
+/** What is stored of a sender. Nonces have running numbers: 0 to 12 × `sealed` − 1 are in parts, the others here. */
 export interface SenderRecord {
   /**
    * When the record was created, milliseconds since the Unix epoch. It tells the record from an earlier one of the
