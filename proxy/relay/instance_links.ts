@@ -1,5 +1,7 @@
 /**
- * The direct way between instances (D-370): one WebSocket for each two of them carries what notes carry. When a link is
+ * The direct way between instances (D-370): one WebSocket for each two of them carries what notes carry. The messages of
+ * one turn of the event loop travel together, because a commit of many messages would otherwise send, and the other
+ * instance receive, a frame for each. Each has its length 4, its body as JSON, a line feed, and bytes. When a link is
  * missing or full, the caller writes a note to the store. After the loss of a link, a note asks for the results; a
  * message that has not arrived fails or is queued. Both sides prove that they know the key in the lease of the
  * accepting one, because any program that reaches the port could otherwise read and send messages.
@@ -27,8 +29,9 @@ const SILENT_MS = 3 * BEAT_MS;
 const UNSENT_MAX = 8 * LIMITS.frameBytes;
 /** Unsent bytes above which no hint is sent. With more, hints to a slow instance would turn messages into notes. */
 const UNSENT_FOR_HINTS = LIMITS.frameBytes;
-/** Largest message of a link, with room for the frame of a message and its proof. A longer one goes as a note. */
-const MESSAGE_MAX = 2 * LIMITS.frameBytes;
+/** Largest frame of a link, with room for a message and its proof. A message that is longer goes as a note. */
+const FRAME_MAX = 2 * LIMITS.frameBytes;
+const LENGTH_BYTES = 4;
 /** How long a challenge may be answered. With more, answered challenges are kept in memory for longer. */
 const CHALLENGE_MS = 10_000;
 const URL_MAX = 1_000;
@@ -52,6 +55,9 @@ interface Link {
   /** True when the other instance stops. No more messages are passed to it then, but it still sends results. */
   isLeaving: boolean;
   cancelBeat: Cancel;
+  /** Parts of the messages of this turn, and their bytes. */
+  parts: Uint8Array[];
+  bytes: number;
 }
 
 /** The two text messages of an open link. All others are binary. */
@@ -97,13 +103,24 @@ export class InstanceLinks {
   send(instance: string, body: unknown, bytes: Uint8Array = new Uint8Array()): boolean {
     const link = this.#open.get(instance);
     if (!link || !hasRoom(link)) return false;
-    const message = joinedBytes([utf8Bytes(`${JSON.stringify(body)}\n`), bytes]);
-    if (message.length > MESSAGE_MAX) return false;
+    const text = utf8Bytes(`${JSON.stringify(body)}\n`), length = text.length + bytes.length;
+    if (LENGTH_BYTES + length > FRAME_MAX) return false;
+    if (link.bytes + LENGTH_BYTES + length > FRAME_MAX) this.#flush(instance, link);
+    if (link.parts.length === 0) queueMicrotask(() => this.#flush(instance, link));
+    link.parts.push(lengthBytes(length), text, bytes);
+    link.bytes += LENGTH_BYTES + length;
+    return true;
+  }
+
+  /** Sends the messages of this turn. A link that cannot be written to is lost. */
+  #flush(instance: string, link: Link): void {
+    const { parts, socket } = link;
+    if (parts.length === 0) return;
+    [link.parts, link.bytes] = [[], 0];
     try {
-      link.socket.send(message);
-      return true;
+      socket.send(joinedBytes(parts));
     } catch {
-      return false;
+      this.#end(instance, link);
     }
   }
 
@@ -246,7 +263,7 @@ export class InstanceLinks {
     const { clock } = this.deps;
     const before = this.#open.get(instance);
     if (before) this.#end(instance, before);
-    const link: Link = { socket, heardAt: clock.now(), isLeaving: false, cancelBeat: () => {} };
+    const link: Link = { socket, heardAt: clock.now(), isLeaving: false, cancelBeat: () => {}, parts: [], bytes: 0 };
     this.#open.set(instance, link);
     const end = () => this.#end(instance, link);
     socket.onclose = socket.onerror = end;
@@ -263,9 +280,20 @@ export class InstanceLinks {
     beat();
   }
 
-  /** Passes on a message. Returns false for bytes that are no message. */
-  #receive(message: Uint8Array): boolean {
-    if (message.length > MESSAGE_MAX) return false;
+  /** Passes on the messages of a frame. Returns false for bytes that are no message. */
+  #receive(frame: Uint8Array): boolean {
+    if (frame.length > FRAME_MAX) return false;
+    const view = new DataView(frame.buffer, frame.byteOffset, frame.byteLength);
+    for (let at = 0, end = 0; at < frame.length; at = end) {
+      const start = at + LENGTH_BYTES;
+      if (start > frame.length) return false;
+      end = start + view.getUint32(at);
+      if (end > frame.length || !this.#pass(frame.subarray(start, end))) return false;
+    }
+    return true;
+  }
+
+  #pass(message: Uint8Array): boolean {
     const at = message.indexOf(LINE_FEED);
     let body: unknown;
     try {
@@ -282,10 +310,17 @@ export class InstanceLinks {
     this.#open.delete(instance);
     link.cancelBeat();
     const { socket } = link;
+    if (socket.readyState === WebSocket.OPEN) this.#flush(instance, link);
     socket.onmessage = socket.onclose = socket.onerror = null;
     socket.close();
     this.onLost(instance);
   }
+}
+
+function lengthBytes(length: number): Uint8Array {
+  const bytes = new Uint8Array(LENGTH_BYTES);
+  new DataView(bytes.buffer).setUint32(0, length);
+  return bytes;
 }
 
 function hasRoom({ socket }: Link): boolean {

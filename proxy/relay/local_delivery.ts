@@ -4,6 +4,7 @@
  * repeat it, and it would arrive twice. What may be queued and does not arrive goes into the mailbox.
  */
 import { settledWithin, timeLeft } from "../../shared/clock.ts";
+import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
@@ -18,6 +19,9 @@ import type { InstanceLeases } from "./instance_leases.ts";
 import { FAILED, type ForwardResult, OFFLINE } from "./instance_note.ts";
 import type { Mailbox, MailboxRefusal } from "./mailbox.ts";
 import type { MailboxDelivery } from "./mailbox_delivery.ts";
+
+/** Most reads about messages of other instances. With more, they would be answered after their attempts have ended. */
+const LOOKS_MAX = 20_000;
 
 /** A message that may be queued and is on its way to a socket. */
 interface MayQueue {
@@ -48,7 +52,12 @@ export class LocalDelivery {
   /** Called when a message was put into the mailbox of a recipient. */
   onQueued: (recipient: string) => void = () => {};
 
-  constructor(private readonly deps: LocalDeliveryDeps) {}
+  /** Reads for the messages that come together over a link. */
+  readonly #reads: BatchedReads;
+
+  constructor(private readonly deps: LocalDeliveryDeps) {
+    this.#reads = new BatchedReads(deps.kv, LOOKS_MAX);
+  }
 
   /**
    * Delivers a message to the recipient's sockets on this instance, after the queued messages of its sender and only
@@ -142,16 +151,16 @@ export class LocalDelivery {
   /**
    * Returns where the recipient of an attempt is connected; "over" when the agents are not paired or the attempt has an
    * outcome. The records decide and not a clock, because clocks differ, and a message could then arrive twice.
+   * They may be read in two calls, because an outcome is stored before its begun delivery goes, so that no order of both
+   * shows an attempt without an outcome that has one.
    */
   async look(message: Envelope, attempt: Attempt): Promise<"here" | "elsewhere" | "over"> {
     const id = deliveryIdOf(message), { sender, recipient, requestId } = id;
-    const [pair, begun, delivery, presence] = await this.deps.kv.getMany<
-      [PairRecord, Uint8Array, Uint8Array, Presence]
-    >([
-      KEYS.pair(sender, recipient),
-      KEYS.sender(sender),
-      KEYS.delivery(recipient, requestId, sender),
-      KEYS.presence(recipient),
+    const [pair, begun, delivery, presence] = await Promise.all([
+      this.#reads.get<PairRecord>(KEYS.pair(sender, recipient)),
+      this.#reads.get<Uint8Array>(KEYS.sender(sender)),
+      this.#reads.get<Uint8Array>(KEYS.delivery(recipient, requestId, sender)),
+      this.#reads.get<Presence>(KEYS.presence(recipient)),
     ]);
     if (pair.value === null || !isBegun(id, attempt, begunOf(begun), delivery.value)) return "over";
     return presence.value?.instance === this.deps.leases.instance ? "here" : "elsewhere";

@@ -22,7 +22,7 @@ export async function readAll<T>(kv: Kv, keys: readonly KvKey[]): Promise<KvEntr
 }
 
 /**
- * Most reads that wait for an answer. With more, a request would wait behind others until its sender has given up, and
+ * Most reads of requests that wait for an answer. With more, a request would wait behind others until its sender has given up, and
  * the queue would hold memory for answers that no caller reads.
  */
 export const MAX_QUEUED_READS = 1_000;
@@ -32,11 +32,12 @@ export class BatchedReads {
   /** Number of reads that the store has not answered. */
   #open = 0;
 
-  constructor(private readonly kv: Kv) {}
+  /** @param max most reads without an answer */
+  constructor(private readonly kv: Kv, private readonly max: number = MAX_QUEUED_READS) {}
 
-  /** Reads one record from the store. @throws {StoreUnavailable} also when 1,000 reads have no answer */
+  /** Reads one record from the store. @throws {StoreUnavailable} also when too many reads have no answer */
   get<T>(key: KvKey): Promise<KvEntryMaybe<T>> {
-    if (this.#open >= MAX_QUEUED_READS) {
+    if (this.#open >= this.max) {
       return Promise.reject(new StoreUnavailable(new Error(`${this.#open} reads have no answer`)));
     }
     this.#open++;
