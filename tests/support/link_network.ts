@@ -15,7 +15,11 @@ class End {
   constructor(private readonly network: LinkNetwork) {}
 
   send(data: string | Uint8Array): void {
+    if (this.network.isBroken) throw new Error("the socket cannot be written to");
+    // A socket that closes drops what is sent, without an error.
+    if (this.readyState !== WebSocket.OPEN) return;
     const copy = typeof data === "string" ? data : data.slice().buffer;
+    if (typeof copy !== "string") this.network.frames.push(copy.byteLength);
     queueMicrotask(() => {
       if (!this.network.isMute && this.other.readyState === WebSocket.OPEN) this.other.onmessage?.({ data: copy });
     });
@@ -39,11 +43,22 @@ export class LinkNetwork {
   isDown = false;
   /** While true every message is lost, and no connection ends. */
   isMute = false;
+  /** While true no socket can be written to. */
+  isBroken = false;
+  /** Bytes of each binary message that was sent. */
+  readonly frames: number[] = [];
   readonly #ends: End[] = [];
 
   /** Breaks every connection. */
   cut(): void {
     for (const end of this.#ends.splice(0)) end.close();
+  }
+
+  /** Both ends of each connection receive bytes that no instance has sent. */
+  inject(frame: Uint8Array): void {
+    for (const end of this.#ends) {
+      for (const { onmessage } of [end, end.other]) onmessage?.({ data: frame.slice().buffer });
+    }
   }
 
   /** Makes each connection seem to have this much to send. */

@@ -1,5 +1,7 @@
 /** The links between instances: messages over them, what happens when one is lost, and who may open one (D-370). */
 import { assert, assertEquals } from "@std/assert";
+import { joinedBytes, utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { RENEW_MS } from "../../../proxy/relay/instance_leases.ts";
 import type { InstanceLease } from "../../../proxy/schema/records.ts";
@@ -24,6 +26,21 @@ async function linked(
 const crossed = (w: World) => w.proxy.deps.forwarder.crossed;
 const notes = async (w: World) => (await Array.fromAsync(w.kv.list({ prefix: ["proxy", "inbox"] }))).length;
 const linksOf = (w: World) => w.proxy.deps.links;
+const nameOf = (w: World) => w.proxy.deps.leases.instance;
+
+/** Returns what arrives at an instance from now on, which then handles none of it. */
+function arrivals(w: World): [body: unknown, bytes: Uint8Array][] {
+  const all: [unknown, Uint8Array][] = [];
+  linksOf(w).onMessage = (...message) => void all.push(message);
+  return all;
+}
+
+/** One message of a frame. */
+function part(text: string, length = text.length): Uint8Array {
+  const head = new Uint8Array(4);
+  new DataView(head.buffer).setUint32(0, length);
+  return joinedBytes([head, utf8Bytes(text)]);
+}
 
 instancesBehaveAsOne("over a link", () => sharedStore(new LinkNetwork()));
 
@@ -232,4 +249,80 @@ Deno.test("a link does not open at an instance that has stopped since its answer
     await from.clock.advance(RENEW_MS);
     await flushTasks();
     assertEquals([answered, linksOf(from).size, linksOf(to).size], [1, 0, 0]);
+  }));
+
+Deno.test("what one turn sends to an instance is one frame, and its messages arrive in order", () =>
+  linked(async (w1, w2, _a, _b, network) => {
+    const arrived = arrivals(w2), to = nameOf(w2);
+    await flushTasks();
+    network.frames.length = 0;
+    const sent: [unknown, Uint8Array][] = [
+      [{ n: 1 }, utf8Bytes("\n€\n")],
+      [{ n: 2 }, new Uint8Array()],
+      [{ n: 3, text: "\n" }, new Uint8Array(70_000).fill(10)],
+    ];
+    for (const message of sent) assert(linksOf(w1).send(to, ...message));
+    await flushTasks();
+    assertEquals([arrived, network.frames.length], [sent, 1]);
+    assert(linksOf(w1).send(to, { n: 4 }));
+    await flushTasks();
+    assertEquals([arrived.at(-1), network.frames.length], [[{ n: 4 }, new Uint8Array()], 2]);
+  }));
+
+Deno.test("messages that are too many for one frame are two, and one that is too long for a frame is not sent", () =>
+  linked(async (w1, w2, _a, _b, network) => {
+    const arrived = arrivals(w2), to = nameOf(w2), most = 2 * LIMITS.frameBytes - part("0\n").length;
+    await flushTasks();
+    network.frames.length = 0;
+    assert(!linksOf(w1).send(to, 0, new Uint8Array(most + 1)));
+    for (const bytes of [9, most, 1, 2]) assert(linksOf(w1).send(to, 0, new Uint8Array(bytes)));
+    await flushTasks();
+    assertEquals(arrived.map(([, { length }]) => length), [9, most, 1, 2]);
+    assertEquals(network.frames, [15, 2 * LIMITS.frameBytes, 15]);
+    assertEquals(linksOf(w1).size, 1);
+  }));
+
+Deno.test("a frame that is cut, too long, or no JSON ends its link, and nothing after the fault is passed on", () =>
+  linked(async (w1, w2, _a, _b, network) => {
+    const good = part('"good"\n'), zeros = (length: number) => new Uint8Array(length);
+    const faults: Record<string, Uint8Array[]> = {
+      "length cut to one byte": [zeros(1)],
+      "length cut by one byte": [zeros(3)],
+      "length 0": [zeros(4), good],
+      "message cut": [part('"cut"\n', 7)],
+      "largest length": [part('"cut"\n', 2 ** 32 - 1), good],
+      "no line feed": [part('"good"'), good],
+      "no JSON": [part("good\n"), good],
+      "a message without its length": [utf8Bytes('"good"\n'), good],
+      "too long": [part('"long"\n', 2 * LIMITS.frameBytes), zeros(2 * LIMITS.frameBytes - 7)],
+    };
+    for (const [name, fault] of Object.entries(faults)) {
+      await until(() => linksOf(w1).size === 1 && linksOf(w2).size === 1);
+      const arrived = [arrivals(w1), arrivals(w2)];
+      network.inject(joinedBytes([good, ...fault]));
+      assertEquals([linksOf(w1).size, linksOf(w2).size], [0, 0], name);
+      const bodies = name === "too long" ? [] : ["good"];
+      assertEquals(arrived.map((all) => all.map(([body]) => body)), [bodies, bodies], name);
+      await w1.clock.advance(RENEW_MS);
+    }
+  }));
+
+Deno.test("what a turn has sent before its instance stops leaves with the link", () =>
+  linked(async (w1, w2, _a, _b, network) => {
+    await flushTasks();
+    network.frames.length = 0;
+    assert(linksOf(w1).send(nameOf(w2), 0));
+    linksOf(w1).stop();
+    assertEquals(network.frames, [part("0\n").length]);
+  }));
+
+Deno.test("a message of a turn whose link cannot be written to fails at once, and the next one goes as a note", () =>
+  linked(async (w1, w2, a, b, network) => {
+    const socket = await connected(w2, b);
+    network.isDown = network.isBroken = true;
+    assertEquals(await codeOf(await w1.message(a, b)), "PROXY_RELAY_DELIVERY_FAILED");
+    network.isBroken = false;
+    assertEquals([linksOf(w1).size, socket.delivered.length], [0, 0]);
+    assertEquals((await w1.message(a, b)).status, 202);
+    assertEquals([socket.delivered.length, crossed(w1)], [1, { link: 1, note: 1 }]);
   }));
