@@ -301,7 +301,8 @@ export class InstanceLinks {
     } catch {
       return false;
     }
-    this.onMessage(body, message.subarray(at + 1));
+    // A copy, because a message that waits for its recipient would otherwise keep the whole frame in memory.
+    this.onMessage(body, message.slice(at + 1));
     return true;
   }
 

@@ -307,6 +307,14 @@ Deno.test("a frame that is cut, too long, or no JSON ends its link, and nothing 
     }
   }));
 
+Deno.test("a message that waits does not keep the rest of its frame in memory", () =>
+  linked(async (w1, w2) => {
+    const arrived = arrivals(w2);
+    for (const bytes of [10, 100_000]) assert(linksOf(w1).send(nameOf(w2), {}, new Uint8Array(bytes)));
+    await flushTasks();
+    assertEquals(arrived.map(([, { buffer }]) => buffer.byteLength), [10, 100_000]);
+  }));
+
 Deno.test("what a turn has sent before its instance stops leaves with the link", () =>
   linked(async (w1, w2, _a, _b, network) => {
     await flushTasks();
