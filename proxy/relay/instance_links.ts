@@ -106,6 +106,8 @@ export class InstanceLinks {
     const text = utf8Bytes(`${JSON.stringify(body)}\n`), length = text.length + bytes.length;
     if (LENGTH_BYTES + length > FRAME_MAX) return false;
     if (link.bytes + LENGTH_BYTES + length > FRAME_MAX) this.#flush(instance, link);
+    // Checked again, because a message that is added to a link that was just lost would never be sent or asked for.
+    if (this.#open.get(instance) !== link) return false;
     if (link.parts.length === 0) queueMicrotask(() => this.#flush(instance, link));
     link.parts.push(lengthBytes(length), text, bytes);
     link.bytes += LENGTH_BYTES + length;
