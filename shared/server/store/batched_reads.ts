@@ -22,8 +22,8 @@ export async function readAll<T>(kv: Kv, keys: readonly KvKey[]): Promise<KvEntr
 }
 
 /**
- * Most reads of requests that wait for an answer. With more, a request would wait behind others until its sender has given up, and
- * the queue would hold memory for answers that no caller reads.
+ * Most reads of requests that wait for an answer. With more, a request would wait behind others until its sender has
+ * given up, and the queue would hold memory for answers that no caller reads.
  */
 export const MAX_QUEUED_READS = 1_000;
 
