@@ -4,7 +4,9 @@ import { joinedBytes, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { RENEW_MS } from "../../../proxy/relay/instance_leases.ts";
+import type { MessageNote, Note } from "../../../proxy/relay/instance_note.ts";
 import type { InstanceLease } from "../../../proxy/schema/records.ts";
+import { begunOf } from "../../../proxy/schema/sender_record.ts";
 import { expositionOf } from "../../../shared/server/metrics/metrics.ts";
 import { LinkNetwork } from "../../support/link_network.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
@@ -343,4 +345,63 @@ Deno.test("a message of a turn whose link cannot be written to fails at once, an
     assertEquals([linksOf(w1).size, socket.delivered.length], [0, 0]);
     assertEquals((await w1.message(a, b)).status, 202);
     assertEquals([socket.delivered.length, crossed(w1)], [1, { link: 1, note: 1 }]);
+  }));
+
+Deno.test("the messages of one frame are looked up together, ten records in a call, and each is delivered", () =>
+  linked(async (w1, w2, a, b) => {
+    const socket = await connected(w2, b);
+    const { onMessage } = linksOf(w2), held = arrivals(w2);
+    const sending = Array.from({ length: 5 }, () => w1.message(a, b));
+    await until(() => held.filter(([body]) => (body as { kind: string }).kind === "message").length === 5);
+    const { getMany } = w2.kv, pair = JSON.stringify(KEYS.pair(a.agent.did, b.agent.did));
+    const looks: number[] = [];
+    w2.kv.getMany = ((keys: readonly Deno.KvKey[]) => {
+      if (keys.some((key) => JSON.stringify(key) === pair)) looks.push(keys.length);
+      return getMany.call(w2.kv, [...keys]);
+    }) as typeof getMany;
+    linksOf(w2).onMessage = onMessage;
+    for (const message of held) onMessage(...message);
+    assertEquals((await Promise.all(sending)).map(({ status }) => status), Array(5).fill(202));
+    w2.kv.getMany = getMany;
+    assertEquals([socket.delivered.length, looks], [5, [10, 10]]);
+  }));
+
+Deno.test("an answered message is over, also when its records are read in two calls around a later message", () =>
+  linked(async (w1, w2, a, b) => {
+    await connected(w2, b);
+    const { onMessage } = linksOf(w2), { here } = w2.proxy.deps, { getMany } = w2.kv;
+    let note: MessageNote | undefined;
+    linksOf(w2).onMessage = (body, bytes) => {
+      if ((body as Note).kind === "message") note = body as MessageNote;
+      onMessage(body, bytes);
+    };
+    const looked: string[] = [], begun: number[] = [];
+    for (const isPairFirst of [true, false]) {
+      assertEquals((await w1.message(a, b)).status, 202);
+      assert(note);
+      const { message, attempt } = note;
+      // The 202 waits 20 ms to share a commit.
+      await w1.clock.advance(100);
+      const count = async () => {
+        const all = begunOf(await w2.kv.get(KEYS.sender(a.agent.did)));
+        return all.filter(({ requestId }) => requestId === message.requestId).length;
+      };
+      begun.push(await count());
+      let reads = 0;
+      w2.kv.getMany = (async (keys: readonly Deno.KvKey[]) => {
+        if (reads++ > 0) return await getMany.call(w2.kv, [...keys]);
+        const halves = [keys.slice(0, 2), keys.slice(2)];
+        if (!isPairFirst) halves.reverse();
+        const [first = [], second = []] = halves;
+        const before = await getMany.call(w2.kv, [...first]);
+        // A later message, at whose beginning the answered one leaves the record of the sender.
+        assertEquals((await w1.message(a, b)).status, 202);
+        begun.push(await count());
+        const after = await getMany.call(w2.kv, [...second]);
+        return isPairFirst ? [...before, ...after] : [...after, ...before];
+      }) as typeof getMany;
+      looked.push(await here.look(message, attempt));
+      w2.kv.getMany = getMany;
+    }
+    assertEquals([looked, begun], [["over", "over"], [1, 0, 1, 0]]);
   }));
