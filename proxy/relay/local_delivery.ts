@@ -20,7 +20,7 @@ import { FAILED, type ForwardResult, OFFLINE } from "./instance_note.ts";
 import type { Mailbox, MailboxRefusal } from "./mailbox.ts";
 import type { MailboxDelivery } from "./mailbox_delivery.ts";
 
-/** Most reads about messages of other instances. With more, they would be answered after their attempts have ended. */
+/** Most reads about attempts without an answer. With more, they would be answered after their attempts have ended. */
 const LOOKS_MAX = 20_000;
 
 /** A message that may be queued and is on its way to a socket. */
