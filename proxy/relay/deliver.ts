@@ -146,7 +146,7 @@ async function withoutRecipient(
   if (queueFor !== null) return await queue(deps, caller, accepted, queueFor);
   const repeat = await deliveries.repeat(id, bodySha256);
   if (repeat?.repeat === "under_way") await caller.admission.commitAlone();
-  if (repeat) return answerRepeat(deps, caller, repeat);
+  if (repeat) return answerRepeat(deps, caller, id, repeat);
   const isLate = clock.now() - began >= LIMITS.returnWaitMs;
   // The nonce is used up before the wait, because copies of the request would otherwise wait too.
   const isBack = !isLate && await returns.isBack(id.recipient, tried, () => caller.admission.commitAlone());
@@ -183,7 +183,7 @@ async function send(
     if (refused === null) {
       hasBegun = true;
       dispatched = await here.deliver(message, attempt, queueFor);
-    } else if (refused !== "moved") return answerRepeat(deps, caller, refused);
+    } else if (refused !== "moved") return answerRepeat(deps, caller, id, refused);
     else await forwarder.moved(id.recipient);
   }
   const elsewhere = dispatched.result === "offline" ? await presence.findInstance(id.recipient, seen) : null;
@@ -195,7 +195,7 @@ async function send(
     });
     if (refused !== null) {
       sent.cancel();
-      return answerRepeat(deps, caller, refused);
+      return answerRepeat(deps, caller, id, refused);
     }
     dispatched = await sent.dispatched();
     // If an instance stopped before it gave a result, its agents are offline. A message that may wait is queued even
@@ -262,7 +262,7 @@ async function queue(
   const enqueue = deps.mailbox.enqueue(message, recipientOwnerDid, expiresAt);
   const refused = await caller.admission.commitWith(enqueue, begin);
   if (typeof refused === "string") throw mailboxFull(refused);
-  if (refused !== null) return answerRepeat(deps, caller, refused);
+  if (refused !== null) return answerRepeat(deps, caller, id, refused);
   deps.metrics.count("relay_messages_total", "queued", originOf(caller));
   // Started now, because the recipient may have connected before this commit, and found an empty mailbox.
   void deps.forwarder.startMailboxDelivery(id.recipient);
@@ -270,13 +270,17 @@ async function queue(
 }
 
 function answerRepeat(
-  { metrics }: DeliverDeps,
+  { metrics, forwarder }: DeliverDeps,
   caller: AdmittedAgent,
+  { recipient }: DeliveryId,
   repeat: DuplicateResult,
 ): Answer | InProgress {
   if (repeat.repeat === "under_way") return repeat;
   if (repeat.repeat === "same") {
     metrics.count("relay_messages_total", "repeat", originOf(caller));
+    // A commit that was late may have queued the message after its sender got an error, and no instance looked then. A
+    // connected recipient would otherwise get the message only when it connects again.
+    if (repeat.answer.queued) void forwarder.startMailboxDelivery(recipient);
     return json(repeat.answer, 202);
   }
   throw new ServiceError("PROXY_HOOK_REQUEST_ID_REUSED");

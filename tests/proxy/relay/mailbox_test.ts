@@ -68,6 +68,18 @@ test("a queued message survives a restart of the proxy", async ({ w, a, b }) => 
   assertEquals(texts(socket.delivered), ["one"]);
 });
 
+test("a repeat of a message that was queued unseen makes a connected recipient get it", async ({ w, a, b }) => {
+  await queued(w, a, b, "one", "request-0001");
+  const { mailboxDelivery } = w.proxy.deps, deliverTo = mailboxDelivery.deliverTo.bind(mailboxDelivery);
+  // As after a late commit: the recipient is connected, and no instance knows that a message waits for it.
+  mailboxDelivery.deliverTo = () => {};
+  const socket = w.connect(b);
+  await w.connected();
+  mailboxDelivery.deliverTo = deliverTo;
+  assertEquals((await queued(w, a, b, "one", "request-0001")).status, 202);
+  await until(() => socket.delivered.length === 1);
+});
+
 test("the same ID and body queued twice is one message; another body is refused", async ({ w, a, b }) => {
   const first = await (await queued(w, a, b, "one", "request-0001")).json();
   await w.clock.advance(60_000);
