@@ -8,9 +8,10 @@ import { isRequestId } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { boundHeaders, ContextError, contextOf, textOfBound } from "../../shared/protocol/message_context.ts";
 import { payloadProblem } from "../../shared/protocol/payload_bounds.ts";
+import { HEADERS } from "../../shared/protocol/proof.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { parseJson } from "../../shared/server/http/body.ts";
-import type { RequestContext, SignedHeaders } from "../../shared/server/http/route.ts";
+import type { RequestContext } from "../../shared/server/http/route.ts";
 import { signedHeaders } from "../../shared/server/http/signed_request.ts";
 import type { Message, PairRecord } from "../schema/records.ts";
 
@@ -21,7 +22,8 @@ export function readMessage(
   pair: PairRecord | null,
   { injectIdentity }: { injectIdentity: boolean },
 ): { message: Message; recipientOwnerDid: string } {
-  const headers = signedHeaders(exchange), { recipient, contentType, conversationId, inReplyTo, auto } = headers;
+  const { headers } = exchange.request, { recipient, token, timestamp, nonce, proof } = signedHeaders(exchange);
+  const contentType = headers.get("content-type") ?? "";
   const isTooLong = contentType.length > LIMITS.contentTypeLength;
   if (isTooLong || contentType.split(";")[0]?.trim().toLowerCase() !== "application/json") {
     throw new ServiceError("PROXY_HOOK_UNSUPPORTED_MEDIA_TYPE");
@@ -33,14 +35,16 @@ export function readMessage(
   if (!recipient) throw new ServiceError("PROXY_HOOK_RECIPIENT_REQUIRED");
   // The key of a pair has the DIDs of two agents, so this one is not parsed again.
   if (!pair && !isAgentDid(recipient)) throw new ServiceError("PROXY_HOOK_RECIPIENT_INVALID");
+  const conversationId = headers.get(HEADERS.conversationId);
   if (conversationId !== null && !ConversationId.safeParse(conversationId).success) {
     throw new ServiceError("PROXY_HOOK_CONVERSATION_INVALID");
   }
   // Only the form is checked here, because the recipient's connector checks whether these are true (D-112).
+  const inReplyTo = headers.get(HEADERS.inReplyTo), auto = headers.get(HEADERS.auto);
   if (inReplyTo !== null && !isRequestId(inReplyTo) || auto !== null && auto !== "1") {
     throw new ServiceError("PROXY_HOOK_REPLY_INVALID");
   }
-  const context = signedContext(exchange.target, headers);
+  const context = signedContext(exchange);
   if (recipient === identity.agentDid || !pair) throw new ServiceError("PROXY_AUTH_FORBIDDEN");
   // A peer of another server has its mailbox there. Here the message would wait for an agent that never connects.
   if (pair.proxy !== undefined) {
@@ -59,15 +63,7 @@ export function readMessage(
     identity,
     contentType,
     // What the recipient needs to check the sender itself: the values of the request that admission verified.
-    proof: {
-      ait: headers.token ?? "",
-      timestamp: headers.timestamp,
-      nonce: headers.nonce,
-      origin,
-      target: exchange.target,
-      signature: headers.proof,
-      context,
-    },
+    proof: { ait: token ?? "", timestamp, nonce, origin, target: exchange.target, signature: proof, context },
     payload: body.payload,
   };
   if (body.edit !== undefined) message.proof.edit = body.edit;
@@ -81,11 +77,11 @@ export function readMessage(
  * Returns the headers of the signed context; none for a message without one. A message whose headers differ from it is
  * refused, because a party between sender and proxy has then changed them.
  */
-function signedContext(target: string, headers: SignedHeaders): Record<string, string> {
+function signedContext({ request, target }: RequestContext): Record<string, string> {
   try {
     const signed = contextOf(target);
     if (signed === null) return {};
-    const bound = boundHeaders(headers.bound);
+    const bound = boundHeaders(request.headers);
     if (signed === digest(textOfBound(bound))) return Object.fromEntries(bound);
   } catch (cause) {
     if (!(cause instanceof ContextError)) throw cause;

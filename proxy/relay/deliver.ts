@@ -101,14 +101,14 @@ interface Accepted {
 type InProgress = Extract<DuplicateResult, { repeat: "under_way" }>;
 
 async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Answer> {
-  const { deliveries, leases, clock, config } = deps, { prefer, bodySha256 } = signedHeaders(exchange);
+  const { deliveries, leases, clock, config } = deps, { headers } = exchange.request;
   let pair = caller.prefetched?.pair;
   if (pair instanceof Promise) pair = await pair;
   const { message, recipientOwnerDid } = readMessage(caller, exchange, pair?.value ?? null, config);
   const id = deliveryIdOf(message);
-  const queueFor = prefersAsync(prefer) ? recipientOwnerDid : null;
+  const queueFor = prefersAsync(headers.get("prefer")) ? recipientOwnerDid : null;
   // Admission has verified that this is the digest of the body, so it is not computed again.
-  const accepted: Accepted = { id, message, bodySha256, queueFor };
+  const accepted: Accepted = { id, message, bodySha256: signedHeaders(exchange).bodySha256, queueFor };
   for (let earlier = deliveries.underWay(id); earlier; earlier = deliveries.underWay(id)) {
     // The nonce of the duplicate is used up before the wait, because copies of the request would otherwise wait too.
     await caller.admission.commitAlone();

@@ -36,7 +36,7 @@ const ASCII = /^[\t\x20-\x7e]*$/;
 const VALUE = /^[\x20-\x7e]+$/;
 
 /** Tells whether the context covers a header; `name` is in lower case. */
-export function isBound(name: string): boolean {
+function isBound(name: string): boolean {
   return name === CONTENT_TYPE || name === REQUEST_ID || name.startsWith("x-svc-") && !UNBOUND.has(name);
 }
 
@@ -83,7 +83,9 @@ export function boundHeaders(headers: MessageHeaders): Map<string, string> {
       throw new ContextError(`The message has more than ${LIMITS.contextLines} bound headers`);
     }
   };
-  for (const [name, value] of Symbol.iterator in headers ? headers : Object.entries(headers)) take(name, value);
+  // `forEach` is used because the iterator of `Headers` takes 1.5 times as long.
+  if (headers instanceof Headers) headers.forEach((value, name) => take(name, value));
+  else for (const [name, value] of Symbol.iterator in headers ? headers : Object.entries(headers)) take(name, value);
   return bound;
 }
 

@@ -42,7 +42,7 @@ export interface RequestContext {
   check?: number;
 }
 
-/** Headers of a signed request as they arrived. An absent header is an empty text, except where `null` is named. */
+/** Headers of a signed request as they arrived. An absent header is an empty text. */
 export interface SignedHeaders {
   /** Token of `Authorization: Svc`. It is `null` without the header, and empty for another form of it. */
   token: string | null;
@@ -52,13 +52,6 @@ export interface SignedHeaders {
   nonce: string;
   bodySha256: string;
   proof: string;
-  contentType: string;
-  conversationId: string | null;
-  inReplyTo: string | null;
-  auto: string | null;
-  prefer: string | null;
-  /** Those that the signed context of a message covers. */
-  bound: (readonly [name: string, value: string])[];
 }
 
 /** What a handler answers. The last step of the request turns it into a `Response`. */

@@ -5,7 +5,6 @@
  */
 import type { KeyObject } from "node:crypto";
 import { LIMITS } from "../../protocol/limits.ts";
-import { isBound } from "../../protocol/message_context.ts";
 import { canonicalProof, HEADERS } from "../../protocol/proof.ts";
 import { utf8Bytes } from "../../protocol/base64url.ts";
 import { parseUnixSeconds, unixSeconds } from "../../protocol/time.ts";
@@ -14,10 +13,7 @@ import type { RequestContext, SignedHeaders } from "./route.ts";
 
 /** Returns the token of an `Authorization` header of this scheme; `""` for another form, `null` without the header. */
 export function authorizationToken(headers: Headers, scheme: "Svc" | "Bearer"): string | null {
-  return tokenIn(headers.get(HEADERS.authorization), scheme);
-}
-
-function tokenIn(value: string | null, scheme: "Svc" | "Bearer"): string | null {
+  const value = headers.get(HEADERS.authorization);
   if (value === null) return null;
   const end = value.indexOf(" ");
   const isScheme = end === scheme.length &&
@@ -29,55 +25,19 @@ function tokenIn(value: string | null, scheme: "Svc" | "Bearer"): string | null 
   return /[\s,]/.test(token) ? "" : token;
 }
 
-/**
- * Returns the headers of a signed request. They are read once and kept, and only those that are present, because each
- * `Headers.get` compares its name with all of them.
- */
+/** Returns the headers of a signed request. They are read once and kept, because each read calls the runtime. */
 export function signedHeaders(exchange: RequestContext): SignedHeaders {
-  if (exchange.signed) return exchange.signed;
-  const read: SignedHeaders = {
-    token: null,
-    access: "",
-    recipient: "",
-    timestamp: "",
-    nonce: "",
-    bodySha256: "",
-    proof: "",
-    contentType: "",
-    conversationId: null,
-    inReplyTo: null,
-    auto: null,
-    prefer: null,
-    bound: [],
-  };
   const { headers } = exchange.request;
-  headers.forEach((_, name) => {
-    const member = MEMBERS.get(name), isCovered = isBound(name);
-    if (member === undefined && !isCovered) return;
-    // `forEach` leaves out an empty value before another one, so a repeated header would count as one that was sent once.
-    const value = headers.get(name) ?? "";
-    if (member === "token") read.token = tokenIn(value, "Svc");
-    else if (member !== undefined) read[member] = value;
-    if (isCovered) read.bound.push([name, value]);
-  });
-  return exchange.signed = read;
+  return exchange.signed ??= {
+    token: authorizationToken(headers, "Svc"),
+    access: headers.get(HEADERS.access) ?? "",
+    recipient: headers.get(HEADERS.recipient) ?? "",
+    timestamp: headers.get(HEADERS.timestamp) ?? "",
+    nonce: headers.get(HEADERS.nonce) ?? "",
+    bodySha256: headers.get(HEADERS.bodySha256) ?? "",
+    proof: headers.get(HEADERS.proof) ?? "",
+  };
 }
-
-/** The member of each header, by its name as `Headers` has it. */
-const MEMBERS: ReadonlyMap<string, Exclude<keyof SignedHeaders, "bound">> = new Map([
-  [HEADERS.authorization, "token"],
-  [HEADERS.access, "access"],
-  [HEADERS.recipient, "recipient"],
-  [HEADERS.timestamp, "timestamp"],
-  [HEADERS.nonce, "nonce"],
-  [HEADERS.bodySha256, "bodySha256"],
-  [HEADERS.proof, "proof"],
-  ["content-type", "contentType"],
-  [HEADERS.conversationId, "conversationId"],
-  [HEADERS.inReplyTo, "inReplyTo"],
-  [HEADERS.auto, "auto"],
-  ["prefer", "prefer"],
-].map(([name = "", member]) => [name.toLowerCase(), member as Exclude<keyof SignedHeaders, "bound">]));
 
 /** Returns the timestamp header in Unix seconds, or why it is rejected. */
 export function requestTimestamp(exchange: RequestContext, now: number): number | "invalid" | "skew" {
