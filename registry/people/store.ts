@@ -15,6 +15,7 @@ import type { AdminAgentQuery, AdminCounts, PeopleQuery } from "../../shared/pro
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
+import { readAll } from "../../shared/server/store/batched_reads.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { belowCursor, type Page, readPage } from "../../shared/server/store/pages.ts";
 import { visitAll } from "../../shared/server/store/shared_count.ts";
@@ -68,10 +69,11 @@ export async function readPerson(deps: RegistryStore, id: string) {
 
 const isActive = ({ status }: ApiKeyRecord): boolean => status === "active";
 
-async function countRevoked({ kv, reads }: RegistryStore, humanId: string): Promise<number> {
+async function countRevoked({ kv }: RegistryStore, humanId: string): Promise<number> {
   const limit = LIMITS.filteredPageReads;
   const index = await Array.fromAsync(kv.list({ prefix: KEYS.agentsOf(humanId) }, { reverse: true, limit }));
-  const agents = await Promise.all(index.map(({ key }) => reads.get<AgentRecord>(KEYS.agent(String(key.at(-1))))));
+  // In calls of their own, because so many would fill the queue of all reads, and one more request would get a 503.
+  const agents = await readAll<AgentRecord>(kv, index.map(({ key }) => KEYS.agent(String(key.at(-1)))));
   return agents.filter(({ value }) => value?.status === "revoked").length;
 }
 
