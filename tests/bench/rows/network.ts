@@ -22,6 +22,12 @@ const ACROSS_MS = 100;
 /** Most CPU of a message to another instance, as a multiple of one within an instance. */
 const CROSSING_CPU = 1.5;
 
+/**
+ * How much longer a trial with ten times the delay is. The time until the last answer counts, and with a short trial one
+ * message of two seconds would be half of it.
+ */
+const LONGER = 5;
+
 /** Several instances, with the round trip and the goal of their row. */
 const SPREADS: readonly { instances: number; roundTripMs: number; atLeast: number }[] = [
   { instances: 2, roundTripMs: 20, atLeast: 1.6 },
@@ -60,9 +66,15 @@ export async function network(world: World): Promise<Outcome> {
   const cluster = await open(world, program);
   await using _ = cluster.link;
   const [first] = cluster.targets as [Target];
-  const at = async (name: string, targets: readonly Target[], roundTripMs: number, each = atOnce): Promise<Run> => {
+  const at = async (
+    name: string,
+    targets: readonly Target[],
+    roundTripMs: number,
+    each = atOnce,
+    seconds = world.scale.seconds,
+  ): Promise<Run> => {
     cluster.link.delayMs = roundTripMs / 2;
-    const run = await measured(world, name, targets, each);
+    const run = await measured(world, name, targets.map((target) => ({ ...target, seconds })), each);
     if (run.isCpuBound) notes.push(`${name}: CPU-bound`);
     return run;
   };
@@ -86,19 +98,20 @@ export async function network(world: World): Promise<Outcome> {
       const next = crossing[(i + 1) % instances] as Target;
       return [spread(targets[i] as Target, cluster, [url]), spread(next, cluster, [url])];
     });
-    const compare = async (ms: number): Promise<boolean> => {
-      const one = await at(`1 instance, ${ms} ms`, [first], ms);
+    const compare = async (ms: number, seconds: number): Promise<boolean> => {
+      const one = await at(`1 instance, ${ms} ms`, [first], ms, atOnce, seconds);
       let isCpuBound = false;
       for (const [how, several] of [["any", any], ["the sender's", own]] as const) {
         const name = `${instances} instances, ${ms} ms, at ${how}`;
-        const all = await at(name, several, ms, atOnce * instances / several.length);
+        const all = await at(name, several, ms, atOnce * instances / several.length, seconds);
         figures.push(figure(`${name}: messages`, all.perSecond, "/s"));
         figures.push(ratio(`${name} / 1 instance: throughput`, all.perSecond, one.perSecond, { atLeast }));
         isCpuBound ||= all.isCpuBound;
       }
       return isCpuBound;
     };
-    if (await compare(roundTripMs)) await compare(roundTripMs * 10);
+    const { seconds } = world.scale;
+    if (await compare(roundTripMs, seconds)) await compare(roundTripMs * 10, seconds * LONGER);
   }
   cluster.link.delayMs = ROUND_TRIP_MS / 2;
   const [one, two] = cluster.places as [Place, Place];
