@@ -48,7 +48,7 @@ const PARTS_READ_MAX = Math.ceil(2 ** 20 / LIMITS.senderPartNonces);
 const PARTS_AT_ONCE = 500;
 /** With more, senders that are no longer active take memory. With less, a returning one costs a read. */
 const SENDERS_KEPT_MAX = 10_000;
-/** Nonces of all senders in memory. With more, they take over 50 MB. */
+/** Nonces of all senders in memory, up to four slots of 20 bytes each. With more, they may take over 80 MB. */
 const NONCES_KEPT_MAX = 1_000_000;
 /**
  * Time between removals of a sender's ended nonces. With less, each request would look through its nonces. With more,

@@ -10,7 +10,7 @@ const LEAST_SLOTS = 16;
 /** Most used slots, of all. With more, a lookup passes many used slots before it finds a free one. */
 const FILL_MAX = 0.75;
 /** A table with fewer used slots becomes smaller, because a sender would otherwise keep the memory of its busiest time. */
-const FILL_MIN = 0.125;
+const FILL_MIN = 0.25;
 
 export class UsedNonces {
   /** The three numbers of each slot's nonce. */
