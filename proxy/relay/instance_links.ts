@@ -7,7 +7,7 @@
  * accepting one, because any program that reaches the port could otherwise read and send messages.
  */
 import { createHmac } from "node:crypto";
-import { joinedBytes, toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { joinedBytes, toBase64Url, utf8Bytes, utf8Text } from "../../shared/protocol/base64url.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Cancel } from "../../shared/clock.ts";
@@ -299,7 +299,7 @@ export class InstanceLinks {
     const at = message.indexOf(LINE_FEED);
     let body: unknown;
     try {
-      body = JSON.parse(new TextDecoder().decode(message.subarray(0, Math.max(0, at))));
+      body = JSON.parse(utf8Text(message.subarray(0, Math.max(0, at))));
     } catch {
       return false;
     }

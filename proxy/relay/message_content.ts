@@ -3,7 +3,7 @@
  * because an AIT together with the text that an identity block has replaced (`BodyEdit`) may exceed it. The bytes are a
  * line of JSON, then that text, then the payload.
  */
-import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { utf8Bytes, utf8Text } from "../../shared/protocol/base64url.ts";
 import type { MessageProof } from "../../shared/protocol/message_proof.ts";
 import type { Envelope, Message } from "../schema/records.ts";
 
@@ -23,11 +23,10 @@ export function splitMessage({ proof, payload, ...envelope }: Message): { envelo
 }
 
 export function joinMessage(envelope: Envelope, content: Uint8Array): Message {
-  const utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
   const at = content.indexOf(LINE_FEED);
-  const { edit, ...rest } = JSON.parse(utf8.decode(content.subarray(0, at))) as Head;
+  const { edit, ...rest } = JSON.parse(utf8Text(content.subarray(0, at))) as Head;
   const from = at + 1 + (edit?.[2] ?? 0);
-  const text = utf8.decode(content.subarray(at + 1, from));
+  const text = utf8Text(content.subarray(at + 1, from));
   const proof: MessageProof = edit === undefined ? rest : { ...rest, edit: [edit[0], edit[1], text] };
-  return { ...envelope, proof, payload: utf8.decode(content.subarray(from)) };
+  return { ...envelope, proof, payload: utf8Text(content.subarray(from)) };
 }

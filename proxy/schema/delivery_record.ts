@@ -1,7 +1,7 @@
 /** The packed form of a delivery record (D-69). The values that its key has are left out. */
 import type { DeliveryRecord } from "./records.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
-import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { utf8Bytes, utf8Text } from "../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 
@@ -17,7 +17,6 @@ const SHA_AT = 4 + 4 * 8;
 const HEAD_BYTES = SHA_AT + SHA_CHARS;
 const TIME_BYTES = 8;
 const NOTHING = new Uint8Array();
-const DECODER = new TextDecoder("utf-8", { ignoreBOM: true });
 /** Maximum of `connectedSockets`, which is stored in one byte. */
 const MOST_SOCKETS = 255;
 
@@ -72,7 +71,7 @@ export function unpackDelivery(value: unknown, requestId: string): DeliveryRecor
     delivered: (flags & FLAGS.delivered) !== 0,
     connectedSockets,
     requestId,
-    ...(flags & FLAGS.reason ? { reason: DECODER.decode(value.subarray(reasonAt, end)) } : {}),
+    ...(flags & FLAGS.reason ? { reason: utf8Text(value.subarray(reasonAt, end)) } : {}),
     ...(flags & FLAGS.queued ? { queued: true, expiresAt: toIso(time(3)) } : {}),
   };
   return {

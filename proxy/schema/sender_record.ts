@@ -172,6 +172,18 @@ function putText(bytes: Uint8Array, at: number, text: string): number {
  * @throws {MalformedRecord}
  */
 export function unpackSender(value: unknown, sender: string): SenderRecord {
+  const { view, nonces, window, begun } = sectionsOf(value);
+  return {
+    since: view.getFloat64(1),
+    sealed: view.getUint32(9),
+    nonces,
+    window: unpackWindow(window),
+    begun: unpackBegun(begun, sender),
+  };
+}
+
+/** Returns the sections of a stored record as views of it. @throws {MalformedRecord} */
+function sectionsOf(value: unknown) {
   const view = viewOf(value, HEAD_BYTES);
   const bytes = value as Uint8Array;
   const windowAt = HEAD_BYTES + view.getUint16(13), begunAt = windowAt + view.getUint16(15);
@@ -179,9 +191,7 @@ export function unpackSender(value: unknown, sender: string): SenderRecord {
   const isWhole = begunAt <= bytes.length && nonces.length % NONCE_BYTES === 0 &&
     nonces.length <= LIMITS.senderNonces * NONCE_BYTES;
   if (!isWhole) throw new MalformedRecord("The record of a sender is cut");
-  const window = unpackWindow(bytes.subarray(windowAt, begunAt));
-  const begun = unpackBegun(bytes.subarray(begunAt), sender);
-  return { since: view.getFloat64(1), sealed: view.getUint32(9), nonces, window, begun };
+  return { view, nonces, window: bytes.subarray(windowAt, begunAt), begun: bytes.subarray(begunAt) };
 }
 
 /** An entry of the store with the record of a sender, which may be absent. */
@@ -192,7 +202,7 @@ export interface SenderEntry {
 
 /** Returns the begun deliveries of a sender. @throws {MalformedRecord} */
 export function begunOf({ key, value }: SenderEntry): readonly BegunDelivery[] {
-  return value === null ? [] : unpackSender(value, String(key.at(-1))).begun;
+  return value === null ? [] : unpackBegun(sectionsOf(value).begun, String(key.at(-1)));
 }
 
 /** @throws {MalformedRecord} if it is cut, or holds a number that is too large */

@@ -33,6 +33,13 @@ export function utf8Bytes(text: string): Bytes {
   return utf8.encode(text);
 }
 
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+
+/** Returns the text of stored bytes. Invalid bytes become U+FFFD, and a byte order mark stays, because it is content. */
+export function utf8Text(bytes: Uint8Array): string {
+  return decoder.decode(bytes);
+}
+
 export function joinedBytes(parts: readonly Uint8Array[]): Bytes {
   const bytes = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
