@@ -226,7 +226,8 @@ export function describe(error: unknown): Described {
     return { code: code ?? `HTTP_${status}`, cause: error.message, fix, exit: exitOf(status, code), requestId };
   }
   if (error instanceof LocalDown) {
-    const fix = `svc connector start ${error.agentName}`;
+    const start = `svc connector start ${error.agentName}`;
+    const fix = error.silentPid === null ? start : `Stop process ${error.silentPid}, then run ${start}.`;
     return describe(new CliError("CLI_CONNECTOR_DOWN", error.message, { fix }));
   }
   if (error instanceof UnreachableError) return describe(new CliError(error.code, error.message, { fix: error.fix }));

@@ -84,7 +84,9 @@ export const COMMANDS = [
       };
       if (!follow) {
         return await withStored(ctx, folder, async (connector) => {
-          if (!connector.options.offline) await arrived(connector);
+          if (connector.options.offline) return await listerOf(connector).list();
+          await arrived(connector);
+          await warnIfApart(ctx, connector);
           await listerOf(connector).list();
         });
       }
@@ -123,6 +125,14 @@ async function withStored(ctx: Context, folder: AgentFolder, work: (connector: A
   }
   await using stored = await access(ctx, folder, { offline: true });
   await work(stored);
+}
+
+/** Says that messages may wait at a server without a link, because an empty list would look as if there were none. */
+async function warnIfApart(ctx: Context, connector: LocalCalls): Promise<void> {
+  const { connection: { state, problem }, proxy } = await statusOf(connector);
+  if (state === "connected") return;
+  const why = problem === null ? `there is no link to ${proxy.url}` : problem;
+  ctx.out.warn(`New messages may wait at the server, because ${why}`);
 }
 
 async function showMessage(ctx: Context, connector: LocalCalls, id: number, takes: boolean): Promise<void> {

@@ -125,9 +125,9 @@ async function refuseSavedAccount(ctx: Context, registryUrl: string, pairs: bool
   const isHere = saved.registryUrl === registryUrl;
   const [begun] = isHere ? (await new AgentStore(ctx).names()).pending : [];
   const pair = "the other person presses p; paste that ticket into svc connector start.";
-  // A join that was cut off has used up its invite, so only the rest can be done again.
+  // The agent may be of a join that was cut off. That has used up its invite, so only the rest can be done again.
   const fix = begun !== undefined
-    ? `A join was cut off here. Complete its agent with: svc agent create ${begun}. If its link also paired: ${pair}`
+    ? `Its agent ${begun} is not complete: svc agent create ${begun}. If the link also pairs: ${pair}`
     : isHere && pairs
     ? `You are at this server already. To pair an agent of yours with the one of the link: ${pair}`
     : undefined;

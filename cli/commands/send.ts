@@ -16,7 +16,7 @@ import type { OutboundResult } from "../../shared/client/local_shapes.ts";
 import { ConversationId } from "../../shared/protocol/api/relay.ts";
 import { isRequestId, REQUEST_ID_FORM, ulidSource } from "../../shared/protocol/ids.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
-import { access, connectorOf } from "../connector/attach.ts";
+import { type Access, access, connectorOf } from "../connector/attach.ts";
 import { ConnectorLockedError } from "../connector/connector_lock.ts";
 import { hostsOfPeers, shownAliases } from "../connector/peers/peers.ts";
 import type { Context } from "../context.ts";
@@ -158,7 +158,7 @@ async function sendWith(ctx: Context, folder: AgentFolder, message: Message): Pr
     ctx.out.doing(WAITING);
   };
   const sent = await through(ctx, connector, message, onState);
-  return await report(ctx, folder, message, sent, (id) => readMessages(connector, { ids: [id] }));
+  return await report(ctx, folder, message, sent, connector);
 }
 
 /** Sends through a connector. A repeated call has the same request ID, so the message is delivered once. */
@@ -210,7 +210,7 @@ async function report(
   folder: AgentFolder,
   { waitSeconds }: Message,
   { result, json }: SendResult,
-  markRead: (id: number) => Promise<unknown> = () => Promise.resolve(),
+  connector?: Access,
 ): Promise<number> {
   const { reply, state, problem, expiresAt, requestId } = result;
   const peer = shownAliases(folder).get(result.to) ?? result.to;
@@ -223,7 +223,10 @@ async function report(
     : received === null || error !== null || ctx.out.peerLines(contentLines(received));
   if (reply !== null) {
     // A failure is only a warning, because a reply that stays unread is shown again.
-    if (isPrinted) await markRead(reply.id).catch(() => ctx.out.warn(`The reply ${reply.id} is still unread`));
+    if (isPrinted && connector) {
+      await readMessages(connector, { ids: [reply.id] })
+        .catch(() => ctx.out.warn(`The reply ${reply.id} is still unread`));
+    }
     return error === null ? EXIT.done : EXIT.failed;
   }
   const why = problem === null ? null : problemText(problem, peer);
@@ -240,7 +243,11 @@ async function report(
     if (state === "unknown") return EXIT.unreachable;
     return state === "refused" || state === "dead_lettered" ? EXIT.failed : EXIT.done;
   }
-  throw new CliError("CLI_NO_REPLY", `No reply of ${peer} came within ${waitSeconds} s; ${id} is ${what}`);
+  // The connector of this command ends with it, so no program would send the message.
+  const waitsHere = state === "kept" && connector?.isHost === true;
+  throw new CliError("CLI_NO_REPLY", `No reply of ${peer} came within ${waitSeconds} s; ${id} is ${what}`, {
+    fix: waitsHere ? `To send what waits here: svc connector start ${folder.name}` : undefined,
+  });
 }
 
 /** Says where a message waits while its sender waits for the reply; `null` when it has arrived or is on its way. */

@@ -81,14 +81,18 @@ export class LocalDown extends Error {
   override name = "LocalDown";
   /** False when nothing was sent. Any request can then be repeated without harm. */
   readonly wasSent: boolean;
+  /** The process that has the connector and does not answer, because another one cannot start before it has ended. */
+  readonly silentPid: number | null;
 
   /** @param what the rest of a sentence about the connector, such as "does not run" */
   constructor(
     readonly agentName: string,
     what: string,
-    { cause, wasSent = false }: { cause?: unknown; wasSent?: boolean } = {},
+    { cause, wasSent = false, silentPid = null }: { cause?: unknown; wasSent?: boolean; silentPid?: number | null } =
+      {},
   ) {
     super(`The connector of ${agentName} ${what}`, { cause });
     this.wasSent = wasSent;
+    this.silentPid = silentPid;
   }
 }

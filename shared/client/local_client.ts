@@ -72,7 +72,7 @@ export class LocalClient implements LocalCalls {
     const { method, target, body, waitSeconds = 0, timeoutMs = CALL_MS, signal } = request;
     const file = await deps.find();
     if (file === null) throw new LocalDown(agentName, "does not run");
-    const { url, token } = file;
+    const { url, token, pid } = file;
     if (await deps.isOfOtherUser?.(file)) {
       throw new LocalDown(agentName, `is not what listens at ${url}, but another user`);
     }
@@ -89,7 +89,7 @@ export class LocalClient implements LocalCalls {
       onTooLarge: "fail",
       ...signal === undefined ? {} : { signal },
     }).catch((cause) => {
-      throw new LocalDown(agentName, `does not answer at ${url}`, { cause, wasSent: true });
+      throw new LocalDown(agentName, `does not answer at ${url}`, { cause, wasSent: true, silentPid: pid });
     });
     if (apiErrorOf(response)?.code !== null) return response;
     throw new LocalDown(agentName, `is not what answers at ${url}`, { wasSent: true });

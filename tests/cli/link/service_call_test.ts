@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ERRORS } from "../../../shared/protocol/errors.ts";
 import { CLI_ERRORS, CliError, describe, EXIT } from "../../../cli/errors.ts";
+import { LocalDown } from "../../../shared/client/errors.ts";
 import { ApiError, UnreachableError } from "../../support/agent_client.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { REGISTRY_URL } from "../../support/world.ts";
@@ -112,6 +113,8 @@ Deno.test("every code of both services maps to the exit code of its status", () 
     }
   }
   assertEquals(describe(new UnreachableError("gone")).exit, 5);
+  const silent = new LocalDown("alpha", "does not answer", { silentPid: 7 });
+  assertEquals(describe(silent).fix, "Stop process 7, then run svc connector start alpha.");
   assertEquals(describe(new CliError("CLI_USAGE", "wrong")).exit, 2);
   assertEquals(describe(new CliError("API_KEY_MISSING", "none")).exit, 3);
   assertEquals(describe(new Error("bug")), {

@@ -19,6 +19,10 @@ import { assertDelivered, type PlaceWithBeta, withBeta } from "./with_beta.ts";
 const RAW = ["\u001b", "\u0007", "\r", "\u009b", "\u202e"];
 const HOSTILE = `first\r\n17  now  beta\n\u001b[2J\u0007\u009b31m\u202eend\tof it`;
 
+/** Printed without a link, because an empty list alone would look as if nothing waits at the server. */
+const APART = `warning: New messages may wait at the server, because ${PROXY_URL} cannot be reached\n`;
+const NOTHING = `${APART}No unread messages.\n`;
+
 interface Place extends PlaceWithBeta {
   running: RunningConnector;
   /** Stores a message of beta as the link does. Returns its ID. */
@@ -65,7 +69,7 @@ Deno.test("agent delete says in its question how many unread messages it deletes
 Deno.test("svc inbox lists unread messages with number, time, alias and text, and changes nothing", () =>
   withInbox(async ({ machine, receive, world }) => {
     const empty = await machine.svc("inbox");
-    assertEquals(empty, { code: 0, stdout: "", stderr: "No unread messages.\n" });
+    assertEquals(empty, { code: 0, stdout: "", stderr: NOTHING });
     const [a, b, c] = [
       receive({ message: "Hello\nalpha" }),
       receive([1, { n: 2 }]),
@@ -76,7 +80,7 @@ Deno.test("svc inbox lists unread messages with number, time, alias and text, an
     const lines = [head(a), "    Hello", "    alpha", head(b), '    [1,{"n":2}]'];
     for (const _ of [1, 2]) {
       const { code, stdout, stderr } = await machine.svc("inbox");
-      assertEquals([code, stderr], [0, ""]);
+      assertEquals([code, stderr], [0, APART]);
       assertEquals(stdout.split("\n"), [...lines, `${head(c)}  automatic`, "    x", ""]);
     }
     assertEquals(await unread(machine), [a, b, c]);
@@ -111,7 +115,7 @@ Deno.test("svc inbox --take marks what it has printed, which --read then lists",
     assertEquals(await unread(machine, "--read"), ids.slice(0, 1));
     assertEquals((await machine.svc("inbox", "--take")).code, 0);
     assertEquals([await unread(machine), await unread(machine, "--read")], [[], ids]);
-    assertEquals((await machine.svc("inbox", "--take")).stderr, "No unread messages.\n");
+    assertEquals((await machine.svc("inbox", "--take")).stderr, NOTHING);
   }));
 
 Deno.test("svc inbox --take --json names messages that another program has read at the same time", () =>
