@@ -47,7 +47,7 @@ import {
 } from "./batch.ts";
 import { ClaimQueue, type Queued } from "./claim_queue.ts";
 import { CommitMarks, type Mark, MARK_KEPT_MS } from "./commit_marks.ts";
-import { StoreBusy, StoreLate, StoreUnavailable } from "./store_errors.ts";
+import { REPEATABLE, StoreBusy, StoreLate, StoreUnavailable } from "./store_errors.ts";
 
 /** Most claims that wait. More could not be committed before their deadline, and would only hold memory. */
 export const CLAIMS_WAITING_MAX = 10_000;
@@ -264,7 +264,8 @@ export class GroupCommit {
       [batch, fates] = applyAll(batch, entries, changed);
       mark = this.#marks.next(now.slot);
       this.options.metrics?.observe("store_batch_claims", batch.length);
-      const written = await this.#write(entries, changed, mark);
+      const held = batch, read = entries;
+      const written = await this.#write(entries, changed, mark, () => !this.#isOutdated(held, read));
       if (written.ok) {
         refused = isFresh ? [] : batch.filter((_, i) => !fates[i]?.taken);
         batch.forEach((claim, i) => {
@@ -402,10 +403,12 @@ export class GroupCommit {
     entries: Map<string, BatchRecord>,
     changed: Map<LiveRecord, Write[]>,
     mark: Mark | undefined,
+    mayRepeat: () => boolean,
   ): Promise<{ ok: boolean; known: ReadonlySet<LiveRecord> }> {
     let isChange = false;
     const began = this.#clock.now();
     const operation = this.kv.atomic();
+    REPEATABLE.set(operation, mayRepeat);
     const concerned: BatchRecord[] = [];
     for (const entry of entries.values()) {
       const { key, change, also } = entry;

@@ -58,17 +58,18 @@ export class StoreLate extends StoreUnavailable {}
  * Deno repeats a call for as long as the store is gone, so the calls of a request would each wait, one after the other.
  * Until the store answers again, more calls are therefore rejected after 1 s, or at once while 1,000 are open. After a
  * late write this holds only for writes, because a store may answer reads and yet commit nothing. A call that meets a
- * locked file had no effect, so it is tried again for two seconds.
+ * locked file had no effect, so it is tried again for two seconds, unless what it relies on has changed.
  */
 export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
   const calls = new OpenCalls(clock);
-  const guard = <A extends unknown[], R>(kind: CallKind, call: (...args: A) => Promise<R>) => {
+  const guard = <A extends unknown[], R>(kind: CallKind, call: (...args: A) => Promise<R>, mayRepeat = () => true) => {
     const guarded = (args: A, until: number): Promise<R> =>
       calls.run(kind, () => call(...args)).catch(async (error) => {
         if (error instanceof StoreUnavailable) throw error;
         // SQLite itself has waited for five seconds, except where waiting would not have helped it.
         if (isLocked(error) && clock.now() < until) {
           await sleep(clock, LOCKED_LOOK_MS);
+          if (!mayRepeat()) throw new StoreBusy(error);
           return await guarded(args, until);
         }
         throw isWrongCall(error) ? error : new StoreUnavailable(error);
@@ -87,10 +88,16 @@ export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
   };
   kv.atomic = () => {
     const operation = atomic.call(kv);
-    operation.commit = guard("write", operation.commit.bind(operation));
+    operation.commit = guard("write", operation.commit.bind(operation), () => REPEATABLE.get(operation)?.() ?? true);
     return operation;
   };
 }
+
+/**
+ * For a commit that relies on more than its checks: tells whether that still holds. Without it, a message could pass after
+ * its session has ended, because the commit was tried again later.
+ */
+export const REPEATABLE = new WeakMap<object, () => boolean>();
 
 /** How Deno refuses arguments before it asks the store, and how a server of KV Connect refuses the number of checks. */
 const REFUSALS = [
