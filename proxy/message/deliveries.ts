@@ -7,6 +7,7 @@
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import type { DeliveryState } from "../../shared/protocol/frames.ts";
+import { sleep } from "../../shared/clock.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
@@ -118,13 +119,23 @@ export class Deliveries {
 
   /**
    * Records the end of an attempt of this instance. A 202 may wait 20 ms to share another commit. An end without a 202
-   * does not, because a duplicate would wait for it too. Never rejects; a failure is logged.
+   * does not, because a duplicate would wait for it too. Never rejects; a failure is logged. A 202 is then tried again
+   * for ten minutes, and this instance answers repeats with it, because they would otherwise be delivered again.
    */
   end(id: DeliveryId, answer: HookAnswer | null): Promise<void> {
-    const { clock, commits, leases } = this.deps, name = nameOf(id), open = this.#open.get(name);
-    const end = new EndOfDelivery(id, open, answer, leases.instance, clock.now());
+    const { clock, commits, leases } = this.deps, name = nameOf(id), open = this.#open.get(name), now = clock.now();
+    const end = new EndOfDelivery(id, open, answer, leases.instance, now);
     const ended = () => void (this.#open.get(name) === open && this.#open.delete(name));
-    return commits.claim([end], { mayWait: answer !== null }).then(ended, (cause) => this.#lost(id, cause));
+    return commits.claim([end], { mayWait: answer !== null }).then(ended, async (cause) => {
+      this.#lost(id, cause);
+      if (!answer) return;
+      if (open) Object.assign(open, { answer, answeredAt: now });
+      for (let isStored = false; !isStored && clock.now() < now + OUTCOME_TRIED_MS;) {
+        await sleep(clock, OUTCOME_PAUSE_MS);
+        isStored = await commits.claim([end]).then(() => true, () => false);
+      }
+      ended();
+    });
   }
 
   /**
@@ -157,14 +168,17 @@ export class Deliveries {
   }
 
   /**
-   * Gives delivery records to the begun deliveries of a sender's record that are too old to be under way.
+   * Gives delivery records to the begun deliveries of a sender's record that are too old to be under way, by the clock of
+   * their instance. With a clock that is ahead, a message that is under way would be sent a second time.
    *
    * @throws {StoreUnavailable}
    */
   async settle(stored: SenderEntry): Promise<void> {
-    const before = this.deps.clock.now() - this.deps.attemptMs - SETTLED_MS;
-    const isOld = ({ startedAt }: BegunDelivery) => startedAt < before;
-    const old = begunOf(stored).filter(isOld);
+    const { clock, leases, attemptMs } = this.deps, keptMs = attemptMs + SETTLED_MS;
+    const isOld = ({ startedAt, instance }: BegunDelivery) =>
+      startedAt < (leases.timeAt(instance) ?? clock.now()) - keptMs;
+    // One with an answer is about to be stored with it.
+    const old = begunOf(stored).filter((one) => isOld(one) && !this.#open.get(nameOf(one))?.answer);
     for (let i = 0; i < old.length; i += SETTLED_TOGETHER) {
       const some = old.slice(i, i + SETTLED_TOGETHER);
       await this.#settle(some[0]?.sender ?? "", some, isOld);
@@ -209,6 +223,9 @@ export class Deliveries {
  * repeat of its message would be delivered again.
  */
 const REMEMBERED = 10_000;
+/** Pause between tries to store an outcome, and how long it is tried. With less, a longer outage costs more outcomes. */
+const OUTCOME_PAUSE_MS = 5_000;
+const OUTCOME_TRIED_MS = 600_000;
 /** How many deliveries are settled in one claim. A commit over the network holds only ten checks. */
 const SETTLED_TOGETHER = 8;
 

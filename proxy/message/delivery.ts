@@ -123,7 +123,7 @@ export class BeginningOfDelivery implements Update<DuplicateResult> {
         others.push(one);
         continue;
       }
-      const repeat = this.#isNew ? this.#repeatOf(recordOf(one)) : null;
+      const repeat = this.#isNew ? this.#repeatOf(this.#known(one)) : null;
       if (repeat) return { refuse: repeat };
     }
     if (this.#record.answer || !this.#isNew) return { begun: others, also: NOTHING };
@@ -136,6 +136,12 @@ export class BeginningOfDelivery implements Update<DuplicateResult> {
     const own: BegunDelivery & DeliveryId = { sender, recipient, requestId, startedAt, instance, key, name };
     others.push(own);
     return { begun: others, also: NOTHING };
+  }
+
+  /** Returns a begun delivery, with its answer when that waits here to be stored. */
+  #known(begun: BegunDelivery): DeliveryRecord {
+    const open = begun.instance === this.judging.leases.instance ? this.open.get(this.id) : undefined;
+    return open?.answer ? open : recordOf(begun);
   }
 
   #repeatOf(record: DeliveryRecord | null): DuplicateResult | null {

@@ -184,10 +184,11 @@ export class Sender implements LiveRecord {
   #asOf = 0;
   /** When the store deletes the record, milliseconds since the Unix epoch. */
   #endsAt = Infinity;
+  /** True when the record must be read again after the commit in flight, because an ended nonce may count again. */
+  #isOutdated = false;
   /** Generation of the commit in flight; 0 without one. */
   #inFlight = 0;
   #loading: Promise<void> | null = null;
-
   /** Until when other instances are told what is stored, milliseconds since the Unix epoch. */
   #sharedUntil = 0;
   /** What the commit in flight stores. */
@@ -335,13 +336,16 @@ export class Sender implements LiveRecord {
     this.#parts = [];
     this.#packed = null;
     this.#inFlight = 0;
+    this.#isOutdated = false;
     this.isLoaded = false;
   }
 
   /** Drops a record that the store has deleted meanwhile, or that was read before the clock stepped back. */
   dropIfOutdated(now: number): void {
     const isOutdated = now >= this.#endsAt || now < this.#asOf - CLOCK_GRACE_MS;
-    if (isOutdated && this.isLoaded && this.#inFlight === 0) this.drop();
+    if (!isOutdated || !this.isLoaded) return;
+    if (this.#inFlight === 0) this.drop();
+    else this.#isOutdated = true;
   }
 
   /**
@@ -410,7 +414,7 @@ export class Sender implements LiveRecord {
   }
 
   committed(versionstamp: string): void {
-    if (this.#inFlight !== this.generation) return this.drop();
+    if (this.#inFlight !== this.generation || this.#isOutdated) return this.drop();
     for (const use of this.#taken.splice(0)) this.#reserved.delete(use);
     this.#parts = [];
     this.#inFlight = 0;

@@ -196,6 +196,27 @@ test("concurrent messages with different IDs are all delivered", async (all) => 
   assertEquals([counts, all.socket.delivered.length], [{ "202": 20 }, 20]);
 });
 
+Deno.test("a repeat gets the answer that could not be stored, which is stored later", async () => {
+  using store = await FaultyKv.open();
+  const all = await openCast({ kv: store.kv });
+  await using w = all.w;
+  const isOutcome = (keys: readonly Deno.KvKey[]) =>
+    keys.some((key) => key[1] === "delivery") && !keys.some((key) => key[1] === "sender");
+  store.faults.fails = ({ method, keys }) => method === "commit" && isOutcome(keys);
+  assertEquals(await outcome(await send(all)), "202");
+  await w.clock.advance(JOINING_WAIT_MS);
+  await rest();
+  await w.clock.advance(6_000);
+  delete store.faults.fails;
+  const stored = () => Array.fromAsync(w.kv.list({ prefix: ["proxy", "delivery"] }));
+  assertEquals((await stored()).length, 0);
+  assertEquals([await outcome(await send(all)), all.socket.delivered.length], ["202", 1]);
+  await w.clock.advance(6_000);
+  await rest();
+  assertEquals((await stored()).length, 1);
+  assertEquals([await outcome(await send(all)), all.socket.delivered.length], ["202", 1]);
+});
+
 Deno.test("an answer that cannot be stored is still sent, and is logged", async () => {
   using store = await FaultyKv.open();
   const all = await openCast({ kv: store.kv });
