@@ -48,8 +48,12 @@ export async function admit(
       const done = check.run(deps, state);
       if (done) await done;
     }
+    const { visit, ait } = state;
+    if (visit && ait && profile.trust) {
+      await setPeerProxy(deps, signedHeaders(exchange).recipient, ait.claims.sub, visit.proxy);
+    }
   } catch (error) {
-    exchange.check = passed + 1;
+    if (passed < CHECKS.length) exchange.check = passed + 1;
     const refusal = asDependencyFailure(error);
     if (error instanceof ServiceError && isCostlyRefusal(state, error)) countCostly(deps, state, error.code);
     if (state.prefetched) await readsEnded(state.prefetched);
@@ -57,10 +61,7 @@ export async function admit(
     state.endTurn?.();
     throw refusal;
   }
-  const ait = requireSet(state.ait), { claims } = ait, { visit } = state;
-  if (visit && profile.trust) {
-    await setPeerProxy(deps, signedHeaders(exchange).recipient, claims.sub, visit.proxy);
-  }
+  const ait = requireSet(state.ait), { claims } = ait;
   // A registry that is asked over HTTP gives no records that a commit could check, so then there is no standing.
   const pair = deps.readsAccess && !standing && !state.visitor ? await state.prefetched?.message?.pair : undefined;
   if (pair?.value) deps.standings.add(exchange, { ait, pair, preconditions: state.preconditions }, now);
