@@ -1,6 +1,7 @@
 /** Allows one connector per agent, with a file lock that the system releases when the owning process ends. */
 import { join } from "node:path";
 import { yieldToEventLoop } from "../../shared/clock.ts";
+import { closeLocked } from "../../shared/locked_file.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
@@ -38,7 +39,7 @@ export async function lockConnector(folder: AgentFolder, pid: number | null): Pr
   });
   // A file that stays open keeps its lock, so after a failure below the agent would be locked without a connector.
   using owned = new DisposableStack();
-  owned.use(file);
+  owned.adopt(file, closeLocked);
   for (let tries = 1; !await file.tryLock(true); tries++) {
     const holder = await isHeld(file) ? lockHolder(folder) : null;
     if (holder !== null || tries >= MAX_TRIES) throw new ConnectorLockedError(folder.name, holder ?? "unknown");

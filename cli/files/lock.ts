@@ -5,6 +5,7 @@
  */
 import { join } from "node:path";
 import { sleep } from "../../shared/clock.ts";
+import { closeLocked } from "../../shared/locked_file.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
@@ -49,8 +50,10 @@ export async function withLock<T>(
   for (let opens = 1;; opens++) {
     const path = await place();
     if (opens > MAX_OPENS) throw new CliError("CLI_BUSY", `${path} keeps being replaced`);
-    using file = await openLock(path);
+    const file = await openLock(path);
     if (file === null) continue;
+    using held = new DisposableStack();
+    held.adopt(file, closeLocked);
     while (!(await file.tryLock(true))) {
       if (!announced) waiting();
       announced = true;
@@ -60,8 +63,7 @@ export async function withLock<T>(
     }
     if (!await isSameFile(path, file)) continue;
     await writePid(path, file, deps.pid);
-    // Closing the file releases the lock; the second close, at the end of this block, does nothing.
-    return await work({ release: () => file[Symbol.dispose]() });
+    return await work({ release: () => held.dispose() });
   }
 }
 

@@ -6,6 +6,7 @@ import type { Kv } from "../kv.ts";
 import { dirname } from "node:path";
 import { type Clock, systemClock } from "../../clock.ts";
 import type { NewId } from "../../protocol/ids.ts";
+import { closeLocked } from "../../locked_file.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { Random } from "../../random.ts";
 import type { Metrics } from "../metrics/metrics.ts";
@@ -168,7 +169,7 @@ async function lockFile(path: string): Promise<FileLock> {
   // The real path is used, because each name of the store must lead to the same PID file.
   const pid = await openPrivate(`${await Deno.realPath(path).catch(() => path)}.lock`);
   const isLinux = Deno.build.os === "linux";
-  const close = () => [store, pid].forEach(({ file }) => file.close());
+  const close = () => [store, pid].forEach(({ file }) => closeLocked(file));
   if (!(isLinux ? store : pid).file.tryLockSync(true)) {
     close();
     const holder = (await Deno.readTextFile(pid.path)).trim();

@@ -1,4 +1,5 @@
 /** Holds an agent's connector lock in the test's process, as a running connector does. */
+import { closeLocked } from "../../../shared/locked_file.ts";
 
 /** @param folder path of the agent's folder */
 export async function holdConnectorLock(folder: string): Promise<Disposable> {
@@ -8,5 +9,5 @@ export async function holdConnectorLock(folder: string): Promise<Disposable> {
   // A discovery file counts only when it is of the process that holds the lock.
   await file.truncate(0);
   await file.write(new TextEncoder().encode(`${Deno.pid}\n`));
-  return file;
+  return { [Symbol.dispose]: () => closeLocked(file) };
 }
