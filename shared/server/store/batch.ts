@@ -179,7 +179,7 @@ function apply(
   for (let i = 0; i < updates.length; i++) {
     const update = updates[i] as Update<unknown>, entry = entries.get(recordId(update));
     const verdict = update.next(entry ? entry.value : update.held?.value ?? null);
-    if (typeof verdict === "object" && "refuse" in verdict) return { taken: false, refused: verdict.refuse };
+    if (isRefusal(verdict)) return { taken: false, refused: verdict.refuse };
     verdicts.push(verdict);
   }
   const refusal = live?.judge?.();
@@ -205,6 +205,10 @@ function apply(
     if (verdict.also) entry.also = entry.also.concat(verdict.also);
   }
   return TAKEN;
+}
+
+export function isRefusal<R>(change: RecordChange<R>): change is { refuse: R } {
+  return typeof change === "object" && "refuse" in change;
 }
 
 /** Returns the key of an update as one text. */

@@ -36,6 +36,7 @@ import {
   type CachedRecord,
   type ClaimResult,
   idOf,
+  isRefusal,
   isRelied,
   type LiveChange,
   type LiveRecord,
@@ -264,9 +265,10 @@ export class GroupCommit {
       [batch, fates] = applyAll(batch, entries, changed);
       mark = this.#marks.next(now.slot);
       this.options.metrics?.observe("store_batch_claims", batch.length);
-      const held = batch, read = entries;
+      const held = batch, read = entries, began = this.#clock.now();
       const written = await this.#write(entries, changed, mark, () => !this.#isOutdated(held, read));
       if (written.ok) {
+        if (this.#clock.now() - began > (this.options.reliedMs || Infinity)) await this.#judgeAgain(batch, fates);
         refused = isFresh ? [] : batch.filter((_, i) => !fates[i]?.taken);
         batch.forEach((claim, i) => {
           const fate = fates[i] ?? { taken: true };
@@ -351,10 +353,9 @@ export class GroupCommit {
     const entries = new Map<string, BatchRecord>();
     const unknown = new Map<string, KvKey>();
     const now = this.#clock.now(), oldest = now - (this.options.reliedMs ?? 0);
-    for (let i = 0; i < batch.length; i++) {
-      const { updates, relies } = batch[i] as QueuedClaim;
-      for (let j = 0; j < updates.length; j++) {
-        const update = updates[j] as Update<unknown>, { key, seen, seenAt = 0, held } = update;
+    for (const { updates, relies } of batch) {
+      for (const update of updates) {
+        const { key, seen, seenAt = 0, held } = update;
         if (!isFresh && held && isUnwritten(held.at, now)) continue;
         const id = recordId(update);
         if (entries.has(id) || unknown.has(id)) continue;
@@ -380,13 +381,25 @@ export class GroupCommit {
     return entries;
   }
 
+  /**
+   * Refuses the claims of a commit that took long when what they rely on is no longer so. Without it, a message would
+   * pass seconds after its agent was revoked. Its nonce is used up, and its delivery ends as one of a lost instance.
+   */
+  async #judgeAgain(batch: readonly QueuedClaim[], fates: ClaimResult<unknown>[]): Promise<void> {
+    await Promise.all(batch.map(async ({ updates, relies }, i) => {
+      const relied = updates.filter((update) => isRelied(update, relies));
+      const now = await readAll<unknown>(this.kv, relied.map(({ key }) => key)).catch(() => []);
+      const holds = relied.every((update, j) => now[j] && !isRefusal(update.next(now[j].value)));
+      // The claim is tried again alone, so it gets the reason, or the error of a store that does not answer.
+      if (!holds) fates[i] = { taken: false, refused: null };
+    }));
+  }
+
   /** Tells whether a record of these claims is neither in `entries` nor held. */
   #isOutdated(batch: readonly QueuedClaim[], entries: ReadonlyMap<string, BatchRecord>): boolean {
     const now = this.#clock.now();
-    for (let i = 0; i < batch.length; i++) {
-      const { updates } = batch[i] as QueuedClaim;
-      for (let j = 0; j < updates.length; j++) {
-        const update = updates[j] as Update<unknown>;
+    for (const { updates } of batch) {
+      for (const update of updates) {
         if (update.held && !isUnwritten(update.held.at, now) && !entries.has(recordId(update))) return true;
       }
     }
