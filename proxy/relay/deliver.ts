@@ -10,7 +10,7 @@
  *                                                                     └─ offline: 502, after a wait of up to 5 s
  *                                                                        if its instance stops
  */
-import { sleep } from "../../shared/clock.ts";
+import { sleep, timeLeft } from "../../shared/clock.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -115,6 +115,7 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
     await earlier;
   }
   let began = clock.now();
+  const left = timeLeft(clock, config.ackTimeoutMs + LIMITS.wayBackMs + LIMITS.returnWaitMs);
   deliveries.enter(id);
   try {
     for (let isFirst = true;; isFirst = false) {
@@ -122,7 +123,9 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
       const answer = "offline" in sent ? await withoutRecipient(deps, caller, accepted, sent, began) : sent;
       if (answer === null) continue;
       if (!("repeat" in answer)) return answer;
-      // Another instance delivers the same message, so this request waits for that response.
+      // Another instance delivers the same message, so this request waits for that response, but not for longer than
+      // the delivery may take, because it counts as under way for hours when the clock of that instance is set back.
+      if (left() <= 0) throw new ServiceError("PROXY_RELAY_DELIVERY_FAILED");
       if (await leases.isAlive(answer.instance)) await sleep(clock, UNDER_WAY_LOOK_MS);
       else await deliveries.markLost(id, answer.instance);
       began = clock.now();

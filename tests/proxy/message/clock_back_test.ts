@@ -89,3 +89,38 @@ Deno.test("a sweep at an instance whose clock is ahead leaves a message that ano
   await flushTasks();
   kv.close();
 });
+
+Deno.test("a repeat of a message whose instance has set its clock back gets an answer in time", async () => {
+  const kv = await openTestKv();
+  wrapStoreErrors(kv);
+  {
+    await using w1 = await World.open({ kv, seed: 1 });
+    const clock = new ManualClock(w1.clock.now());
+    await using w2 = await World.open({ kv, seed: 2, clock });
+    await Promise.all([w1.proxy.start(), w2.proxy.start()]);
+    const { a, b } = await w1.pairedAgents();
+    const socket = await connected(w1, b, "silent");
+    const pass = async (ms: number) => {
+      for (let passed = 0; passed < ms; passed += 1000) {
+        for (const one of [w1.clock, clock]) await one.advance(1000);
+      }
+    };
+    await pass(5_000);
+    const copy = { body: "{}", headers: { [HEADERS.requestId]: "request-1" } };
+    // As if the store had failed then.
+    w1.proxy.deps.deliveries.end = () => Promise.resolve();
+    const first = w1.message(a, b, copy);
+    await until(() => socket.delivered.length === 1);
+    await pass(12_000);
+    assertEquals((await first).status, 502);
+    w1.clock.step(-3_600_000);
+    await pass(8_000);
+    let isOver = false;
+    const timestamp = String(unixSeconds(clock.now()));
+    const second = w2.message(a, b, { ...copy, timestamp }).finally(() => isOver = true);
+    for (let waited = 0; !isOver && waited < 30; waited++) await pass(1_000);
+    assertEquals([isOver && await outcome(await second)], ["502 PROXY_RELAY_DELIVERY_FAILED"]);
+  }
+  await flushTasks();
+  kv.close();
+});
