@@ -133,6 +133,7 @@ async function sendMessage(ctx: Context, to: Message["to"], text: string | undef
 
 async function sendNow(ctx: Context, folder: AgentFolder, message: Message): Promise<number> {
   const client = await connectorOf(ctx, folder);
+  if (client !== null) ctx.out.doing(`Waiting for the connector of ${folder.name}`);
   try {
     if (client !== null) return await report(ctx, folder, message, await through(ctx, client, message));
   } catch (error) {

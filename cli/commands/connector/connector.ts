@@ -191,8 +191,10 @@ function orCommand(error: unknown, word: string | undefined): unknown {
 
 /** Returns an agent's folder and the client of its connector, `null` when none runs. */
 export async function connectorOf(ctx: Context, agentName: string | undefined) {
-  const folder = await chosenAgent(ctx, agentName);
-  return { folder, client: await attach.connectorOf(ctx, folder) };
+  const folder = await chosenAgent(ctx, agentName), client = await attach.connectorOf(ctx, folder);
+  // One that does not answer is waited for, and without these words for 45 s the command would seem to hang.
+  if (client !== null) ctx.out.doing(`Waiting for the connector of ${folder.name}`);
+  return { folder, client };
 }
 
 /** Returns folder and client of a running connector. @throws {import("../../../shared/client/errors.ts").LocalDown} */

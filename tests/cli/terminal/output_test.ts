@@ -7,17 +7,20 @@ import { AUTHENTICATORS as PROXY_AUTHENTICATORS, PROXY_ROUTES } from "../../../p
 import { AUTHENTICATORS as REGISTRY_AUTHENTICATORS } from "../../../registry/auth.ts";
 import { REGISTRY_ROUTES } from "../../../registry/routes.ts";
 import { ERRORS } from "../../../shared/protocol/errors.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
 import { type Authenticators, errorsOf, type Route } from "../../../shared/server/http/route.ts";
 import { linesOf, printable } from "../../../cli/terminal/escapes.ts";
 import { fields, Output, shellWord } from "../../../cli/terminal/output.ts";
 import { table, tableLines } from "../../../cli/terminal/tables.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { recordedTerminal } from "../../support/recorded_terminal.ts";
-import { untilLater } from "../../support/until.ts";
+import { until } from "../../support/until.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
+import { holdConnectorLock } from "../connector/held_lock.ts";
 
 const COMMANDS = await allCommands();
 
+const CONNECTOR = "Waiting for the connector of here";
 const SECRET = /svc_(?:pat|agt|rft|srv|inv)_[A-Za-z0-9_-]{8,}/g;
 
 function screen(isTerminal: boolean, options = { json: false, colour: true }) {
@@ -81,15 +84,21 @@ Deno.test("a slow command shows progress and clears it, also when it fails", asy
     [["admin", "service", "list"], "Calling"],
     [["admin", "keys", "rotate"], "Calling"],
     [["verify", machine.read("agents/here/ait.jwt").trim()], "Fetching the registry's keys"],
+    [["send", "beta", "hi", "--agent", "here"], CONNECTOR],
+    [["peers", "--agent", "here"], CONNECTOR],
+    [["connector", "open", "here"], CONNECTOR],
   ];
+  const connector = { url: "http://127.0.0.1:9", port: 9, token: "t".repeat(43), pid: Deno.pid };
+  const { did } = JSON.parse(machine.read("agents/here/identity.json"));
+  const startedAt = toIso(machine.world.clock.now());
+  machine.write("agents/here/connector.json", JSON.stringify({ ...connector, agentDid: did, startedAt }));
   for (const [argv, shown] of commands) {
-    await t.step(argv.join(" "), async () => {
+    await t.step(argv.join(" ").slice(0, 60), async () => {
+      using _ = shown === CONNECTOR ? await holdConnectorLock(machine.path("agents/here")) : null;
       const answers: ((response: Response) => void)[] = [];
       machine.fetch = () => new Promise((resolve) => answers.push(resolve));
       const running = machine.svc(...argv);
-      // A program that another test starts may hold a lock between fork and exec, and the command then waits by this
-      // clock, so it moves until the command asks, in steps that last about as long as they are.
-      await untilLater(machine.world.clock, () => answers.length > 0, 0.1);
+      await until(() => answers.length > 0);
       await machine.world.clock.advance(1_600);
       machine.fetch = () => Promise.resolve(new Response("no", { status: 500 }));
       for (const answer of answers) answer(new Response("no", { status: 500 }));
