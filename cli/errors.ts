@@ -191,7 +191,7 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   INVITE_NOT_FOUND: "Run svc invite list to see the IDs of the invites.",
   INTERNAL_SERVICE_NOT_FOUND: "Run svc admin service list to see the IDs of the services.",
   ADMIN_BOOTSTRAP_UNAUTHORIZED:
-    "Give the registry's BOOTSTRAP_SECRET with --bootstrap-secret or SVC_BOOTSTRAP_SECRET. Where none is set, svc serve makes a new one at each start and prints it.",
+    "Give the registry's BOOTSTRAP_SECRET with --bootstrap-secret or SVC_BOOTSTRAP_SECRET. Where none is set, svc serve makes a new one at each start and prints it. A server that has an admin prints none: ask that admin for an invite.",
   ADMIN_BOOTSTRAP_ALREADY_COMPLETED: "Save the admin's API key with svc config set apiKey -, or ask for an invite.",
   PROXY_AUTH_FORBIDDEN:
     "To pair: press p in the terminal of svc connector start, or paste a ticket of the other person there.",

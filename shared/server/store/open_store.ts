@@ -133,7 +133,7 @@ async function lockedFile(url: string): Promise<FileLock> {
     if (cause instanceof Deno.errors.AlreadyExists) throw new StoreRefused(`Cannot keep a store at ${url}: no folder`);
     const isForbidden = cause instanceof Deno.errors.NotCapable || cause instanceof Deno.errors.PermissionDenied;
     const why = isForbidden
-      ? "this process may not write there. Set KV_URL to a path where it may (deno task dev: below .data), or start it " +
+      ? "this process may not write there. Set KV_URL to a path where it may (with task dev: below .data), or start it " +
         "with permission to read and write that folder."
       : `${(cause as Error).message}. Correct that, or set KV_URL to another path`;
     throw new StoreRefused(`Cannot keep a store at ${url}: ${why}`);
