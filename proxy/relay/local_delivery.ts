@@ -4,6 +4,7 @@
  * repeat it, and it would arrive twice. What may be queued and does not arrive goes into the mailbox.
  */
 import { settledWithin, timeLeft } from "../../shared/clock.ts";
+import { BoundedMap } from "../../shared/bounded_map.ts";
 import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
@@ -22,6 +23,9 @@ import type { MailboxDelivery } from "./mailbox_delivery.ts";
 
 /** Most reads about attempts without an answer. With more, they would be answered after their attempts have ended. */
 const LOOKS_MAX = 20_000;
+
+/** Most pairs whose last read is remembered. With fewer, a busy instance would read them for each message. */
+const PAIRS_MAX = 20_000;
 
 /** A message that may be queued and is on its way to a socket. */
 interface MayQueue {
@@ -44,6 +48,8 @@ interface LocalDeliveryDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   connectedAgents: ConnectedAgents;
   mailbox: Mailbox;
   mailboxDelivery: MailboxDelivery;
+  /** How long a record that was read may be relied on, milliseconds; 0 in the only process of a store. */
+  reliedMs: number;
 }
 
 export class LocalDelivery {
@@ -54,6 +60,8 @@ export class LocalDelivery {
 
   /** Reads for the messages that come together over a link. */
   readonly #reads: BatchedReads;
+  /** When a pair was read, milliseconds since the Unix epoch. */
+  readonly #pairs = new BoundedMap<string, number>(PAIRS_MAX);
 
   constructor(private readonly deps: LocalDeliveryDeps) {
     this.#reads = new BatchedReads(deps.kv, LOOKS_MAX);
@@ -152,17 +160,20 @@ export class LocalDelivery {
    * Returns where the recipient of an attempt is connected; "over" when the agents are not paired or the attempt has an
    * outcome. The records decide and not a clock, because clocks differ, and a message could then arrive twice.
    * They may be read in two calls, because an outcome is stored before its begun delivery goes, so that no order of both
-   * shows an attempt without an outcome that has one.
+   * shows an attempt without an outcome that has one. The pair may have been read up to a second ago over a network. The
+   * instance that sends the message relies on it for no longer, so together they let none pass a second after its end.
    */
   async look(message: Envelope, attempt: Attempt): Promise<"here" | "elsewhere" | "over"> {
-    const id = deliveryIdOf(message), { sender, recipient, requestId } = id;
+    const id = deliveryIdOf(message), { sender, recipient, requestId } = id, now = this.deps.clock.now();
+    const both = `${sender} ${recipient}`, isPaired = Math.abs(now - (this.#pairs.get(both) ?? 0)) < this.deps.reliedMs;
     const [pair, begun, delivery, presence] = await Promise.all([
-      this.#reads.get<PairRecord>(KEYS.pair(sender, recipient)),
+      isPaired ? null : this.#reads.get<PairRecord>(KEYS.pair(sender, recipient)),
       this.#reads.get<Uint8Array>(KEYS.sender(sender)),
       this.#reads.get<Uint8Array>(KEYS.delivery(recipient, requestId, sender)),
       this.#reads.get<Presence>(KEYS.presence(recipient)),
     ]);
-    if (pair.value === null || !isBegun(id, attempt, begunOf(begun), delivery.value)) return "over";
+    if (pair?.value === null || !isBegun(id, attempt, begunOf(begun), delivery.value)) return "over";
+    if (!isPaired) this.#pairs.set(both, now);
     return presence.value?.instance === this.deps.leases.instance ? "here" : "elsewhere";
   }
 

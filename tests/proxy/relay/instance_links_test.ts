@@ -406,3 +406,35 @@ Deno.test("an answered message is over, also when its records are read in two ca
     }
     assertEquals([looked, begun], [["over", "over"], [1, 0, 1, 0]]);
   }));
+
+Deno.test("over a network, an instance reads a pair again after a second, and delivers nothing once it has ended", () => {
+  const network = new LinkNetwork();
+  const store = async () => ({ ...await sharedStore(network), maxChecks: LIMITS.commitChecksConnect });
+  return two(store, async (w1, w2, a, b) => {
+    const socket = await connected(w2, b, "silent");
+    const { onMessage } = linksOf(w2), { here } = w2.proxy.deps, { getMany } = w2.kv;
+    const notes: MessageNote[] = [], pair = JSON.stringify(KEYS.pair(a.agent.did, b.agent.did));
+    linksOf(w2).onMessage = (body, bytes) => {
+      if ((body as Note).kind === "message") notes.push(body as MessageNote);
+      onMessage(body, bytes);
+    };
+    const sending = w1.message(a, b);
+    await until(() => socket.delivered.length === 1);
+    const [note] = notes;
+    assert(note);
+    let reads = 0;
+    w2.kv.getMany = ((keys: readonly Deno.KvKey[]) => {
+      reads += keys.filter((key) => JSON.stringify(key) === pair).length;
+      return getMany.call(w2.kv, [...keys]);
+    }) as typeof getMany;
+    const look = async () => [await here.look(note.message, note.attempt), reads];
+    await w2.kv.delete(KEYS.pair(a.agent.did, b.agent.did));
+    assertEquals(await look(), ["here", 0]);
+    await w1.clock.advance(1_000);
+    assertEquals(await look(), ["over", 1]);
+    assertEquals(await look(), ["over", 2]);
+    w2.kv.getMany = getMany;
+    socket.ack(socket.delivered[0]?.id ?? "");
+    await sending;
+  });
+});
