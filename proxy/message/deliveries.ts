@@ -148,7 +148,8 @@ export class Deliveries {
       key: keyOf(id),
       uncached: true,
       next: (current) => {
-        if (!isBegun(id, attempt, sender.begun, current)) return { refuse: "over" };
+        const record = unpackDelivery(current, id.requestId) ?? begunIn(sender.begun, id);
+        if (record === null || !isUnderWay(record, attempt)) return { refuse: "over" };
         const { bodySha256, startedAt } = attempt;
         return stored({ bodySha256, startedAt, instance: null, answer, answeredAt: now, receiptAt: 0 }, now);
       },
@@ -262,15 +263,9 @@ export function begunDeliveries(sender: SenderEntry): { id: DeliveryId; record: 
   return begunOf(sender).map((begun) => ({ id: begun, record: recordOf(begun) }));
 }
 
-/** Returns true while an attempt has no outcome: `delivery` is its stored record or `null`. */
-export function isBegun(
-  id: DeliveryId,
-  { instance, startedAt }: Attempt,
-  sender: readonly BegunDelivery[],
-  delivery: unknown,
-): boolean {
-  const record = unpackDelivery(delivery, id.requestId) ?? begunIn(sender, id);
-  return record !== null && record.answer === null && record.instance === instance && record.startedAt === startedAt;
+/** Tells whether a delivery record is that of an attempt without an outcome. */
+export function isUnderWay({ answer, instance, startedAt }: DeliveryRecord, attempt: Attempt): boolean {
+  return answer === null && instance === attempt.instance && startedAt === attempt.startedAt;
 }
 
 export function queuedAnswer(

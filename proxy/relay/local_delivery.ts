@@ -9,11 +9,11 @@ import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import { TEMPORARY_REASONS } from "../../shared/protocol/frames.ts";
-import { type Attempt, type Deliveries, isBegun, queuedAnswer } from "../message/deliveries.ts";
+import { type Attempt, type Deliveries, isUnderWay, queuedAnswer } from "../message/deliveries.ts";
 import { deliveryIdOf } from "../message/delivery.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { Envelope, Message, PairRecord, Presence } from "../schema/records.ts";
-import { begunOf } from "../schema/sender_record.ts";
+import { unpackDelivery } from "../schema/delivery_record.ts";
 import type { AgentSockets } from "./agent_sockets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
@@ -158,21 +158,23 @@ export class LocalDelivery {
 
   /**
    * Returns where the recipient of an attempt is connected; "over" when the agents are not paired or the attempt has an
-   * outcome. The records decide and not a clock, because clocks differ, and a message could then arrive twice.
-   * They may be read in two calls, because an outcome is stored before its begun delivery goes, so that no order of both
-   * shows an attempt without an outcome that has one. The pair may have been read up to a second ago over a network. The
-   * instance that sends the message relies on it for no longer, so together they let none pass a second after its end.
+   * outcome. The records decide and not a clock, because clocks differ, and a message could then arrive twice. An attempt
+   * without a delivery record has no outcome, because it has begun before its message came here, and the record of an
+   * outcome is stored before the begun delivery leaves its sender's record.
+   *
+   * The pair may have been read up to a second ago over a network. The instance that sends the message relies on it for
+   * no longer, so together they let none pass a second after its end.
    */
   async look(message: Envelope, attempt: Attempt): Promise<"here" | "elsewhere" | "over"> {
-    const id = deliveryIdOf(message), { sender, recipient, requestId } = id, now = this.deps.clock.now();
+    const { sender, recipient, requestId } = deliveryIdOf(message), now = this.deps.clock.now();
     const both = `${sender} ${recipient}`, isPaired = Math.abs(now - (this.#pairs.get(both) ?? 0)) < this.deps.reliedMs;
-    const [pair, begun, delivery, presence] = await Promise.all([
+    const [pair, delivery, presence] = await Promise.all([
       isPaired ? null : this.#reads.get<PairRecord>(KEYS.pair(sender, recipient)),
-      this.#reads.get<Uint8Array>(KEYS.sender(sender)),
       this.#reads.get<Uint8Array>(KEYS.delivery(recipient, requestId, sender)),
       this.#reads.get<Presence>(KEYS.presence(recipient)),
     ]);
-    if (pair?.value === null || !isBegun(id, attempt, begunOf(begun), delivery.value)) return "over";
+    const stored = unpackDelivery(delivery.value, requestId);
+    if (pair?.value === null || stored !== null && !isUnderWay(stored, attempt)) return "over";
     if (!isPaired) this.#pairs.set(both, now);
     return presence.value?.instance === this.deps.leases.instance ? "here" : "elsewhere";
   }

@@ -364,47 +364,31 @@ Deno.test("the messages of one frame are looked up together, ten records in a ca
     for (const message of held) onMessage(...message);
     assertEquals((await Promise.all(sending)).map(({ status }) => status), Array(5).fill(202));
     w2.kv.getMany = getMany;
-    assertEquals([socket.delivered.length, looks], [5, [10, 10]]);
+    assertEquals([socket.delivered.length, looks], [5, [10, 5]]);
   }));
 
-Deno.test("an answered message is over, also when its records are read in two calls around a later message", () =>
+Deno.test("an answered message is over, also once a later one has taken it from the record of the sender", () =>
   linked(async (w1, w2, a, b) => {
     await connected(w2, b);
-    const { onMessage } = linksOf(w2), { here } = w2.proxy.deps, { getMany } = w2.kv;
-    let note: MessageNote | undefined;
+    const { onMessage } = linksOf(w2), { here } = w2.proxy.deps;
+    const notes: MessageNote[] = [];
     linksOf(w2).onMessage = (body, bytes) => {
-      if ((body as Note).kind === "message") note = body as MessageNote;
+      if ((body as Note).kind === "message") notes.push(body as MessageNote);
       onMessage(body, bytes);
     };
-    const looked: string[] = [], begun: number[] = [];
-    for (const isPairFirst of [true, false]) {
-      assertEquals((await w1.message(a, b)).status, 202);
-      assert(note);
-      const { message, attempt } = note;
-      // The 202 waits 20 ms to share a commit.
-      await w1.clock.advance(100);
-      const count = async () => {
-        const all = begunOf(await w2.kv.get(KEYS.sender(a.agent.did)));
-        return all.filter(({ requestId }) => requestId === message.requestId).length;
-      };
-      begun.push(await count());
-      let reads = 0;
-      w2.kv.getMany = (async (keys: readonly Deno.KvKey[]) => {
-        if (reads++ > 0) return await getMany.call(w2.kv, [...keys]);
-        const halves = [keys.slice(0, 2), keys.slice(2)];
-        if (!isPairFirst) halves.reverse();
-        const [first = [], second = []] = halves;
-        const before = await getMany.call(w2.kv, [...first]);
-        // A later message, at whose beginning the answered one leaves the record of the sender.
-        assertEquals((await w1.message(a, b)).status, 202);
-        begun.push(await count());
-        const after = await getMany.call(w2.kv, [...second]);
-        return isPairFirst ? [...before, ...after] : [...after, ...before];
-      }) as typeof getMany;
-      looked.push(await here.look(message, attempt));
-      w2.kv.getMany = getMany;
-    }
-    assertEquals([looked, begun], [["over", "over"], [1, 0, 1, 0]]);
+    assertEquals((await w1.message(a, b)).status, 202);
+    // The 202 waits 20 ms to share a commit.
+    await w1.clock.advance(100);
+    const [note] = notes;
+    assert(note);
+    const looks = async () => {
+      const begun = begunOf(await w2.kv.get(KEYS.sender(a.agent.did)));
+      const isBegun = begun.some(({ requestId }) => requestId === note.message.requestId);
+      return [isBegun, await here.look(note.message, note.attempt)];
+    };
+    assertEquals(await looks(), [true, "over"]);
+    assertEquals((await w1.message(a, b)).status, 202);
+    assertEquals(await looks(), [false, "over"]);
   }));
 
 Deno.test("over a network, an instance reads a pair again after a second, and delivers nothing once it has ended", () => {
