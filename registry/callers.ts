@@ -7,6 +7,8 @@ import type { Input } from "../shared/server/http/route.ts";
 export interface Asker<H = HumanRecord> {
   human: H;
   requestId: string;
+  /** The API key of the request or of its console session; absent when an agent, an invite or the host asks. */
+  key?: ApiKeyRecord;
 }
 
 export interface ApiKeyCaller extends Asker {

@@ -61,7 +61,7 @@ export async function bootstrapAdmin(
     await putService(draft, service);
     draft.set(entry.key, record);
     draft.also((operation) => putHuman(operation, human, key), { checks: 2 });
-    audit(draft, deps, { human, requestId }, "admin.bootstrapped", human.did);
+    await audit(draft, deps, { human, requestId }, "admin.bootstrapped", human.did);
     return { human, key, service };
   });
 }
@@ -94,7 +94,13 @@ export async function recoverAdmin(
       const restore: SuspensionRecord = { wanted: "active", cursor: null };
       draft.also((operation) => operation.set(KEYS.suspension(human.id), restore));
     }
-    audit(draft, deps, { human: { did: "store recover" }, requestId: deps.newId() }, "admin.recovered", human.did);
+    await audit(
+      draft,
+      deps,
+      { human: { did: "store recover" }, requestId: deps.newId() },
+      "admin.recovered",
+      human.did,
+    );
     return { human, key };
   });
 }

@@ -130,7 +130,7 @@ export async function registerAgent(
         .set(KEYS.agent(id), agent)
         .set(KEYS.agentOf(owner.id, id), true)
         .set(KEYS.session(id), session.record, keptFor(deps, session.record)), { checks: 1 });
-    audit(draft, deps, by, "agent.registered", agent.did);
+    await audit(draft, deps, by, "agent.registered", agent.did);
   });
   deps.metrics?.count("agents_registered_total");
   deps.metrics?.count("aits_issued_total");
@@ -168,7 +168,7 @@ export async function reissueAgent(deps: AgentDeps, by: Asker, id: string) {
     draft.set(entry.key, agent);
     const isNew = !isLive(session.value, now);
     if (isNew) draft.set(session.key, newSession.record, keptFor(deps, newSession.record));
-    audit(draft, deps, by, "agent.reissued", agent.did);
+    await audit(draft, deps, by, "agent.reissued", agent.did);
     return { agent, ait: issued.ait, ...isNew ? { agentAuth: newSession.agentAuth } : {} };
   });
   deps.metrics?.count("aits_issued_total");
@@ -204,7 +204,7 @@ export async function deleteAgent(
     draft.set(entry.key, deleted, kept);
     if (session.value) draft.set(session.key, revoked(deps, session.value), kept);
     draft.also((operation) => operation.set(KEYS.agentOf(ownerId, id), now + ENDED_KEPT_MS, kept));
-    audit(draft, deps, by, "agent.deleted", agent.did);
+    await audit(draft, deps, by, "agent.deleted", agent.did);
   });
   deps.metrics?.count("agents_revoked_total");
 }

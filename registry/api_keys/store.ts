@@ -58,7 +58,7 @@ export async function createApiKey(deps: RegistryStore, by: Asker, name: string)
     const quota = await quotaOf(draft, owner.id);
     draft.set(quota.key, countApiKey(quota.value, deps.config.quotas, deps.clock.now()));
     draft.also((operation) => putApiKey(operation, key), { checks: 1 });
-    audit(draft, deps, by, "api_key.created", key.record.id);
+    await audit(draft, deps, by, "api_key.created", key.record.id);
     return key;
   });
 }
@@ -86,7 +86,7 @@ export async function revokeApiKey(deps: RegistryStore, by: Asker, id: string): 
     draft.set(entry.key, revoked, options);
     draft.set(quota.key, countApiKeyRevoked(quota.value));
     draft.also((operation) => operation.set(KEYS.apiKeyOf(owner.id, id), digest, options));
-    audit(draft, deps, by, "api_key.revoked", id);
+    await audit(draft, deps, by, "api_key.revoked", id);
   });
 }
 

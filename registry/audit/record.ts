@@ -7,23 +7,38 @@ import type { AtomicOperation } from "../../shared/server/kv.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { auditKeptMs } from "../schema/retention.ts";
 import type { Asker } from "../callers.ts";
-import type { AuditRecord } from "../schema/records.ts";
+import type { ApiKeyRecord, AuditRecord, HumanRecord } from "../schema/records.ts";
 import type { AuditEvent } from "../../shared/protocol/api/audit.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 
 type AuditDeps = Pick<StoreDeps, "clock" | "newId">;
 
-/** @param detail the reason that the admin gave, if any */
-export function audit(
+/**
+ * Adds the entry of a change. The commit then depends on the API key and the person of the request, because both may
+ * have ended since it began: its body may take 10 s to arrive.
+ *
+ * @param detail the reason that the admin gave, if any
+ * @throws {ServiceError} `API_KEY_REVOKED`, `ACCOUNT_SUSPENDED`
+ */
+export async function audit(
   draft: Draft,
   deps: AuditDeps,
-  { human, requestId }: Asker<{ did: string }>,
+  { human, requestId, key }: Asker<{ did: string }>,
   event: AuditEvent,
   subject: string,
   detail?: string,
-): void {
+): Promise<void> {
+  if (key) {
+    const [present, person] = await Promise.all([
+      draft.get<ApiKeyRecord>(KEYS.apiKey(key.digest)),
+      draft.get<HumanRecord>(KEYS.human(key.humanId)),
+    ]);
+    if (present.value?.status !== "active") throw new ServiceError("API_KEY_REVOKED");
+    if (person.value?.status !== "active") throw new ServiceError("ACCOUNT_SUSPENDED");
+  }
   const facts = { event, actor: human.did, subject, requestId, ...(detail === undefined ? {} : { detail }) };
   draft.also((operation) => audited(operation, deps, facts));
 }

@@ -49,8 +49,9 @@ export async function takeConsoleCode(
   const now = deps.clock.now();
   const entry = await deps.kv.get<ConsoleRecord>(KEYS.console(codeDigest));
   if (entry.value === null || !isLive(entry.value, "code", now)) return null;
-  const human = await adminOf(deps, entry.value);
-  if (human === null) return null;
+  const by = await adminOf(deps, entry.value);
+  if (by === null) return null;
+  const { human } = by;
   const session: ConsoleRecord = { ...entry.value, kind: "session", createdAt: now, seenAt: now };
   const operation = deps.kv.atomic().check(entry).delete(entry.key)
     .set(KEYS.console(digest), session, { expireIn: SESSION_MS });
@@ -58,7 +59,7 @@ export async function takeConsoleCode(
   const oldest = others.sort((a, b) => b.value.createdAt - a.value.createdAt).slice(SESSIONS_MAX - 1);
   for (const { key } of oldest) operation.delete(key);
   audited(operation, deps, { event: "console.opened", actor: human.did, subject: human.did, requestId });
-  return (await operation.commit()).ok ? { human, requestId } : null;
+  return (await operation.commit()).ok ? { ...by, requestId } : null;
 }
 
 export async function findConsoleSession(
@@ -69,14 +70,14 @@ export async function findConsoleSession(
   const now = deps.clock.now();
   const entry = await deps.kv.get<ConsoleRecord>(KEYS.console(digest));
   if (entry.value === null || !isLive(entry.value, "session", now)) return null;
-  const human = await adminOf(deps, entry.value);
-  if (human === null) return null;
+  const by = await adminOf(deps, entry.value);
+  if (by === null) return null;
   if (isUse && Math.abs(now - entry.value.seenAt) >= SEEN_EVERY_MS) {
     const expireIn = Math.max(1, entry.value.createdAt + SESSION_MS - now);
     // If another write comes first, this one is dropped, because the other has stored its time or ended the session.
     await deps.kv.atomic().check(entry).set(entry.key, { ...entry.value, seenAt: now }, { expireIn }).commit();
   }
-  return { human, requestId };
+  return { ...by, requestId };
 }
 
 export async function endConsoleSession({ kv }: Pick<StoreDeps, "kv">, digest: string): Promise<void> {
@@ -92,17 +93,20 @@ function isLive({ kind, createdAt, seenAt }: ConsoleRecord, wanted: ConsoleRecor
 }
 
 /**
- * Returns the person of a console record. It is `null` unless the account is an active admin and the API key that
+ * Returns the person and the API key of a console record. It is `null` unless the account is an active admin and the API key that
  * opened the console is active, because a revoked key would otherwise keep its console.
  */
-async function adminOf({ kv }: Pick<StoreDeps, "kv">, { humanId, keyId }: ConsoleRecord): Promise<HumanRecord | null> {
+async function adminOf(
+  { kv }: Pick<StoreDeps, "kv">,
+  { humanId, keyId }: ConsoleRecord,
+): Promise<Pick<ApiKeyCaller, "human" | "key"> | null> {
   const [human, keyDigest] = await kv.getMany<[HumanRecord, string]>([
     KEYS.human(humanId),
     KEYS.apiKeyOf(humanId, keyId),
   ]);
   if (human.value?.role !== "admin" || human.value.status !== "active" || keyDigest.value === null) return null;
   const key = await kv.get<ApiKeyRecord>(KEYS.apiKey(keyDigest.value));
-  return key.value?.status === "active" ? human.value : null;
+  return key.value?.status === "active" ? { human: human.value, key: key.value } : null;
 }
 
 async function recordsOf(

@@ -64,7 +64,7 @@ export async function createService(
   const service = issueService(deps, name, scopes);
   return await deps.changes.run(async (draft) => {
     await putService(draft, service);
-    audit(draft, deps, by, "service.created", service.record.id);
+    await audit(draft, deps, by, "service.created", service.record.id);
     return service;
   });
 }
@@ -89,7 +89,7 @@ export async function rotateService(deps: RegistryStore, by: Asker, id: string):
       previousUntil: now + LIMITS.serviceOverlapSeconds * 1000,
     };
     draft.set(entry.key, record);
-    audit(draft, deps, by, "service.rotated", id);
+    await audit(draft, deps, by, "service.rotated", id);
     return { record, secret };
   });
 }
@@ -102,7 +102,7 @@ export async function deleteService(deps: RegistryStore, by: Asker, id: string):
     const revoked: ServiceRecord = { ...entry.value, status: "revoked", deletedAt: toIso(deps.clock.now()) };
     draft.set(entry.key, revoked, { expireIn: ENDED_KEPT_MS });
     draft.delete(name.key);
-    audit(draft, deps, by, "service.deleted", id);
+    await audit(draft, deps, by, "service.deleted", id);
   });
 }
 

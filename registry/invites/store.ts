@@ -61,7 +61,7 @@ export async function createInvite(
       operation.check({ key: KEYS.inviteCode(invite.digest), versionstamp: null })
         .set(KEYS.inviteCode(invite.digest), invite.id, kept)
         .set(KEYS.invite(invite.id), invite, kept), { checks: 1 });
-    audit(draft, deps, by, "invite.created", invite.id);
+    await audit(draft, deps, by, "invite.created", invite.id);
     return { invite, code };
   });
 }
@@ -93,7 +93,7 @@ export async function redeemInvite(
     await closeInvite(draft, entry.value);
     draft.set(entry.key, redeemed, kept);
     draft.also((operation) => putHuman(operation.set(KEYS.inviteCode(given), id, kept), human, key), { checks: 2 });
-    audit(draft, deps, { human, requestId }, "invite.redeemed", redeemed.id);
+    await audit(draft, deps, { human, requestId }, "invite.redeemed", redeemed.id);
     return { human, key };
   });
 }
@@ -112,7 +112,7 @@ export async function deleteInvite(deps: RegistryStore, by: Asker, id: string): 
     if (inviteStatus(entry.value, deps.clock.now()) === "unused") await closeInvite(draft, entry.value);
     draft.delete(entry.key);
     draft.also((operation) => operation.delete(KEYS.inviteCode(digest)));
-    audit(draft, deps, by, "invite.deleted", id);
+    await audit(draft, deps, by, "invite.deleted", id);
   });
 }
 

@@ -71,7 +71,7 @@ export async function rotateKeys(
   const rotation = await deps.changes.run(async (draft) => {
     const rotated = await deps.signing.rotate(draft);
     draft.announce([]);
-    audit(draft, deps, caller, "signing_key.rotated", rotated.kid);
+    await audit(draft, deps, caller, "signing_key.rotated", rotated.kid);
     return rotated;
   });
   return json(rotation);

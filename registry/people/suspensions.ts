@@ -102,7 +102,14 @@ export class Suspensions {
       const begun: SuspensionRecord = { wanted, cursor: null };
       draft.set(entry.key, human);
       draft.set(job.key, begun);
-      audit(draft, this.deps, by, wanted === "suspended" ? "person.suspended" : "person.restored", human.did, reason);
+      await audit(
+        draft,
+        this.deps,
+        by,
+        wanted === "suspended" ? "person.suspended" : "person.restored",
+        human.did,
+        reason,
+      );
       isChange = true;
       return human;
     });

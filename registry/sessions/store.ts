@@ -132,6 +132,6 @@ export async function revokeSession(
     const ended = revoked(deps, entry.value);
     draft.set(entry.key, ended, keptFor(deps, ended));
     draft.announce([did]);
-    audit(draft, deps, by, event, did);
+    await audit(draft, deps, by, event, did);
   });
 }
