@@ -120,6 +120,8 @@ export class RelaySocket {
    * @returns true when the socket was closed
    */
   endIfSilent(now: number, heartbeatMs: number): boolean {
+    // After a step back of the clock the silence would otherwise last for as long as the step.
+    this.lastHeard = Math.min(this.lastHeard, now);
     const isSilent = now - this.lastHeard >= Math.max(LIMITS.silentSocketMs, 2 * heartbeatMs);
     if (isSilent) this.end(CLOSE.silent, "silent for too long");
     return isSilent;

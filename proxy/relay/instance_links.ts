@@ -275,6 +275,8 @@ export class InstanceLinks {
       if (data instanceof ArrayBuffer && !this.#receive(new Uint8Array(data))) end();
     };
     const beat = () => {
+      // After a step back of the clock a lost link would otherwise stay for as long as the step.
+      link.heardAt = Math.min(link.heardAt, clock.now());
       if (clock.now() - link.heardAt >= SILENT_MS) return end();
       if (socket.readyState === WebSocket.OPEN) socket.send(BEAT);
       link.cancelBeat = clock.after(BEAT_MS, beat);

@@ -5,6 +5,7 @@
 import type { ProvenAgent } from "../callers.ts";
 import type { AgentRecord, SessionRecord, SpentRefresh } from "../schema/records.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import { equalDigests } from "../../shared/server/crypto.ts";
 
 /** The error for each refusal of a refresh, except `suspended`, whose message names the owner that store.ts reads. */
@@ -85,7 +86,9 @@ export function evaluateRefresh(
   if (session.previousDigest !== null && equalDigests(session.previousDigest, digest)) {
     if (!recovery) return { refused: "invalid" };
     if (now >= session.previousExpiresAt) return { refused: "expired" };
-    return timestamp > session.refreshedAtSeconds ? { done: "recover", session } : { refused: "conflict" };
+    // A refresh in the future was signed before the clock stepped back, and would refuse this one for as long as the step.
+    const isAhead = session.refreshedAtSeconds > now / 1000 + LIMITS.timestampSkewSeconds;
+    return isAhead || timestamp > session.refreshedAtSeconds ? { done: "recover", session } : { refused: "conflict" };
   }
   const isOwn = spent?.agentId === agent.id && spent.sessionCreatedAt === session.createdAt;
   return { refused: isOwn && now < spent.expiresAt ? "reused" : "invalid" };

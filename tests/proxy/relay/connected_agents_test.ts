@@ -56,6 +56,14 @@ Deno.test("a socket that is silent for 60 s is closed with 4408 and no longer co
   }
 });
 
+Deno.test("a silent socket is closed in time, also when the clock was set back by an hour", async () => {
+  const relay = new Relay();
+  const far = relay.connect();
+  relay.clock.step(-3_600_000);
+  await relay.clock.advance(90_000);
+  assertEquals([far.closed?.code, relay.connectedAgents.size], [4408, 0]);
+});
+
 Deno.test("a connector's heartbeat is answered", () => {
   const far = new Relay().connect();
   const id = far.say("heartbeat");

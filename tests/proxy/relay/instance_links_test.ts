@@ -181,6 +181,14 @@ Deno.test("a silent link is lost after 12 s", () =>
     assertEquals([linksOf(w1).size, linksOf(w2).size], [0, 0]);
   }));
 
+Deno.test("a silent link is lost after 12 s, also when the clock was set back by an hour", () =>
+  linked(async (w1, w2, _a, _b, network) => {
+    network.isDown = network.isMute = true;
+    w1.clock.step(-3_600_000);
+    await w1.clock.advance(20_000);
+    assertEquals([linksOf(w1).size, linksOf(w2).size], [0, 0]);
+  }));
+
 Deno.test("without the key of the lease no socket opens, and a proof counts once and for 10 s", () =>
   linked(async (w1, w2, _a, _b, network) => {
     const { value } = await w1.kv.get<InstanceLease>(KEYS.instance(w2.proxy.deps.leases.instance));

@@ -265,6 +265,17 @@ Deno.test("a recovery is 409 when it is not later than the last refresh, and suc
   });
 });
 
+Deno.test("a recovery after a step back of the clock does not wait for as long as the step", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  // Older than the step, because its identity token would otherwise not be valid yet.
+  await w.clock.advance(2 * 3_600_000);
+  await refreshed(w, a, a.agentAuth.refreshToken);
+  w.clock.step(-3_600_000);
+  await w.clock.advance(60_000);
+  await isLive(w, a, await refreshed(w, a, a.agentAuth.refreshToken, { recovery: true }));
+});
+
 Deno.test("recovery with the current token is an ordinary refresh", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
