@@ -30,6 +30,8 @@ const SESSIONS_WAIT_MS = 5_000;
  * suspended person stay valid for longer after the store works again.
  */
 const RETRY_MS = 1_000;
+/** Time between two looks for work that another instance left. With more, sessions stay valid for longer after a crash. */
+const RESUME_MS = 30_000;
 /** Sessions that are read at once. With more, one suspension takes the time of other requests. */
 const SESSIONS_READ = 100;
 /** Sessions changed in one commit. Each adds a check to the two of the commit, and KV Connect refuses more than ten. */
@@ -63,13 +65,16 @@ export class Suspensions {
     return { human, complete };
   }
 
-  /** Finishes suspensions that were not finished when the registry last stopped. Never rejects. */
+  /**
+   * Finishes suspensions that this registry, before its last stop, or another instance did not finish. Looks every
+   * 30 s, because another instance may stop at any time. Never rejects.
+   */
   async resume(): Promise<void> {
     const { kv, clock, log } = this.deps;
     while (!this.#stopped.signal.aborted) {
       try {
         for await (const { key } of kv.list({ prefix: KEYS.suspensions() })) await this.#work(String(key.at(-1)));
-        return;
+        await sleep(clock, RESUME_MS, this.#stopped.signal);
       } catch (cause) {
         if (this.#stopped.signal.aborted) return;
         log("warn", "suspensions_unread", { cause });

@@ -293,6 +293,23 @@ Deno.test("the answer says that the work goes on when the sessions are not all c
   await until(async () => (await sessionOf(w, a)).status === "revoked");
 });
 
+Deno.test("a suspension whose registry stops in the middle is finished by another one that runs", async () => {
+  using faulty = await FaultyKv.open();
+  await using other = await openRegistry({ ...AMPLE, kv: faulty.kv, seed: 2 });
+  await using w = await openRegistry({ ...AMPLE, kv: faulty.kv, clock: other.clock });
+  const a = await w.agent();
+  const { apiKey } = await w.admin();
+  faulty.faults.fails = ({ method, keys }) => method === "commit" && keys.some((key) => key[1] === "session");
+  const request = w.ask("POST", `/v1/admin/people/${a.owner.id}/suspend`, { apiKey });
+  assertEquals((await answered<SuspensionAnswer>(await withTime(w, request, 100))).complete, false);
+  w.registry.stop();
+  delete faulty.faults.fails;
+  await other.clock.advance(5 * 60_000);
+  assertEquals((await sessionOf(w, a)).status, "revoked");
+  // What this means for the agent.
+  assertEquals(await outcome(await refresh(other, a, a.agentAuth.refreshToken)), "403 ACCOUNT_SUSPENDED");
+});
+
 Deno.test("a commit of a suspension has at most six checks and announces its agents", async () => {
   using faulty = await FaultyKv.open({ maxChecks: 10 });
   await using w = await openRegistry({ ...AMPLE, kv: faulty.kv, maxChecks: 10 });
