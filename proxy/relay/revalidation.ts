@@ -46,8 +46,8 @@ export class Revalidation {
     const links = agentDids.flatMap((did) => connectedAgents.links(did));
     for (const link of links) this.#announced.set(link, since);
     registry.forgetVerdicts();
-    await crl.refreshAgain();
-    await Promise.all(agentDids.flatMap((did) => connectedAgents.links(did)).map((link) => this.check(link)));
+    // The sockets do not wait for the list, which may take seconds. `onCrlInstalled` closes those that only it names.
+    await Promise.all([crl.refreshAgain(), ...links.map((link) => this.check(link))]);
     for (const link of links) this.#announced.delete(link);
   }
 

@@ -80,3 +80,21 @@ Deno.test("an unreachable registry closes no socket", async () => {
   await w.proxy.deps.revalidation.onTrustChange([b.agent.did], w.clock.now());
   assertEquals(socket.closed, null);
 });
+
+Deno.test("a socket whose agent is deleted or logged out is closed while the revocation list does not answer", async (t) => {
+  for (const [name, end] of ENDINGS.slice(0, 2)) {
+    await t.step(name, async () => {
+      await using w = await World.open();
+      await w.proxy.start();
+      const { b, socket } = await w.story();
+      const held = Promise.withResolvers<Response>();
+      w.registryAnswer = ({ url }) => url.endsWith("/v1/crl") ? held.promise : null;
+      await end(w, b);
+      for (let i = 0; i < 10; i++) await w.clock.advance(100);
+      const closed = socket.closed;
+      held.resolve(new Response(null, { status: 500 }));
+      await flushTasks();
+      assertEquals(closed?.code, 4401);
+    });
+  }
+});
