@@ -31,7 +31,7 @@ const SESSIONS_WAIT_MS = 5_000;
  */
 const RETRY_MS = 1_000;
 /** Time between two looks for work that another instance left. With more, sessions stay valid for longer after a crash. */
-const RESUME_MS = 30_000;
+const RESUME_MS = 3_600_000;
 /** Sessions that are read at once. With more, one suspension takes the time of other requests. */
 const SESSIONS_READ = 100;
 /** Sessions changed in one commit. Each adds a check to the two of the commit, and KV Connect refuses more than ten. */
@@ -67,7 +67,7 @@ export class Suspensions {
 
   /**
    * Finishes suspensions that this registry, before its last stop, or another instance did not finish. Looks every
-   * 30 s, because another instance may stop at any time. Never rejects.
+   * hour, because another instance may stop at any time. Never rejects.
    */
   async resume(): Promise<void> {
     const { kv, clock, log } = this.deps;

@@ -22,9 +22,11 @@ import { checkAccessToken } from "./access_token.ts";
 import { refreshSession } from "./store.ts";
 
 export async function refresh(
-  deps: RegistryStore,
+  deps: RegistryStore & { limiter: RateLimiter },
   { body, caller, exchange }: WithBody<RefreshBody, ProvenAgent>,
 ): Promise<Answer> {
+  // The limit per IP alone would let an agent with many addresses fill the store: each refresh leaves records for weeks.
+  await countOf(deps, "refresh_agent", 2 * LIMITS.refreshRequests, caller);
   return json<RefreshAnswer>({ agentAuth: await refreshSession(deps, caller, body, exchange.requestId) });
 }
 
@@ -42,11 +44,7 @@ export async function visit(
       message: "The audience must be the https origin of a proxy, without port or path",
     });
   }
-  const rule = { name: "visit_agent", requests: LIMITS.visitRequests, windowMs: LIMITS.limitWindowMs };
-  const decision = await deps.limiter.hit(rule, agentDid);
-  if (!decision.allowed) {
-    throw new ServiceError("RATE_LIMIT_EXCEEDED", { headers: rateLimitHeaders(rule, decision) });
-  }
+  await countOf(deps, "visit_agent", LIMITS.visitRequests, caller);
   // The request is counted before this check, because a revoked agent with an unexpired identity token could otherwise
   // ask without limit.
   await requireAccess(deps, exchange, { agentDid, aitJti });
@@ -56,6 +54,18 @@ export async function visit(
     token: await signShortToken(VIS, claims, await signing.current()),
     expiresAt: toIso((iat + LIMITS.visitTokenTtlSeconds) * 1000),
   }, 201);
+}
+
+/** Counts a request of an agent in its window. @throws {ServiceError} `RATE_LIMIT_EXCEEDED` */
+async function countOf(
+  { limiter }: { limiter: RateLimiter },
+  name: string,
+  requests: number,
+  { agentDid }: ProvenAgent,
+): Promise<void> {
+  const rule = { name, requests, windowMs: LIMITS.limitWindowMs };
+  const decision = await limiter.hit(rule, agentDid);
+  if (!decision.allowed) throw new ServiceError("RATE_LIMIT_EXCEEDED", { headers: rateLimitHeaders(rule, decision) });
 }
 
 /** Checks the access token of a request for a proxy in another process. */

@@ -276,6 +276,21 @@ Deno.test("a recovery after a step back of the clock does not wait for as long a
   await isLive(w, a, await refreshed(w, a, a.agentAuth.refreshToken, { recovery: true }));
 });
 
+Deno.test("an agent refreshes at most 40 times a minute from all addresses, because each leaves records for weeks", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent(), b = await w.agent();
+  let token = a.agentAuth.refreshToken;
+  for (let i = 0; i < 40; i++) {
+    moveTo(w, i);
+    token = (await refreshed(w, a, token)).refreshToken;
+  }
+  moveTo(w, 40);
+  await refused(await refresh(w, a, token), "RATE_LIMIT_EXCEEDED");
+  await refreshed(w, b, b.agentAuth.refreshToken);
+  await w.clock.advance(60_000);
+  await refreshed(w, a, token);
+});
+
 Deno.test("recovery with the current token is an ordinary refresh", async () => {
   await using w = await openRegistry();
   const a = await w.agent();
