@@ -25,6 +25,11 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
 /** Why a message is not queued. */
 export type MailboxRefusal = "mailbox_full" | "recipient_full" | "sender_full" | "disk_full";
 
+/**
+ * Messages of one payer to a recipient of another owner. With more, one person with five agents could fill the mailbox,
+ * and the messages of all others to this recipient would be refused.
+ */
+const PER_PAYER = LIMITS.mailboxPerRecipient / 2;
 /** Bytes of a queued message beside its content. Without them, empty messages would cost their owner nothing. */
 const RECORDS_BYTES = 2_048;
 
@@ -59,6 +64,11 @@ function partKeys({ message, number, parts }: MailboxEntry): KvKey[] {
   return Array.from({ length: parts }, (_, i) => KEYS.mailboxPart(message.toAgentDid, number, i));
 }
 
+function withoutOne(counts: Record<string, number>, name: string): Record<string, number> {
+  const { [name]: count = 1, ...others } = counts;
+  return count > 1 ? { ...others, [name]: count - 1 } : others;
+}
+
 export class Mailbox {
   /** Called when a queued message has been handed over or dead-lettered. */
   onOutcome: (id: DeliveryId, outcome: DeliveryOutcome) => void = () => {};
@@ -84,6 +94,7 @@ export class Mailbox {
     const parts = splitChunks(content);
     const bytes = content.length + RECORDS_BYTES;
     const expireInMs = this.#keptMs;
+    const payer = payerOf(message.identity, this.deps.config.registryUrl), isOwn = payer === recipientOwnerDid;
     const owners = this.#countBytes({ message, recipientOwnerDid, bytes }, 1);
     return [{
       key: KEYS.mailboxState(recipient),
@@ -91,7 +102,8 @@ export class Mailbox {
       next: (current) => {
         const state = (current as MailboxState | null) ?? { next: 1, total: 0, bySender: {} };
         const ofSender = state.bySender[sender] ?? 0;
-        if (state.total >= LIMITS.mailboxPerRecipient || ofSender >= LIMITS.mailboxPerSender) {
+        const ofPayer = state.byPayer?.[payer] ?? 0, isOver = ofPayer >= PER_PAYER && !isOwn;
+        if (state.total >= LIMITS.mailboxPerRecipient || ofSender >= LIMITS.mailboxPerSender || isOver) {
           return { refuse: "mailbox_full" };
         }
         if (!this.deps.reserve.hasRoom(bytes)) return { refuse: "disk_full" };
@@ -116,6 +128,7 @@ export class Mailbox {
           next: number + 1,
           total: state.total + 1,
           bySender: { ...state.bySender, [sender]: ofSender + 1 },
+          byPayer: { ...state.byPayer, [payer]: ofPayer + 1 },
         };
         return { value, expireInMs, also };
       },
@@ -272,7 +285,7 @@ export class Mailbox {
   #removal(entry: MailboxEntry): Update<"gone" | MailboxRefusal>[] {
     const { number, expiresAt } = entry;
     const { toAgentDid: recipient, fromAgentDid: sender } = entry.message;
-    const expireInMs = this.#keptMs;
+    const expireInMs = this.#keptMs, payer = payerOf(entry.message.identity, this.deps.config.registryUrl);
     const also: Write[] = [
       { key: KEYS.mailboxExpiry(expiresAt, recipient, number), delete: true },
       ...partKeys(entry).map((key) => ({ key, delete: true as const })),
@@ -285,9 +298,8 @@ export class Mailbox {
       next(current) {
         if (current === null) return "keep";
         const state = current as MailboxState;
-        const { [sender]: ofSender = 1, ...others } = state.bySender;
-        const bySender = ofSender > 1 ? { ...others, [sender]: ofSender - 1 } : others;
-        return { value: { ...state, total: Math.max(0, state.total - 1), bySender }, expireInMs };
+        const bySender = withoutOne(state.bySender, sender), byPayer = withoutOne(state.byPayer ?? {}, payer);
+        return { value: { ...state, total: Math.max(0, state.total - 1), bySender, byPayer }, expireInMs };
       },
     }, ...this.#countBytes(entry, -1)];
   }
