@@ -88,9 +88,12 @@ export async function pairConfirm(
     });
   }
   // Asked before this change has its turn, because all other changes would otherwise wait for the registry.
-  await requireHome(deps, caller);
   const gone = "The agent that created the ticket is not active, or its session has ended";
-  await requireOwnership(deps, initiatorOwnerDid, initiatorAgentDid, gone);
+  const requireBoth = async () => {
+    await requireHome(deps, caller);
+    await requireOwnership(deps, initiatorOwnerDid, initiatorAgentDid, gone);
+  };
+  await requireBoth();
   const { ticket, isNew } = await deps.changes.run(async (draft) => {
     const records = await store.readConfirmation(draft, seen.text, initiatorAgentDid, caller.agentDid);
     const present = requireKnown(deps.clock, records.ticket.value);
@@ -111,6 +114,12 @@ export async function pairConfirm(
   if (!ticket.confirmed) throw new Error("A confirmed ticket holds no confirmation");
   const { responderAgentDid, responderProfile } = ticket.confirmed;
   if (isNew) {
+    // Asked again, because an agent may have ended since the first answers. Without an answer the first ones count.
+    await requireBoth().catch(async (error) => {
+      if (!(error instanceof ServiceError) || error.code !== "PROXY_PAIR_OWNERSHIP_FORBIDDEN") return;
+      if (pair.value === null) await store.removePair(deps, initiatorAgentDid, caller.agentDid);
+      throw error;
+    });
     await deps.forwarder.tellPaired(initiatorAgentDid, responderAgentDid, responderProfile, caller.visit?.proxy);
   }
   const response: PairConfirmAnswer = {
