@@ -6,7 +6,7 @@
  * have written.
  */
 import type { AtomicOperation, Kv, KvEntryMaybe, KvKey } from "../kv.ts";
-import { type Clock, sleep } from "../../clock.ts";
+import { type Clock, sleep, timeLeft } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { fraction, type Random } from "../../random.ts";
 import { countedCommit, type Metrics } from "../metrics/metrics.ts";
@@ -113,25 +113,25 @@ export class Changes {
   /** Commits as many changes as one commit can check, and returns the others. */
   async #commit(batch: Queued[]): Promise<Queued[]> {
     const { clock, random } = this.deps;
-    const began = clock.now();
+    const left = timeLeft(clock, CHANGE_RETRY_MS);
     for (let tries = 1;; tries++) {
       const attempt = new Attempt(this.deps);
       await attempt.read(batch.flatMap(({ keys }) => keys));
       for (const queued of batch) if (!(await attempt.add(queued))) break;
-      const { settled } = attempt, left = batch.slice(settled.length);
+      const { settled } = attempt, rest = batch.slice(settled.length);
       const refuse = (error: unknown) => {
         for (const { queued } of settled) queued.reject(error);
-        return left;
+        return rest;
       };
       try {
         if (await attempt.commit()) {
           for (const { settle } of settled) settle();
-          return left;
+          return rest;
         }
       } catch (error) {
         return refuse(error);
       }
-      if (clock.now() - began >= CHANGE_RETRY_MS) {
+      if (left() <= 0) {
         return refuse(new StoreBusy(new Error("The records stayed contended")));
       }
       if (tries > 1) await sleep(clock, fraction(random) * 2 ** Math.min(tries, 7));
