@@ -57,6 +57,8 @@ const ENTRY_BYTES = 210;
 const LISTS_BYTES = 67_108_864;
 /** Calls that run at the same time. With more, hostile issuers that answer slowly would hold connections and memory. */
 const CALLS = { atOnce: 16, waiting: 100, waitMs: 3_000 };
+/** Calls of one domain with all its subdomains. With more, one person's names could keep every other issuer waiting. */
+const CALLS_OF_DOMAIN = { ...CALLS, atOnce: 4 };
 /**
  * How long the newest list of an issuer is remembered, so that an older one is refused. Afterwards an older one is
  * refused in any case, because a list is valid for only 15 minutes.
@@ -66,6 +68,7 @@ const SEEN_MS = 7 * 86_400_000;
 /** Asks one issuer. A call keeps its turn until its body is read, because a slow body also holds a connection. */
 class IssuerClient extends RegistryClient {
   #failures = 0;
+  readonly #domain: string;
   /** The issuer is not asked again before this time, milliseconds since the Unix epoch. */
   pausedUntil = -Infinity;
   /** Why the issuer could not be asked the last time; `null` after an answer. */
@@ -73,6 +76,7 @@ class IssuerClient extends RegistryClient {
 
   constructor(private readonly deps: IssuerDeps, issuer: string) {
     super(deps.send, deps.clock, { registryUrl: issuer, serviceCredential: null, accessCacheMs: 0 }, BOUNDS);
+    this.#domain = new URL(issuer).hostname.split(".").slice(-2).join(".");
   }
 
   override keys(): Promise<RegistryAnswer> {
@@ -84,11 +88,13 @@ class IssuerClient extends RegistryClient {
   }
 
   async #ask(call: () => Promise<RegistryAnswer>): Promise<RegistryAnswer> {
-    const { clock, turns, metrics } = this.deps;
+    const { clock, turns, domainTurns, metrics } = this.deps;
     const pauseMs = this.pausedUntil - clock.now();
     // A longer pause than the longest comes from a clock that stepped back, and would last as long as that step.
     if (pauseMs > 0 && pauseMs <= PAUSE.most) throw new RegistryUnavailable("The last call failed a short time ago");
-    const end = await turns.take("all");
+    const endOfDomain = await domainTurns.take(this.#domain);
+    const end = endOfDomain && await turns.take("all");
+    if (!end) endOfDomain?.();
     // Not counted as a failure, because slow answers of other issuers would otherwise shut this one out with a pause.
     if (!end) throw new RegistryUnavailable("Too many registries are asked at once");
     try {
@@ -105,12 +111,14 @@ class IssuerClient extends RegistryClient {
       throw error;
     } finally {
       end();
+      endOfDomain?.();
     }
   }
 }
 
 interface IssuerDeps extends IssuersDeps {
   turns: Turns;
+  domainTurns: Turns;
 }
 
 class Issuer implements IssuerDocuments {
@@ -202,7 +210,13 @@ export class Issuers {
       this.#letGo(deps.clock.now());
       deps.onList(...list);
     };
-    this.#deps = { ...deps, send, onList, turns: new Turns(deps.clock, CALLS) };
+    this.#deps = {
+      ...deps,
+      send,
+      onList,
+      turns: new Turns(deps.clock, CALLS),
+      domainTurns: new Turns(deps.clock, CALLS_OF_DOMAIN),
+    };
   }
 
   /** Returns what an issuer publishes. Its caches are made at its first use. The policy has accepted `issuer`. */
