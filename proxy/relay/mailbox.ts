@@ -100,9 +100,9 @@ export class Mailbox {
       key: KEYS.mailboxState(recipient),
       bytes: content.length,
       next: (current) => {
-        const state = (current as MailboxState | null) ?? { next: 1, total: 0, bySender: {} };
+        const state = (current as MailboxState | null) ?? { next: 1, total: 0, bySender: {}, byPayer: {} };
         const ofSender = state.bySender[sender] ?? 0;
-        const ofPayer = state.byPayer?.[payer] ?? 0, isOver = ofPayer >= PER_PAYER && !isOwn;
+        const ofPayer = state.byPayer[payer] ?? 0, isOver = ofPayer >= PER_PAYER && !isOwn;
         if (state.total >= LIMITS.mailboxPerRecipient || ofSender >= LIMITS.mailboxPerSender || isOver) {
           return { refuse: "mailbox_full" };
         }
@@ -298,7 +298,7 @@ export class Mailbox {
       next(current) {
         if (current === null) return "keep";
         const state = current as MailboxState;
-        const bySender = withoutOne(state.bySender, sender), byPayer = withoutOne(state.byPayer ?? {}, payer);
+        const bySender = withoutOne(state.bySender, sender), byPayer = withoutOne(state.byPayer, payer);
         return { value: { ...state, total: Math.max(0, state.total - 1), bySender, byPayer }, expireInMs };
       },
     }, ...this.#countBytes(entry, -1)];

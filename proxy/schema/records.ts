@@ -93,8 +93,8 @@ export interface MailboxState {
   next: number;
   total: number;
   bySender: Record<string, number>;
-  /** Messages by who pays for them: an owner, or another registry. Absent in older records. */
-  byPayer?: Record<string, number>;
+  /** Messages by who pays for them: an owner, or another registry. */
+  byPayer: Record<string, number>;
 }
 
 /**

@@ -124,7 +124,7 @@ export class World implements AsyncDisposable {
   /** Peer of the following requests. */
   peer: Peer = { from: "socket", address: "192.0.2.1" };
   /** Answers the proxy's calls in place of the registry when a test sets it. */
-  registryAnswer: ((request: Request) => Promise<Response> | Response | null) | null = null;
+  registryAnswer: ((request: Request) => Promise<Response | null> | Response | null) | null = null;
   registry!: Registry;
   metrics!: Metrics;
   proxy!: Proxy;

@@ -24,7 +24,7 @@ Deno.test("admin relay queues lists the recipients, one page or all", async () =
   assertStringIncludes((await admin.svc("admin", "relay", "queues")).stdout, "No queued messages");
   const dids = Array.from({ length: 5 }, (_, i) => didOf(i));
   for (const did of dids) {
-    await admin.world.kv.set(KEYS.mailboxState(did), { next: 3, total: 2, bySender: { [didOf(9)]: 2 } });
+    await admin.world.kv.set(KEYS.mailboxState(did), { next: 3, total: 2, bySender: { [didOf(9)]: 2 }, byPayer: {} });
     const entry = { number: 1, message: {}, parts: 0, expiresAt: admin.world.clock.now(), nacks: 0, notBefore: 0 };
     await admin.world.kv.set(KEYS.mailboxEntry(did, 1), entry);
   }

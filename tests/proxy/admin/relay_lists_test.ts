@@ -160,7 +160,7 @@ Deno.test("all pages of the queues name each recipient once, and none whose mail
   const dids = Array.from({ length: 45 }, (_, i) => didOf(i));
   for (const [i, did] of dids.entries()) {
     const total = i % 3 === 0 ? 0 : i;
-    await w.kv.set(KEYS.mailboxState(did), { next: 1, total, bySender: { [didOf(99)]: total } });
+    await w.kv.set(KEYS.mailboxState(did), { next: 1, total, bySender: { [didOf(99)]: total }, byPayer: {} });
     const entry = { number: 1, message: {}, parts: 0, expiresAt: w.clock.now() + 1, nacks: 0, notBefore: 0 };
     if (total > 0) await w.kv.set(KEYS.mailboxEntry(did, 1), entry);
   }

@@ -37,8 +37,8 @@ Deno.test("a deleted agent's next message is refused as revoked after the announ
   const { a, b } = await w.story();
   await w.client.deleteAgent(a.owner.apiKey, a.agent.id);
   assertEquals((await w.message(a, b)).status, 401);
-  await flushTasks();
-  assertEquals(await codeOf(await w.message(a, b)), "PROXY_AUTH_REVOKED");
+  // The list is fetched after the announcement.
+  await until(async () => await codeOf(await w.message(a, b)) === "PROXY_AUTH_REVOKED");
 });
 
 Deno.test("the end of a pair refuses the next message and closes no socket", async () => {
