@@ -90,7 +90,7 @@ Deno.test("a socket whose agent is deleted or logged out is closed while the rev
       const held = Promise.withResolvers<Response>();
       w.registryAnswer = ({ url }) => url.endsWith("/v1/crl") ? held.promise : null;
       await end(w, b);
-      for (let i = 0; i < 10; i++) await w.clock.advance(100);
+      await until(() => socket.closed !== null);
       const closed = socket.closed;
       held.resolve(new Response(null, { status: 500 }));
       await flushTasks();
