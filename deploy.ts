@@ -224,6 +224,7 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
     if (instanceListen && service !== "registry") between = listenForInstances(instanceListen);
     const { registry, proxy, guard } = await compose(configuration, store, port, { log, metrics, between });
     entry.open(servedBy(registry, proxy));
+    if (registry) void resumeOften(registry, stopped.signal);
     if (!isLoopbackHost(host)) {
       const message = "anyone who reaches this address can use the server and read its plain HTTP; " +
         "put a reverse proxy with TLS in front of it, or leave HOST out to listen on this machine only";
@@ -265,6 +266,17 @@ async function watchStore(store: Store, onReplaced: () => void, stopped: AbortSi
     if (stopped.aborted) return;
   } while (!(await store.isReplaced()));
   onReplaced();
+}
+
+/** Time between two looks for suspensions that another instance left when it stopped. With more, sessions last longer. */
+const RESUME_MS = 60_000;
+
+async function resumeOften({ deps }: Registry, stopped: AbortSignal): Promise<void> {
+  for (;;) {
+    await sleep(systemClock, RESUME_MS, stopped);
+    if (stopped.aborted) return;
+    await deps.suspensions.resume();
+  }
 }
 
 /**

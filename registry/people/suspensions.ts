@@ -30,8 +30,6 @@ const SESSIONS_WAIT_MS = 5_000;
  * suspended person stay valid for longer after the store works again.
  */
 const RETRY_MS = 1_000;
-/** Time between two looks for work that another instance left. With more, sessions stay valid for longer after a crash. */
-const RESUME_MS = 3_600_000;
 /** Sessions that are read at once. With more, one suspension takes the time of other requests. */
 const SESSIONS_READ = 100;
 /** Sessions changed in one commit. Each adds a check to the two of the commit, and KV Connect refuses more than ten. */
@@ -66,15 +64,14 @@ export class Suspensions {
   }
 
   /**
-   * Finishes suspensions that this registry, before its last stop, or another instance did not finish. Looks every
-   * hour, because another instance may stop at any time. Never rejects.
+   * Finishes suspensions that this registry, before its last stop, or another instance did not finish. Never rejects.
    */
   async resume(): Promise<void> {
     const { kv, clock, log } = this.deps;
     while (!this.#stopped.signal.aborted) {
       try {
         for await (const { key } of kv.list({ prefix: KEYS.suspensions() })) await this.#work(String(key.at(-1)));
-        await sleep(clock, RESUME_MS, this.#stopped.signal);
+        return;
       } catch (cause) {
         if (this.#stopped.signal.aborted) return;
         log("warn", "suspensions_unread", { cause });

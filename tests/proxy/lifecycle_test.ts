@@ -47,7 +47,6 @@ Deno.test("a stopped proxy sends no request and leaves no timer", async () => {
   await w.proxy.start();
   await until(() => isHealthy(w));
   assert(w.clock.waiting > 0);
-  w.registry.stop();
   await w.proxy.stop();
   w.proxy.closeSockets();
   await until(() => w.clock.waiting === 0, () => w.clock.pending());

@@ -43,16 +43,15 @@ Deno.test("a key or secret with a line break is refused as one, and no service i
 Deno.test("a command ends with exit code 5 after 30 s without an answer", async () => {
   await using machine = await Machine.ofPerson();
   machine.fetch = silence;
-  const before = machine.world.clock.waiting;
   const waiting = machine.failure("api-key", "list");
   await flushTasks();
   await machine.world.clock.advance(29_999);
-  assert(machine.world.clock.waiting > before, "it still waits");
+  assert(machine.world.clock.waiting > 0, "it still waits");
   await machine.world.clock.advance(1);
   const { exit, message } = await waiting;
   assertEquals(exit, 5);
   assertStringIncludes(message, "within 30 s");
-  assertEquals(machine.world.clock.waiting, before);
+  assertEquals(machine.world.clock.waiting, 0);
 });
 
 Deno.test("a command ends after 10 s without a connection; a slow service with one gets 30 s", async () => {
