@@ -1,6 +1,7 @@
 /** Handlers that report the state of the relay to an admin. They write nothing, and read no payload, ticket or pair. */
 import type { KvEntry, KvKey } from "../../shared/server/kv.ts";
 import { readAll } from "../../shared/server/store/batched_reads.ts";
+import { afterCursor, readPage } from "../../shared/server/store/pages.ts";
 import {
   type AgentConnection,
   type ConnectionList,
@@ -17,7 +18,6 @@ import {
   type RefusalQuery,
 } from "../../shared/protocol/api/relay_admin.ts";
 import { authorityOf, formatDid, parseDid } from "../../shared/protocol/did.ts";
-import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type Answer, type Input, json, pick } from "../../shared/server/http/route.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
@@ -31,9 +31,6 @@ import type { Refusals } from "./refusals.ts";
 import { timelinesOf } from "./timeline.ts";
 import type { Issuers } from "../federation/issuers.ts";
 import type { IssuerPolicy } from "../issuer_policy.ts";
-
-/** Records that are read together. With more, one question of an admin would keep the store from messages. */
-const BATCH = 100;
 
 interface RelayAdminDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   commits: GroupCommit;
@@ -107,8 +104,7 @@ export async function queues(deps: RelayAdminDeps, { query }: Query<QueueQuery>)
 }
 
 /**
- * Returns one page of the records below a prefix whose last key part is a DID. The cursor is the DID of the last record
- * that was read, and `null` on the last page.
+ * Returns one page of the records below a prefix whose last key part is a DID, in order of the DIDs.
  *
  * @param query with `agents`, only the records of these are read, in this order
  * @param itemsOf returns the item of each record, in their order; `null` for a record that is not listed
@@ -127,26 +123,9 @@ async function pageByDid<V, T>(
     const items = (await itemsOf(known as KvEntry<V>[])).filter((item) => item !== null);
     return { items: items.slice(0, limit), pagination: { limit, nextCursor: null } };
   }
-  const items: T[] = [];
-  let last = cursor ?? null;
-  for (let read = 0;;) {
-    // One record more than needed, because it shows that another page follows.
-    const size = Math.min(BATCH, LIMITS.filteredPageReads - read) + 1;
-    // The list begins right after `last`, because no DID has a character below "\u0001".
-    const selector = last === null ? { prefix } : { prefix, start: [...prefix, `${last}\u0001`] };
-    const entries = await Array.fromAsync(kv.list<V>(selector, { limit: size, batchSize: size }));
-    const found = await itemsOf(entries);
-    for (const [i, { key }] of entries.entries()) {
-      if (items.length === limit || read === LIMITS.filteredPageReads) {
-        return { items, pagination: { limit, nextCursor: last } };
-      }
-      const item = found[i] ?? null;
-      if (item !== null) items.push(item);
-      last = String(key.at(-1));
-      read++;
-    }
-    if (entries.length < size) return { items, pagination: { limit, nextCursor: null } };
-  }
+  const selector = cursor === undefined ? { prefix } : { prefix, start: [...prefix, afterCursor(cursor)] };
+  const { items, nextCursor } = await readPage<V, T>(kv, selector, { limit, reverse: false }, itemsOf);
+  return { items, pagination: { limit, nextCursor } };
 }
 
 /** Most visiting agents that are counted. With more, one request would read the records of all that ever visited. */

@@ -183,7 +183,7 @@ export async function listPeers(
   { caller, query }: Input<undefined, z.output<typeof PeerListQuery>, undefined, AdmittedAgent>,
 ): Promise<Answer> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
-  const { peers, nextCursor } = await store.listPeers(deps.kv, caller.agentDid, query);
+  const { items: peers, nextCursor } = await store.listPeers(deps.kv, caller.agentDid, query);
   const seen = await lastSeen(deps, peers.map(({ agentDid }) => agentDid));
   const response: PeerList = {
     peers: peers.map(({ agentDid, pair }, i) => ({

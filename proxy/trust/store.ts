@@ -11,6 +11,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import type { Changes, Draft } from "../../shared/server/store/changes.ts";
+import { afterCursor, type Page, readPage } from "../../shared/server/store/pages.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
 export interface PairStoreDeps extends Pick<ServiceDeps, "kv" | "clock"> {
@@ -29,21 +30,25 @@ export async function arePaired(kv: Kv, agentDid: string, peerDid: string): Prom
   return agentDid !== peerDid && (await kv.get(KEYS.pair(agentDid, peerDid))).value !== null;
 }
 
-/** Returns one page of an agent's peers in order of DID. `nextCursor` is `null` on the last page. */
+interface Peer {
+  agentDid: string;
+  pair: PairRecord;
+}
+
+/** Returns one page of an agent's peers in order of DID. */
 export async function listPeers(
   kv: Kv,
   agentDid: string,
   { limit, cursor }: z.output<typeof PeerListQuery>,
-): Promise<{ peers: { agentDid: string; pair: PairRecord }[]; nextCursor: string | null }> {
+): Promise<Page<Peer>> {
   const prefix = KEYS.pairs(agentDid);
-  const selector = cursor === undefined ? { prefix } : { prefix, start: KEYS.pair(agentDid, cursor) };
-  // Two entries more than a page: the pair of the cursor, and one that shows that another page follows.
-  const entries = await Array.fromAsync(kv.list<PairRecord>(selector, { limit: limit + 2, batchSize: limit + 2 }));
-  const later = entries
-    .map(({ key, value }) => ({ agentDid: String(key.at(-1)), pair: value }))
-    .filter((peer) => peer.agentDid !== cursor);
-  const peers = later.slice(0, limit);
-  return { peers, nextCursor: later.length > limit ? peers.at(-1)?.agentDid ?? null : null };
+  const selector = cursor === undefined ? { prefix } : { prefix, start: KEYS.pair(agentDid, afterCursor(cursor)) };
+  return await readPage<PairRecord, Peer>(
+    kv,
+    selector,
+    { limit, reverse: false },
+    (entries) => entries.map(({ key, value }) => ({ agentDid: String(key.at(-1)), pair: value })),
+  );
 }
 
 /** Records where the peer of an agent lives now. Writes nothing when that is known, or without a pair. */

@@ -14,7 +14,7 @@ export interface Page<T> {
   nextCursor: string | null;
 }
 
-type Picker<T> = (entries: readonly KvEntry<T>[]) => readonly (T | null)[] | Promise<readonly (T | null)[]>;
+type Picker<V, T> = (entries: readonly KvEntry<V>[]) => readonly (T | null)[] | Promise<readonly (T | null)[]>;
 
 /** Records that are read and picked together. With more, a page reads far more than it shows. */
 const READ_AT_ONCE = 100;
@@ -24,15 +24,15 @@ const READ_AT_ONCE = 100;
  * an entry that does not fit. At most 1,000 entries are read, because a search for rare entries would otherwise read
  * the whole list. A page that ends there may be short, and its cursor is the last entry that was read.
  */
-export async function readPage<T>(
+export async function readPage<V, T = V>(
   kv: Kv,
   selector: KvListSelector,
   { limit, reverse = true }: { limit: number; reverse?: boolean },
-  pick: Picker<T> = (entries) => entries.map(({ value }) => value),
+  pick: Picker<V, T> = (entries) => entries.map(({ value }) => value as unknown as T),
 ): Promise<Page<T>> {
   const most = LIMITS.filteredPageReads;
   const items: T[] = [];
-  let read = 0, last = "", lastItem = "", waiting: KvEntry<T>[] = [];
+  let read = 0, last = "", lastItem = "", waiting: KvEntry<V>[] = [];
   /** Adds what fits. Returns true once there is one more than the page can hold. */
   const add = async (): Promise<boolean> => {
     const entries = waiting;
@@ -45,7 +45,7 @@ export async function readPage<T>(
     }
     return false;
   };
-  for await (const entry of kv.list<T>(selector, { reverse, limit: most, batchSize: READ_AT_ONCE })) {
+  for await (const entry of kv.list<V>(selector, { reverse, limit: most, batchSize: READ_AT_ONCE })) {
     waiting.push(entry);
     last = String(entry.key.at(-1));
     read++;

@@ -310,7 +310,7 @@ export class Bench implements AsyncDisposable {
 
 /** The peers of an agent by their own names, as an earlier run may have named them. */
 async function namedPeers({ kv }: World, { agent }: TestAgent): Promise<Peers> {
-  const { peers } = await listPeers(kv, agent.did, { limit: LIMITS.peerListMax, cursor: undefined });
+  const { items: peers } = await listPeers(kv, agent.did, { limit: LIMITS.peerListMax, cursor: undefined });
   return Object.fromEntries(
     peers.map(({ agentDid: did, pair }) => [pair.peerProfile.agentName, { did, ...pair.peerProfile }]),
   );
