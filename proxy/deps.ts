@@ -77,6 +77,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   const keys = new KeyCache(registry, clock, config.registryKeysTtlMs);
   const crl = new CrlCache({ ...externals, registry, keys }, {
     issuer: config.registryUrl,
+    seen: { key: KEYS.crlSeen() },
     refreshIntervalMs: config.crlRefreshIntervalMs,
     maxAgeMs: config.crlMaxAgeMs,
   });

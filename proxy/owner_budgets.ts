@@ -57,7 +57,7 @@ export class OwnerBudgets {
   readonly #uses = new BoundedMap<string, Use>(MAX_OWNERS);
 
   /** @param requests of all agents of an owner in a minute */
-  constructor(private readonly clock: Clock, private readonly requests: number = LIMITS.ownerRequests) {
+  constructor(private readonly clock: Clock, private readonly requests: number) {
     // With a smaller budget the largest message would never fit.
     this.#bodyBytes = Math.max(LIMITS.hookBodyBytes, requests * BODY_BYTES_PER_REQUEST);
     this.connects = new Turns(clock, CONNECTS);

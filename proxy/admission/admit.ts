@@ -33,7 +33,8 @@ export async function admit(
   profile: AdmissionProfile,
 ): Promise<AdmittedAgent> {
   const now = deps.clock.now(), standing = profile.trust ? deps.standings.of(exchange, now) : null;
-  const state: AdmissionState = { exchange, profile, now, standing, preconditions: standing?.preconditions ?? [] };
+  const rule = deps.windows[profile.window], preconditions = standing?.preconditions ?? [];
+  const state: AdmissionState = { exchange, profile, now, rule, standing, preconditions };
   const commits = new RequestCommits(deps, state);
   if (standing) {
     state.ait = standing.ait;

@@ -28,6 +28,7 @@ import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { provenOrigin, requestTimestamp, signedHeaders } from "../../shared/server/http/signed_request.ts";
 import type { AdmittedAgent, Prefetched, Visit } from "../caller.ts";
+import type { ProxyConfig } from "../config.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
 import { type OwnerBudgets, refuse } from "../owner_budgets.ts";
@@ -74,7 +75,8 @@ export interface AdmissionState {
   prefetched?: PrefetchedRecords;
   /** The records that checks 7 and 8 rely on. The commit is refused if they no longer hold. */
   preconditions: readonly Update<PreconditionFailed>[];
-  rule?: WindowRule;
+  /** Of the window that counts the request. */
+  rule: WindowRule;
   /** Lets the owner's next connect begin. */
   endTurn?: () => void;
   /** Set when the bad-proof limiter has counted the request. */
@@ -118,7 +120,6 @@ export interface CheckDeps extends RecordReader, PairStoreDeps {
   standings: Standings;
   /** Origins that a proof may name. The first one is the public origin. */
   origins: readonly string[];
-  config: { agentRequests: number; agentWindowMs: number };
   windows: Readonly<Record<WindowName, WindowRule>>;
   aits: { verify(token: string): Promise<VerifiedAit>; kept(token: string): VerifiedAit | undefined };
   visitors: VisitorChecks;
@@ -251,8 +252,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
     name: "rate limit",
     failsWith: ["PROXY_RATE_LIMIT_EXCEEDED", "PROXY_AUTH_DEPENDENCY_UNAVAILABLE"],
     run(deps, state) {
-      const { window } = requireSet(state.prefetched);
-      const rule = state.rule = deps.windows[state.profile.window];
+      const { window } = requireSet(state.prefetched), { rule } = state;
       // By the present time, because requests counted since this one began would otherwise seem to be in the future.
       if (!window) return judgeRate(deps, state, requireSet(state.use).sender.window.peek(rule, deps.clock.now()));
       return Promise.resolve(window).then(({ value }) => judgeRate(deps, state, decide(rule, value ?? [], state.now)));
@@ -297,7 +297,7 @@ function reserveNonce(deps: CheckDeps, state: AdmissionState): Promise<void> | v
 /** Returns the refusal of check 9 for a request that the agent's own window has no room for. */
 export function windowFull({ rule, exchange }: AdmissionState): ServiceError {
   exchange.check = 9;
-  const { name, requests, windowMs } = requireSet(rule);
+  const { name, requests, windowMs } = rule;
   const message = `The agent has reached its limit "${name}": ${requests} requests in ${windowMs / 1000} s`;
   return new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", { message });
 }
@@ -350,7 +350,7 @@ function takeOfOwner({ owners }: CheckDeps, { exchange, payer, profile }: Admiss
 
 /** Sets the response headers of the rate-limit window. */
 export function showDecision(state: AdmissionState, decision: Decision): void {
-  Object.assign(state.exchange.responseHeaders, rateLimitHeaders(requireSet(state.rule), decision));
+  Object.assign(state.exchange.responseHeaders, rateLimitHeaders(state.rule, decision));
 }
 
 /**
@@ -373,7 +373,7 @@ export async function readsEnded({ window, message, access }: PrefetchedRecords)
 
 function readAhead(
   deps: CheckDeps,
-  { exchange, profile, ait, now, standing, visitor }: AdmissionState,
+  { exchange, profile, ait, now, rule, standing, visitor }: AdmissionState,
 ): PrefetchedRecords {
   const sender = requireSet(ait).claims.sub;
   const { recipient, access } = signedHeaders(exchange);
@@ -385,7 +385,6 @@ function readAhead(
     return read;
   };
   const accessToken = profile.access && deps.readsAccess && !visitor ? access : "";
-  const rule = deps.windows[profile.window];
   const allows = (record: WindowRecord | null) => decide(rule, record ?? [], now).allowed;
   return {
     window: profile.window === "agent"
@@ -417,7 +416,9 @@ function isPresent(value: unknown): boolean {
 }
 
 /** Returns the rules of the windows: how many requests of an agent each one lets through. */
-export function windowRules({ agentRequests, agentWindowMs: windowMs }: CheckDeps["config"]): CheckDeps["windows"] {
+export function windowRules(
+  { agentRequests, agentWindowMs: windowMs }: Pick<ProxyConfig, "agentRequests" | "agentWindowMs">,
+): CheckDeps["windows"] {
   const ruleOf = (name: WindowName) => ({ name, requests: agentRequests * factorOf(name), windowMs });
   return { agent: ruleOf("agent"), receipts: ruleOf("receipts"), connect: ruleOf("connect") };
 }

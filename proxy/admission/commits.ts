@@ -95,7 +95,7 @@ export class RequestCommits implements Admission {
           sender,
           clock,
           nonce ? use : null,
-          count && !window ? requireSet(state.rule) : null,
+          count && !window ? state.rule : null,
           beginning,
         )
         : undefined;
@@ -139,7 +139,7 @@ function ownWindow<R>(
   state: AdmissionState,
   window: KvEntryMaybe<WindowRecord>,
 ): Update<R | typeof WINDOW_FULL> {
-  const { ait, profile } = state, rule = requireSet(state.rule);
+  const { ait, profile, rule } = state;
   const seen = (decision: Decision) => showDecision(state, decision);
   const key = KEYS.window(rule.name, requireSet(ait).claims.sub);
   const update = windowUpdate(key, rule, () => clock.now(), seen, REFUSE_FULL, window);

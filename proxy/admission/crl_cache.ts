@@ -6,7 +6,6 @@
 import type { KvKey } from "../../shared/server/kv.ts";
 import type { KeyCache } from "./key_cache.ts";
 import { LONG_ANSWER, type RegistryClient, RegistryUnavailable } from "../registry_client.ts";
-import { KEYS } from "../schema/kv_keys.ts";
 import type { CrlSeen } from "../schema/records.ts";
 import { yieldToEventLoop } from "../../shared/clock.ts";
 import type { Bytes } from "../../shared/protocol/base64url.ts";
@@ -42,7 +41,7 @@ class CrlRollback extends RegistryUnavailable {}
 interface CrlCacheOptions {
   issuer: string;
   /** Where the sequence number of the newest list is kept, and for how long after it was installed, milliseconds. */
-  seen?: { key: KvKey; expireIn: number };
+  seen: { key: KvKey; expireIn?: number };
   refreshIntervalMs: number;
   maxAgeMs: number;
 }
@@ -181,11 +180,10 @@ export class CrlCache {
   }
 
   async #fetch(): Promise<"new" | "same" | "empty"> {
-    const { kv, registry, keys, log } = this.deps, { seen: kept } = this.options;
-    const seenKey = kept?.key ?? KEYS.crlSeen();
+    const { kv, registry, keys, log } = this.deps, { key, ...expiry } = this.options.seen;
     // The health check needs the keys even if no list needs them.
     await keys.current();
-    if (this.#seen === undefined) this.#seen = (await kv.get<CrlSeen>(seenKey)).value;
+    if (this.#seen === undefined) this.#seen = (await kv.get<CrlSeen>(key)).value;
     const { status, headers, value } = await registry.crl(this.#installed?.etag ?? null);
     if (status === 304 && this.#installed?.etag) return "same";
     const response = value as { crl?: unknown; error?: { code?: unknown } } | undefined;
@@ -207,7 +205,7 @@ export class CrlCache {
     }
     const seen: CrlSeen = { seq: claims.seq, iat: claims.iat };
     if (this.#seen?.seq !== seen.seq || this.#seen.iat !== seen.iat) {
-      await kv.set(seenKey, seen, kept && { expireIn: kept.expireIn });
+      await kv.set(key, seen, expiry);
     }
     this.#seen = seen;
     const revoked = new Map<string, Revocation["reason"]>(), deleted = new Map<string, number>();

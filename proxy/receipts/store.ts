@@ -9,7 +9,7 @@
 import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { RECEIPT_STATUSES, ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
+import { BatchedReads, readAll } from "../../shared/server/store/batched_reads.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
@@ -184,8 +184,7 @@ async function onlySender(deps: ReceiptDeps, recipientAgentDid: string, requestI
 async function peersWhoBegan(kv: Kv, recipient: string, requestId: string): Promise<string[]> {
   const limit = PEERS_READ_MAX;
   const pairs = await Array.fromAsync(kv.list({ prefix: KEYS.pairs(recipient) }, { limit }));
-  const reads = new BatchedReads(kv);
-  const records = await Promise.all(pairs.map(({ key }) => reads.get(KEYS.sender(String(key.at(-1))))));
+  const records = await readAll(kv, pairs.map(({ key }) => KEYS.sender(String(key.at(-1)))));
   return records.flatMap((record) => begunDeliveries(record))
     .filter(({ id }) => id.requestId === requestId && id.recipient === recipient)
     .map(({ id }) => id.sender);

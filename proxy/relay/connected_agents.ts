@@ -7,8 +7,8 @@ import type { PairingProfile } from "../../shared/protocol/api/pairing.ts";
 import { CLOSE, type DeliveryFrame, type FrameHead, shutdownReason } from "../../shared/protocol/frames.ts";
 import type { NewId } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { Metrics } from "../../shared/server/metrics/metrics.ts";
-import { OwnerBudgets } from "../owner_budgets.ts";
+import type { Metrics } from "../../shared/server/metrics/metrics.ts";
+import type { OwnerBudgets } from "../owner_budgets.ts";
 import { AgentSockets, type ConnectedAgent, RelaySocket, type SocketTransport } from "./agent_sockets.ts";
 
 /** Most unsent bytes of all sockets. With more, many slow readers together would take the memory of the process. */
@@ -36,8 +36,8 @@ export class ConnectedAgents {
     private readonly clock: Clock,
     private readonly newId: NewId,
     private readonly heartbeatMs: number,
-    private readonly metrics = new Metrics(),
-    private readonly owners = new OwnerBudgets(clock),
+    private readonly metrics: Metrics,
+    private readonly owners: OwnerBudgets,
   ) {
     metrics.read("relay_sockets", () => this.size);
     metrics.read("relay_agents", () => this.agents);

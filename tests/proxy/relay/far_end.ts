@@ -93,7 +93,7 @@ export class Far implements SocketTransport {
 /** The connected agents of an instance, on a clock that the test moves. */
 export class Relay {
   readonly clock = new ManualClock();
-  readonly owners = new OwnerBudgets(this.clock);
+  readonly owners = new OwnerBudgets(this.clock, LIMITS.ownerRequests);
   readonly connectedAgents: ConnectedAgents;
 
   constructor(heartbeatMs: number = LIMITS.heartbeatIntervalMs) {
