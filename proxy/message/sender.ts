@@ -295,7 +295,7 @@ export class Sender implements LiveRecord {
     this.#bytes = nonces.length;
     this.#upTo = sealed * LIMITS.senderPartNonces + nonces.length / NONCE_BYTES;
     this.#endsAt = Infinity;
-    this.window = new Window(window);
+    this.window = window;
     this.begun = begun;
     this.versionstamp = versionstamp;
     this.generation++;

@@ -16,7 +16,7 @@ import type { KvKey } from "../../shared/server/kv.ts";
 import { readAscii, writeAscii } from "./delivery_record.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { nonceEnd, type NonceRecord } from "../../shared/server/nonces.ts";
-import type { WindowRecord } from "../../shared/server/rate_limit.ts";
+import { Window } from "../../shared/server/rate_limit.ts";
 
 export interface BegunDelivery {
   requestId: string;
@@ -39,7 +39,7 @@ export interface SenderRecord {
   sealed: number;
   /** Packed nonces, oldest first. */
   nonces: Uint8Array;
-  window: WindowRecord;
+  window: Window;
   begun: readonly BegunDelivery[];
 }
 
@@ -52,13 +52,6 @@ export interface NonceName {
 
 export interface StoredNonce extends NonceRecord {
   name: NonceName;
-}
-
-/** The entries of a window, in order of time. */
-interface Entries {
-  readonly length: number;
-  timeOf(index: number): number;
-  countOf(index: number): number;
 }
 
 /** Thrown for bytes that are not a record of this format. */
@@ -78,7 +71,7 @@ const MOST_EXTRA_MS = 0xff_ffff;
 const MOST_NUMBER = 0xffff_ffff;
 
 export function newSender(now: number): SenderRecord {
-  return { since: now, sealed: 0, nonces: new Uint8Array(), window: [], begun: [] };
+  return { since: now, sealed: 0, nonces: new Uint8Array(), window: new Window(), begun: [] };
 }
 
 /** Returns the name of a nonce. `sha256` is its hash in hexadecimal. */
@@ -97,9 +90,7 @@ function hexDigit(code: number): number {
   return code <= 57 ? code - 48 : code - 87;
 }
 
-export function packSender(
-  { since, sealed, nonces, window, begun }: Omit<SenderRecord, "window"> & { window: Entries },
-): Uint8Array<ArrayBuffer> {
+export function packSender({ since, sealed, nonces, window, begun }: SenderRecord): Uint8Array<ArrayBuffer> {
   const windowBytes = windowLength(window);
   let at = HEAD_BYTES + nonces.length, length = at + windowBytes;
   for (const one of begun) {
@@ -132,7 +123,7 @@ export function packSender(
   return bytes;
 }
 
-function windowLength(window: Entries): number {
+function windowLength(window: Window): number {
   if (window.length === 0) return 0;
   let length = TIME_BYTES, before = window.timeOf(0);
   for (let i = 0; i < window.length; i++) {
@@ -206,8 +197,9 @@ export function begunOf({ key, value }: SenderEntry): readonly BegunDelivery[] {
 }
 
 /** @throws {MalformedRecord} if it is cut, or holds a number that is too large */
-function unpackWindow(packed: Uint8Array): WindowRecord {
-  if (packed.length === 0) return [];
+function unpackWindow(packed: Uint8Array): Window {
+  const window = new Window();
+  if (packed.length === 0) return window;
   if (packed.length <= TIME_BYTES) throw new MalformedRecord("The window of a sender is cut");
   const numbers: number[] = [];
   for (let at = TIME_BYTES; at < packed.length;) {
@@ -224,7 +216,8 @@ function unpackWindow(packed: Uint8Array): WindowRecord {
   }
   if (numbers.length % 2 !== 0) throw new MalformedRecord("The window of a sender is cut");
   let time = new DataView(packed.buffer, packed.byteOffset).getFloat64(0);
-  return Array.from({ length: numbers.length / 2 }, (_, i) => [time += numbers[2 * i] ?? 0, numbers[2 * i + 1] ?? 0]);
+  for (let i = 0; i < numbers.length; i += 2) window.push(time += numbers[i] ?? 0, numbers[i + 1] ?? 0);
+  return window;
 }
 
 /** @param packed the end of a packed record @throws {MalformedRecord} if it is cut */

@@ -48,7 +48,7 @@ export class Window {
   #used = 0;
 
   constructor(record: WindowRecord = []) {
-    for (const [at, count] of record) this.#push(at, count);
+    for (const [at, count] of record) this.push(at, count);
   }
 
   get length(): number {
@@ -91,7 +91,7 @@ export class Window {
     if (this.length > 0 && (now === at || now - at < grainOf(rule))) {
       this.#counts[last] = (this.#counts[last] ?? 0) + 1;
       this.#used++;
-    } else this.#push(now, 1);
+    } else this.push(now, 1);
   }
 
   /**
@@ -106,11 +106,12 @@ export class Window {
     }
     if (ahead === 0) return false;
     this.#used -= ahead;
-    this.#push(now, ahead);
+    this.push(now, ahead);
     return true;
   }
 
-  #push(at: number, count: number): void {
+  /** Adds an entry behind the others, which must be older. */
+  push(at: number, count: number): void {
     this.#times.push(at);
     this.#counts.push(count);
     this.#used += count;

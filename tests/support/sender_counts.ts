@@ -4,7 +4,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 
 /** Returns the requests that the window "agent" of a stored record counts. */
 export function requestsIn(value: unknown): number {
-  return value === null ? 0 : unpackSender(value, "").window.reduce((sum, [, count]) => sum + count, 0);
+  return value === null ? 0 : unpackSender(value, "").window.record().reduce((sum, [, count]) => sum + count, 0);
 }
 
 /** Returns how many nonces a stored record and its parts have had. */

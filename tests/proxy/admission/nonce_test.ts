@@ -7,7 +7,6 @@ import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { newSender, NONCE_BYTES, nonceName, packSender, putNonce } from "../../../proxy/schema/sender_record.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { hexDigest } from "../../../shared/server/crypto.ts";
-import { Window } from "../../../shared/server/rate_limit.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { refused, tally } from "../../support/registry_world.ts";
@@ -77,7 +76,7 @@ test("an expired record that is still stored refuses no request with a valid tim
     const nonces = new Uint8Array(NONCE_BYTES);
     const record = { name: nonceName(hexDigest(nonce)), expiresAt, timestamp: unixSeconds(now) - 301 };
     putNonce(new DataView(nonces.buffer), 0, record);
-    return w.kv.set(KEYS.sender(a.agent.did), packSender({ ...newSender(now), window: new Window(), nonces }));
+    return w.kv.set(KEYS.sender(a.agent.did), packSender({ ...newSender(now), nonces }));
   };
   await put(now);
   assertEquals((await w.message(a, b, { nonce })).status, 202);

@@ -246,7 +246,7 @@ async function storedNonces(kv: Deno.Kv, agent: string, limit: number): Promise<
   const { value } = await kv.get<Uint8Array>(KEYS.sender(agent));
   if (value === null) return [];
   const { sealed, nonces, window } = unpackSender(value, "");
-  assert(window.reduce((sum, [, count]) => sum + count, 0) <= limit, "a window is over its limit");
+  assert(window.record().reduce((sum, [, count]) => sum + count, 0) <= limit, "a window is over its limit");
   const parts: Uint8Array[] = [];
   for (let i = 0; i < sealed; i++) {
     parts.push(unpackPart((await kv.get(KEYS.senderPart(agent, i))).value));
