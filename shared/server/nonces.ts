@@ -26,14 +26,6 @@ export function rejectedUntil(timestamp: number, now: number): number {
 }
 
 /**
- * Tells whether the record still rejects a request. It always rejects one with the same timestamp, because the clock
- * may have been set back.
- */
-export function isReplay(record: NonceRecord, timestamp: number, now: number): boolean {
-  return now < record.expiresAt || record.timestamp === timestamp;
-}
-
-/**
  * Returns when a record may be deleted, milliseconds since the Unix epoch. That is later than its end, because a clock
  * may be set back until then.
  */
@@ -42,7 +34,8 @@ export function nonceEnd({ expiresAt }: NonceRecord): number {
 }
 
 /**
- * Returns the update that uses up a nonce. It refuses with `"replay"` if the nonce was used.
+ * Returns the update that uses up a nonce. It refuses with `"replay"` until the end of the nonce's record. A request with
+ * the timestamp of that record is refused even later, because the clock may have been set back.
  *
  * @param timestamp Unix seconds, as in the request
  */
@@ -52,9 +45,10 @@ export function nonceUpdate(key: KvKey, timestamp: number, now: number): Update<
     key,
     seen: absent(key),
     uncached: true,
-    next: (current) =>
-      current && isReplay(current as NonceRecord, timestamp, now)
-        ? { refuse: "replay" }
-        : { value: record, expireInMs: nonceEnd(record) - now },
+    next: (current) => {
+      const used = current as NonceRecord | null;
+      const isReplay = used !== null && (now < used.expiresAt || used.timestamp === timestamp);
+      return isReplay ? { refuse: "replay" } : { value: record, expireInMs: nonceEnd(record) - now };
+    },
   };
 }

@@ -6,7 +6,8 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import { StoreUnavailable, wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
-import { isReplay, type NonceRecord, nonceUpdate } from "../../../shared/server/nonces.ts";
+import { type NonceRecord, nonceUpdate } from "../../../shared/server/nonces.ts";
+import { isRefusal } from "../../../shared/server/store/batch.ts";
 import { aroundCommits } from "../../support/kv_hooks.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { steps } from "../../support/steps.ts";
@@ -77,7 +78,10 @@ Deno.test("the replay check is true until a record's expiry and false after it",
     ["the clock stepped back", 400, 400_000, true],
   ];
   for (const [name, timestamp, now, refuses] of cases) {
-    await t.step(name, () => assertEquals(isReplay(record, timestamp, now), refuses));
+    await t.step(name, () => {
+      const change = nonceUpdate(keyOf("agent-a", NONCE), timestamp, now).next(record);
+      assertEquals(isRefusal(change), refuses);
+    });
   }
 });
 
