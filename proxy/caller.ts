@@ -29,8 +29,10 @@ export interface AdmittedAgent {
   admittedAt: number;
   /** The origin of the proxy that the request was signed for. */
   origin: string;
-  /** Records of a message to an agent, read by admission; otherwise `null`. With a standing, no presence is read. */
-  prefetched: { pair: Prefetched<PairRecord>; presence: Prefetched<Presence> | undefined } | null;
+  /** The pair with the recipient of a message; `null` without one, and for other requests. */
+  pair: PairRecord | null;
+  /** The presence of a message's recipient; absent for other requests, and with a standing, because none is read then. */
+  presence: Prefetched<Presence> | undefined;
   admission: Admission;
   /** Lets the next connect of the owner begin. Idempotent; does nothing for other requests. */
   endTurn(): void;

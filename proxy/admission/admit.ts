@@ -39,6 +39,7 @@ export async function admit(
   if (standing) {
     state.ait = standing.ait;
     state.payer = standing.ait.claims.ownerDid;
+    state.pair = standing.pair;
     exchange.agentDid = standing.ait.claims.sub;
   }
   let passed = 0;
@@ -62,10 +63,10 @@ export async function admit(
     state.endTurn?.();
     throw refusal;
   }
-  const ait = requireSet(state.ait), { claims } = ait;
+  const ait = requireSet(state.ait), { claims } = ait, { pair } = state;
   // A registry that is asked over HTTP gives no records that a commit could check, so then there is no standing.
-  const pair = deps.readsAccess && !standing && !state.visitor ? await state.prefetched?.message?.pair : undefined;
-  if (pair?.value) deps.standings.add(exchange, { ait, pair, preconditions: state.preconditions }, now);
+  const mayStand = deps.readsAccess && !standing && !state.visitor;
+  if (mayStand && pair) deps.standings.add(exchange, { ait, pair, preconditions: state.preconditions }, now);
   return {
     identity: ait.identity,
     agentDid: claims.sub,
@@ -76,7 +77,8 @@ export async function admit(
     signedAt: requireSet(state.timestamp),
     origin: requireSet(state.origin),
     admittedAt: state.now,
-    prefetched: state.prefetched?.message ?? null,
+    pair: pair?.value ?? null,
+    presence: state.prefetched?.message?.presence,
     endTurn: () => state.endTurn?.(),
     admission: commits,
   };

@@ -26,8 +26,9 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { isNonce } from "../../shared/protocol/proof.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
+import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import { provenOrigin, requestTimestamp, signedHeaders } from "../../shared/server/http/signed_request.ts";
-import type { AdmittedAgent, Prefetched, Visit } from "../caller.ts";
+import type { Prefetched, Visit } from "../caller.ts";
 import type { ProxyConfig } from "../config.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
@@ -72,6 +73,8 @@ export interface AdmissionState {
   /** The service's origin that the proof names. */
   origin?: string;
   use?: NonceUse | undefined;
+  /** The pair of the sender with the recipient, when check 7 has found it. */
+  pair?: KvEntryMaybe<PairRecord>;
   prefetched?: PrefetchedRecords;
   /** The records that checks 7 and 8 rely on. The commit is refused if they no longer hold. */
   preconditions: readonly Update<PreconditionFailed>[];
@@ -90,8 +93,8 @@ export const ACCESS_TOKEN_ENDED = new PreconditionFailed("PROXY_AGENT_ACCESS_INV
 export interface PrefetchedRecords {
   /** The window of a route that has a window of its own; otherwise `null`. */
   window: Prefetched<WindowRecord> | null;
-  /** Records of a message to an agent; otherwise `null`. */
-  message: AdmittedAgent["prefetched"];
+  /** Records of a message to an agent; otherwise `null`, and also with a standing, which has the pair. */
+  message: { pair: Prefetched<PairRecord>; presence: Prefetched<Presence> } | null;
   /** The result of `CheckDeps.access()` once that has begun to read records; `null` when nothing has begun. */
   access: ReturnType<CheckDeps["access"]> | null;
 }
@@ -222,8 +225,10 @@ export const CHECKS: readonly AdmissionCheck[] = [
       if (pair?.value && await deps.crl.isDeleted(signedHeaders(exchange).recipient)) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN");
       }
-      if (pair?.value) state.preconditions = [requireUnchanged(pair, now, isPresent, PAIR_LOST)];
-      else if (!(await hasAnyPair(deps.kv, requireSet(ait).claims.sub))) {
+      if (pair?.value) {
+        state.pair = pair;
+        state.preconditions = [requireUnchanged(pair, now, isPresent, PAIR_LOST)];
+      } else if (!(await hasAnyPair(deps.kv, requireSet(ait).claims.sub))) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN", { message: "The agent is in no confirmed pair" });
       }
     },
@@ -303,14 +308,21 @@ export function windowFull({ rule, exchange }: AdmissionState): ServiceError {
 }
 
 /**
- * Counts an allowed request for its owner, and refuses any other.
+ * Counts an allowed request for its owner, and refuses any other. A request that the agent's own window refuses is not
+ * counted, because an agent that repeats without an end would otherwise use up what the owner's other agents have.
  *
  * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`
  */
-function judgeRate(deps: CheckDeps, state: AdmissionState, decision: Decision): void {
-  if (decision.allowed) return takeOfOwner(deps, state);
-  showDecision(state, decision);
-  throw windowFull(state);
+function judgeRate({ owners }: CheckDeps, state: AdmissionState, decision: Decision): void {
+  if (!decision.allowed) {
+    showDecision(state, decision);
+    throw windowFull(state);
+  }
+  const ownerDid = requireSet(state.payer), { window } = state.profile;
+  const waitMs = window === "connect" ? owners.connectWaitMs(ownerDid) : 0;
+  if (waitMs > 0) refuse(waitMs, "A socket of your account sent too much, so its agents must wait before they connect");
+  owners.takeRequest(ownerDid, window, factorOf(window));
+  owners.takeBody(ownerDid, state.exchange.body.length);
 }
 
 /**
@@ -332,20 +344,6 @@ async function verifyVisiting(
   state.payer = claims.iss;
   state.visitor = await visitors.admit(claims, state.exchange);
   return await state.visitor.aits.verify(token);
-}
-
-/**
- * Counts a request for its owner after the agent's own window has allowed it. A request that the window refuses is not
- * counted, because an agent that repeats without an end would otherwise use up what the owner's other agents have.
- *
- * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`
- */
-function takeOfOwner({ owners }: CheckDeps, { exchange, payer, profile }: AdmissionState): void {
-  const ownerDid = requireSet(payer);
-  const waitMs = profile.window === "connect" ? owners.connectWaitMs(ownerDid) : 0;
-  if (waitMs > 0) refuse(waitMs, "A socket of your account sent too much, so its agents must wait before they connect");
-  owners.takeRequest(ownerDid, profile.window, factorOf(profile.window));
-  owners.takeBody(ownerDid, exchange.body.length);
 }
 
 /** Sets the response headers of the rate-limit window. */
@@ -371,13 +369,15 @@ export async function readsEnded({ window, message, access }: PrefetchedRecords)
   await Promise.allSettled([window, message?.pair, message?.presence, access]);
 }
 
+const NOTHING_READ: PrefetchedRecords = { window: null, message: null, access: null };
+
 function readAhead(
   deps: CheckDeps,
   { exchange, profile, ait, now, rule, standing, visitor }: AdmissionState,
 ): PrefetchedRecords {
   const sender = requireSet(ait).claims.sub;
   const { recipient, access } = signedHeaders(exchange);
-  if (standing) return { window: null, message: { pair: standing.pair, presence: undefined }, access: null };
+  if (standing) return NOTHING_READ;
   // The request may end before a read is awaited. Without this handler, a read that fails then would be an unhandled
   // rejection.
   const begun = <T>(read: T): T => {

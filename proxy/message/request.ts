@@ -17,9 +17,8 @@ import type { Message, PairRecord } from "../schema/records.ts";
 
 /** Checks media type, JSON, recipient, conversation, reply headers, signed context and pair, in this order. */
 export function readMessage(
-  { identity, origin }: { identity: FrameIdentity; origin: string },
+  { identity, origin, pair }: { identity: FrameIdentity; origin: string; pair: PairRecord | null },
   exchange: RequestContext,
-  pair: PairRecord | null,
   { injectIdentity }: { injectIdentity: boolean },
 ): { message: Message; recipientOwnerDid: string } {
   const { headers } = exchange.request, { recipient, token, timestamp, nonce, proof } = signedHeaders(exchange);

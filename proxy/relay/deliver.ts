@@ -102,9 +102,7 @@ type InProgress = Extract<DuplicateResult, { repeat: "under_way" }>;
 
 async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange: RequestContext): Promise<Answer> {
   const { deliveries, leases, clock, config } = deps, { headers } = exchange.request;
-  let pair = caller.prefetched?.pair;
-  if (pair instanceof Promise) pair = await pair;
-  const { message, recipientOwnerDid } = readMessage(caller, exchange, pair?.value ?? null, config);
+  const { message, recipientOwnerDid } = readMessage(caller, exchange, config);
   const id = deliveryIdOf(message);
   const queueFor = prefersAsync(headers.get("prefer")) ? recipientOwnerDid : null;
   // Admission has verified that this is the digest of the body, so it is not computed again.
@@ -176,7 +174,7 @@ async function send(
   const until = startedAt + Math.min(config.ackTimeoutMs, leases.restMs);
   const attempt = { instance: leases.instance, startedAt, until, bodySha256 };
   let dispatched: ForwardResult = { result: "offline" }, hasBegun = false;
-  let seen = isFirst ? caller.prefetched?.presence : undefined;
+  let seen = isFirst ? caller.presence : undefined;
   if (seen instanceof Promise) seen = await seen;
   const session = connectedAgents.session(id.recipient) ?? await connectedAgents.opened(id.recipient);
   if (session) {
