@@ -90,7 +90,7 @@ const PAIR_LOST = new PreconditionFailed("PROXY_AUTH_FORBIDDEN");
 export const ACCESS_TOKEN_ENDED = new PreconditionFailed("PROXY_AGENT_ACCESS_INVALID");
 
 /** Records for later checks and the delivery. Their reads begin at check 5; each is awaited where it is used. */
-export interface PrefetchedRecords {
+interface PrefetchedRecords {
   /** The window of a route that has a window of its own; otherwise `null`. */
   window: Prefetched<WindowRecord> | null;
   /** Records of a message to an agent; otherwise `null`, and also with a standing, which has the pair. */
@@ -227,7 +227,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
       }
       if (pair?.value) {
         state.pair = pair;
-        state.preconditions = [requireUnchanged(pair, now, isPresent, PAIR_LOST)];
+        state.preconditions = [requireUnchanged(deps, pair, now, isPresent, PAIR_LOST)];
       } else if (!(await hasAnyPair(deps.kv, requireSet(ait).claims.sub))) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN", { message: "The agent is in no confirmed pair" });
       }

@@ -54,7 +54,10 @@ export async function accessTokenPreconditions<R>(
     readPrecondition(records, KEYS.session(id), isSessionGood),
   ]);
   if (!isAgentGood(agent.value) || !isSessionGood(session.value)) return null;
-  return [requireUnchanged(agent, now, isAgentGood, refuse), requireUnchanged(session, now, isSessionGood, refuse)];
+  return [
+    requireUnchanged(records, agent, now, isAgentGood, refuse),
+    requireUnchanged(records, session, now, isSessionGood, refuse),
+  ];
 }
 
 function isIdentity(agent: AgentRecord | null, { agentDid, aitJti }: AccessTokenCheck): boolean {

@@ -31,8 +31,8 @@ export interface Update<R> {
   /** The record as the caller has read it, which saves a read. If it is out of date, the claim is evaluated again. */
   seen?: KvEntryMaybe<unknown>;
   /**
-   * Only for an update that never writes: a time before `seen` was read, milliseconds since the Unix epoch. Over a
-   * network the commit does not check such a record; the record is read again if it is over 1 s old.
+   * Only for an update that never writes, over a network: a time before `seen` was read, milliseconds since the Unix
+   * epoch. The commit does not check such a record; the record is read again if it is over 1 s old.
    */
   seenAt?: number;
   /**
@@ -86,8 +86,6 @@ export type ClaimResult<R> = { taken: true } | { taken: false; refused: R };
 export interface BatchClaim {
   updates: readonly Update<unknown>[];
   live: LiveChange<unknown> | undefined;
-  /** True when the commit does not check those updates that have `seenAt`. */
-  relies: boolean;
   reject(error: unknown): void;
 }
 
@@ -171,7 +169,7 @@ const TAKEN = { taken: true } as const;
 
 /** Applies all updates of a claim to the records of the batch, or none. Fills `verdicts`, which must be empty. */
 function apply(
-  { updates, relies, live }: BatchClaim,
+  { updates, live }: BatchClaim,
   entries: Map<string, BatchRecord>,
   changed: Map<LiveRecord, Write[]>,
   verdicts: Verdict[],
@@ -193,7 +191,7 @@ function apply(
   for (let i = 0; i < updates.length; i++) {
     const update = updates[i] as Update<unknown>, verdict = verdicts[i];
     const entry = entries.get(recordId(update));
-    if (!entry || verdict === undefined || verdict === "keep" || isRelied(update, relies)) continue;
+    if (!entry || verdict === undefined || verdict === "keep" || isRelied(update)) continue;
     entry.uncached &&= update.uncached === true;
     if (verdict === "hold") {
       entry.isHeld = true;
@@ -217,8 +215,8 @@ export function recordId(update: Update<unknown>): string {
 }
 
 /** Tells whether the commit relies on the record of an update without a check. */
-export function isRelied({ seenAt }: Update<unknown>, relies: boolean): boolean {
-  return relies && seenAt !== undefined;
+export function isRelied({ seenAt }: Update<unknown>): boolean {
+  return seenAt !== undefined;
 }
 
 /**

@@ -141,16 +141,16 @@ export class GroupCommit {
       return Promise.reject(new StoreBusy(new Error("Too many claims wait, or one for too long")));
     }
     const { promise, resolve, reject } = Promise.withResolvers<ClaimResult<R>>();
-    const relies = !this.checksAll, ids: string[] = live ? [live.record.id] : [];
+    const ids: string[] = live ? [live.record.id] : [];
     let bytes = 0;
     for (let i = 0; i < updates.length; i++) {
       const update = updates[i] as Update<R>;
       bytes += update.bytes ?? 0;
       const isShared = update.held !== undefined && this.options.writes;
-      if (!isShared && !isRelied(update, relies)) ids.push(recordId(update));
+      if (!isShared && !isRelied(update)) ids.push(recordId(update));
     }
     const settle = resolve as QueuedClaim["resolve"];
-    this.#queue.add({ updates, live, relies, ids, bytes, since: now, mayWait, promise, resolve: settle, reject });
+    this.#queue.add({ updates, live, ids, bytes, since: now, mayWait, promise, resolve: settle, reject });
     this.#cancelDeadline ??= this.#clock.after(WAIT_MS, () => this.#endOverdue());
     if (mayWait) this.#commitLater(JOINING_WAIT_MS);
     if (mayWait || this.#willCommit || this.#freeSlots.length === 0) return promise;
@@ -353,13 +353,13 @@ export class GroupCommit {
     const entries = new Map<string, BatchRecord>();
     const unknown = new Map<string, KvKey>();
     const now = this.#clock.now(), oldest = now - (this.options.reliedMs ?? 0);
-    for (const { updates, relies } of batch) {
+    for (const { updates } of batch) {
       for (const update of updates) {
         const { key, seen, seenAt = 0, held } = update;
         if (!isFresh && held && isUnwritten(held.at, now)) continue;
         const id = recordId(update);
         if (entries.has(id) || unknown.has(id)) continue;
-        const isTaken = isRelied(update, relies), isTooOld = isFresh || isTaken && seenAt < oldest;
+        const isTaken = isRelied(update), isTooOld = isFresh || isTaken && seenAt < oldest;
         const known = isTooOld ? undefined : isTaken ? seen : newer(this.#known.get(id), seen);
         if (known) entries.set(id, untouched(id, known));
         else unknown.set(id, key);
@@ -369,7 +369,7 @@ export class GroupCommit {
     // after that read.
     if (unknown.size > 0 && !this.checksAll) {
       for (const update of batch.flatMap(({ updates }) => updates)) {
-        if (isRelied(update, true) && entries.delete(recordId(update))) unknown.set(recordId(update), update.key);
+        if (isRelied(update) && entries.delete(recordId(update))) unknown.set(recordId(update), update.key);
       }
     }
     if (unknown.size === 0) return entries;
@@ -386,8 +386,8 @@ export class GroupCommit {
    * pass seconds after its agent was revoked. Its nonce is used up, and its delivery ends as one of a lost instance.
    */
   async #judgeAgain(batch: readonly QueuedClaim[], fates: ClaimResult<unknown>[]): Promise<void> {
-    await Promise.all(batch.map(async ({ updates, relies }, i) => {
-      const relied = updates.filter((update) => isRelied(update, relies));
+    await Promise.all(batch.map(async ({ updates }, i) => {
+      const relied = updates.filter(isRelied);
       const now = await readAll<unknown>(this.kv, relied.map(({ key }) => key)).catch(() => []);
       const holds = relied.every((update, j) => now[j] && !isRefusal(update.next(now[j].value)));
       // The claim is tried again alone, so it gets the reason, or the error of a store that does not answer.

@@ -57,6 +57,7 @@ export function readPrecondition<T>(
  * @param seenAt a time before the record was read, milliseconds since the Unix epoch
  */
 export function requireUnchanged<T, R>(
+  { commits }: Pick<RecordReader, "commits">,
   seen: KvEntryMaybe<T>,
   seenAt: number,
   isGood: (value: T | null) => boolean,
@@ -65,7 +66,7 @@ export function requireUnchanged<T, R>(
   return {
     key: seen.key,
     seen,
-    seenAt,
+    ...(commits.checksAll ? {} : { seenAt }),
     held: null,
     next: (current) => isGood(current as T | null) ? "hold" : { refuse },
   };

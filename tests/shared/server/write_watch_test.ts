@@ -44,7 +44,7 @@ class Decider {
     const seen = await readPrecondition<string>({ commits: this.#commits, reads: this.#reads }, GROUND, isGood);
     if (!isGood(seen.value)) return "refused at once";
     await before();
-    const held = this.#held ??= requireUnchanged(seen, 0, isGood, "lost");
+    const held = this.#held ??= requireUnchanged({ commits: this.#commits }, seen, 0, isGood, "lost");
     const result = await this.#commits.claim([
       held,
       { key: ["one", "done", what], uncached: true, next: () => ({ value: true, expireInMs: KEPT_MS }) },
@@ -103,7 +103,7 @@ Deno.test("claims whose records are no longer held together make no commit with 
   for (let i = 0; i < 8; i++) {
     const key = [...GROUND, i];
     await kv.set(key, "good");
-    held.push(requireUnchanged(await kv.get<string>(key), 0, isGood, "lost"));
+    held.push(requireUnchanged({ commits }, await kv.get<string>(key), 0, isGood, "lost"));
   }
   for (const what of ["alone", "held", "checked"]) {
     if (what === "checked") await kv.set([...GROUND, "other"], "good");

@@ -39,7 +39,7 @@ async function decide(
   if (!isGood(seen.value)) return "refused at once";
   await before();
   const result = await records.commits.claim([
-    requireUnchanged(seen, now, isGood, "lost"),
+    requireUnchanged(records, seen, now, isGood, "lost"),
     { key: ["done", what], uncached: true, next: () => ({ value: true, expireInMs: KEPT_MS }) },
   ]);
   return result.taken ? "done" : String(result.refused);
