@@ -25,7 +25,7 @@ import type { ConnectedAgents } from "./connected_agents.ts";
 import { type Deliveries, queuedAnswer } from "../message/deliveries.ts";
 import { type DeliveryId, deliveryIdOf, type DuplicateResult } from "../message/delivery.ts";
 import type { Mailbox, MailboxRefusal } from "./mailbox.ts";
-import type { ForwardResult } from "./instance_note.ts";
+import { type ForwardResult, OFFLINE } from "./instance_note.ts";
 import type { LocalDelivery } from "./local_delivery.ts";
 import type { MessageForwarder } from "./message_forwarder.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
@@ -173,7 +173,7 @@ async function send(
   const { startedAt } = begin;
   const until = startedAt + Math.min(config.ackTimeoutMs, leases.restMs);
   const attempt = { instance: leases.instance, startedAt, until, bodySha256 };
-  let dispatched: ForwardResult = { result: "offline" }, hasBegun = false;
+  let dispatched: ForwardResult = OFFLINE, hasBegun = false;
   let seen = isFirst ? caller.presence : undefined;
   if (seen instanceof Promise) seen = await seen;
   const session = connectedAgents.session(id.recipient) ?? await connectedAgents.opened(id.recipient);
@@ -203,7 +203,7 @@ async function send(
     // while that instance is alive, because it would otherwise be refused.
     const isGone = dispatched.result === "failed" &&
       (queueFor !== null || !(await leases.isAlive(elsewhere)));
-    if (isGone) dispatched = { result: "offline" };
+    if (isGone) dispatched = OFFLINE;
   }
   if (dispatched.result !== "offline") return answer(deps, caller, id, dispatched);
   // Recorded, because a repeat of the message would otherwise wait until the time of this attempt is over.

@@ -21,7 +21,7 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
  * Time from one sweep to the next. With more, an expired message waits longer for its dead letter. With less, idle
  * mailboxes are read more often.
  */
-export const SWEEP_MS = 30_000;
+const SWEEP_MS = 30_000;
 
 /** How many expired messages are dead-lettered at the same time. With more, new messages wait for the store. */
 const SWEPT_TOGETHER = 20;

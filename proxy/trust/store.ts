@@ -82,7 +82,7 @@ export async function removePair(
 }
 
 /** Records about two agents: the pair in both directions, and the pair counts of both. */
-export interface Between {
+interface Between {
   pair: KvEntryMaybe<PairRecord>;
   back: KvEntryMaybe<PairRecord>;
   counts: [KvEntryMaybe<PairCount>, KvEntryMaybe<PairCount>];
@@ -148,7 +148,7 @@ export async function createTicket(
 }
 
 /** The records that a confirmation reads and writes. `pair` is the initiator's. */
-export interface ConfirmationRecords extends Between {
+interface ConfirmationRecords extends Between {
   ticket: KvEntryMaybe<TicketRecord>;
   open: KvEntryMaybe<OpenTicket[]>;
 }

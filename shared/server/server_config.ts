@@ -57,7 +57,7 @@ function readListen(
 }
 
 /** What decides whether a configuration is valid, in addition to its own variables. */
-export interface Surroundings {
+interface Surroundings {
   signingKeysGiven: boolean;
   serviceCredentialGiven: boolean;
   denoVersion: string;

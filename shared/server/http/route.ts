@@ -77,7 +77,7 @@ type Schema = z.ZodType;
 type Output<S> = S extends Schema ? z.output<S> : undefined;
 
 /** A row with the types of its input. */
-export interface RouteSpec<D, C, P, Q, B> {
+interface RouteSpec<D, C, P, Q, B> {
   method: Method;
   path: string;
   summary: string;

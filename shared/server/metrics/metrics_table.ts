@@ -7,7 +7,7 @@ import { ERRORS } from "../../protocol/errors.ts";
 import { CLOSE, FRAMES } from "../../protocol/frames.ts";
 
 /** A label with its name and its values. `"routes"` stands for the paths of the route tables. */
-export type MetricLabel = readonly [name: string, values: readonly string[] | "routes"];
+type MetricLabel = readonly [name: string, values: readonly string[] | "routes"];
 
 export interface MetricRow {
   type: "counter" | "gauge" | "histogram";

@@ -35,7 +35,7 @@ export function announceTrustChange(operation: AtomicOperation, at: number, agen
  * Handles changes of these agents. `since` is the time of the oldest announcement among them, milliseconds since the
  * Unix epoch by the clock of its writer.
  */
-export type OnTrustChange = (agentDids: string[], since: number) => void;
+type OnTrustChange = (agentDids: string[], since: number) => void;
 
 /** Receives announcements. It reads only notes that were committed after the last one, so each is handled once. */
 export class TrustChanges {
