@@ -12,8 +12,9 @@ import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { StoredReceipt } from "../schema/receipt_record.ts";
 import type { DeliveryRecord, MailboxEntry } from "../schema/records.ts";
+import { begunOf } from "../schema/sender_record.ts";
 import { STATE_OF_RECEIPT } from "../receipts/store.ts";
-import { begunDeliveries } from "../message/deliveries.ts";
+import { recordOf } from "../message/delivery.ts";
 import type { Mailbox } from "../relay/mailbox.ts";
 
 /** Most deliveries of an answer. Without a bound, many senders with one request ID would make it too long. */
@@ -95,8 +96,8 @@ async function recordsOf({ kv, clock, commits, config }: TimelineDeps, requestId
     batchSize: READ_TOGETHER,
   });
   for await (const sender of senders) {
-    for (const { id, record } of begunDeliveries(sender)) {
-      if (id.requestId === requestId) foundOf(id.recipient, id.sender).delivery ??= record;
+    for (const begun of begunOf(sender)) {
+      if (begun.requestId === requestId) foundOf(begun.recipient, begun.sender).delivery ??= recordOf(begun);
     }
   }
   const most = { limit: limit * RECEIPT_STATUSES.length };

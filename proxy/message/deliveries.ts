@@ -258,11 +258,6 @@ export function timeUpdate(
   };
 }
 
-/** Returns the begun deliveries of a stored sender's record as delivery records, with their IDs. */
-export function begunDeliveries(sender: SenderEntry): { id: DeliveryId; record: DeliveryRecord }[] {
-  return begunOf(sender).map((begun) => ({ id: begun, record: recordOf(begun) }));
-}
-
 /** Tells whether a delivery record is that of an attempt without an outcome. */
 export function isUnderWay({ answer, instance, startedAt }: DeliveryRecord, attempt: Attempt): boolean {
   return answer === null && instance === attempt.instance && startedAt === attempt.startedAt;

@@ -16,10 +16,11 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { Senders } from "../message/sender.ts";
 import type { MessageForwarder } from "../relay/message_forwarder.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import { begunDeliveries, type DeliveryOutcome, timeUpdate } from "../message/deliveries.ts";
+import { type DeliveryOutcome, timeUpdate } from "../message/deliveries.ts";
 import type { DeliveryId } from "../message/delivery.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import type { DeliveryRecord } from "../schema/records.ts";
+import { begunOf } from "../schema/sender_record.ts";
 import { isOfEarlier, type ReceiptRecord, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
 
 /** Most peers that are searched. With more, the receipt of an agent with many peers takes the time of many messages. */
@@ -185,7 +186,7 @@ async function peersWhoBegan(kv: Kv, recipient: string, requestId: string): Prom
   const limit = PEERS_READ_MAX;
   const pairs = await Array.fromAsync(kv.list({ prefix: KEYS.pairs(recipient) }, { limit }));
   const records = await readAll(kv, pairs.map(({ key }) => KEYS.sender(String(key.at(-1)))));
-  return records.flatMap((record) => begunDeliveries(record))
-    .filter(({ id }) => id.requestId === requestId && id.recipient === recipient)
-    .map(({ id }) => id.sender);
+  return records.flatMap(begunOf)
+    .filter((begun) => begun.requestId === requestId && begun.recipient === recipient)
+    .map(({ sender }) => sender);
 }

@@ -3,7 +3,7 @@
  * the server goes on with the restored file. `-- --trials n` sets the number of kills.
  */
 import { assert, assertEquals } from "@std/assert";
-import { begunDeliveries } from "../../proxy/message/deliveries.ts";
+import { begunOf } from "../../proxy/schema/sender_record.ts";
 import { KEYS } from "../../proxy/schema/kv_keys.ts";
 import { ApiError } from "../support/agent_client.ts";
 import { ChildProcess } from "../support/child_process.ts";
@@ -62,9 +62,9 @@ Deno.test({
       assert(restored.success, new TextDecoder().decode(restored.stderr));
       const kv = await Deno.openKv(path);
       const [sender, recipient] = [a.identity.did, b.identity.did];
-      const begun = begunDeliveries(await kv.get(KEYS.sender(sender)));
+      const begun = begunOf(await kv.get(KEYS.sender(sender)));
       for (const { requestId, at } of acknowledged) {
-        const isThere = begun.some(({ id }) => id.requestId === requestId) ||
+        const isThere = begun.some((one) => one.requestId === requestId) ||
           (await kv.get(KEYS.delivery(recipient, requestId, sender))).value !== null;
         if (at <= killed - SECOND_MS) {
           checked++;

@@ -1,6 +1,6 @@
 /** What the proxy reports to an admin about one message: each end has the timeline that it had. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { begunDeliveries } from "../../../proxy/message/deliveries.ts";
+import { begunOf } from "../../../proxy/schema/sender_record.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -94,7 +94,7 @@ test("a message that the recipient gave up on ends as dead-lettered", async ({ w
 test("a message without an answer has only began", async ({ w, a, b }) => {
   w.connect(b, "silent");
   const sending = w.message(a, b, { headers: { [HEADERS.requestId]: ID } });
-  await until(async () => begunDeliveries(await w.kv.get(KEYS.sender(a.agent.did))).length === 1);
+  await until(async () => begunOf(await w.kv.get(KEYS.sender(a.agent.did))).length === 1);
   assertEquals(await storyOf(w, ID), { state: "began", events: ["+0 began"] });
   await w.clock.advance(LIMITS.ackTimeoutMs);
   await refused(await sending, "PROXY_RELAY_DELIVERY_FAILED");

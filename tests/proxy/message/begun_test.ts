@@ -3,10 +3,11 @@
  * and the timeline see both the same way, in progress, after a crash, and without room in the record.
  */
 import { assert, assertEquals } from "@std/assert";
-import { begunDeliveries, SETTLED_MS } from "../../../proxy/message/deliveries.ts";
+import { SETTLED_MS } from "../../../proxy/message/deliveries.ts";
 import { BEGUN_MAX } from "../../../proxy/message/delivery.ts";
 import { deliveryEnd, unpackDelivery } from "../../../proxy/schema/delivery_record.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { begunOf } from "../../../proxy/schema/sender_record.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { SWEEP_REST_MS } from "../../../shared/server/store/expiry_sweeper.ts";
@@ -29,7 +30,7 @@ const send = ({ w, a, b }: Pick<Cast, "w" | "a" | "b">, id = ID, message = "hi")
 
 /** The request IDs of the begun deliveries in the record of an agent. */
 async function begunBy(w: World, { agent }: TestAgent): Promise<string[]> {
-  return begunDeliveries(await w.kv.get(KEYS.sender(agent.did))).map(({ id }) => id.requestId);
+  return begunOf(await w.kv.get(KEYS.sender(agent.did))).map(({ requestId }) => requestId);
 }
 
 async function recordOf({ w, a, b }: Pick<Cast, "w" | "a" | "b">, id = ID) {

@@ -3,7 +3,7 @@
  * it, a stop writes it, and a crash leaves the delivery as begun.
  */
 import { assert, assertEquals } from "@std/assert";
-import { begunDeliveries } from "../../../proxy/message/deliveries.ts";
+import { begunOf } from "../../../proxy/schema/sender_record.ts";
 import { EndOfDelivery, recordOf } from "../../../proxy/message/delivery.ts";
 import { packDelivery, unpackDelivery } from "../../../proxy/schema/delivery_record.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
@@ -28,8 +28,8 @@ function send({ w, a, b }: Cast, requestId = ID): Promise<Response> {
 async function stored({ w, a, b }: Cast): Promise<"begun" | "answered" | null> {
   const record = unpackDelivery((await w.kv.get(KEYS.delivery(b.agent.did, ID, a.agent.did))).value, ID);
   if (record) return record.answer ? "answered" : "begun";
-  const begun = begunDeliveries(await w.kv.get(KEYS.sender(a.agent.did)));
-  return begun.some(({ id }) => id.requestId === ID) ? "begun" : null;
+  const begun = begunOf(await w.kv.get(KEYS.sender(a.agent.did)));
+  return begun.some(({ requestId }) => requestId === ID) ? "begun" : null;
 }
 
 Deno.test("the outcome of a message is stored with the next message, or after 20 ms", async () => {
