@@ -7,12 +7,6 @@ import type { PairRecord, Presence } from "./schema/records.ts";
 
 export type Prefetched<T> = KvEntryMaybe<T> | Promise<KvEntryMaybe<T>>;
 
-/** What a verified visit token says. */
-export interface Visit {
-  /** Origin of the agent's home proxy. */
-  proxy: string;
-}
-
 /** An agent whose request passed all checks of its route. */
 export interface AdmittedAgent {
   identity: FrameIdentity;
@@ -20,8 +14,8 @@ export interface AdmittedAgent {
   ownerDid: string;
   /** Whose budgets the agent uses: those of its owner, or those of its registry when that is another one. */
   payer: string;
-  /** What the visit token of an agent of another registry says; otherwise `null`. */
-  visit: Visit | null;
+  /** Origin of the home proxy of an agent of another registry, as its visit token says; otherwise `null`. */
+  homeProxy: string | null;
   /** When the AIT expires, unix seconds. */
   aitExpiresAt: number;
   /** When the request was signed, unix seconds, and when its checks began, milliseconds since the Unix epoch. */

@@ -50,9 +50,9 @@ export async function admit(
       const done = check.run(deps, state);
       if (done) await done;
     }
-    const { visit, ait } = state;
-    if (visit && ait && profile.trust) {
-      await setPeerProxy(deps, signedHeaders(exchange).recipient, ait.claims.sub, visit.proxy);
+    const { homeProxy, ait } = state;
+    if (homeProxy !== undefined && ait && profile.trust) {
+      await setPeerProxy(deps, signedHeaders(exchange).recipient, ait.claims.sub, homeProxy);
     }
   } catch (error) {
     if (passed < CHECKS.length) exchange.check = passed + 1;
@@ -72,7 +72,7 @@ export async function admit(
     agentDid: claims.sub,
     ownerDid: claims.ownerDid,
     payer: requireSet(state.payer),
-    visit: state.visit ?? null,
+    homeProxy: state.homeProxy ?? null,
     aitExpiresAt: claims.exp,
     signedAt: requireSet(state.timestamp),
     origin: requireSet(state.origin),

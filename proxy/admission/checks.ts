@@ -28,7 +28,7 @@ import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import { provenOrigin, requestTimestamp, signedHeaders } from "../../shared/server/http/signed_request.ts";
-import type { Prefetched, Visit } from "../caller.ts";
+import type { Prefetched } from "../caller.ts";
 import type { ProxyConfig } from "../config.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
@@ -66,9 +66,9 @@ export interface AdmissionState {
   ait?: VerifiedAit;
   /** Whose budgets the request uses: an owner, or the issuer of a visitor. */
   payer?: string;
-  /** For an agent of another registry: that registry's keys and list, and its visit token. */
+  /** For an agent of another registry: that registry's keys and list, and its home proxy by its visit token. */
   visitor?: IssuerDocuments;
-  visit?: Visit;
+  homeProxy?: string;
   timestamp?: number;
   /** The service's origin that the proof names. */
   origin?: string;
@@ -115,7 +115,7 @@ export interface IssuerDocuments {
 export interface VisitorChecks {
   claimsOf(token: string): AitClaims | null;
   admit(claims: AitClaims, exchange: RequestContext): Promise<IssuerDocuments>;
-  visit(visitor: IssuerDocuments, token: string, ait: VerifiedAit, origin: string): Promise<Visit | null>;
+  visit(visitor: IssuerDocuments, token: string, ait: VerifiedAit, origin: string): Promise<string | null>;
 }
 
 export interface CheckDeps extends RecordReader, PairStoreDeps {
@@ -243,9 +243,9 @@ export const CHECKS: readonly AdmissionCheck[] = [
       const { access: accessToken } = signedHeaders(exchange);
       if (!accessToken) throw new ServiceError("PROXY_AGENT_ACCESS_REQUIRED");
       if (visitor) {
-        const visit = await deps.visitors.visit(visitor, accessToken, requireSet(ait), requireSet(state.origin));
-        if (!visit) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
-        state.visit = visit;
+        const homeProxy = await deps.visitors.visit(visitor, accessToken, requireSet(ait), requireSet(state.origin));
+        if (homeProxy === null) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
+        state.homeProxy = homeProxy;
         return;
       }
       const unchanged = await (prefetched?.access ?? checkAccess(deps, accessToken, requireSet(ait)));

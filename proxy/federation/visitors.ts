@@ -16,7 +16,6 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import type { VerifiedAit } from "../admission/ait_cache.ts";
 import type { IssuerDocuments, VisitorChecks } from "../admission/checks.ts";
-import type { Visit } from "../caller.ts";
 import { findTicket, hasAnyPair } from "../trust/store.ts";
 import type { IssuerPolicy } from "../issuer_policy.ts";
 
@@ -31,7 +30,9 @@ const ISSUERS_PER_TICKET = 3;
 const TICKETS_KEPT = 10_000;
 const VISITS_KEPT = 20_000;
 
-interface KeptVisit extends Visit {
+interface KeptVisit {
+  /** Origin of the agent's home proxy. */
+  proxy: string;
   agentDid: string;
   aitJti: string;
   audience: string;
@@ -90,18 +91,23 @@ export class Visitors implements VisitorChecks {
   }
 
   /**
-   * Returns what a visit token says of the agent that brings it, or `null` when the token is not valid here.
+   * Returns the home proxy of the agent that brings a visit token, or `null` when the token is not valid here.
    *
    * @throws {ServiceError} `PROXY_AUTH_DEPENDENCY_UNAVAILABLE` when the issuer has no usable keys
    */
-  async visit(visitor: IssuerDocuments, token: string, { claims }: VerifiedAit, origin: string): Promise<Visit | null> {
+  async visit(
+    visitor: IssuerDocuments,
+    token: string,
+    { claims }: VerifiedAit,
+    origin: string,
+  ): Promise<string | null> {
     const { clock, config } = this.deps, now = unixSeconds(clock.now()), name = digest(token);
     const kept = this.#visits.get(name) ?? await this.#verify(visitor, token, origin, now);
     if (kept === null) return null;
     this.#visits.set(name, kept);
     const isValid = now < kept.exp && kept.audience === origin && kept.agentDid === claims.sub &&
       kept.aitJti === claims.jti && isForeignOrigin(kept.proxy, config.environment);
-    return isValid ? { proxy: kept.proxy } : null;
+    return isValid ? kept.proxy : null;
   }
 
   /**

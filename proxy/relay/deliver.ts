@@ -75,8 +75,8 @@ export async function postMessage(
 }
 
 /** Whose agent sent a message, for the metrics. */
-function originOf({ visit }: AdmittedAgent): "local" | "foreign" {
-  return visit === null ? "local" : "foreign";
+function originOf({ homeProxy }: AdmittedAgent): "local" | "foreign" {
+  return homeProxy === null ? "local" : "foreign";
 }
 
 /** Outcomes of messages that are not accepted, for the metrics. */

@@ -79,10 +79,11 @@ export async function pairConfirm(
 ): Promise<Answer> {
   const seen = await knownTicket(deps, body.ticket);
   const { initiatorOwnerDid, initiatorAgentDid, initiatorProfile } = seen.ticket;
+  const proxy = caller.homeProxy ?? undefined;
   const pair = await deps.kv.get<PairRecord>(KEYS.pair(initiatorAgentDid, caller.agentDid));
   checkConfirmation(deps.clock, seen.ticket, pair.value, caller.agentDid);
   // No server can vouch for the key of another server's agent, so the connectors prove keys with the ticket's secret.
-  if (caller.visit && !(seen.ticket.initiatorKey && body.responderKey)) {
+  if (caller.homeProxy !== null && !(seen.ticket.initiatorKey && body.responderKey)) {
     throw new ServiceError("PROXY_PAIR_INVALID_BODY", {
       message: "Agents of two servers prove their keys when they pair",
     });
@@ -106,7 +107,7 @@ export async function pairConfirm(
       ownerDid,
       profile: body.responderProfile,
       key: body.responderKey,
-      proxy: caller.visit?.proxy,
+      proxy,
     };
     const limits = { now: deps.clock.now(), pairQuota: deps.config.pairQuota };
     return { ticket: store.confirmTicket(draft, records, present, responder, limits), isNew: true };
@@ -120,7 +121,7 @@ export async function pairConfirm(
       if (pair.value === null) await store.removePair(deps, initiatorAgentDid, caller.agentDid);
       throw error;
     });
-    await deps.forwarder.tellPaired(initiatorAgentDid, responderAgentDid, responderProfile, caller.visit?.proxy);
+    await deps.forwarder.tellPaired(initiatorAgentDid, responderAgentDid, responderProfile, proxy);
   }
   const response: PairConfirmAnswer = {
     paired: true,

@@ -113,6 +113,9 @@ export async function requireOwnership(
 }
 
 /** Checks the caller's agent, owner and session, unless its registry did so when it issued a visit token. */
-export async function requireHome(deps: OwnershipDeps, { visit, ownerDid, agentDid }: AdmittedAgent): Promise<void> {
-  if (!visit) await requireOwnership(deps, ownerDid, agentDid);
+export async function requireHome(
+  deps: OwnershipDeps,
+  { homeProxy, ownerDid, agentDid }: AdmittedAgent,
+): Promise<void> {
+  if (homeProxy === null) await requireOwnership(deps, ownerDid, agentDid);
 }
