@@ -1,7 +1,7 @@
 /** Handlers that report the state of the relay to an admin. They write nothing, and read no payload, ticket or pair. */
 import type { KvEntry, KvKey } from "../../shared/server/kv.ts";
 import { readAll } from "../../shared/server/store/batched_reads.ts";
-import { afterCursor, readPage } from "../../shared/server/store/pages.ts";
+import { aboveCursor, readPage } from "../../shared/server/store/pages.ts";
 import {
   type AgentConnection,
   type ConnectionList,
@@ -123,8 +123,8 @@ async function pageByDid<V, T>(
     const items = (await itemsOf(known as KvEntry<V>[])).filter((item) => item !== null);
     return { items: items.slice(0, limit), pagination: { limit, nextCursor: null } };
   }
-  const selector = cursor === undefined ? { prefix } : { prefix, start: [...prefix, afterCursor(cursor)] };
-  const { items, nextCursor } = await readPage<V, T>(kv, selector, { limit, reverse: false }, itemsOf);
+  const range = { limit, reverse: false };
+  const { items, nextCursor } = await readPage<V, T>(kv, aboveCursor(prefix, cursor), range, itemsOf);
   return { items, pagination: { limit, nextCursor } };
 }
 

@@ -11,7 +11,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import type { Changes, Draft } from "../../shared/server/store/changes.ts";
-import { afterCursor, type Page, readPage } from "../../shared/server/store/pages.ts";
+import { aboveCursor, type Page, readPage } from "../../shared/server/store/pages.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
 export interface PairStoreDeps extends Pick<ServiceDeps, "kv" | "clock"> {
@@ -41,11 +41,9 @@ export async function listPeers(
   agentDid: string,
   { limit, cursor }: z.output<typeof PeerListQuery>,
 ): Promise<Page<Peer>> {
-  const prefix = KEYS.pairs(agentDid);
-  const selector = cursor === undefined ? { prefix } : { prefix, start: KEYS.pair(agentDid, afterCursor(cursor)) };
   return await readPage<PairRecord, Peer>(
     kv,
-    selector,
+    aboveCursor(KEYS.pairs(agentDid), cursor),
     { limit, reverse: false },
     (entries) => entries.map(({ key, value }) => ({ agentDid: String(key.at(-1)), pair: value })),
   );

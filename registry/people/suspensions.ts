@@ -17,7 +17,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { fraction } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
-import { afterCursor } from "../../shared/server/store/pages.ts";
+import { aboveCursor } from "../../shared/server/store/pages.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
 
 /**
@@ -181,9 +181,7 @@ export class Suspensions {
   }
 
   async #agentsAfter(id: string, cursor: string | null): Promise<string[]> {
-    const prefix = KEYS.agentsOf(id);
-    const selector = cursor === null ? { prefix } : { prefix, start: [...prefix, afterCursor(cursor)] };
-    const index = this.deps.kv.list(selector, { limit: SESSIONS_READ });
+    const index = this.deps.kv.list(aboveCursor(KEYS.agentsOf(id), cursor ?? undefined), { limit: SESSIONS_READ });
     return (await Array.fromAsync(index)).map(({ key }) => String(key.at(-1)));
   }
 

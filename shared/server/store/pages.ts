@@ -62,6 +62,11 @@ export function belowCursor(prefix: KvKey, cursor: string | undefined): KvListSe
   return cursor === undefined ? { prefix } : { prefix, end: [...prefix, cursor] };
 }
 
+/** Selects what follows the cursor. */
+export function aboveCursor(prefix: KvKey, cursor: string | undefined): KvListSelector {
+  return cursor === undefined ? { prefix } : { prefix, start: [...prefix, afterCursor(cursor)] };
+}
+
 /** Returns the smallest key part after a cursor. */
 export function afterCursor(cursor: string): string {
   return `${cursor}\0`;
