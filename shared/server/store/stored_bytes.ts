@@ -1,5 +1,5 @@
 /** The size of keys and values as Deno KV stores them, and values that are too long for one record. */
-import type { KvKey, KvKeyPart } from "../kv.ts";
+import type { KvKey } from "../kv.ts";
 import { serialize } from "node:v8";
 import { utf8Bytes } from "../../protocol/base64url.ts";
 
@@ -13,31 +13,17 @@ export function splitChunks(bytes: Uint8Array): Uint8Array[] {
   return parts;
 }
 
+/** Returns the bytes of a key, whose parts are texts and numbers in all key tables. */
 export function keyBytes(key: KvKey): number {
-  return key.reduce<number>((sum, part) => sum + partBytes(part), 0);
+  return key.reduce<number>((sum, part) => sum + (typeof part === "number" ? 9 : textBytes(String(part))), 0);
 }
 
 export function valueBytes(value: unknown): number {
-  if (value instanceof Uint8Array) return value.length;
-  return value instanceof Deno.KvU64 ? 8 : serialize(value).length;
-}
-
-function partBytes(part: KvKeyPart): number {
-  switch (typeof part) {
-    case "string":
-      return escaped(utf8Bytes(part));
-    case "number":
-      return 9;
-    case "boolean":
-      return 1;
-    case "bigint":
-      return 2 + Math.ceil((part < 0n ? -part : part).toString(16).length / 2);
-    default:
-      return escaped(part as Uint8Array);
-  }
+  return value instanceof Uint8Array ? value.length : serialize(value).length;
 }
 
 /** Counts a type byte, the bytes with each zero doubled, and a final zero. */
-function escaped(bytes: Uint8Array): number {
+function textBytes(text: string): number {
+  const bytes = utf8Bytes(text);
   return 2 + bytes.length + bytes.reduce((zeros, byte) => byte === 0 ? zeros + 1 : zeros, 0);
 }
