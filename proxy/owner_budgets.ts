@@ -34,10 +34,10 @@ export const BODY_REFUSAL = "The agents of your account together send too many b
 
 const MINUTE_MS = 60_000;
 
-/** Refuses a request that may be sent again after `ms` milliseconds. @throws {ServiceError} */
-export function refuse(ms: number, message: string, policy: Record<string, string> = {}): never {
+/** Returns the refusal of a request that may be sent again after `ms` milliseconds. */
+export function rateRefusal(ms: number, message: string, policy: Record<string, string> = {}): ServiceError {
   const headers = { "Retry-After": String(Math.max(1, Math.ceil(ms / 1000))), ...policy };
-  throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", { message, headers });
+  return new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", { message, headers });
 }
 
 interface Use {
@@ -77,7 +77,7 @@ export class OwnerBudgets {
     use.windows.set(name, window);
     const { allowed, remaining, resetMs } = window.peek(rule, now);
     if (!allowed || remaining + 1 < count) {
-      refuse(resetMs, `The agents of your account together have sent ${requests} requests in a minute`, {
+      throw rateRefusal(resetMs, `The agents of your account together have sent ${requests} requests in a minute`, {
         "RateLimit-Policy": `"owner";q=${requests};w=${MINUTE_MS / 1000}`,
       });
     }
@@ -87,7 +87,7 @@ export class OwnerBudgets {
   /** Counts the body of a request. @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` */
   takeBody(ownerDid: string, bytes: number): void {
     const { bodyBytes } = this.#useOf(ownerDid);
-    if (!bodyBytes.take(bytes, this.clock.now())) refuse(bodyBytes.waitMs(bytes), BODY_REFUSAL);
+    if (!bodyBytes.take(bytes, this.clock.now())) throw rateRefusal(bodyBytes.waitMs(bytes), BODY_REFUSAL);
   }
 
   /** Returns for how many milliseconds a body of this size would be refused; 0 when it would be accepted. */

@@ -9,14 +9,13 @@
  * - The counts are bounded and in memory, because they only reduce load.
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
-import { ServiceError } from "../../shared/protocol/errors.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { declaredBytes } from "../../shared/server/http/body.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken } from "../../shared/server/http/signed_request.ts";
-import { BODY_REFUSAL, type OwnerBudgets } from "../owner_budgets.ts";
+import { BODY_REFUSAL, type OwnerBudgets, rateRefusal } from "../owner_budgets.ts";
 
 /**
  * Refused requests of a token from one address in the window. With more, bad proofs would cost the time that checks of
@@ -114,10 +113,7 @@ export class BadProofLimiter {
   }
 
   #refuse(count: Count, message: string, waitMs: number): Promise<never> {
-    const refusal = new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", {
-      message,
-      headers: { "Retry-After": String(Math.ceil(waitMs / 1000)) },
-    });
+    const refusal = rateRefusal(waitMs, message);
     if (++count.refused <= QUICK_REFUSALS || count.waiting >= MAX_WAITING) throw refusal;
     count.waiting++;
     return sleep(this.clock, SLOW_REFUSAL_MS).then(() => {

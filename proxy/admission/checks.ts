@@ -32,7 +32,7 @@ import type { Prefetched } from "../caller.ts";
 import type { ProxyConfig } from "../config.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
-import { type OwnerBudgets, refuse } from "../owner_budgets.ts";
+import { type OwnerBudgets, rateRefusal } from "../owner_budgets.ts";
 import { hasAnyPair, type PairStoreDeps } from "../trust/store.ts";
 import type { NonceUse, Sender, Senders } from "../message/sender.ts";
 import { PreconditionFailed, type Standing, type Standings } from "./standing.ts";
@@ -273,7 +273,8 @@ export const CHECKS: readonly AdmissionCheck[] = [
  */
 async function inTurn(deps: CheckDeps, state: AdmissionState): Promise<void> {
   const end = await deps.owners.connects.take(requireSet(state.ait).claims.ownerDid);
-  state.endTurn = end ?? refuse(1_000, "Too many agents of your account connect at once");
+  if (!end) throw rateRefusal(1_000, "Too many agents of your account connect at once");
+  state.endTurn = end;
   await reserveNonce(deps, state);
 }
 
@@ -320,7 +321,9 @@ function judgeRate({ owners }: CheckDeps, state: AdmissionState, decision: Decis
   }
   const ownerDid = requireSet(state.payer), { window } = state.profile;
   const waitMs = window === "connect" ? owners.connectWaitMs(ownerDid) : 0;
-  if (waitMs > 0) refuse(waitMs, "A socket of your account sent too much, so its agents must wait before they connect");
+  if (waitMs > 0) {
+    throw rateRefusal(waitMs, "A socket of your account sent too much, so its agents must wait before they connect");
+  }
   owners.takeRequest(ownerDid, window, factorOf(window));
   owners.takeBody(ownerDid, state.exchange.body.length);
 }

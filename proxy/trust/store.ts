@@ -4,6 +4,7 @@
  */
 import type * as z from "zod";
 import type { AtomicOperation, Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
+import { rateRefusal } from "../owner_budgets.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { OpenTicket, PairCount, PairRecord, TicketRecord } from "../schema/records.ts";
 import type { PairingProfile, PairKey, PeerListQuery } from "../../shared/protocol/api/pairing.ts";
@@ -133,10 +134,7 @@ export async function createTicket(
     const open = (entry.value ?? []).filter((other) => now < other.expiresAt);
     if (open.length >= LIMITS.openTickets) {
       const soonest = Math.min(...open.map((other) => other.expiresAt));
-      throw new ServiceError("PROXY_RATE_LIMIT_EXCEEDED", {
-        message: `The agent has ${LIMITS.openTickets} open tickets`,
-        headers: { "Retry-After": String(Math.max(1, Math.ceil((soonest - now) / 1000))) },
-      });
+      throw rateRefusal(soonest - now, `The agent has ${LIMITS.openTickets} open tickets`);
     }
     draft.set(entry.key, [...open, { id: record.id, expiresAt: record.expiresAt }], {
       expireIn: LIMITS.ticketTtlMaxSeconds * 1000,
