@@ -73,7 +73,7 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
         deps.log("warn", "not_federated", { registryUrl, message });
       }
       if (address !== undefined) leases.link = { at: address, key: toBase64Url(random.bytes(32)) };
-      crl.start();
+      void crl.refresh();
       mailboxDelivery.start();
       revalidation.start();
       sweeper.start();

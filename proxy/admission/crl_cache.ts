@@ -79,11 +79,6 @@ export class CrlCache {
     return this.#installed?.revoked.size ?? -1;
   }
 
-  /** Fetches the list and starts the periodic refresh. */
-  start(): void {
-    this.refresh().catch(() => {});
-  }
-
   stop(): void {
     this.#stopped = true;
     this.#cancel();
@@ -130,8 +125,8 @@ export class CrlCache {
   }
 
   /**
-   * Fetches the list. Concurrent calls share one fetch. Never rejects; a failure is logged, retried unless stopped, and
-   * returned as false.
+   * Fetches the list, and again after each interval until `stop()`. Concurrent calls share one fetch. Never rejects; a
+   * failure is logged, retried unless stopped, and returned as false.
    */
   refresh(): Promise<boolean> {
     this.#refreshing ??= this.#refresh().finally(() => this.#refreshing = null);

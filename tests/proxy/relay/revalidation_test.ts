@@ -60,7 +60,7 @@ Deno.test("a socket is checked at the CRL interval and every five minutes withou
     await t.step(name, async () => {
       await using w = await World.open();
       // The regular rounds only: announcements are not watched.
-      w.proxy.deps.crl.start();
+      void w.proxy.deps.crl.refresh();
       w.proxy.deps.revalidation.start();
       const { b, socket } = await w.story();
       socket.alive = true;
