@@ -189,7 +189,7 @@ export class MessageForwarder {
    * @throws {Error} when the agent has connected elsewhere since
    * @throws {StoreUnavailable}
    */
-  async claim(agentDid: string, request?: ConnectRequest): Promise<void> {
+  async claim(agentDid: string, request: ConnectRequest): Promise<void> {
     const { presence, inbox, connectedAgents } = this.deps;
     const note: Note = { kind: "moved", agentDid };
     const isHere = () => connectedAgents.session(agentDid) !== undefined;

@@ -53,7 +53,7 @@ export class PresenceStore {
    * `isHere()` is true.
    *
    * @param onMove writes that are part of the same commit when the presence moves away from another instance
-   * @param request the request that connects; without it the claim is never late
+   * @param request the request that connects
    * @throws {Error} when the request is late, and the agent signed a newer one, or one of the same second, for another
    *   instance, because the client may have given up, and the claim would move the agent to where it has no socket
    * @throws {StoreUnavailable}
@@ -62,23 +62,20 @@ export class PresenceStore {
     agentDid: string,
     isHere: () => boolean,
     onMove: (previous: Presence) => readonly Write[],
-    request?: ConnectRequest,
+    request: ConnectRequest,
   ): Promise<void> {
     const key = KEYS.presence(agentDid);
     this.forget(agentDid);
     await this.deps.changes.run(async (draft) => {
       const { value: previous } = await draft.get<Presence>(key);
-      const isHidden = request === undefined ? previous?.hidden === true : request.isHidden;
+      const { signedAt, isHidden } = request;
       const isSame = previous?.instance === this.instance && (previous.hidden ?? false) === isHidden;
       if (isSame && isHere()) return;
-      if (request && this.#isOvertaken(request, previous)) {
-        throw new Error("The agent has connected elsewhere");
-      }
+      if (this.#isOvertaken(request, previous)) throw new Error("The agent has connected elsewhere");
       const hidden = isHidden ? { hidden: true as const } : {};
-      const signed = request ? { signedAt: request.signedAt } : {};
       const connectedAt = this.deps.clock.now();
       const seen: Seen = { instance: this.instance, connectedAt, disconnectedAt: null, ...hidden };
-      draft.set(key, { instance: this.instance, ...signed, ...hidden } satisfies Presence);
+      draft.set(key, { instance: this.instance, signedAt, ...hidden } satisfies Presence);
       draft.also((operation) => operation.set(KEYS.seen(agentDid), seen, { expireIn: SEEN_KEPT_MS }));
       if (!previous || !this.#otherIn(previous)) return;
       for (const write of onMove(previous)) draft.also((operation) => addWrite(operation, write.key, write));

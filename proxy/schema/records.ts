@@ -103,7 +103,7 @@ export interface MailboxState {
  */
 export interface Presence {
   instance: string;
-  signedAt?: number;
+  signedAt: number;
   /** Set when the agent's peers are not told whether it is connected. */
   hidden?: true;
 }

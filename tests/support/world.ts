@@ -2,6 +2,7 @@
  * Both services in one process over a store in memory, with a clock that tests move and random bytes from a seed.
  * Requests use the apps' own `fetch`: no socket and no permission.
  */
+import { connectRequest } from "./connect_request.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { COMMITS_IN_FLIGHT, RELIED_MS } from "../../shared/server/store/open_store.ts";
 import { AgentClient, type AgentIdentity, type HttpDeps, RegistryClient } from "./agent_client.ts";
@@ -224,7 +225,8 @@ export class World implements AsyncDisposable {
     const { connectedAgents, forwarder } = this.proxy.deps, { onAttached } = connectedAgents;
     // In the service a socket is attached after the agent was claimed.
     connectedAgents.onAttached = (agentDid) => {
-      const claim = forwarder.claim(agentDid);
+      if (connectedAgents.isOpening(agentDid)) return onAttached(agentDid);
+      const claim = forwarder.claim(agentDid, connectRequest(this.clock));
       this.#claims.push(claim);
       claim.catch(() => {}).then(() => onAttached(agentDid));
     };

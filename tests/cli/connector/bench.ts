@@ -2,6 +2,7 @@
  * A connector in the test's process, next to the two services of a World: its link is a socket of the proxy, its
  * runtime a function, its files are in a temporary folder, and its clock is the World's.
  */
+import { connectRequest } from "../../support/connect_request.ts";
 import { listPeers } from "../../../proxy/trust/store.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
@@ -271,7 +272,7 @@ export class Bench implements AsyncDisposable {
     const { proxy, clock, newId } = this.world;
     const tamper = this.#tamper, retell = this.#retell;
     const { did, ownerDid, currentJti, expiresAt } = this.agent.agent;
-    await proxy.deps.forwarder.claim(did);
+    await proxy.deps.forwarder.claim(did, connectRequest(clock));
     let isOpen = true;
     this.redeliver = (frame) => events.deliver(frame);
     const close = (code: number, reason: string) => {

@@ -2,6 +2,7 @@
  * What many proxy instances on one store guarantee together: delivery, order, fencing, single use, limits, mailbox. The
  * tests run on any store: in memory, restricted to what KV Connect allows, or a real KV Connect server.
  */
+import { connectRequest } from "../../support/connect_request.ts";
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -179,7 +180,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
     twoOf(async (w1, w2, a, b) => {
       const { connectedAgents, forwarder } = w1.proxy.deps, { did } = b.agent;
       const ready = connectedAgents.opening(did);
-      await forwarder.claim(did);
+      await forwarder.claim(did, connectRequest(w1.clock));
       const newest = await connected(w2, b);
       // Attached as the service does it: the claim came before.
       connectedAgents.onAttached = () => {};
@@ -195,7 +196,7 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
       const { connectedAgents, forwarder } = w1.proxy.deps, { did } = b.agent;
       const older = await connected(w1, b);
       const ready = connectedAgents.opening(did);
-      await forwarder.claim(did);
+      await forwarder.claim(did, connectRequest(w1.clock));
       older.link.lost();
       await flushTasks();
       connectedAgents.onAttached = () => {};

@@ -1,4 +1,5 @@
 /** Shows how an agent's presence moves between instances: one commit with its writes. */
+import { connectRequest } from "../../support/connect_request.ts";
 import { assertEquals, assertRejects } from "@std/assert";
 import { InstanceLeases } from "../../../proxy/relay/instance_leases.ts";
 import { CONNECT_LATE_MS, PresenceStore } from "../../../proxy/relay/presence.ts";
@@ -31,15 +32,15 @@ Deno.test("PresenceStore.claim() commits the writes of a move together with the 
   using kv = await openTestKv();
   const clock = new ManualClock();
   const a = instance(kv, clock, 1), b = instance(kv, clock, 2);
-  await a.claim(AGENT, isAway, noWrites);
+  await a.claim(AGENT, isAway, noWrites, connectRequest(clock));
   let moves = 0;
   await b.claim(AGENT, isAway, (previous) => {
-    assertEquals(previous, { instance: a.instance });
+    assertEquals(previous.instance, a.instance);
     moves++;
     return [{ key: [...NOTE, moves], value: previous.instance, expireInMs: 1_000 }];
-  });
+  }, connectRequest(clock));
   const [presence, note] = await kv.getMany([KEYS.presence(AGENT), [...NOTE, 1]]);
-  assertEquals([moves, presence.value], [1, { instance: b.instance }]);
+  assertEquals([moves, presence.value], [1, { instance: b.instance, signedAt: connectRequest(clock).signedAt }]);
   assertEquals([note.value, note.versionstamp], [a.instance, presence.versionstamp]);
 });
 
@@ -47,7 +48,7 @@ Deno.test("PresenceStore.claim() drops the writes of a try that meets another ch
   using kv = await openTestKv();
   const clock = new ManualClock();
   const a = instance(kv, clock, 1), b = instance(kv, clock, 2), c = instance(kv, clock, 3);
-  await a.claim(AGENT, isAway, noWrites);
+  await a.claim(AGENT, isAway, noWrites, connectRequest(clock));
   const { atomic } = kv;
   let isFirst = true;
   kv.atomic = () => {
@@ -65,6 +66,7 @@ Deno.test("PresenceStore.claim() drops the writes of a try that meets another ch
     AGENT,
     isAway,
     (previous) => [{ key: [...NOTE, previous.instance], value: 1, expireInMs: 1_000 }],
+    connectRequest(clock),
   );
   const notes = await Array.fromAsync(kv.list({ prefix: NOTE }));
   assertEquals(notes.map(({ key }) => key.at(-1)), [c.instance]);
