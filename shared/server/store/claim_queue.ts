@@ -9,6 +9,11 @@ import { LIMITS } from "../../protocol/limits.ts";
 /** Most claims that are passed over. With more, the search for a batch costs more than its commit. */
 export const PASSED_OVER_MAX = 500;
 
+/** Running commits from which on the next one gathers claims. With fewer, a message alone would wait too. */
+const GATHERING_FROM = 4;
+/** How long it gathers them. With 0, a busy instance makes a third more commits; with more, each message waits longer. */
+export const GATHERING_MS = 1;
+
 export interface Queued {
   /** True when the claim may wait up to 20 ms for a commit that another claim begins. */
   mayWait?: boolean;
@@ -48,6 +53,11 @@ export class ClaimQueue<C extends Queued> {
   /** True when a waiting claim needs a commit now, or when all waiting claims must be committed. */
   get isDue(): boolean {
     return this.#allDue || this.#waiting.some(({ mayWait }) => !mayWait);
+  }
+
+  /** True when so many commits run that the next one begins a moment later, with the claims that come meanwhile. */
+  get gathers(): boolean {
+    return this.#inFlight.size >= GATHERING_FROM;
   }
 
   /** Makes commits begin until no claim waits. */

@@ -46,7 +46,7 @@ import {
   type Update,
   type Write,
 } from "./batch.ts";
-import { ClaimQueue, type Queued } from "./claim_queue.ts";
+import { ClaimQueue, GATHERING_MS, type Queued } from "./claim_queue.ts";
 import { CommitMarks, type Mark, MARK_KEPT_MS } from "./commit_marks.ts";
 import { REPEATABLE, StoreBusy, StoreLate, StoreUnavailable } from "./store_errors.ts";
 
@@ -155,10 +155,12 @@ export class GroupCommit {
     if (mayWait) this.#commitLater(JOINING_WAIT_MS);
     if (mayWait || this.#willCommit || this.#freeSlots.length === 0) return promise;
     this.#willCommit = true;
-    queueMicrotask(() => {
+    const begin = () => {
       this.#willCommit = false;
       this.#fillSlots();
-    });
+    };
+    if (this.#queue.gathers) this.#clock.after(GATHERING_MS, begin);
+    else queueMicrotask(begin);
     return promise;
   }
 
@@ -224,7 +226,7 @@ export class GroupCommit {
     await this.#commit(batch, { slot, attempt: 1, isFresh: false, maySplit: true });
     this.#queue.done(batch);
     this.#freeSlots.push(slot);
-    this.#fillSlots();
+    if (!this.#willCommit) this.#fillSlots();
     if (this.#queue.size > 0) return;
     this.#cancelDeadline?.();
     this.#cancelDeadline = null;
@@ -317,12 +319,10 @@ export class GroupCommit {
       live?.record.drop();
       for (const id of ids) this.#known.delete(id);
     }
-    let rest = batch;
-    try {
-      rest = await this.#undoubted(batch);
-    } catch {
+    const rest = await this.#undoubted(batch).catch(() => {
       maySplit = false;
-    }
+      return batch;
+    });
     if (maySplit && !(error instanceof StoreLate) && batch.length > 1) {
       // A defect of one claim is no fault of the store, so the batch is halved until that claim is alone.
       return await this.#split(rest, {

@@ -5,6 +5,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
+import { GATHERING_MS } from "../../../../shared/server/store/claim_queue.ts";
 import { GroupCommit } from "../../../../shared/server/store/group_commit.ts";
 import { COMMITS_IN_FLIGHT } from "../../../../shared/server/store/open_store.ts";
 import { STORE_CALL_MS, StoreUnavailable } from "../../../../shared/server/store/store_errors.ts";
@@ -63,6 +64,25 @@ function watchInFlight(real: Deno.Kv): { kv: Deno.Kv; most: number; isBroken: bo
   };
   return watched;
 }
+
+Deno.test("while four commits run, the claims of a millisecond share the next one", async () => {
+  using store = await FaultyKv.open();
+  const { held, release } = gate(store), clock = new ManualClock();
+  const commits = instance(store.kv, { clock });
+  const claims: Promise<unknown>[] = [];
+  const add = async () => {
+    claims.push(commits.claim([append(`key-${claims.length}`, 1)]));
+    await flushTasks();
+    return held.length;
+  };
+  assertEquals([await add(), await add(), await add(), await add()], [1, 2, 3, 4]);
+  assertEquals([await add(), await add(), await add()], [4, 4, 4]);
+  await clock.advance(GATHERING_MS);
+  await until(() => held.length === 5);
+  release();
+  assertEquals(await Promise.all(claims), Array(7).fill({ taken: true }));
+  assertEquals(held.length, 5);
+});
 
 Deno.test("at most 16 commits are in flight, and one without the option", async (t) => {
   for (const inFlight of [COMMITS_IN_FLIGHT, undefined]) {
