@@ -20,7 +20,7 @@ import { type Access, access, connectorOf } from "../connector/attach.ts";
 import { ConnectorLockedError } from "../connector/connector_lock.ts";
 import { hostsOfPeers, shownAliases } from "../connector/peers/peers.ts";
 import type { Context } from "../context.ts";
-import { CliError, EXIT } from "../errors.ts";
+import { CliError, describe, EXIT } from "../errors.ts";
 import { contentLines, memberOf } from "../messages/received.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { readAtMost } from "../files/private_files.ts";
@@ -276,7 +276,8 @@ function withRepeat(error: unknown, requestId: string): unknown {
   }
   if (error instanceof ApiError && error.code === "CONNECTOR_PROXY_UNREACHABLE") error.fix = fix;
   if (error instanceof LocalDown && error.wasSent) {
-    return new CliError("CLI_CONNECTOR_DOWN", error.message, { cause: error, fix });
+    const repeat = error.silentPid === null ? fix : `${describe(error).fix} ${fix}`;
+    return new CliError("CLI_CONNECTOR_DOWN", error.message, { cause: error, fix: repeat });
   }
   return error;
 }

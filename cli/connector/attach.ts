@@ -175,7 +175,12 @@ export class Access implements LocalCalls, AsyncDisposable {
   async #connect(): Promise<LocalCalls> {
     const { ctx, folder } = this;
     const left = timeLeft(ctx.clock, ATTACH_MS);
-    while (true) {
+    using progress = new DisposableStack();
+    for (let isFirst = true;; isFirst = false) {
+      // One that is stopped takes 20 s, in which the command would seem to hang.
+      if (isFirst && !this.keeps && await isConnectorLocked(folder)) {
+        progress.defer(ctx.out.doing(`Waiting for the connector of ${folder.name}`));
+      }
       // Checked for a request in progress too, because a connector that starts after the dispose would outlive the
       // command.
       if (this.#ended.signal.aborted) {

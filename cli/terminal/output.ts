@@ -48,6 +48,8 @@ export class Output {
   #label = "";
   #cancel: Cancel = () => {};
   #shown = false;
+  /** Number of steps that have ended. */
+  #step = 0;
   /** Coloured texts that this object created. All other control characters are escaped. */
   readonly #painted = new Set<string>();
   /** Lines of commands, which stay as they are, because a break inside quotes would be part of the word. */
@@ -242,10 +244,15 @@ export class Output {
     this.#say(lines);
   }
 
-  /** Names the current step. A terminal shows it when the step takes longer than 500 ms. */
-  doing(label: string): void {
-    if (this.json || !this.terminal.stderrIsTerminal) return;
+  /**
+   * Names the current step. A terminal shows it when the step takes longer than 500 ms.
+   *
+   * @returns a function that ends the step, unless another one or any output has ended it
+   */
+  doing(label: string): () => void {
+    if (this.json || !this.terminal.stderrIsTerminal) return () => {};
     this.#quiet();
+    const step = this.#step;
     this.#label = printable(label);
     const began = this.clock.now();
     const show = () => {
@@ -257,6 +264,7 @@ export class Output {
       this.#cancel = this.clock.after(PROGRESS_EVERY_MS, show);
     };
     this.#cancel = this.clock.after(PROGRESS_AFTER_MS, show);
+    return () => void (this.#step === step && this.#quiet());
   }
 
   /** Ends the progress line of `doing`. With `--json`, prints to standard error the warnings that no result showed. */
@@ -300,6 +308,7 @@ export class Output {
     this.#cancel = () => {};
     if (this.#shown) this.terminal.stderr("\r\x1b[K");
     this.#shown = false;
+    this.#step++;
   }
 }
 

@@ -105,7 +105,7 @@ function stateMembers(sent: SentMessage) {
     problem,
     expiresAt: sent.expiresAt === null ? null : toIso(sent.expiresAt),
     until: isKept ? toIso(keptUntil(sent)) : null,
-    nextTryAt: isKept ? toIso(sent.nextAt) : null,
+    nextTryAt: isKept && sent.nextAt > 0 ? toIso(sent.nextAt) : null,
     attempts,
   };
 }

@@ -14,7 +14,7 @@ import { fields, Output, shellWord } from "../../../cli/terminal/output.ts";
 import { table, tableLines } from "../../../cli/terminal/tables.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { recordedTerminal } from "../../support/recorded_terminal.ts";
-import { until } from "../../support/until.ts";
+import { until, untilLater } from "../../support/until.ts";
 import { bootstrapped, Machine } from "../cli_world.ts";
 import { holdConnectorLock } from "../connector/held_lock.ts";
 
@@ -27,6 +27,14 @@ function screen(isTerminal: boolean, options = { json: false, colour: true }) {
   const { terminal, seen } = recordedTerminal(isTerminal), clock = new ManualClock();
   const out = new Output(terminal, clock, options);
   return { out, seen, clock };
+}
+
+/** Writes the discovery file of a connector in this process. */
+function writeConnector(machine: Machine): void {
+  const connector = { url: "http://127.0.0.1:9", port: 9, token: "t".repeat(43), pid: Deno.pid };
+  const { did } = JSON.parse(machine.read("agents/here/identity.json"));
+  const startedAt = toIso(machine.world.clock.now());
+  machine.write("agents/here/connector.json", JSON.stringify({ ...connector, agentDid: did, startedAt }));
 }
 
 Deno.test("colours appear on a terminal only, and not with NO_COLOR or --json", async () => {
@@ -88,10 +96,7 @@ Deno.test("a slow command shows progress and clears it, also when it fails", asy
     [["peers", "--agent", "here"], CONNECTOR],
     [["connector", "open", "here"], CONNECTOR],
   ];
-  const connector = { url: "http://127.0.0.1:9", port: 9, token: "t".repeat(43), pid: Deno.pid };
-  const { did } = JSON.parse(machine.read("agents/here/identity.json"));
-  const startedAt = toIso(machine.world.clock.now());
-  machine.write("agents/here/connector.json", JSON.stringify({ ...connector, agentDid: did, startedAt }));
+  writeConnector(machine);
   for (const [argv, shown] of commands) {
     await t.step(argv.join(" ").slice(0, 60), async () => {
       using _ = shown === CONNECTOR ? await holdConnectorLock(machine.path("agents/here")) : null;
@@ -105,6 +110,26 @@ Deno.test("a slow command shows progress and clears it, also when it fails", asy
       const { stderr } = await running;
       assert(new RegExp(`${shown}.* … [1-9] s\r\x1b\\[K`).test(stderr), stderr);
       assertEquals(machine.world.clock.waiting, 0);
+    });
+  }
+});
+
+Deno.test("a command shows that it waits for a connector that does not answer, and names its process", async (t) => {
+  await using machine = await Machine.ofPerson(undefined, { isTerminal: true });
+  await machine.svc("agent", "create", "here");
+  writeConnector(machine);
+  using _ = await holdConnectorLock(machine.path("agents/here"));
+  machine.fetch = (_, init) =>
+    new Promise((_, reject) => init?.signal?.addEventListener("abort", () => reject("late")));
+  for (const argv of [["inbox"], ["sent"], ["send", "beta", "hi"], ["reply", "1", "hi"]]) {
+    await t.step(argv.join(" "), async () => {
+      let isOver = false;
+      const running = machine.svc(...argv, "--agent", "here").finally(() => isOver = true);
+      await untilLater(machine.world.clock, () => isOver, 500);
+      const { code, stderr } = await running;
+      assert(new RegExp(`${CONNECTOR}.* … [1-9] s\r`).test(stderr), stderr);
+      assertStringIncludes(stderr, `Stop process ${Deno.pid}, then run svc connector start here.`);
+      assertEquals(code, 5);
     });
   }
 });
