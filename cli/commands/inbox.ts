@@ -129,7 +129,8 @@ async function withStored(ctx: Context, folder: AgentFolder, work: (connector: A
 
 /** Says that messages may wait at a server without a link, because an empty list would look as if there were none. */
 async function warnIfApart(ctx: Context, connector: LocalCalls): Promise<void> {
-  const { connection: { state, problem }, proxy } = await statusOf(connector);
+  const { connection: { state, problem }, inbox, proxy } = await statusOf(connector);
+  if (inbox.problem !== null) ctx.out.warn(`New messages cannot be stored here: ${inbox.problem}`);
   if (state === "connected") return;
   const why = problem === null ? `there is no link to ${proxy.url}` : problem;
   ctx.out.warn(`New messages may wait at the server, because ${why}`);

@@ -176,7 +176,16 @@ async function agentOf(ctx: Context, store: AgentStore, name: string): Promise<A
     const { connection: { state: link, problem }, inbox, deadLetters, runtime } = status;
     const connector = isConnectorHealthy(status) ? "running" : "unhealthy";
     const unread = runtime.url === null ? inbox.waiting : null;
-    return { name, did, connector, link, unread, deadLetters, problem: problem ?? runtime.problem, hasPeers };
+    return {
+      name,
+      did,
+      connector,
+      link,
+      unread,
+      deadLetters,
+      problem: problem ?? inbox.problem ?? runtime.problem,
+      hasPeers,
+    };
   } catch (error) {
     return { ...stopped, did, connector: "unhealthy", problem: describeError(error) };
   }

@@ -402,7 +402,7 @@ export class Connector {
         nextTryAt: iso(link.nextTryAt),
         heartbeatAt: iso(link.heartbeatAt),
       },
-      inbox: { waiting, oldestAt: iso(oldestAt), bytes },
+      inbox: { waiting, oldestAt: iso(oldestAt), bytes, problem: this.#receiving.problem },
       deadLetters: dead,
       receiptsWaiting: this.store.receipts.size,
       loopGuards: this.#guard.refusals,

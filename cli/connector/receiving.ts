@@ -53,6 +53,8 @@ export class Receiving {
   readonly #refusals = new MinuteCounts();
   readonly #probes = new MinuteCounts();
   refused = 0;
+  /** Why the last message could not be stored; `null` after one that could. */
+  problem: string | null = null;
   #isStopped = false;
 
   constructor(private readonly deps: ReceivingDeps) {}
@@ -144,8 +146,10 @@ export class Receiving {
         const hasReceipt = this.#probes.add(from, clock.now()).count <= PROBES_A_MINUTE;
         taken = store.answerProbe(proven, clock.now(), hasReceipt);
       } else taken = await this.#store({ ...proven, verified });
+      this.problem = null;
     } catch (error) {
-      emit("store_failed", { ...about, why: describeError(error) });
+      this.problem = describeError(error);
+      emit("store_failed", { ...about, why: this.problem });
       return { accepted: false, reason: "store_failed" };
     }
     switch (taken) {

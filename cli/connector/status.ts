@@ -28,7 +28,13 @@ export const Status = z.object({
     heartbeatMs: z.number().nullable(),
     heartbeatAt: When.nullable(),
   }),
-  inbox: z.object({ waiting: z.number(), oldestAt: When.nullable(), bytes: z.number() }),
+  inbox: z.object({
+    waiting: z.number(),
+    oldestAt: When.nullable(),
+    bytes: z.number(),
+    /** Why the last message could not be stored, so that its sender keeps it; `null` after one that could. */
+    problem: z.string().nullable(),
+  }),
   deadLetters: z.number(),
   receiptsWaiting: z.number(),
   /** Messages that the loop guard has refused since the start. */
@@ -95,6 +101,7 @@ export function statusFields(status: Status): Field[] {
     ["runtime from", runtime.source === null ? undefined : RUNTIME_FROM[runtime.source]],
     ["runtime problem", runtime.problem ?? undefined],
     ["inbox", `${inbox.waiting} ${runtime.url === null ? "unread" : "waiting"}${oldest}`],
+    ["inbox problem", inbox.problem === null ? undefined : `messages cannot be stored: ${inbox.problem}`],
     ["dead letters", status.deadLetters],
     ["receipts to send", status.receiptsWaiting],
     ["loop guard", status.loopGuards ? `${status.loopGuards} messages not sent` : undefined],
@@ -143,11 +150,12 @@ function isQuiet({ connection: { state, since, heartbeatAt }, now }: Status): bo
   return state === "connected" && Date.parse(now) - last > LIMITS.heartbeatIntervalMs + HEARTBEAT_GRACE_MS;
 }
 
-/** True when the connector is connected, its runtime accepts messages and nothing needs attention. */
+/** True when the connector is connected, stores messages, its runtime accepts them and nothing needs attention. */
 export function isConnectorHealthy(status: Status): boolean {
-  const { connection, runtime, deadLetters, session, otherKeys, now } = status;
+  const { connection, inbox, runtime, deadLetters, session, otherKeys, now } = status;
   const isValid = (until: string) => Date.parse(until) > Date.parse(now);
-  return connection.state === "connected" && !isQuiet(status) && runtime.reachable !== false &&
-    runtime.problem === null && deadLetters === 0 && otherKeys.length === 0 && isValid(session.accessExpiresAt) &&
+  return connection.state === "connected" && !isQuiet(status) && inbox.problem === null &&
+    runtime.reachable !== false && runtime.problem === null && deadLetters === 0 && otherKeys.length === 0 &&
+    isValid(session.accessExpiresAt) &&
     isValid(session.identityExpiresAt);
 }

@@ -1,5 +1,7 @@
 /** A full disk under the connector's store: the reason is reported, and no action is repeated meanwhile. */
-import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { isConnectorHealthy, statusFields } from "../../../cli/connector/status.ts";
+import { fields } from "../../../cli/terminal/output.ts";
 import { World } from "../../support/world.ts";
 import { isDown, passing, story } from "./bench.ts";
 import { FailingDisk } from "./failing_disk.ts";
@@ -49,6 +51,26 @@ for (
     assertEquals([bench.eventsOf(event).length, bench.handedOver.length], [1, 1]);
   });
 }
+
+Deno.test("a connector that cannot store messages is unhealthy until it can, and says why", async () => {
+  await using world = await World.open();
+  const disk = new FailingDisk();
+  const { a, b, bench } = await story(world, { database: disk.open });
+  const seen = () => {
+    const status = bench.connector.status();
+    return [isConnectorHealthy(status), status.inbox.problem];
+  };
+  assertEquals(seen(), [true, null]);
+  disk.isFull = true;
+  const answer = await (await world.message(a, b)).json();
+  assertEquals([answer.delivered, answer.reason], [false, "store_failed"]);
+  const [isHealthy, problem] = seen();
+  assert(!isHealthy && String(problem).includes("disk is full"));
+  assertStringIncludes(fields(statusFields(bench.connector.status())).join("\n"), "messages cannot be stored: ");
+  disk.isFull = false;
+  assertEquals((await (await world.message(a, b)).json()).delivered, true);
+  assertEquals(seen(), [true, null]);
+});
 
 Deno.test("no other message is handed over while a result cannot be stored", async () => {
   await using world = await World.open();

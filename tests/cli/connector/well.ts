@@ -9,7 +9,7 @@ export const WELL: Status = {
   now: "",
   proxy: { url: "http://127.0.0.1:1", origin: "http://127.0.0.1:1" },
   connection: { state: "connected", since: "", nextTryAt: null, problem: null, heartbeatMs: null, heartbeatAt: null },
-  inbox: { waiting: 0, oldestAt: null, bytes: 0 },
+  inbox: { waiting: 0, oldestAt: null, bytes: 0, problem: null },
   deadLetters: 0,
   receiptsWaiting: 0,
   loopGuards: 0,

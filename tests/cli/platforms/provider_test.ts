@@ -72,7 +72,7 @@ async function runConnector(
       heartbeatMs: 5,
       heartbeatAt: now,
     },
-    inbox: { waiting: 0, oldestAt: null, bytes: 0 },
+    inbox: { waiting: 0, oldestAt: null, bytes: 0, problem: null },
     deadLetters: 0,
     receiptsWaiting: 0,
     loopGuards: 0,
