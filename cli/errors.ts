@@ -211,6 +211,10 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
     "Check this machine's clock, or run svc agent reissue <name> to get a new identity token.",
 };
 
+/** The fix for an answer without an error of svc, as another program or a gateway gives it. */
+const FOREIGN_ANSWER =
+  "Check that the address (svc config get registryUrl) is that of an svc server, and that the server runs.";
+
 export function describe(error: unknown): Described {
   if (error instanceof CliError) {
     const { code, message: cause, details } = error;
@@ -221,7 +225,7 @@ export function describe(error: unknown): Described {
   }
   if (error instanceof ApiError) {
     const { code, status, requestId, retryAfter } = error;
-    const usual = error.fix ?? fixOf(code ?? "");
+    const usual = error.fix ?? (code === null ? FOREIGN_ANSWER : fixOf(code));
     const fix = retryAfter === null ? usual : `Wait ${retryAfter} s, then run the command again.`;
     return { code: code ?? `HTTP_${status}`, cause: error.message, fix, exit: exitOf(status, code), requestId };
   }
