@@ -99,7 +99,7 @@ const OWN_ERRORS = {
   CLI_UNREACHABLE: {
     exit: EXIT.unreachable,
     when: "the service is unreachable, or its answer is not valid",
-    fix: "Check the address (svc config get registryUrl) and that the service is running.",
+    fix: "Check that the service runs at this address. The saved one: svc config get registryUrl.",
   },
   CLI_TLS_REFUSED: {
     exit: EXIT.unreachable,
