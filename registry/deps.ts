@@ -90,7 +90,8 @@ async function fixIssuer(kv: Kv, stored: string | null, issuer: string): Promise
   if (value !== issuer) {
     throw new ConfigError([
       `REGISTRY_URL: the store belongs to ${value}, and its identities are valid for that address only; ` +
-      `set REGISTRY_URL=${value}, or KV_URL to a new store`,
+      `leave out PORT if it is set, or set KV_URL to a new store. If a reverse proxy serves that address, ` +
+      `set REGISTRY_URL=${value}`,
     ]);
   }
 }

@@ -13,7 +13,12 @@ import type { Context, Programs, ServerVariable, System } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { userFolder } from "../files/config_dir.ts";
 import { onStop } from "../terminal/interrupt.ts";
+import { memberOf } from "../platforms/settings.ts";
+import { tryParse } from "../../shared/protocol/json_text.ts";
 import { fields } from "../terminal/output.ts";
+
+/** Most bytes of the answer of `/readyz`. With less, a server with many missing links would seem to be another program. */
+const READY_BYTES = 65_536;
 
 const STORE_OPTION = {
   store: {
@@ -142,12 +147,12 @@ export const COMMANDS = [
       const url = parseServiceUrl(options.url ?? LOCAL_SERVER);
       if (url === null) throw new CliError("CLI_USAGE", "--url must be an origin such as http://127.0.0.1:8787");
       // No secret is sent, so plain http is accepted.
-      const { status } = await exchange(ctx, {
+      const { status, text } = await exchange(ctx, {
         method: "GET",
         url: `${url}/readyz`,
         timeoutMs: LIMITS.registryTimeoutMs,
         connectMs: LIMITS.registryConnectMs,
-        maxBytes: 0,
+        maxBytes: READY_BYTES,
         onTooLarge: "truncate",
       }).catch((error) => {
         const problem = asUnreachable(url, error);
@@ -156,8 +161,9 @@ export const COMMANDS = [
         const { message, cause, code, fix = "Check --url and that the server is running." } = problem;
         throw new CliError(code, message, { cause, fix });
       });
-      const ready = status === 200;
-      ctx.out.result({ url, ready }, ready ? `${url} is ready.` : `${url} is NOT ready.`);
+      const said = memberOf(tryParse(text), "ready"), ready = status === 200 && said === true;
+      const why = said === undefined ? "no svc server answers there" : `it answers with status ${status}`;
+      ctx.out.result({ url, ready }, ready ? `${url} is ready.` : `${url} is NOT ready: ${why}.`);
       return ready ? EXIT.done : EXIT.failed;
     },
   }),

@@ -70,7 +70,9 @@ export const COMMANDS = [
       const stopped = agents.find(({ connector, problem }) => connector === "not running" && problem === null);
       // A command that reads the link from standard input keeps the code out of the process list.
       if (person.problem === NO_API_KEY) ctx.out.next(["join", "-"], { when: "then paste the link of your invite" });
-      else if (agents.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
+      else if (registry.problem !== null) {
+        ctx.out.note(`Start the server of ${registry.url}, or check the address: svc config get registryUrl.`);
+      } else if (agents.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
       else if (lonely?.connector === "not running") {
         ctx.out.next(["connector", "start", lonely.name], { when: "then press p to pair with another agent" });
       } else if (lonely !== undefined) {
@@ -134,7 +136,8 @@ export async function healthOf(ctx: Context, url: string | null, registryUrl = u
     });
     const version = memberOf(tryParse(text), "version");
     if (typeof version === "string" && registryUrl !== null) ctx.onVersion?.({ version, registryUrl });
-    return { url, problem: status === 200 ? null : `answers with status ${status}` };
+    if (status !== 200) return { url, problem: `answers with status ${status}` };
+    return { url, problem: version === undefined ? "is not an svc service" : null };
   } catch (error) {
     if (!(error instanceof ExchangeError)) throw error;
     return { url, problem: error.message };
@@ -144,7 +147,7 @@ export async function healthOf(ctx: Context, url: string | null, registryUrl = u
 async function personOf(registry: RegistryClient, apiKey: string | undefined, isAway: boolean) {
   const unknown = (problem: string) => ({ name: null, did: null, problem });
   if (apiKey === undefined) return unknown(NO_API_KEY);
-  if (isAway) return unknown("unknown: the registry does not answer");
+  if (isAway) return unknown("unknown while the registry is not healthy");
   try {
     const { displayName: name, did } = (await registry.me(apiKey)).human;
     return { name, did, problem: null };

@@ -35,6 +35,7 @@ const withInbox = (test: (place: Place) => Promise<void>, options: Partial<Start
     const { world, machine, beta } = place;
     await machine.json("peers");
     await using running = await connectorOfAlpha(world, machine, options);
+    await until(() => running.connector.status().connection.problem !== null);
     const { did: agentDid, name, currentJti: aitJti } = beta.agent;
     const identity = { agentDid, ownerDid: beta.owner.did, issuer: REGISTRY_URL, aitJti, name };
     let count = 0;
