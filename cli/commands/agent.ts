@@ -259,12 +259,14 @@ async function inspectAgent(ctx: Context, folder: AgentFolder, registry: Registr
   const identity = folder.identity(), auth = folder.auth(), ait = folder.ait(), keys = await folder.keys();
   ctx.out.doing(`Calling ${registry.registryUrl}`);
   // The status comes from the public route, so that inspecting needs no API key.
+  const why = new Set<string>(), unknown = (error: unknown) => unknownAfter(error, why);
   const [judged, status] = await Promise.all([
     judge(ctx, registry, ait),
-    registry.stateOf(identity.did).catch(unknownAfter),
+    registry.stateOf(identity.did).catch(unknown),
   ]);
   const { claims } = judged;
-  const session = claims === null ? "unknown" : await sessionOf(registry, folder, claims, auth.accessToken);
+  const session = claims === null ? "unknown" : await sessionOf(registry, folder, claims, auth.accessToken, unknown);
+  for (const text of why) ctx.out.warn(text);
   const mismatch = claims && claims.cnf.jwk.x !== keys.publicKey
     ? "its key is not that of secret.key"
     : claims && claims.sub !== identity.did
@@ -307,10 +309,15 @@ async function judge(ctx: Context, registry: RegistryClient, ait: string) {
   }
 }
 
-/** Returns `unknown` for a fact that a registry refused to tell, or did not answer about. @throws any other error */
-function unknownAfter(error: unknown): "unknown" {
-  if (error instanceof ApiError || error instanceof UnreachableError) return "unknown";
-  throw error;
+/**
+ * Returns `unknown` for a fact that a registry refused to tell, or did not answer about, and adds the reason to `why`.
+ *
+ * @throws any other error
+ */
+function unknownAfter(error: unknown, why: Set<string>): "unknown" {
+  if (!(error instanceof ApiError || error instanceof UnreachableError)) throw error;
+  why.add(error.message);
+  return "unknown";
 }
 
 /** Returns the state of the session whose tokens are on this machine. */
@@ -319,6 +326,7 @@ async function sessionOf(
   folder: AgentFolder,
   { sub, jti }: Pick<AitClaims, "sub" | "jti">,
   accessToken: string,
+  unknown: (error: unknown) => "unknown",
 ): Promise<keyof typeof SESSION_IS> {
   if (PENDING.some((file) => folder.read(file) !== null)) return "interrupted";
   try {
@@ -328,7 +336,7 @@ async function sessionOf(
     if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_UNAUTHORIZED") return "revoked";
     // An expired access token does not end a session, because the next command refreshes it.
     if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_EXPIRED") return "active";
-    return unknownAfter(error);
+    return unknown(error);
   }
 }
 

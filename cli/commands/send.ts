@@ -20,6 +20,7 @@ import { type Access, access, connectorOf } from "../connector/attach.ts";
 import { ConnectorLockedError } from "../connector/connector_lock.ts";
 import { hostsOfPeers, shownAliases } from "../connector/peers/peers.ts";
 import type { Context } from "../context.ts";
+import { statusOf } from "../connector/status.ts";
 import { CliError, describe, EXIT } from "../errors.ts";
 import { contentLines, memberOf } from "../messages/received.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
@@ -246,7 +247,10 @@ async function report(
   }
   // The connector of this command ends with it, so no program would send the message.
   const waitsHere = state === "kept" && connector?.isHost === true;
-  throw new CliError("CLI_NO_REPLY", `No reply of ${peer} came within ${waitSeconds} s; ${id} is ${what}`, {
+  // Without a link no reply can come, so waiting longer would not help.
+  const link = connector && (await statusOf(connector).catch(() => null))?.connection;
+  const apart = link?.problem && link.state !== "connected" ? `, and ${link.problem}` : "";
+  throw new CliError("CLI_NO_REPLY", `No reply of ${peer} came within ${waitSeconds} s; ${id} is ${what}${apart}`, {
     fix: waitsHere ? `To send what waits here: svc connector start ${folder.name}` : undefined,
   });
 }
