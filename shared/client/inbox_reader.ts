@@ -3,6 +3,7 @@
  * handler has resolved, so after a crash it is handled again and not lost. Replies for which an `ask` of this process
  * waits go to that `ask` instead.
  */
+import { BoundedMap } from "../bounded_map.ts";
 import { type Clock, sleep } from "../clock.ts";
 import { sha256, utf8Bytes } from "../protocol/base64url.ts";
 import { retryWait } from "./backoff.ts";
@@ -15,6 +16,8 @@ import { describeError } from "./refusals.ts";
 
 /** Most messages that are read and not yet handled. With more, they fill memory while the handlers are busy. */
 const MESSAGES_HELD_MAX = 20;
+/** Messages that are remembered. With more, a peer whose messages cannot be handled would fill the memory. */
+const KNOWN_MAX = 10_000;
 /** Attempts to handle one message. With more, a message that cannot be handled blocks later ones for longer. */
 const TRIES_MAX = 5;
 
@@ -33,12 +36,14 @@ export class InboxReader {
   readonly #asked = new Set<string>();
   /** Replies that were left to an `ask`, by the request ID of the message that they answer. */
   readonly #leftToAsk = new Map<string, IncomingMessage[]>();
+  /** Messages that are not added again: those in work, and those that stay unread. */
+  readonly #known = new BoundedMap<string, true>(KNOWN_MAX);
+  /** Known messages that are read now. They are forgotten at the next page, because a page under way may show them. */
+  readonly #ended: string[] = [];
   /**
-   * Replies that an `ask` took while a page was being read, because that page may still show them as unread. It is
-   * `null` between two pages.
+   * Number of the newest message that was read from the inbox. It is 0 again after an empty page or a failure, because
+   * lower numbers come too: after a lease or a replay, and from a connector with a new database.
    */
-  #taken: Set<number> | null = null;
-  /** Number of the newest message that was read from the inbox. */
   #after = 0;
   #running: Promise<void> | null = null;
   /** Wakes the loop when it waits for a handler or for room. */
@@ -69,7 +74,10 @@ export class InboxReader {
   /** Ends the wait that `expect` began. Replies that the `ask` did not take go to the handler. */
   release(requestId: string, taken: IncomingMessage | null): void {
     this.#asked.delete(requestId);
-    if (taken !== null) this.#taken?.add(taken.id);
+    if (taken !== null) {
+      this.#known.set(keyOf(taken), true);
+      this.#ended.push(keyOf(taken));
+    }
     for (const message of this.#leftToAsk.get(requestId) ?? []) if (message.id !== taken?.id) this.#lanes.add(message);
     this.#leftToAsk.delete(requestId);
   }
@@ -98,6 +106,7 @@ export class InboxReader {
         if (isConnected) this.events.emit("disconnected", "The connector does not answer");
         if (!isDown(error) || failures++ === 0) this.events.problem(error);
         isConnected = false;
+        this.#after = 0;
         // This connector hands its messages to a runtime until it is restarted, so later attempts would fail too.
         if (error instanceof SvcError && error.code === "CONNECTOR_RUNTIME_PUSHES") return;
         await sleep(this.clock, retryWait(failures), this.#stop.signal);
@@ -109,14 +118,13 @@ export class InboxReader {
     const limit = MESSAGES_HELD_MAX - this.#lanes.size;
     const query = get("/v1/inbox", { unread: true, after: this.#after, limit, wait: waitSeconds });
     const request = { ...query, waitSeconds, signal: this.#stop.signal };
-    const taken = this.#taken = new Set<number>();
-    try {
-      for (const stored of (await call(this.local, InboxPage, request)).messages) {
-        this.#after = Math.max(this.#after, stored.id);
-        if (!taken.has(stored.id)) this.#add(messageOfLocal(stored));
-      }
-    } finally {
-      this.#taken = null;
+    for (const key of this.#ended.splice(0)) this.#known.delete(key);
+    const { messages } = await call(this.local, InboxPage, request);
+    this.#after = messages.at(-1)?.id ?? 0;
+    for (const message of messages.map(messageOfLocal)) {
+      if (this.#known.has(keyOf(message))) continue;
+      this.#known.set(keyOf(message), true);
+      this.#add(message);
     }
   }
 
@@ -161,7 +169,13 @@ export class InboxReader {
       }
     }
     await readMessages(this.local, { ids: [message.id] });
+    this.#ended.push(keyOf(message));
   }
+}
+
+/** The key of a message, which a new database of its connector does not change. */
+function keyOf({ from, requestId }: IncomingMessage): string {
+  return `${from.agentDid} ${requestId}`;
 }
 
 /**

@@ -159,6 +159,33 @@ Deno.test("messages are handled after the connector has ended and another one ha
   assertEquals([seen, b.told.at(-1)], [["request-1"], "connected"]);
 });
 
+Deno.test("messages with lower numbers are handled: of a new database, of a replay and after a lease", async (t) => {
+  await t.step("a connector whose database was moved away", async () => {
+    await using b = await bench();
+    for (let n = 1; n <= 9; n++) b.connector.receive(`request-${n}`);
+    const seen = b.handle();
+    await until(b.allRead);
+    b.connector.isUp = false;
+    await passing(b.connector.clock, 70, () => b.told.includes("disconnected"));
+    b.connector.inbox.length = 0;
+    b.connector.isUp = true;
+    b.connector.receive("request-of-new-database");
+    await passing(b.connector.clock, 200, b.allRead);
+    assertEquals([seen.length, seen.at(-1)], [10, "request-of-new-database"]);
+  });
+  await t.step("a message that is unread again", async () => {
+    await using b = await bench();
+    const hidden = b.connector.receive("request-1");
+    hidden.readAt = "2026-02-21T00:00:01.000Z";
+    b.connector.receive("request-2");
+    const seen = b.handle();
+    await until(b.allRead);
+    hidden.readAt = null;
+    await passing(b.connector.clock, 200, b.allRead);
+    assertEquals(seen, ["request-2", "request-1"]);
+  });
+});
+
 Deno.test("a message whose mark fails because the connector is down is marked when it is back", async () => {
   await using b = await bench();
   b.connector.receive("request-1");
