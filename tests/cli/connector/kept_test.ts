@@ -142,6 +142,21 @@ Deno.test("a message that was not sent for a day is refused, or unclear if an an
   assertEquals(states(), [["unknown", "not sent within 24 h"], ["refused", "not sent within 24 h"]]);
 });
 
+Deno.test("a kept message is refused, and does not vanish, when the connector was off for nine days", async () => {
+  await using world = await World.open();
+  const { a, b, bench, proxy } = await keeper(world);
+  proxy.answer = down;
+  assertEquals((await send(bench, a, "before-holiday")).body.state, "kept");
+  bench.kill();
+  await world.clock.stepWhenIdle(9 * 24 * 3_600_000);
+  await using again = await Bench.open(world, b, { ...INBOX, folder: bench.folder, fetch: proxy.fetch });
+  const { sent } = again.connector.store;
+  await until(() => sent.find("request-before-holiday")?.state !== "kept");
+  const { state, problem } = sent.find("request-before-holiday") ?? {};
+  assertEquals([state, problem], ["refused", "not sent within 24 h"]);
+  assertEquals(again.eventsOf("kept_ended").length, 1);
+});
+
 Deno.test("a kept message whose attempt could not be stored goes on when the disk has room, and is not sent meanwhile", async (t) => {
   for (const kept of [["n1"], ["n1", "n2"]]) {
     await t.step(`${kept.length} kept`, async () => {

@@ -86,7 +86,7 @@ Deno.test("sent messages are listed newest first, in pages, by recipient", async
   assertEquals(seqs({ limit: 2, toDid: BETA }), [[5, 3], true]);
 });
 
-Deno.test("the content of ended messages is blanked after a day, and rows are deleted after eight", async () => {
+Deno.test("the content of ended messages is blanked after a day, and their rows are deleted after eight", async () => {
   await using disk = await Disk.make();
   const { sent } = disk.open();
   for (const state of SENT_STATES) {
@@ -101,7 +101,7 @@ Deno.test("the content of ended messages is blanked after a day, and rows are de
   sent.forget(8 * DAY, DAY);
   assertEquals(sent.list({ limit: 10 }).messages.length, SENT_STATES.length);
   sent.forget(8 * DAY + 1, DAY);
-  assertEquals(sent.list({ limit: 10 }).messages, []);
+  assertEquals(sent.list({ limit: 10 }).messages.map(({ state }) => state), ["kept", "sending"]);
 });
 
 Deno.test("sending a message reads none of the earlier ones to its recipient", async () => {
