@@ -2,7 +2,7 @@
  * Runs the connectors of several agents in one process. A failure ends the connector of its agent only, because each
  * has its own resources. Decides when an agent is started again; agent_connector.ts starts it.
  */
-import { type Clock, sleep } from "../../shared/clock.ts";
+import { type Clock, sleep, timeLeft } from "../../shared/clock.ts";
 import type { EventFields } from "../link/link_events.ts";
 import type { RunningConnector } from "./agent_connector.ts";
 import { ConnectorLockedError } from "./connector_lock.ts";
@@ -155,10 +155,8 @@ export class Fleet {
   /** Waits until the agent's files have changed, because a start with the same files would fail again. */
   async #untilFilesChange({ name, stop: { signal } }: Agent, files: string, atMostMs: number): Promise<void> {
     const { clock, filesOf } = this.deps;
-    const end = clock.now() + atMostMs;
-    do await sleep(clock, LOOK_MS, signal); while (
-      !signal.aborted && clock.now() < end && await filesOf(name) === files
-    );
+    const left = timeLeft(clock, atMostMs);
+    do await sleep(clock, LOOK_MS, signal); while (!signal.aborted && left() > 0 && await filesOf(name) === files);
   }
 }
 

@@ -106,6 +106,15 @@ Deno.test("a permanent failure is tried again when the files change, and every t
   assertEquals([...world.running.keys()], ["a"]);
 });
 
+Deno.test("after the clock was set back by an hour a permanent failure is still tried again in ten minutes", async () => {
+  await using world = await TestFleet.run(["a"], () => {
+    throw REVOKED;
+  });
+  world.clock.step(-3_600_000);
+  await world.clock.advance(620_000);
+  assertEquals(world.starts.length, 2);
+});
+
 Deno.test("an agent that another process runs is busy and is tried again after 30 s", async () => {
   const busy = () => {
     throw new ConnectorLockedError("a", "1");
