@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { call, get } from "../../shared/client/local_client.ts";
 import { InboxPage, type LocalMessage } from "../../shared/client/local_shapes.ts";
 import { sha256 } from "../../shared/protocol/base64url.ts";
-import { DAY_MS, settledWithin, sleep } from "../../shared/clock.ts";
+import { DAY_MS, settledWithin, sleep, timeLeft } from "../../shared/clock.ts";
 import { topLevelMembers, tryParse } from "../../shared/protocol/json_text.ts";
 import { ApiError, LocalDown } from "../../shared/client/errors.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
@@ -99,14 +99,14 @@ type Session = z.infer<typeof Session>;
  * @throws {ApiError} `CONNECTOR_RUNTIME_PUSHES` when the messages go to a runtime
  */
 async function waitForMessages(ctx: Context, agentName: string | undefined, seconds: number): Promise<string | null> {
-  const end = ctx.clock.now() + seconds * 1000;
+  const left = timeLeft(ctx.clock, seconds * 1000);
   const folder = await chosenAgent(ctx, agentName);
   const name = (await sha256(await sessionOf(ctx))).slice(0, NAME_LENGTH);
   const sessions = new PrivateFolder(ctx, join(folder.path, "hooks"));
   await ensureDirectory(sessions.path, await ensureConfigDir(ctx));
   const wait = async () => {
     await removeOldSessions(sessions.path, ctx.clock.now());
-    return await new Waiter(ctx, folder, sessions, `${name}.json`).until(end);
+    return await new Waiter(ctx, folder, sessions, `${name}.json`).until(left);
   };
   return await withLock(ctx, () => join(sessions.path, `${name}.lock`), wait, () => {}, 0);
 }
@@ -136,15 +136,16 @@ class Waiter {
     this.#session = Session.safeParse(tryParse(files.read(file))).data ?? { announced: 0, wakeUps: [] };
   }
 
-  async until(end: number): Promise<string | null> {
+  /** @param left tells how many milliseconds are left */
+  async until(left: () => number): Promise<string | null> {
     const { clock } = this.ctx;
-    for (let now = clock.now(); now < end; now = clock.now()) {
-      const free = this.#freeAt(now);
+    while (left() > 0) {
+      const now = clock.now(), free = this.#freeAt(now);
       if (free > now) {
-        await sleep(clock, Math.min(free, end) - now);
+        await sleep(clock, Math.min(free - now, left()));
         continue;
       }
-      const messages = await this.#unread(end);
+      const messages = await this.#unread(left);
       if (messages.length > 0) return await this.#announce(messages);
     }
     return null;
@@ -157,9 +158,9 @@ class Waiter {
   }
 
   /** Returns the new unread messages, or none after a wait. @throws {ApiError} `CONNECTOR_RUNTIME_PUSHES` */
-  async #unread(end: number): Promise<LocalMessage[]> {
+  async #unread(left: () => number): Promise<LocalMessage[]> {
     const { ctx, folder } = this;
-    const pause = (ms = CONNECTOR_LOOK_MS) => sleep(ctx.clock, Math.max(0, Math.min(ms, end - ctx.clock.now())));
+    const pause = (ms = CONNECTOR_LOOK_MS) => sleep(ctx.clock, Math.min(ms, left()));
     try {
       const client = await connectorOf(ctx, folder);
       if (client === null) {
@@ -170,8 +171,8 @@ class Waiter {
       let more = true;
       for (let pages = 0; more && pages < PAGES_MAX; pages++) {
         const after = messages.at(-1)?.id ?? this.#session.announced;
-        const left = messages.length > 0 ? 0 : Math.max(0, Math.min(LIMIT.waitMaxMs, end - ctx.clock.now()));
-        const query = { unread: true, after, limit: LIMIT.pageMessagesMax, wait: Math.ceil(left / 1000) };
+        const waitMs = messages.length > 0 ? 0 : Math.min(LIMIT.waitMaxMs, left());
+        const query = { unread: true, after, limit: LIMIT.pageMessagesMax, wait: Math.ceil(waitMs / 1000) };
         const page = await call(client, InboxPage, { ...get("/v1/inbox", query), waitSeconds: query.wait });
         messages.push(...page.messages);
         more = page.more && page.messages.length > 0;

@@ -98,6 +98,27 @@ Deno.test("the hook ends silently after its time, with and without a connector",
   assert(Number(desk.queries[0]?.get("wait")) > 10, "it waits in the connector");
 });
 
+Deno.test("the hook ends after its time, also when the clock is set back by an hour meanwhile", async () => {
+  await using desk = await Desk.open(false);
+  const { clock } = desk.world;
+  let isDone = false;
+  const run = desk.machine.svc("hook", "claude-code", "alpha", "--timeout", "20").finally(() => isDone = true);
+  const pass = async (ms: number) => {
+    for (let passed = 0; passed < ms && !isDone; passed += 100) {
+      await new Promise((resolve) => setTimeout(resolve, 0));
+      await clock.advance(100);
+    }
+  };
+  await pass(10_000);
+  clock.step(-3_600_000);
+  await pass(30_000);
+  const isInTime = isDone;
+  clock.step(3_600_000);
+  await pass(60_000);
+  quiet(await run);
+  assert(isInTime, "it still waits after 40 s");
+});
+
 Deno.test("a message wakes once, also when it is on a later page, and a new one wakes again", async () => {
   await using desk = await Desk.open();
   desk.unread = Array.from({ length: 250 }, (_, i) => i + 1);
