@@ -190,7 +190,8 @@ export class Sending {
       .slice(0, RECEIPTS_CHECKED_MAX);
     const checked = await Promise.all(ofMessage.map((receipt) => checkReceipt(receipt, known)));
     const why = checked.find(({ problem }) => problem !== undefined)?.problem;
-    if (why !== undefined && clock.now() - this.#reportedAt >= REPORT_MS) {
+    // Without the absolute value, a clock that was set back by an hour would hide what a relay forges for an hour.
+    if (why !== undefined && Math.abs(clock.now() - this.#reportedAt) >= REPORT_MS) {
       this.#reportedAt = clock.now();
       emit("receipt_invalid", { to: toDid, requestId, why });
     }

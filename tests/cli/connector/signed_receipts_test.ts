@@ -95,6 +95,26 @@ Deno.test("the word of a relay that a ticket peer has processed a message change
   await until(() => stateOf("request-1") === "processed");
 });
 
+Deno.test("a wrong receipt is reported once a minute, also after the clock was set back by an hour", async () => {
+  await using world = await World.open();
+  const { b, sender, send } = await paired(world);
+  await send("request-1");
+  const key = { requestId: "request-1", toDid: b.agent.did };
+  const forged = {
+    requestId: "request-1",
+    recipientAgentDid: b.agent.did,
+    status: "processed_by_svc",
+    receivedAt: toIso(world.clock.now()),
+  } as const;
+  const reports = async () => {
+    await sender.connector.sending.checked([forged], key);
+    return sender.eventsOf("receipt_invalid").length;
+  };
+  assertEquals([await reports(), await reports()], [1, 1]);
+  world.clock.step(-3_600_000);
+  assertEquals(await reports(), 2);
+});
+
 Deno.test("a receipt that a relay forged, changed, swapped or replayed is shown as the proxy's word, with what is wrong", async (t) => {
   await using world = await World.open();
   const { a, b, sender, relay, send, take, receipts, stateOf } = await paired(world);
