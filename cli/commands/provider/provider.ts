@@ -13,7 +13,7 @@ import { PLATFORMS } from "../../platforms/table.ts";
 import { presentPeers, readPeers } from "../../connector/peers/peers.ts";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";
 import { ApiError, LocalDown } from "../../../shared/client/errors.ts";
-import { sleep } from "../../../shared/clock.ts";
+import { sleep, timeLeft } from "../../../shared/clock.ts";
 import { HookAnswer } from "../../../shared/protocol/api/relay.ts";
 import { call, get, type LocalCalls, post } from "../../../shared/client/local_client.ts";
 import { CheckedReceipts } from "../../../shared/client/local_shapes.ts";
@@ -224,8 +224,8 @@ async function sendProbe({ clock, random }: Context, connector: LocalCalls, prob
   const payload = message === undefined ? { svcProbe: requestId } : { message };
   const body = { to: peer, payload, requestId, conversationId };
   const sent = await call(connector, HookAnswer, post("/v1/outbound", body));
-  const sentInMs = clock.now() - began;
-  while (sent.delivered && clock.now() - began < WAIT_MS) {
+  const sentInMs = clock.now() - began, left = timeLeft(clock, WAIT_MS);
+  while (sent.delivered && left() > 0) {
     const { receipts } = await call(connector, CheckedReceipts, get("/v1/receipts", { to: peer, requestId }));
     const status = receipts.findLast(({ problem }) => problem === undefined)?.status;
     if (status) return { requestId, delivered: true, reason: null, status, sentInMs, receiptInMs: clock.now() - began };

@@ -206,6 +206,33 @@ Deno.test("relay-test passes when the message has arrived and is not read yet, a
   assertStringIncludes(refused.stdout, "FAIL  not delivered: inbox_full\n");
 });
 
+Deno.test("relay-test ends in time, also when the clock is set back by an hour meanwhile", async () => {
+  const answers: Answers = {};
+  await using machine = await machineOf(answers, "alpha");
+  using _connector = await runConnector(machine, null, answers);
+  const api = "http://127.0.0.1:19400", requestId = "probe-00000000", { clock } = machine.world;
+  answers[`${api}/v1/outbound`] = () =>
+    Response.json({ accepted: true, connectedSockets: 1, requestId, delivered: true });
+  machine.answer(new RegExp(`${api}/v1/receipts`), () => Response.json({ receipts: [] }));
+  let isDone = false;
+  const line = ["provider", "relay-test", "--peer", "beta", "--no-preflight", "--message", "Hi"];
+  const run = machine.svc(...line).finally(() => isDone = true);
+  const pass = async (ms: number) => {
+    for (let passed = 0; passed < ms && !isDone; passed += 100) {
+      await new Promise((resolve) => setTimeout(resolve, 0));
+      await clock.advance(100);
+    }
+  };
+  await pass(10_000);
+  clock.step(-3_600_000);
+  await pass(40_000);
+  const isInTime = isDone;
+  clock.step(3_600_000);
+  await pass(60_000);
+  await run;
+  assertEquals(isInTime, true, "it still waits after 50 s");
+});
+
 Deno.test("provider status says what the running connector uses, and that an agent reads its messages itself", async () => {
   const answers: Answers = {};
   await using machine = await machineOf(answers, "alpha");
