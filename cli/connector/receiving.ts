@@ -23,6 +23,8 @@ import type { ConnectorStore } from "./store/store.ts";
 
 /** Time between two reads of the peers for strangers. With less, their messages cost the proxy requests without end. */
 const LOOK_UP_MS = 3_000;
+/** Senders whose refusals are reported in a minute. With more, a relay that invents senders would fill the log. */
+const REPORTS_A_MINUTE = 50;
 /** Test messages of a peer that get a receipt. With more, a peer could make this agent send receipts without end. */
 export const PROBES_A_MINUTE = 10;
 
@@ -222,7 +224,8 @@ export class Receiving {
     // A refusal of a blocked agent emits no event, because that agent could otherwise fill the log.
     if (reason === "blocked") return { accepted: false, reason };
     const { count, before } = this.#refusals.add(from, now);
-    if (count === 1) emit("proof_refused", { from, requestId, reason, before: Math.max(0, before - 1) });
+    const isReported = count === 1 && this.#refusals.add("all senders", now).count <= REPORTS_A_MINUTE;
+    if (isReported) emit("proof_refused", { from, requestId, reason, before: Math.max(0, before - 1) });
     // Counted apart, because another refused message of the same minute would otherwise hide the other key.
     if (shown !== undefined && this.#refusals.add(`key of ${from}`, now).count === 1) {
       emit("peer_key_changed", { from, key: this.#pinOf(from)?.key ?? null, shown });

@@ -327,6 +327,21 @@ Deno.test("a new store beside known keys refuses what may have been handed over 
   assertEquals([again.eventsOf("memory_lost").length, bench.eventsOf("memory_lost").length], [1, 0]);
 });
 
+Deno.test("a relay that invents a sender for each message does not fill the log", async () => {
+  await using world = await World.open();
+  const { bench, taken } = await attacked(world);
+  const frame = await taken();
+  const invented = () => {
+    const fromAgentDid = frame.fromAgentDid.replace(/[^:]*$/, world.newId());
+    return bench.redeliver({ ...frame, fromAgentDid, requestId: world.newId() });
+  };
+  const waiting = Promise.all(Array.from({ length: 100 }, invented));
+  for (let n = 0; n < 900; n++) await invented();
+  assert(bench.eventsOf("proof_refused").length <= 100, `${bench.eventsOf("proof_refused").length} lines`);
+  await passing(world, 10, () => bench.connector.status().refused >= 1_000);
+  await waiting;
+});
+
 Deno.test("a sender that floods shortens only its own window", async () => {
   await using world = await World.open();
   const { a, b, bench } = await attacked(world);
