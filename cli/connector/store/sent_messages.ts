@@ -446,7 +446,7 @@ export class SentMessages {
 
   /**
    * Deletes rows after their retention, and blanks the content of messages that have ended long ago. A message that
-   * waits here stays until it has ended, because after days without a run nobody would learn that it was never sent.
+   * waits here stays until it has ended, because after days without a run no one would learn that it was never sent.
    */
   forget(now: number, historyMs: number): void {
     this.#kept = null;
