@@ -159,7 +159,8 @@ export class Receiving {
         emit("inbox_full", about);
         return { accepted: false, reason: "inbox_full" };
       case "known":
-        emit("repeated", about);
+        // Once a minute for each sender, because a relay may repeat one message without end.
+        if (this.#refusals.add(`repetition of ${from}`, clock.now()).count === 1) emit("repeated", about);
         return { accepted: true };
       case "stored":
         emit("received", { ...about, verified });

@@ -342,6 +342,14 @@ Deno.test("a relay that invents a sender for each message does not fill the log"
   await waiting;
 });
 
+Deno.test("a relay that repeats a message does not fill the log", async () => {
+  await using world = await World.open();
+  const { bench, taken } = await attacked(world);
+  const frame = await taken();
+  for (let n = 0; n < 200; n++) assertEquals(await bench.redeliver(frame), TAKEN);
+  assert(bench.eventsOf("repeated").length <= 10, `${bench.eventsOf("repeated").length} lines`);
+});
+
 Deno.test("a sender that floods shortens only its own window", async () => {
   await using world = await World.open();
   const { a, b, bench } = await attacked(world);
