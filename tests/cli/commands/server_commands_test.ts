@@ -60,7 +60,8 @@ Deno.test("health exits with 0 when the server is ready, 1 when it is not and 5 
   const answers = (statuses: Record<string, number>) => ({
     fetch: ((url: string) => {
       asked.push(url);
-      return Promise.resolve(new Response("{}", { status: statuses[new URL(url).pathname] ?? 404 }));
+      const status = statuses[new URL(url).pathname] ?? 404;
+      return Promise.resolve(Response.json({ ready: status === 200 }, { status }));
     }) as typeof fetch,
   });
   const cases: [statuses: Record<string, number>, code: number][] = [
@@ -71,6 +72,8 @@ Deno.test("health exits with 0 when the server is ready, 1 when it is not and 5 
   ];
   for (const [statuses, code] of cases) assertEquals((await svc(["health"], answers(statuses))).code, code);
   assertEquals(asked[0], "http://127.0.0.1:8787/readyz");
+  const other = await svc(["health"], { fetch: () => Promise.resolve(new Response("<p>Hello")) });
+  assertEquals([other.code, other.stdout], [1, "http://127.0.0.1:8787 is NOT ready: no svc server answers there.\n"]);
   const { stdout } = await svc(["health", "--json", "--url", "http://x.example/"], answers({ "/readyz": 200 }));
   assertEquals(JSON.parse(stdout), { url: "http://x.example", ready: true });
   const away = await svc(["health", "--url", "http://127.0.0.1:1"]);
