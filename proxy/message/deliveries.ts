@@ -7,7 +7,7 @@
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import type { DeliveryState } from "../../shared/protocol/frames.ts";
-import { sleep } from "../../shared/clock.ts";
+import { sleep, timeLeft } from "../../shared/clock.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
@@ -130,7 +130,8 @@ export class Deliveries {
       this.#lost(id, cause);
       if (!answer) return;
       if (open) Object.assign(open, { answer, answeredAt: now });
-      for (let isStored = false; !isStored && clock.now() < now + OUTCOME_TRIED_MS;) {
+      const left = timeLeft(clock, OUTCOME_TRIED_MS);
+      for (let isStored = false; !isStored && left() > 0;) {
         await sleep(clock, OUTCOME_PAUSE_MS);
         isStored = await commits.claim([end]).then(() => true, () => false);
       }
