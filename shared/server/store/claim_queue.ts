@@ -9,10 +9,11 @@ import { LIMITS } from "../../protocol/limits.ts";
 /** Most claims that are passed over. With more, the search for a batch costs more than its commit. */
 export const PASSED_OVER_MAX = 500;
 
-/** Running commits from which on the next one gathers claims. With fewer, a message alone would wait too. */
+/**
+ * Running commits from which on the next one gathers claims for a turn of the event loop, about a millisecond. With
+ * fewer, a message alone would wait too; without it, a busy instance makes a third more commits.
+ */
 const GATHERING_FROM = 4;
-/** How long it gathers them. With 0, a busy instance makes a third more commits; with more, each message waits longer. */
-export const GATHERING_MS = 1;
 
 export interface Queued {
   /** True when the claim may wait up to 20 ms for a commit that another claim begins. */

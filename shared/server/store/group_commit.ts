@@ -23,7 +23,7 @@
  */
 import type { Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { readAll } from "./batched_reads.ts";
-import { type Cancel, type Clock, systemClock } from "../../clock.ts";
+import { type Cancel, type Clock, systemClock, yieldToEventLoop } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { BoundedMap } from "../../bounded_map.ts";
 import { countedCommit, type Metrics } from "../metrics/metrics.ts";
@@ -36,7 +36,6 @@ import {
   type CachedRecord,
   type ClaimResult,
   idOf,
-  isRefusal,
   isRelied,
   type LiveChange,
   type LiveRecord,
@@ -46,7 +45,7 @@ import {
   type Update,
   type Write,
 } from "./batch.ts";
-import { ClaimQueue, GATHERING_MS, type Queued } from "./claim_queue.ts";
+import { ClaimQueue, type Queued } from "./claim_queue.ts";
 import { CommitMarks, type Mark, MARK_KEPT_MS } from "./commit_marks.ts";
 import { REPEATABLE, StoreBusy, StoreLate, StoreUnavailable } from "./store_errors.ts";
 
@@ -159,7 +158,7 @@ export class GroupCommit {
       this.#willCommit = false;
       this.#fillSlots();
     };
-    if (this.#queue.gathers) this.#clock.after(GATHERING_MS, begin);
+    if (this.#queue.gathers) void yieldToEventLoop().then(begin);
     else queueMicrotask(begin);
     return promise;
   }
@@ -267,10 +266,9 @@ export class GroupCommit {
       [batch, fates] = applyAll(batch, entries, changed);
       mark = this.#marks.next(now.slot);
       this.options.metrics?.observe("store_batch_claims", batch.length);
-      const held = batch, read = entries, began = this.#clock.now();
+      const held = batch, read = entries;
       const written = await this.#write(entries, changed, mark, () => !this.#isOutdated(held, read));
       if (written.ok) {
-        if (this.#clock.now() - began > (this.options.reliedMs || Infinity)) await this.#judgeAgain(batch, fates);
         refused = isFresh ? [] : batch.filter((_, i) => !fates[i]?.taken);
         batch.forEach((claim, i) => {
           const fate = fates[i] ?? { taken: true };
@@ -379,20 +377,6 @@ export class GroupCommit {
       entries.set(id, untouched(id, entry));
     });
     return entries;
-  }
-
-  /**
-   * Refuses the claims of a commit that took long when what they rely on is no longer so. Without it, a message would
-   * pass seconds after its agent was revoked. Its nonce is used up, and its delivery ends as one of a lost instance.
-   */
-  async #judgeAgain(batch: readonly QueuedClaim[], fates: ClaimResult<unknown>[]): Promise<void> {
-    await Promise.all(batch.map(async ({ updates }, i) => {
-      const relied = updates.filter(isRelied);
-      const now = await readAll<unknown>(this.kv, relied.map(({ key }) => key)).catch(() => []);
-      const holds = relied.every((update, j) => now[j] && !isRefusal(update.next(now[j].value)));
-      // The claim is tried again alone, so it gets the reason, or the error of a store that does not answer.
-      if (!holds) fates[i] = { taken: false, refused: null };
-    }));
   }
 
   /** Tells whether a record of these claims is neither in `entries` nor held. */
