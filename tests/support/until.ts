@@ -31,3 +31,11 @@ export async function untilLater(clock: ManualClock, holds: () => boolean, stepM
   }
   throw new Error(`Not true after ${DEADLINE_MS / 1000} s: ${holds}\n${clock.pending()}`);
 }
+
+/** Moves a clock by `ms` in steps of 100 ms, between which files are read, or until a condition holds. */
+export async function passTime(clock: ManualClock, ms: number, isOver: () => boolean): Promise<void> {
+  for (let passed = 0; passed < ms && !isOver(); passed += 100) {
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    await clock.advance(100);
+  }
+}

@@ -444,17 +444,12 @@ export class SentMessages {
     return this.db.run(`UPDATE sent SET payload = '' WHERE ${which}`, toDid);
   }
 
-  /**
-   * Deletes rows after their retention, and blanks the content of messages that have ended long ago. A message that
-   * waits here stays until it has ended, because after days without a run no one would learn that it was never sent.
-   */
+  /** Deletes old rows, except of messages that still wait here and would vanish unsaid, and blanks old content. */
   forget(now: number, historyMs: number): void {
     this.#kept = null;
     this.db.transactionWithoutSync(() => {
-      this.db.run(
-        "DELETE FROM sent WHERE state NOT IN ('sending', 'kept') AND stateAt < ?",
-        now - Math.max(SENT_KEPT_MS, historyMs),
-      );
+      const end = now - Math.max(SENT_KEPT_MS, historyMs);
+      this.db.run("DELETE FROM sent WHERE state NOT IN ('sending', 'kept') AND stateAt < ?", end);
       const over = now - historyMs;
       this.db.run(`UPDATE sent SET payload = '' WHERE payload <> '' AND ${FINISHED} AND stateAt < ?`, over);
       // After a day the proxy takes the ID for a new message, so the same body is not needed again.

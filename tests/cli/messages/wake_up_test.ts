@@ -7,6 +7,7 @@ import { announcement } from "../../../cli/messages/announcement.ts";
 import { CONNECTOR_LOOK_MS, INPUT_BYTES_MAX, SESSION_KEPT_MS } from "../../../cli/commands/hook.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { localMessage } from "../../support/local_message.ts";
+import { passTime } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { holdConnectorLock } from "../connector/held_lock.ts";
@@ -103,12 +104,7 @@ Deno.test("the hook ends after its time, also when the clock is set back by an h
   const { clock } = desk.world;
   let isDone = false;
   const run = desk.machine.svc("hook", "claude-code", "alpha", "--timeout", "20").finally(() => isDone = true);
-  const pass = async (ms: number) => {
-    for (let passed = 0; passed < ms && !isDone; passed += 100) {
-      await new Promise((resolve) => setTimeout(resolve, 0));
-      await clock.advance(100);
-    }
-  };
+  const pass = (ms: number) => passTime(clock, ms, () => isDone);
   await pass(10_000);
   clock.step(-3_600_000);
   await pass(30_000);

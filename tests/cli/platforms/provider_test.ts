@@ -10,6 +10,7 @@ import { MAX_SETTINGS_BYTES } from "../../../cli/platforms/platform.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { REGISTRY_URL } from "../../support/world.ts";
 import { whileTimePasses } from "../alpha.ts";
+import { passTime } from "../../support/until.ts";
 import { Machine } from "../cli_world.ts";
 
 const OPENCLAW = "home/.openclaw/openclaw.json";
@@ -217,12 +218,7 @@ Deno.test("relay-test ends in time, also when the clock is set back by an hour m
   let isDone = false;
   const line = ["provider", "relay-test", "--peer", "beta", "--no-preflight", "--message", "Hi"];
   const run = machine.svc(...line).finally(() => isDone = true);
-  const pass = async (ms: number) => {
-    for (let passed = 0; passed < ms && !isDone; passed += 100) {
-      await new Promise((resolve) => setTimeout(resolve, 0));
-      await clock.advance(100);
-    }
-  };
+  const pass = (ms: number) => passTime(clock, ms, () => isDone);
   await pass(10_000);
   clock.step(-3_600_000);
   await pass(40_000);

@@ -6,8 +6,9 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import type { World } from "../../support/world.ts";
 import { registration } from "../steps.ts";
 
-interface Issued {
-  apiKey: { id: string; token: string };
+async function furtherKey(w: World, { apiKey }: { apiKey: string }): Promise<{ id: string; token: string }> {
+  const answer = await w.ask("POST", "/v1/me/api-keys", { apiKey });
+  return (await answered<{ apiKey: { id: string; token: string } }>(answer, 201)).apiKey;
 }
 
 /** Sends all of a request but the end of its body. The returned function sends the end. */
@@ -33,10 +34,7 @@ async function begin(w: World, method: string, path: string, apiKey: string, bod
 Deno.test("a thief whose request waits for its body gets no new API key after the revocation of the stolen one", async () => {
   await using w = await openRegistry();
   const owner = await w.person();
-  const { apiKey: stolen } = await answered<Issued>(
-    await w.ask("POST", "/v1/me/api-keys", { apiKey: owner.apiKey }),
-    201,
-  );
+  const stolen = await furtherKey(w, owner);
   const finish = await begin(w, "POST", "/v1/me/api-keys", stolen.token, '{"name":"mine"}');
   await answered(await w.ask("DELETE", `/v1/me/api-keys/${stolen.id}`, owner), 204);
   assertEquals(await finish(), "401 API_KEY_REVOKED");
@@ -45,10 +43,7 @@ Deno.test("a thief whose request waits for its body gets no new API key after th
 Deno.test("an admin key that is revoked meanwhile makes no invite, and a revoked key registers no agent", async () => {
   await using w = await openRegistry();
   const admin = await w.admin();
-  const { apiKey: stolen } = await answered<Issued>(
-    await w.ask("POST", "/v1/me/api-keys", { apiKey: admin.apiKey }),
-    201,
-  );
+  const stolen = await furtherKey(w, admin);
   const invite = await begin(w, "POST", "/v1/invites", stolen.token, "{}");
   // Its body is what a registration with this key sends.
   let body = "";
