@@ -14,6 +14,7 @@ import { sleep, timeLeft } from "../../shared/clock.ts";
 import type { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { RELIED_MS } from "../../shared/server/store/open_store.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { type Answer, type Input, json, type RequestContext } from "../../shared/server/http/route.ts";
 import { signedHeaders } from "../../shared/server/http/signed_request.ts";
@@ -183,6 +184,7 @@ async function send(
     const refused = await caller.admission.commitWith([heldHere], begin);
     if (refused === null) {
       hasBegun = true;
+      if (isLong(deps, startedAt)) await requireStill(deps, caller, id);
       dispatched = await here.deliver(message, attempt, queueFor);
     } else if (refused !== "moved") return answerRepeat(deps, caller, id, refused);
     else await forwarder.moved(id.recipient);
@@ -190,10 +192,16 @@ async function send(
   const elsewhere = dispatched.result === "offline" ? await presence.findInstance(id.recipient, seen) : null;
   if (elsewhere) {
     const sent = forwarder.forwardTo(elsewhere, message, attempt, queueFor);
-    const refused = await caller.admission.commitWith(sent.updates, begin).catch((error) => {
+    let refused: DuplicateResult | null;
+    try {
+      refused = await caller.admission.commitWith(sent.updates, begin);
+      // A note was in the commit, so its message is already on its way.
+      const isHeld = refused === null && sent.updates.length === 0;
+      if (isHeld && isLong(deps, startedAt)) await requireStill(deps, caller, id);
+    } catch (error) {
       sent.cancel();
       throw error;
-    });
+    }
     if (refused !== null) {
       sent.cancel();
       return answerRepeat(deps, caller, id, refused);
@@ -209,6 +217,26 @@ async function send(
   // Recorded, because a repeat of the message would otherwise wait until the time of this attempt is over.
   if (elsewhere || hasBegun) await deliveries.end(id, null);
   return { offline: true, tried: elsewhere };
+}
+
+/** Tells whether a commit has taken longer than a record may be relied on without a check. */
+function isLong({ clock }: DeliverDeps, startedAt: number): boolean {
+  return clock.now() - startedAt > RELIED_MS;
+}
+
+/**
+ * Looks again at pair and session after a long commit, because over a network the commit does not check them, and the
+ * message would pass seconds after its sender was revoked.
+ *
+ * @throws {ServiceError} after the delivery has ended
+ */
+async function requireStill({ deliveries }: DeliverDeps, { admission }: AdmittedAgent, id: DeliveryId): Promise<void> {
+  try {
+    await admission.commitWith([]);
+  } catch (error) {
+    void deliveries.end(id, null);
+    throw error;
+  }
 }
 
 /** Returns the response for a result, and records a 202. */
