@@ -212,7 +212,7 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
 };
 
 /** The fix for an answer without an error of svc, as another program or a gateway gives it. */
-const FOREIGN_ANSWER =
+export const FOREIGN_ANSWER =
   "Check that the address (svc config get registryUrl) is that of an svc server, and that the server runs.";
 
 export function describe(error: unknown): Described {

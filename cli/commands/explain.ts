@@ -3,7 +3,7 @@ import { ACK_REASONS, type AckReason } from "../../shared/protocol/ack_reasons.t
 import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { command } from "../command_line/command.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../local_errors.ts";
-import { CLI_ERRORS, CliError, type CliErrorCode, EXIT, exitOf, fixOf } from "../errors.ts";
+import { CLI_ERRORS, CliError, type CliErrorCode, EXIT, exitOf, fixOf, FOREIGN_ANSWER } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
 
@@ -81,6 +81,19 @@ function explain(code: string): Explanation | null {
   if (ofLibrary !== undefined) return { code, ...ofLibrary, from: "the client library", exit: [] };
   if (Object.hasOwn(ACK_REASONS, code)) {
     return { code, ...ACK_REASONS[code as AckReason], from: "the connector of the recipient", exit: [] };
+  }
+  // The code of an answer that names none of svc.
+  const foreign = code.startsWith("HTTP_") ? Number(code.slice(5)) : NaN;
+  if (foreign >= 100 && foreign <= 599) {
+    const when = `a server answers with status ${foreign}, and without an error of svc`;
+    return {
+      code,
+      when,
+      fix: FOREIGN_ANSWER,
+      from: "another program or a gateway",
+      status: [foreign],
+      exit: [exitOf(foreign)],
+    };
   }
   if (!isErrorCode(code)) return null;
   const { when } = ERRORS[code], status = [ERRORS[code].status].flat();

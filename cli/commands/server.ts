@@ -146,6 +146,7 @@ export const COMMANDS = [
     async run(ctx, { options }) {
       const url = parseServiceUrl(options.url ?? LOCAL_SERVER);
       if (url === null) throw new CliError("CLI_USAGE", "--url must be an origin such as http://127.0.0.1:8787");
+      ctx.out.doing(`Calling ${url}`);
       // No secret is sent, so plain http is accepted.
       const { status, text } = await exchange(ctx, {
         method: "GET",

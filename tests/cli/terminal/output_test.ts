@@ -413,7 +413,11 @@ Deno.test("svc explain shows the condition and the fix of every code", async () 
   const unknown = await machine.failure("explain", "PROXY_AUTH_REPLAI");
   assertEquals(unknown.exit, 4);
   assertStringIncludes(unknown.message, "Did you mean PROXY_AUTH_REPLAY?");
-  for (const code of ["constructor", "__proto__", ""]) assertEquals((await machine.failure("explain", code)).exit, 4);
+  // The code of an answer without an error of svc.
+  assertEquals((await machine.json("explain", "http_502")).status, [502]);
+  for (const code of ["constructor", "__proto__", "", "HTTP_", "HTTP_99", "HTTP_4x"]) {
+    assertEquals((await machine.failure("explain", code)).exit, 4);
+  }
 });
 
 Deno.test("svc explain names each service that answers with a code", async () => {
