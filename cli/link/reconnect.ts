@@ -273,7 +273,9 @@ export class ReconnectingLink {
     // After `stop()` the state stays `stopped`, although `run()` may still finish a step.
     if (this.#stop.signal.aborted && state !== "stopped") return;
     this.#status.state = state;
-    this.#status.since = this.deps.clock.now();
+    // Between its tries the link is away without a break, so a person reads since when, and not when the last try was.
+    const isAway = state === "connecting" || state === "waiting";
+    this.#status.since = isAway ? this.#awaySince : this.deps.clock.now();
   }
 }
 

@@ -50,6 +50,11 @@ class Proxy {
     this.#ended = this.#connection.run();
   }
 
+  /** Since when the link has its state, or is away, by the clock of the test. */
+  get since(): number {
+    return this.#connection.status.since;
+  }
+
   /** Ends the link and returns the wait before the next attempt, which is then made. */
   async close(code: number, reason: string): Promise<number | undefined> {
     this.link?.closed(code, reason);
@@ -98,6 +103,18 @@ Deno.test("a link counts as lost when it is silent or breaks off, and not when t
       await proxy.close(code, "");
       assertEquals(proxy.losses, losses, `${code}`);
     }
+  }));
+
+Deno.test("a link that is away names the time of its end, however often it is tried", () =>
+  withProxy(async (proxy) => {
+    const lost = proxy.clock.now();
+    proxy.refusal = new ApiError(503, "PROXY_RELAY_UNAVAILABLE", "It stops", null, 1);
+    await proxy.close(1006, "");
+    await proxy.refuse(5);
+    assertEquals(proxy.since, lost);
+    proxy.refusal = null;
+    await proxy.refuse(1);
+    assertEquals(proxy.since, proxy.clock.now());
   }));
 
 Deno.test("restarts one after the other do not make the waits longer", () =>
