@@ -2,6 +2,7 @@
  * The package of the client library, `@svc/client`: one ES module, its declarations, README and LICENSE. pack.ts calls
  * it.
  */
+import { relative } from "node:path";
 import project from "../../deno.json" with { type: "json" };
 import client from "../../shared/client/deno.json" with { type: "json" };
 import { tempFolder } from "../support/temp_folder.ts";
@@ -13,10 +14,9 @@ const LIBRARY = "shared/client";
 /** Files with the public types; their declarations import nothing else. */
 export const PUBLIC_FILES = ["mod", "agent_api", "local_agent", "svc_error"] as const;
 
-/** Folders and files that the package is made from. */
+/** Folders that the package is made from. */
 const ENCODING = "shared/jsr/encoding";
-const SOURCES = ["shared/client", "shared/protocol", ENCODING];
-const SOURCE_FILES = ["shared/clock.ts", "shared/random.ts", "deno.lock"];
+const SOURCES = [LIBRARY, "shared/protocol", ENCODING];
 
 /** Content of package.json. */
 export function clientPackageJson(): Record<string, unknown> {
@@ -58,11 +58,18 @@ export async function copyOfSources(): Promise<AsyncDisposable & { path: string 
   const folder = await tempFolder();
   const copy = folder.path;
   for (const path of SOURCES) await copyFolder(`${ROOT}${path}`, `${copy}/${path}`);
-  for (const path of SOURCE_FILES) await Deno.copyFile(`${ROOT}${path}`, `${copy}/${path}`);
+  for (const path of ["deno.lock", ...await importedFiles()]) await Deno.copyFile(`${ROOT}${path}`, `${copy}/${path}`);
   const { "@hono/hono": _, ...imports } = project.imports;
   const config = { imports, links: [`./${ENCODING}`], nodeModulesDir: "none", compilerOptions: { strict: true } };
   await Deno.writeTextFile(`${copy}/deno.json`, JSON.stringify(config));
   return folder;
+}
+
+/** The files outside the folders that the library imports, as paths from the root. */
+async function importedFiles(): Promise<string[]> {
+  const { modules } = JSON.parse(await deno(ROOT, "info", "--json", `${LIBRARY}/mod.ts`));
+  return modules.map(({ local = "" }: { local?: string }) => relative(ROOT, local))
+    .filter((path: string) => /^shared[/\\]\w+\.ts$/.test(path));
 }
 
 /** The code of a module and everything that it imports. */
@@ -105,7 +112,9 @@ export async function copyFolder(from: string, to: string): Promise<void> {
   }
 }
 
-export async function deno(cwd: string, ...args: string[]): Promise<void> {
-  const { success, stderr } = await new Deno.Command(Deno.execPath(), { args, cwd, stderr: "piped" }).output();
+/** Runs Deno and returns what it printed. */
+export async function deno(cwd: string, ...args: string[]): Promise<string> {
+  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), { args, cwd }).output();
   if (!success) throw new Error(`deno ${args[0]} failed\n${new TextDecoder().decode(stderr)}`);
+  return new TextDecoder().decode(stdout);
 }
