@@ -105,7 +105,7 @@ Deno.test("a link counts as lost when it is silent or breaks off, and not when t
     }
   }));
 
-Deno.test("a link that is away names the time of its end, however often it is tried", () =>
+Deno.test("a link that is away names the time of its end also after many tries", () =>
   withProxy(async (proxy) => {
     const lost = proxy.clock.now();
     proxy.refusal = new ApiError(503, "PROXY_RELAY_UNAVAILABLE", "It stops", null, 1);
