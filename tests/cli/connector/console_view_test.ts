@@ -133,7 +133,7 @@ Deno.test("each field of the status is right while connecting, connected, refuse
   bench.refuse = () => opening.promise;
   await world.clock.advance(Date.parse(refused.connection.nextTryAt ?? "") - world.clock.now());
   await until(() => status().connection.state === "connecting");
-  assertEquals([status().connection.nextTryAt, status().connection.since], [null, now()]);
+  assertEquals([status().connection.nextTryAt, status().connection.since], [null, lost.since]);
   assertEquals(isConnectorHealthy(status()), false);
   opening.resolve(null);
   await until(() => status().connection.state === "connected");
