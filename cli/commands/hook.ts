@@ -13,6 +13,7 @@ import { ApiError, LocalDown } from "../../shared/client/errors.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
 import { connectorOf } from "../connector/attach.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
+import { Unseen } from "../connector/unseen.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
@@ -81,12 +82,14 @@ const PAGES_MAX = 50;
 /** With less, a session that is continued later would announce its messages again; with more, the files pile up. */
 export const SESSION_KEPT_MS = 30 * DAY_MS;
 
+/** Bytes of the file of a session. With fewer, one could not hold the keys of a full inbox. */
+const SESSION_BYTES = 1024 ** 2;
 /** Characters of the digest that names the files of a session. With fewer, two sessions could share their files. */
 const NAME_LENGTH = 16;
 
 const Session = z.object({
-  /** The highest ID of a message that has been announced. */
-  announced: z.int().min(0),
+  /** The keys of the messages that have been announced and were unread then. */
+  announced: z.array(z.string()),
   /** When the model was woken, in milliseconds since the Unix epoch. */
   wakeUps: z.array(z.number()),
 });
@@ -124,7 +127,8 @@ async function sessionOf(ctx: Context): Promise<string> {
 }
 
 class Waiter {
-  #session: Session;
+  readonly #session: Session;
+  #unseen: Unseen;
 
   constructor(
     readonly ctx: Context,
@@ -133,7 +137,8 @@ class Waiter {
     readonly file: string,
   ) {
     // A damaged file counts as that of a new session.
-    this.#session = Session.safeParse(tryParse(files.read(file))).data ?? { announced: 0, wakeUps: [] };
+    this.#session = Session.safeParse(tryParse(files.read(file, SESSION_BYTES))).data ?? { announced: [], wakeUps: [] };
+    this.#unseen = new Unseen(this.#session.announced);
   }
 
   /** @param left tells how many milliseconds are left */
@@ -170,11 +175,11 @@ class Waiter {
       const messages: LocalMessage[] = [];
       let more = true;
       for (let pages = 0; more && pages < PAGES_MAX; pages++) {
-        const after = messages.at(-1)?.id ?? this.#session.announced;
-        const waitMs = messages.length > 0 ? 0 : Math.min(LIMIT.waitMaxMs, left());
+        const { after } = this.#unseen;
+        const waitMs = pages > 0 ? 0 : Math.min(LIMIT.waitMaxMs, left());
         const query = { unread: true, after, limit: LIMIT.pageMessagesMax, wait: Math.ceil(waitMs / 1000) };
         const page = await call(client, InboxPage, { ...get("/v1/inbox", query), waitSeconds: query.wait });
-        messages.push(...page.messages);
+        messages.push(...this.#unseen.news(page.messages));
         more = page.more && page.messages.length > 0;
       }
       // A connector that is ending answers at once, so without a pause this would ask it again and again.
@@ -184,6 +189,8 @@ class Waiter {
       // The connector ended, or has too many waiting calls, so look again later.
       const isPassing = error instanceof LocalDown || error instanceof ApiError && error.code === "CONNECTOR_BUSY";
       if (!isPassing) throw error;
+      // Begins again, because the new ones among the pages that were read are not announced yet.
+      this.#unseen = new Unseen(this.#session.announced);
       await pause();
       return [];
     }
@@ -194,8 +201,7 @@ class Waiter {
    */
   async #announce(messages: readonly LocalMessage[]): Promise<string> {
     const wakeUps = [...this.#session.wakeUps, this.ctx.clock.now()].slice(-LIMIT.hookWakeUps);
-    const announced = Math.max(this.#session.announced, ...messages.map(({ id }) => id));
-    await this.files.writeJson(this.file, { announced, wakeUps });
+    await this.files.writeJson(this.file, { announced: this.#unseen.seen, wakeUps }, SESSION_BYTES);
     return announcement(this.folder.name, messages);
   }
 }

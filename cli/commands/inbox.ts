@@ -14,6 +14,7 @@ import { programOf, runForMessages } from "../connector/exec.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
 import { findPeerEver, readPeers } from "../connector/peers/peers.ts";
 import { statusOf } from "../connector/status.ts";
+import { Unseen } from "../connector/unseen.ts";
 import type { Context } from "../context.ts";
 import { CliError, describe } from "../errors.ts";
 import { messageLines, readPage, type Received, type ReceivedPage } from "../messages/received.ts";
@@ -101,7 +102,7 @@ export const COMMANDS = [
         while (!stopped.signal.aborted) {
           const page = await Promise.race([lister.next(LIMIT.waitMaxMs / 1000), stop]);
           if (page === null || !await lister.print(page.messages)) return;
-          await sleep(ctx.clock, LIMIT.waitPauseMs);
+          if (!page.more) await sleep(ctx.clock, LIMIT.waitPauseMs);
         }
       } finally {
         ended.abort();
@@ -160,7 +161,7 @@ interface InboxQuery {
 }
 
 class Lister {
-  #after: number | null = null;
+  readonly #unseen = new Unseen();
 
   constructor(readonly ctx: Context, readonly connector: LocalCalls, readonly query: InboxQuery) {}
 
@@ -169,10 +170,9 @@ class Lister {
     const found: Received[] = [];
     let more = true;
     while (more && found.length < limit) {
-      const before = this.#after;
       const page = await this.next(0);
       found.push(...page.messages);
-      more = page.more && this.#after !== before;
+      more = page.more;
     }
     const shown = found.slice(0, limit);
     more ||= shown.length < found.length;
@@ -185,13 +185,16 @@ class Lister {
     if (await this.print(shown) && more) ctx.out.note("There are more messages; --limit shows more of them.");
   }
 
-  /** Returns the next messages that match, at most a page. Waits up to `wait` seconds for the first one. */
+  /** Returns the new ones of the next messages that match, at most a page. Waits up to `wait` seconds for the first one. */
   async next(wait: number): Promise<ReceivedPage> {
     const { from, conversation, limit, read } = this.query;
-    const after = this.#after ?? undefined;
+    const { after } = this.#unseen;
     const page = await readPage(this.connector, { unread: !read, limit, wait, from, conversation, after });
-    this.#after = page.messages.at(-1)?.message.id ?? this.#after;
-    return { ...page, messages: page.messages.filter(({ message }) => (message.readAt !== null) === read) };
+    const news = this.#unseen.news(page.messages);
+    return {
+      messages: news.filter(({ message }) => (message.readAt !== null) === read),
+      more: page.more && page.messages.length > 0,
+    };
   }
 
   /**

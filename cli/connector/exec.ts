@@ -8,9 +8,11 @@ import { LocalDown } from "../../shared/client/errors.ts";
 import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
 import { InboxPage, type LocalMessage } from "../../shared/client/local_shapes.ts";
 import type { Context } from "../context.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
 import { CliError, describe } from "../errors.ts";
 import { ALIAS_CHARACTERS_MAX } from "./peers/aliases.ts";
 import { statusOf } from "./status.ts";
+import { Unseen } from "./unseen.ts";
 
 const WAIT_S = 25;
 const RETRY_MS = 2_000;
@@ -54,14 +56,17 @@ export async function runForMessages(
   failed: (why: string) => void,
   signal: AbortSignal,
 ): Promise<void> {
-  let after = 0;
+  const unseen = new Unseen();
+  let newest: LocalMessage | undefined;
   while (!signal.aborted) {
     try {
-      const target = `/v1/inbox?newest=true&limit=1&after=${after}&wait=${WAIT_S}`;
-      const { messages: [message] } = await call(calls, InboxPage, { ...get(target), waitSeconds: WAIT_S });
-      if (message === undefined || signal.aborted) continue;
-      after = message.id;
+      const target = `/v1/inbox?limit=${LIMIT.pageMessagesMax}&after=${unseen.after}&wait=${WAIT_S}`;
+      const { messages, more } = await call(calls, InboxPage, { ...get(target), waitSeconds: WAIT_S });
+      newest = unseen.news(messages).at(-1) ?? newest;
+      const message = newest;
+      if (message === undefined || more || signal.aborted) continue;
       const { inbox } = await statusOf(calls);
+      newest = undefined;
       const why = await runOnce(ctx, program, variablesOf(ctx, calls.agentName, message, inbox.waiting), signal);
       if (why !== null && !signal.aborted) failed(why);
     } catch (error) {

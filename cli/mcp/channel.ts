@@ -5,6 +5,7 @@
  */
 import { type Clock, sleep } from "../../shared/clock.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
+import { Unseen } from "../connector/unseen.ts";
 import { announcement } from "../messages/announcement.ts";
 import type { Received } from "../messages/received.ts";
 import { CALL_SECONDS, type McpAgent } from "./mcp_agent.ts";
@@ -38,16 +39,15 @@ export async function announce(
   const { clock } = mcp.options;
   const gate = new Gate(clock);
   await sleep(clock, CHANNEL_DELAY_MS, signal);
-  let after = 0;
+  const unseen = new Unseen();
   for (let isFirst = true; !signal.aborted; isFirst = false) {
-    const found = await newMessages(mcp, after, isFirst ? 0 : CALL_SECONDS, signal);
+    const found = await newMessages(mcp, unseen, isFirst ? 0 : CALL_SECONDS, signal);
     const isMany = isFirst || found.length > MESSAGES_EACH_MAX;
     for (const messages of isMany && found.length > 0 ? [found] : found.map((one) => [one])) {
       await gate.pass(signal);
       if (signal.aborted) return;
       await notify(noticeOf(mcp.options.identity.name, messages)).catch(() => {});
     }
-    after = found.at(-1)?.message.id ?? after;
     await sleep(clock, CONNECTOR_LIMITS.waitPauseMs, signal);
   }
 }
@@ -66,16 +66,16 @@ export async function* unreadPages(mcp: McpAgent, after: number, wait: number): 
   }
 }
 
-/** Returns the messages of `unreadPages` as one list; only those read so far if the connector goes away. */
+/** Returns the unread messages that are new; only those read so far if the connector goes away. */
 export async function newMessages(
   mcp: McpAgent,
-  after: number,
+  unseen: Unseen,
   wait: number,
   signal: AbortSignal,
 ): Promise<Received[]> {
   const found: Received[] = [];
   try {
-    for await (const messages of unreadPages(mcp, after, wait)) found.push(...messages);
+    for await (const messages of unreadPages(mcp, unseen.after, wait)) found.push(...unseen.news(messages));
   } catch {
     await sleep(mcp.options.clock, WATCH_MS, signal);
   }

@@ -5,9 +5,11 @@
  */
 import { sleep } from "../../shared/clock.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
+import { keyOf, Unseen } from "../connector/unseen.ts";
 import type { System } from "../context.ts";
 import { announcement } from "../messages/announcement.ts";
-import { newMessages, WATCH_MS } from "./channel.ts";
+import type { Received } from "../messages/received.ts";
+import { newMessages, unreadPages, WATCH_MS } from "./channel.ts";
 import { CALL_SECONDS, type McpAgent } from "./mcp_agent.ts";
 
 /** With less, a model that waits for a message would also be woken for the message that ends its wait. */
@@ -25,10 +27,11 @@ export type Wake = (line: string) => Promise<boolean>;
 export async function wakeModel(mcp: McpAgent, wayOf: () => Wake | null, signal: AbortSignal): Promise<void> {
   const { clock, identity } = mcp.options;
   let wakeUps: number[] = [];
-  let after = 0;
+  const unseen = new Unseen();
+  let found: Received[] = [];
   while (!signal.aborted) {
     const wake = wayOf();
-    const found = wake === null ? [] : await newMessages(mcp, after, CALL_SECONDS, signal);
+    if (wake !== null) found.push(...await newMessages(mcp, unseen, found.length > 0 ? 0 : CALL_SECONDS, signal));
     if (wake === null || found.length === 0) {
       await sleep(clock, wake === null ? WATCH_MS : LIMIT.waitPauseMs, signal);
       continue;
@@ -40,15 +43,32 @@ export async function wakeModel(mcp: McpAgent, wayOf: () => Wake | null, signal:
       await sleep(clock, oldest + LIMIT.hookWakeUpsMs - clock.now(), signal);
       continue;
     }
-    const left = await newMessages(mcp, after, 0, signal);
+    found.push(...await newMessages(mcp, unseen, 0, signal));
+    const left = await stillUnread(mcp, found);
     if (signal.aborted) return;
-    if (left.length > 0) {
+    if (left === null) continue;
+    const still = new Set(left.map(keyOf));
+    for (const message of found) if (!still.has(keyOf(message))) unseen.forget(message);
+    found = left;
+    if (found.length > 0) {
       wakeUps.push(clock.now());
       // A failure is tried again. It is counted too, because it would otherwise be tried every 2 s.
-      if (!await wake(announcement(identity.name, left.map(({ message }) => message)))) continue;
+      if (!await wake(announcement(identity.name, found.map(({ message }) => message)))) continue;
     }
-    after = (left.at(-1) ?? found.at(-1))?.message.id ?? after;
+    found = [];
   }
+}
+
+/** Returns those of the messages that are unread still; `null` if the connector goes away. */
+async function stillUnread(mcp: McpAgent, found: readonly Received[]): Promise<Received[] | null> {
+  const keys = new Set(found.map(keyOf)), left: Received[] = [];
+  try {
+    const before = Math.min(...found.map(({ message }) => message.id)) - 1;
+    for await (const page of unreadPages(mcp, before, 0)) left.push(...page.filter((one) => keys.has(keyOf(one))));
+  } catch {
+    return null;
+  }
+  return left;
 }
 
 /** Returns the way to the model of Claude Code; `null` when Claude Code has set no inbox. */

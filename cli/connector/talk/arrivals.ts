@@ -5,6 +5,7 @@ import { call, get, readMessages } from "../../../shared/client/local_client.ts"
 import { InboxPage, LocalMessage } from "../../../shared/client/local_shapes.ts";
 import { describe } from "../../errors.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
+import { Unseen } from "../unseen.ts";
 import type { Log } from "./log.ts";
 import { didWhat } from "./log_text.ts";
 import type { TalkAgent } from "./talk_agent.ts";
@@ -46,18 +47,25 @@ export class Arrivals {
 
   /** Shows the newest unread messages of an agent, and those that arrive until the signal. */
   async follow(agent: TalkAgent, signal: AbortSignal): Promise<void> {
-    let after: number | null = null;
+    const unseen = new Unseen();
+    /** The newest message at the start, then 0. Older ones are new only when they come later. */
+    let newest: number | null = null;
     while (!signal.aborted) {
       try {
-        const query: string = after === null ? `newest=true&limit=${UNREAD_PAGE}` : `after=${after}&wait=${WAIT_S}`;
+        const isFirst = newest === null;
+        const query = isFirst ? `newest=true&limit=${UNREAD_PAGE}` : `after=${unseen.after}&wait=${WAIT_S}`;
         const page: InboxPage = await call(agent.calls, InboxPage, {
           ...get(`/v1/inbox?held=true&${query}`),
-          waitSeconds: after === null ? 0 : WAIT_S,
+          waitSeconds: isFirst ? 0 : WAIT_S,
         });
         if (signal.aborted) return;
-        if (after === null) this.#showPage(agent, page);
-        else for (const message of page.messages) this.#arrived(agent, message);
-        after = page.messages.at(-1)?.id ?? after ?? 0;
+        if (newest === null) {
+          this.#showPage(agent, page);
+          newest = page.messages.at(-1)?.id ?? 0;
+          continue;
+        }
+        for (const message of unseen.news(page.messages)) if (message.id > newest) this.#arrived(agent, message);
+        if (page.messages.length === 0) newest = 0;
       } catch (error) {
         // If a runtime gets the messages, there are none to show. Any other failure is followed by another try, because
         // a connector that starts again still has the messages.

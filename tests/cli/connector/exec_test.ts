@@ -26,6 +26,8 @@ class Place {
   readonly failures: string[] = [];
   readonly end = new AbortController();
   newest = 0;
+  /** The number of a message that comes back after the newest one. */
+  back: number | null = null;
   alias = "beta";
   refusal: ApiError | null = null;
   #woken = () => {};
@@ -52,7 +54,8 @@ class Place {
       const after = Number(new URL(target, "http://x").searchParams.get("after"));
       const isInbox = target.startsWith("/v1/inbox");
       if (isInbox && this.newest <= after) await new Promise<void>((resolve) => this.#woken = resolve);
-      const messages = this.newest > after ? [message(this.newest, this.alias)] : [];
+      const ids = [...this.back === null ? [] : [this.back], this.newest].filter((id) => id > after);
+      const messages = ids.map((id) => message(id, this.alias));
       const body = isInbox ? { messages, more: false } : { ...WELL, inbox: { ...WELL.inbox, waiting: 3 } };
       return { status: 200, headers: new Headers(), text: JSON.stringify(body) };
     },
@@ -111,6 +114,25 @@ Deno.test("a program runs once at a time, for the newest message, without any te
   await place.arrive(13);
   await ended;
   assertEquals([place.runs.length, place.failures.length], [4, 2]);
+});
+
+Deno.test("a program runs for a message that comes back with a lower number, and once only", async () => {
+  const place = new Place();
+  place.newest = 7;
+  const ended = runForMessages(place.context, place.calls, "/x", (why) => place.failures.push(why), place.end.signal);
+  await flushTasks();
+  place.runs[0]?.end(0);
+  await flushTasks();
+  place.back = 3;
+  await place.arrive(7);
+  assertEquals(place.runs.map(({ variables }) => variables.SVC_MESSAGE_ID), ["7", "3"]);
+  place.runs[1]?.end(0);
+  await flushTasks();
+  await place.arrive(7);
+  assertEquals(place.runs.length, 2);
+  place.end.abort();
+  await place.arrive(8);
+  await ended;
 });
 
 Deno.test("an agent whose messages go to a runtime says so once", async () => {

@@ -2,6 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { announce, type ChannelNotice, newMessages, NOTICES_MAX, NOTICES_WINDOW_MS } from "../../../cli/mcp/channel.ts";
 import type { McpAgent, PageQuery } from "../../../cli/mcp/mcp_agent.ts";
+import { Unseen } from "../../../cli/connector/unseen.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { World } from "../../support/world.ts";
 import { passing } from "../connector/bench.ts";
@@ -74,6 +75,6 @@ Deno.test("messages of the first pages are announced when the connector goes bef
       ? Promise.resolve({ messages: [{ message: { id: after + 1 } }], more: true })
       : Promise.reject(new Error("gone"));
   const mcp = { options: { clock: new ManualClock() }, page } as unknown as McpAgent;
-  const found = await newMessages(mcp, 0, 0, AbortSignal.abort());
+  const found = await newMessages(mcp, new Unseen(), 0, AbortSignal.abort());
   assertEquals(found.map(({ message }) => message.id), [1, 2]);
 });

@@ -59,6 +59,19 @@ Deno.test("a message that the model takes at once does not wake it", async () =>
   assertEquals(at.lines, []);
 });
 
+Deno.test("a message that another program took and gives back wakes, also when a later one has been announced", async () => {
+  await using at = await desk();
+  await at.write("first");
+  const { received } = at.bench.connector.store;
+  const [{ seq } = { seq: 0 }] = received.list({ unread: true, limit: 1 }).messages;
+  received.lease([seq], { id: "other", until: at.world.clock.now() + 20_000 }, at.world.clock.now());
+  await at.write("second");
+  await passing(at.world, 20, () => at.lines.length === 1);
+  received.release([seq], "other");
+  await passing(at.world, 20, () => at.lines.length === 2);
+  assertEquals(at.lines, [1, 2].map(() => line("1 new message", "It is from another agent")));
+});
+
 Deno.test("six wake-ups in ten minutes, then one for all messages that came meanwhile", async () => {
   await using at = await desk();
   for (let n = 1; n <= LIMIT.hookWakeUps; n++) {

@@ -119,6 +119,20 @@ Deno.test("svc inbox --take marks what it has printed, which --read then lists",
     assertEquals((await machine.svc("inbox", "--take")).stderr, NOTHING);
   }));
 
+Deno.test("svc inbox --follow shows a message that another program gives back after a later one was shown", () =>
+  withInbox(async ({ machine, receive, running, world }) => {
+    const { received } = running.connector.store, first = receive({ message: "a" });
+    received.lease([first], { id: "other", until: world.clock.now() + 20_000 }, world.clock.now());
+    receive({ message: "b" });
+    const following = machine.svc("inbox", "--follow", "--take");
+    await whileTimePasses(world, until(() => received.counts().waiting === 1));
+    received.release([first], "other");
+    await whileTimePasses(world, until(() => received.counts().waiting === 0));
+    machine.readsCharacters = 0;
+    receive({ message: "c" });
+    await whileTimePasses(world, following);
+  }));
+
 Deno.test("svc inbox --take --json names messages that another program has read at the same time", () =>
   withInbox(async ({ machine, receive, running, world }) => {
     const id = receive({ message: "a" });

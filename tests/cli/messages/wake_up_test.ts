@@ -131,6 +131,15 @@ Deno.test("a message wakes once, also when it is on a later page, and a new one 
   assertEquals(Object.keys(desk.machine.tree(`${HOOKS}/`)).length, 2);
 });
 
+Deno.test("a message that comes back with a lower number wakes, and a full inbox wakes once", async () => {
+  await using desk = await Desk.open();
+  desk.unread = Array.from({ length: 9_999 }, (_, i) => i + 2);
+  assertEquals((await desk.hook()).code, 2);
+  desk.unread.unshift(1);
+  assertStringIncludes((await desk.hook()).stderr, "svc: 1 new message for alpha");
+  quiet(await desk.hook("--timeout", "10"));
+});
+
 Deno.test("after six wake-ups in ten minutes the next one waits", async () => {
   await using desk = await Desk.open();
   for (let id = 1; id <= 6; id++) {

@@ -220,6 +220,22 @@ Deno.test("u shows unread messages, the newest first, then older ones, also thos
   );
 });
 
+Deno.test("a message that comes back with a lower number is shown, and no older one that was there at the start", async () => {
+  await using screen = new Screen(80, []);
+  const of = (id: number) => screen.message({ id, text: `no ${id}.` });
+  const inbox = [1, 2, 4, 5, 6, 7, 8].map(of);
+  screen.inbox = inbox;
+  screen.add();
+  await flushTasks();
+  const before = screen.lines.length;
+  await screen.answerInbox(inbox);
+  assert(screen.asked.at(-1)?.target.includes("after=8&"));
+  await screen.answerInbox([]);
+  assert(screen.asked.at(-1)?.target.includes("after=0&"));
+  await screen.answerInbox([...inbox.slice(0, 2), of(3), ...inbox.slice(2)]);
+  assertEquals(screen.lines.slice(before).join("\n").match(/no \d+\./g), ["no 3."]);
+});
+
 Deno.test("h shows what was written with a peer, oldest first, behind the gutter, and reads nothing", async () => {
   await using screen = new Screen(60);
   screen.written = [

@@ -182,8 +182,13 @@ export class Screen {
 
   /** A message of a peer arrives. */
   async arrive(fields: Record<string, unknown>, agent = "alpha"): Promise<void> {
+    await this.answerInbox([this.message(fields)], agent);
+  }
+
+  /** Answers the call that waits for messages. */
+  async answerInbox(messages: unknown[], agent = "alpha"): Promise<void> {
     await flushTasks();
-    this.#arriving.get(agent)?.([this.message(fields)]);
+    this.#arriving.get(agent)?.(messages);
     await flushTasks();
   }
 
