@@ -8,10 +8,12 @@ import { callForText, get, type LocalCalls } from "../../shared/client/local_cli
 import { LocalMessage } from "../../shared/client/local_shapes.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import type { Random } from "../../shared/random.ts";
+import { BoundedMap } from "../../shared/bounded_map.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { CliError } from "../errors.ts";
 import { aliasesOf, findPeerEver, type Peers } from "../connector/peers/peers.ts";
 import { readPage, type Received, type ReceivedPage } from "../messages/received.ts";
+import { keyOf } from "../connector/unseen.ts";
 import { type AnsweredCall, Answers } from "./answers.ts";
 import { Approvals } from "./approvals.ts";
 import { fitting, type ModelMessage, modelMessage, shownAlias } from "./model_message.ts";
@@ -19,6 +21,9 @@ import { localError, ToolError } from "./tool_result.ts";
 
 /** With more, a cancelled call holds one of the connector's waiting calls for longer, so that others are refused. */
 export const CALL_SECONDS = 5;
+
+/** With more, a read-only server that runs for long fills the memory; with less than a full inbox, it repeats itself. */
+const SHOWN_MAX = 10_000;
 
 export interface McpAgentOptions {
   identity: Pick<Identity, "name" | "did" | "ownerDid" | "registryUrl">;
@@ -52,8 +57,8 @@ export class McpAgent {
   readonly answers: Answers;
   /** The thread of Codex that has called a tool; `null` for another program, and before the first call. */
   codexThread: string | null = null;
-  /** The highest ID that a read-only server has shown; without it the next wait would return the same messages. */
-  #shown = 0;
+  /** The messages that the waits of a read-only server have shown; without them the next wait would return the same. */
+  readonly #shown = new BoundedMap<string, true>(SHOWN_MAX);
 
   constructor(readonly options: McpAgentOptions) {
     const { clock, random } = options;
@@ -150,15 +155,15 @@ export class McpAgent {
     const { signal } = call;
     const { clock, isReadOnly } = this.options;
     const left = timeLeft(clock, seconds * 1000);
+    let after = 0;
     while (left() > 0 && !signal.aborted) {
       const wait = Math.min(Math.ceil(left() / 1000), CALL_SECONDS);
-      const after = isReadOnly ? this.#shown : 0;
       const { messages } = await this.unread({ ...wanted, after, wait }, call);
-      if (messages.length > 0) {
-        this.#shown = Math.max(this.#shown, ...messages.map(({ id }) => id));
-        return messages;
-      }
-      await sleep(clock, CONNECTOR_LIMITS.waitPauseMs, signal);
+      const news = isReadOnly ? messages.filter((message) => !this.#shown.has(keyOf(message))) : messages;
+      for (const message of news) if (isReadOnly) this.#shown.set(keyOf(message), true);
+      if (news.length > 0) return news;
+      after = messages.at(-1)?.id ?? 0;
+      if (messages.length === 0) await sleep(clock, CONNECTOR_LIMITS.waitPauseMs, signal);
     }
     return [];
   }

@@ -38,6 +38,10 @@ Deno.test("an MCP server that only reads has no tool that sends or pairs, and ma
   await beta.write(beta.a, "text 13");
   assertEquals(textsOf((await client.passing(waiting)).data), ["text 13"]);
   assertEquals([(await client.data("whoami")).unread, client.sent("/read")], [13, []]);
+  await beta.write(beta.c, "of gamma");
+  await beta.write(beta.a, "text 15");
+  assertEquals(textsOf(await client.data("wait_for_message", { from: "alpha" })).at(-1), "text 15");
+  assertEquals(textsOf(await client.data("wait_for_message", { from: "gamma" })), ["of gamma"]);
   for (const name of ["send_message", "pair_start"]) {
     const refused = await client.client.callTool({ name, arguments: {} }).then(() => null, (error) => String(error));
     assert(refused?.includes(`Tool ${name} not found`), refused ?? "");
