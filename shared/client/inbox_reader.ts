@@ -151,7 +151,7 @@ export class InboxReader {
           this.events.problem(error, `The message ${message.requestId} stays unread`);
           break;
         }
-        await sleep(this.clock, Math.max(retryWait(tries - 1), askedMs), this.#stop.signal);
+        await sleep(this.clock, retryWait(tries - 1, askedMs), this.#stop.signal);
         if (this.#stop.signal.aborted) break;
       }
     }

@@ -120,6 +120,16 @@ Deno.test("a reply waits as long as each refusal asks, and is then sent once", a
   assert(b.connector.clock.now() >= 10 * 30_000);
 });
 
+Deno.test("a refusal that asks to wait for years holds up a handler for a minute", async () => {
+  await using b = await bench();
+  b.connector.receive("request-1");
+  let calls = 0;
+  b.connector.tamper = ({ path }) =>
+    path === "/v1/outbound" && ++calls === 1 ? refusal(429, "RATE_LIMIT_EXCEEDED", 999_999_999) : null;
+  b.handle([() => "yes"]);
+  await passing(b.connector.clock, 70, b.allRead);
+});
+
 Deno.test("a message is read, with a problem, when the loop guard or the proxy refuses its reply", async (t) => {
   const refusals = { CONNECTOR_LOOP_GUARD: 429, PROXY_AUTH_FORBIDDEN: 403, PROXY_HOOK_REQUEST_ID_REUSED: 409 };
   for (const [code, status] of Object.entries(refusals)) {
