@@ -122,11 +122,11 @@ function listJson(connector: Connector, peerDid: string, query: TaskQuery): stri
   let seen = 0;
   for (let length = 0; seen < tasks.length && length < LIST_CHARACTERS; seen++) {
     const task = (tasks[seen] as typeof tasks[number]).sent;
-    // A client that wants no artifacts does not get the reply, so the reply is not marked as taken.
-    const reply = query.hasArtifacts ? received.takeReply(task, now) : received.taskReply(task);
-    const view = viewOf(task, reply, now);
+    const view = viewOf(task, received.taskReply(task), now);
     if (isOpen(view)) askedTasks.add(task);
     if (query.status !== undefined && view.state !== query.status) continue;
+    // Only for a reply that the client gets, because another one would count as read although no one has seen it.
+    if (query.hasArtifacts) received.takeReply(task, now);
     const text = taskJson(view, query.hasArtifacts);
     texts.push(text);
     length += text.length;

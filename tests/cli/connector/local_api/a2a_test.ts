@@ -278,6 +278,9 @@ Deno.test("ListTasks shows the tasks of the peer, newest state first, in pages a
   assertEquals(idsOf(await list({ contextId: "nothing" })), []);
   assertEquals(idsOf(await list({ status: "TASK_STATE_COMPLETED" })), [0]);
   assertEquals(idsOf(await list({ statusTimestampAfter: times[1] })), [0, 2]);
+  // A list of other tasks does not show the reply either.
+  assertEquals(idsOf(await list({ status: "TASK_STATE_WORKING", includeArtifacts: true })), [2, 1]);
+  assertEquals(at.bench.connector.store.received.counts().waiting, 1);
   const full = await list({ includeArtifacts: true });
   assertEquals(full.tasks.map(({ artifacts }: { artifacts: unknown[] }) => artifacts.length), [1, 0, 0]);
   assertEquals(at.bench.connector.store.received.counts().waiting, 0);
