@@ -179,7 +179,7 @@ class Waiter {
         const waitMs = pages > 0 ? 0 : Math.min(LIMIT.waitMaxMs, left());
         const query = { unread: true, after, limit: LIMIT.pageMessagesMax, wait: Math.ceil(waitMs / 1000) };
         const page = await call(client, InboxPage, { ...get("/v1/inbox", query), waitSeconds: query.wait });
-        messages.push(...this.#unseen.news(page.messages));
+        messages.push(...this.#unseen.news(page));
         more = page.more && page.messages.length > 0;
       }
       // A connector that is ending answers at once, so without a pause this would ask it again and again.

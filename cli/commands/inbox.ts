@@ -190,7 +190,7 @@ class Lister {
     const { from, conversation, limit, read } = this.query;
     const { after } = this.#unseen;
     const page = await readPage(this.connector, { unread: !read, limit, wait, from, conversation, after });
-    const news = this.#unseen.news(page.messages);
+    const news = this.#unseen.news(page);
     return {
       messages: news.filter(({ message }) => (message.readAt !== null) === read),
       more: page.more && page.messages.length > 0,

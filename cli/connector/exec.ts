@@ -62,7 +62,7 @@ export async function runForMessages(
     try {
       const target = `/v1/inbox?limit=${LIMIT.pageMessagesMax}&after=${unseen.after}&wait=${WAIT_S}`;
       const { messages, more } = await call(calls, InboxPage, { ...get(target), waitSeconds: WAIT_S });
-      newest = unseen.news(messages).at(-1) ?? newest;
+      newest = unseen.news({ messages, more }).at(-1) ?? newest;
       const message = newest;
       if (message === undefined || more || signal.aborted) continue;
       const { inbox } = await statusOf(calls);

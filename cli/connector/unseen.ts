@@ -1,19 +1,16 @@
 /** Tells a program that only shows or announces unread messages which of them are new to it. */
+import { InboxPlace } from "../../shared/client/inbox_place.ts";
 import type { LocalMessage } from "../../shared/client/local_shapes.ts";
 
 type Numbered = Pick<LocalMessage, "id" | "receivedAt">;
 type Unread = Numbered | { message: Numbered };
 
-/**
- * Reads the unread messages page by page, again and again, because lower numbers come too: after a lease or a replay,
- * and from a connector with a new database. A message that was not among the unread ones meanwhile is new again.
- */
+/** A message that was not among the unread ones from the first page to the next first page is new again. */
 export class Unseen {
-  /** The number after which the next page begins. */
-  after = 0;
-  /** The messages of the last time from the first page to an empty one, and those since. */
+  readonly #place = new InboxPlace();
+  /** The messages from the first page before the present one on. */
   #known: Set<string>;
-  /** Those of `#known` that are unread still. */
+  /** The messages from the present first page on. */
   #present = new Set<string>();
 
   /** @param known what `seen` has returned */
@@ -21,21 +18,25 @@ export class Unseen {
     this.#known = new Set(known);
   }
 
-  /** The messages that were seen since the first page. */
-  get seen(): string[] {
-    return [...this.#present];
+  /** The number after which the next page begins. */
+  get after(): number {
+    return this.#place.after;
   }
 
-  /** Takes the next page, and returns its new messages. After an empty page the next one is the first again. */
-  news<M extends Unread>(page: readonly M[]): M[] {
-    const last = page.at(-1);
-    this.after = last === undefined ? 0 : numbered(last).id;
-    if (last === undefined) [this.#known, this.#present] = [this.#present, new Set()];
-    const found = page.filter((message) => !this.#known.has(keyOf(message)));
-    for (const message of page) {
+  /** The messages that are unread, once all pages were taken. */
+  get seen(): string[] {
+    return [...this.after === 0 ? this.#known : this.#present];
+  }
+
+  /** Takes the next page, and returns its new messages. */
+  news<M extends Unread>({ messages, more }: { messages: readonly M[]; more: boolean }): M[] {
+    const found = messages.filter((message) => !this.#known.has(keyOf(message)));
+    for (const message of messages) {
       this.#known.add(keyOf(message));
       this.#present.add(keyOf(message));
     }
+    const last = messages.at(-1);
+    if (this.#place.move(last && numbered(last).id, more)) [this.#known, this.#present] = [this.#present, new Set()];
     return found;
   }
 

@@ -7,7 +7,7 @@ import { type Clock, sleep } from "../../shared/clock.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { Unseen } from "../connector/unseen.ts";
 import { announcement } from "../messages/announcement.ts";
-import type { Received } from "../messages/received.ts";
+import type { Received, ReceivedPage } from "../messages/received.ts";
 import { CALL_SECONDS, type McpAgent } from "./mcp_agent.ts";
 
 /** Wait for a connector that is away. With less, it is asked all the time; with more, messages are announced later. */
@@ -56,11 +56,11 @@ export async function announce(
  * Yields the unread messages whose IDs are above `after`, on at most `COUNTED_PAGES_MAX` pages. The first page waits up
  * to `wait` seconds for a message.
  */
-export async function* unreadPages(mcp: McpAgent, after: number, wait: number): AsyncGenerator<Received[]> {
+export async function* unreadPages(mcp: McpAgent, after: number, wait: number): AsyncGenerator<ReceivedPage> {
   const limit = CONNECTOR_LIMITS.pageMessagesMax;
   for (let pages = 0, more = true; more && pages < COUNTED_PAGES_MAX; pages++) {
     const page = await mcp.page({ unread: true, after, limit, wait: pages === 0 ? wait : 0 });
-    yield page.messages;
+    yield page;
     after = page.messages.at(-1)?.message.id ?? after;
     more = page.more;
   }
@@ -75,7 +75,7 @@ export async function newMessages(
 ): Promise<Received[]> {
   const found: Received[] = [];
   try {
-    for await (const messages of unreadPages(mcp, unseen.after, wait)) found.push(...unseen.news(messages));
+    for await (const page of unreadPages(mcp, unseen.after, wait)) found.push(...unseen.news(page));
   } catch {
     await sleep(mcp.options.clock, WATCH_MS, signal);
   }

@@ -36,7 +36,7 @@ export const WHOAMI: ToolRow = tool({
     // Counts messages of the peers that the server may see. Messages that go to the runtime are never unread here.
     let unread = 0;
     if (only === null) unread = inbox.waiting;
-    else if (!isPush) { for await (const messages of unreadPages(mcp, 0, 0)) unread += messages.length; }
+    else if (!isPush) { for await (const { messages } of unreadPages(mcp, 0, 0)) unread += messages.length; }
     return {
       agentDid: identity.did,
       name: identity.name,

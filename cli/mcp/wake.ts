@@ -64,7 +64,9 @@ async function stillUnread(mcp: McpAgent, found: readonly Received[]): Promise<R
   const keys = new Set(found.map(keyOf)), left: Received[] = [];
   try {
     const before = Math.min(...found.map(({ message }) => message.id)) - 1;
-    for await (const page of unreadPages(mcp, before, 0)) left.push(...page.filter((one) => keys.has(keyOf(one))));
+    for await (const { messages } of unreadPages(mcp, before, 0)) {
+      left.push(...messages.filter((one) => keys.has(keyOf(one))));
+    }
   } catch {
     return null;
   }

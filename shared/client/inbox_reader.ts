@@ -7,6 +7,7 @@ import { BoundedMap } from "../bounded_map.ts";
 import { type Clock, sleep } from "../clock.ts";
 import { sha256, utf8Bytes } from "../protocol/base64url.ts";
 import { retryWait } from "./backoff.ts";
+import { InboxPlace } from "./inbox_place.ts";
 import { call, get, type LocalCalls, readMessages, type WaitedMessage } from "./local_client.ts";
 import { InboxPage, type LocalMessage } from "./local_shapes.ts";
 import type { AgentEvent, AgentEventName, Content, IncomingMessage, MessageHandler, SendOptions } from "./agent_api.ts";
@@ -40,11 +41,8 @@ export class InboxReader {
   readonly #known = new BoundedMap<string, true>(KNOWN_MAX);
   /** Known messages that are read now. They are forgotten at the next page, because a page under way may show them. */
   readonly #ended: string[] = [];
-  /**
-   * Number of the newest message that was read from the inbox. It is 0 again after an empty page or a failure, because
-   * lower numbers come too: after a lease or a replay, and from a connector with a new database.
-   */
-  #after = 0;
+  /** Begins again after a failure too. */
+  #place = new InboxPlace();
   #running: Promise<void> | null = null;
   /** Wakes the loop when it waits for a handler or for room. */
   #wake = () => {};
@@ -106,7 +104,7 @@ export class InboxReader {
         if (isConnected) this.events.emit("disconnected", "The connector does not answer");
         if (!isDown(error) || failures++ === 0) this.events.problem(error);
         isConnected = false;
-        this.#after = 0;
+        this.#place = new InboxPlace();
         // This connector hands its messages to a runtime until it is restarted, so later attempts would fail too.
         if (error instanceof SvcError && error.code === "CONNECTOR_RUNTIME_PUSHES") return;
         await sleep(this.clock, retryWait(failures), this.#stop.signal);
@@ -116,11 +114,11 @@ export class InboxReader {
 
   async #readPage(waitSeconds: number): Promise<void> {
     const limit = MESSAGES_HELD_MAX - this.#lanes.size;
-    const query = get("/v1/inbox", { unread: true, after: this.#after, limit, wait: waitSeconds });
+    const query = get("/v1/inbox", { unread: true, after: this.#place.after, limit, wait: waitSeconds });
     const request = { ...query, waitSeconds, signal: this.#stop.signal };
     for (const key of this.#ended.splice(0)) this.#known.delete(key);
-    const { messages } = await call(this.local, InboxPage, request);
-    this.#after = messages.at(-1)?.id ?? 0;
+    const { messages, more } = await call(this.local, InboxPage, request);
+    this.#place.move(messages.at(-1)?.id, more);
     for (const message of messages.map(messageOfLocal)) {
       if (this.#known.has(keyOf(message))) continue;
       this.#known.set(keyOf(message), true);

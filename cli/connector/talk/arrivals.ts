@@ -64,8 +64,8 @@ export class Arrivals {
           newest = page.messages.at(-1)?.id ?? 0;
           continue;
         }
-        for (const message of unseen.news(page.messages)) if (message.id > newest) this.#arrived(agent, message);
-        if (page.messages.length === 0) newest = 0;
+        for (const message of unseen.news(page)) if (message.id > newest) this.#arrived(agent, message);
+        if (unseen.after === 0) newest = 0;
       } catch (error) {
         // If a runtime gets the messages, there are none to show. Any other failure is followed by another try, because
         // a connector that starts again still has the messages.

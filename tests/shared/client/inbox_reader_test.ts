@@ -194,6 +194,21 @@ Deno.test("messages with lower numbers are handled: of a new database, of a repl
     await passing(b.connector.clock, 200, b.allRead);
     assertEquals(seen, ["request-2", "request-1"]);
   });
+  await t.step("a message that is unread again while a peer writes all the time", async () => {
+    await using b = await bench();
+    const hidden = b.connector.receive("request-1");
+    hidden.readAt = "2026-02-21T00:00:01.000Z";
+    b.connector.receive("request-2");
+    const seen = b.handle();
+    await until(b.allRead);
+    hidden.readAt = null;
+    for (let n = 3; n <= 15 && !seen.includes("request-1"); n++) {
+      b.connector.receive(`request-${n}`);
+      await until(() => seen.includes(`request-${n}`));
+      await b.connector.clock.advance(5_000);
+    }
+    assert(seen.includes("request-1"));
+  });
 });
 
 Deno.test("a message whose mark fails because the connector is down is marked when it is back", async () => {
