@@ -76,7 +76,8 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     described.fix = out.withHere(described.fix);
     out.error(described);
     // From a hook, Claude Code takes this exit code as an order to wake the model, and would do so at every turn.
-    return argv[0] === "hook" && described.exit === EXIT.usage ? EXIT.failed : described.exit;
+    const isHook = argv.some((word, i) => word === "hook" && argv[i + 1] === "claude-code");
+    return isHook && described.exit === EXIT.usage ? EXIT.failed : described.exit;
   } finally {
     out.finish();
   }

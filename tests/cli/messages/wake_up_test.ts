@@ -176,8 +176,10 @@ Deno.test("input without a session, an unknown agent and wrong options end the h
   quiet(await desk.machine.svc("hook", "claude-code", "nobody"));
   quiet(await desk.hook("--timeout", "0"));
   // A mistake on the command line is shown, and not with the exit code that wakes the model.
-  const wrong = await desk.machine.svc("hook", "claude-code", "alpha", "--tiemout", "5");
-  assertEquals([wrong.code, wrong.stderr.includes("CLI_USAGE")], [1, true]);
+  for (const before of [[], ["--config-dir", desk.machine.path("")]]) {
+    const wrong = await desk.machine.svc(...before, "hook", "claude-code", "alpha", "--tiemout", "5");
+    assertEquals([wrong.code, wrong.stderr.includes("CLI_USAGE")], [1, true]);
+  }
 });
 
 Deno.test("input of any length names its session when that is in its first 64 KiB", async () => {
