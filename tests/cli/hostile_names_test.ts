@@ -61,10 +61,12 @@ Deno.test("every command that takes an agent name refuses hostile names and leav
   assert(commands.length >= 14, String(commands.length));
   for (const [i, command] of commands.entries()) {
     await t.step(command.path.join(" "), async () => {
+      // Claude Code wakes its model when a hook ends with 2.
+      const exit = command.path.includes("claude-code") ? 1 : 2;
       // One check serves every command, so the first one gets all names and each other one a few.
       for (const name of i === 0 ? NAMES : NAMES.filter((_, n) => n % 16 === i % 16)) {
         for (const line of linesOf(command, name)) {
-          await machine.refuses(line, 2, "CLI_USAGE");
+          await machine.refuses(line, exit, "CLI_USAGE");
         }
       }
       assertEquals(machine.tree(), before);
