@@ -3,6 +3,7 @@
  * the 30 s before the newest event each time, because two instances may commit their entries out of order, and a late
  * entry would otherwise be missed. An export ends with its count, so that its reader notices when it was cut off.
  */
+import { retryWait } from "../../../shared/client/backoff.ts";
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
 import { sleep } from "../../../shared/clock.ts";
 import { AUDIT_FILTERS, type AuditEntry } from "../../../shared/protocol/api/audit.ts";
@@ -155,7 +156,7 @@ async function followAudit(
 /** Returns how many milliseconds to wait after a failure that may pass by itself. @throws any other error */
 function pauseAfter(error: unknown): number {
   if (error instanceof ApiError && (error.status === 429 || error.status >= 500)) {
-    return Math.max(LOOK_EVERY_MS, (error.retryAfter ?? 0) * 1000);
+    return Math.max(LOOK_EVERY_MS, retryWait(1, (error.retryAfter ?? 0) * 1000));
   }
   if (error instanceof UnreachableError) return LOOK_EVERY_MS;
   throw error;
