@@ -143,18 +143,13 @@ Deno.test({
         seen.set(name, (seen.get(name) ?? new Set()).add((mode ?? 0) & 0o777));
       }
     };
-    const umask = Deno.umask(0);
-    try {
-      const starting = startServer({ folder: folder.path, env: { KV_URL: `${inner}/svc.kv` } });
-      let up = false;
-      starting.finally(() => up = true).catch(() => {});
-      while (!up) await look().catch(() => {});
-      await using server = await starting;
-      await bootstrap(placeOf(server));
-      await look();
-    } finally {
-      Deno.umask(umask);
-    }
+    const starting = startServer({ folder: folder.path, env: { KV_URL: `${inner}/svc.kv` }, isOpen: true });
+    let up = false;
+    starting.finally(() => up = true).catch(() => {});
+    while (!up) await look().catch(() => {});
+    await using server = await starting;
+    await bootstrap(placeOf(server));
+    await look();
     assert(seen.has("svc.kv") && seen.has("svc.kv-wal"), `${[...seen.keys()]}`);
     for (const [name, modes] of seen) assertEquals([...modes], [0o600], name);
     assertEquals(((await Deno.stat(inner)).mode ?? 0) & 0o777, 0o700);

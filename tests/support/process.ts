@@ -76,6 +76,8 @@ export interface ServerOptions {
   /** The program, with options of Deno before it (default: the server of this version). */
   entry?: readonly string[];
   args?: readonly string[];
+  /** With the umask 000. It is set by a shell, because that of this process is also that of tests beside this one. */
+  isOpen?: true;
 }
 
 /** A server that listens. */
@@ -111,7 +113,9 @@ async function spawnServer(options: ServerOptions): Promise<ServerProcess> {
     "--allow-sys=statfs,systemMemoryInfo",
   ]
     .concat(["read", "write"].map((kind) => `--allow-${kind}=${folder}`));
-  return new ServerProcess(["run", "--no-prompt", ...permissions, ...entry, ...args], variablesOf(options));
+  const words = ["run", "--no-prompt", ...permissions, ...entry, ...args], variables = variablesOf(options);
+  if (!options.isOpen) return new ServerProcess(words, variables);
+  return new ServerProcess(["-c", 'umask 000; exec "$@"', "sh", Deno.execPath(), ...words], variables, "/bin/sh");
 }
 
 /**
