@@ -169,6 +169,17 @@ Deno.test("messages are handled after the connector has ended and another one ha
   assertEquals([seen, b.told.at(-1)], [["request-1"], "connected"]);
 });
 
+/** Lets a handler read request-2, and then makes request-1, which has a lower number, unread again. */
+async function withLowerNumber(b: Awaited<ReturnType<typeof bench>>): Promise<string[]> {
+  const hidden = b.connector.receive("request-1");
+  hidden.readAt = "2026-02-21T00:00:01.000Z";
+  b.connector.receive("request-2");
+  const seen = b.handle();
+  await until(b.allRead);
+  hidden.readAt = null;
+  return seen;
+}
+
 Deno.test("messages with lower numbers are handled: of a new database, of a replay and after a lease", async (t) => {
   await t.step("a connector whose database was moved away", async () => {
     await using b = await bench();
@@ -185,23 +196,13 @@ Deno.test("messages with lower numbers are handled: of a new database, of a repl
   });
   await t.step("a message that is unread again", async () => {
     await using b = await bench();
-    const hidden = b.connector.receive("request-1");
-    hidden.readAt = "2026-02-21T00:00:01.000Z";
-    b.connector.receive("request-2");
-    const seen = b.handle();
-    await until(b.allRead);
-    hidden.readAt = null;
+    const seen = await withLowerNumber(b);
     await passing(b.connector.clock, 200, b.allRead);
     assertEquals(seen, ["request-2", "request-1"]);
   });
   await t.step("a message that is unread again while a peer writes all the time", async () => {
     await using b = await bench();
-    const hidden = b.connector.receive("request-1");
-    hidden.readAt = "2026-02-21T00:00:01.000Z";
-    b.connector.receive("request-2");
-    const seen = b.handle();
-    await until(b.allRead);
-    hidden.readAt = null;
+    const seen = await withLowerNumber(b);
     for (let n = 3; n <= 15 && !seen.includes("request-1"); n++) {
       b.connector.receive(`request-${n}`);
       await until(() => seen.includes(`request-${n}`));
