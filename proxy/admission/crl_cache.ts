@@ -175,7 +175,7 @@ export class CrlCache {
   }
 
   async #fetch(): Promise<"new" | "same" | "empty"> {
-    const { kv, registry, keys, log } = this.deps, { key, ...expiry } = this.options.seen;
+    const { kv, clock, registry, keys, log } = this.deps, { key, ...expiry } = this.options.seen;
     // The health check needs the keys even if no list needs them.
     await keys.current();
     if (this.#seen === undefined) this.#seen = (await kv.get<CrlSeen>(key)).value;
@@ -194,7 +194,10 @@ export class CrlCache {
     await yieldIfLong();
     const claims = await this.#verify(crl as string | Bytes, yieldIfLong);
     await yieldIfLong();
-    if (this.#seen && isCrlRollback(claims, this.#seen)) {
+    // A time ahead of now comes from before the clock was set back. It does not count, because every list of the same
+    // number would otherwise be refused for as long as the step.
+    const isAhead = (this.#seen?.iat ?? 0) > unixSeconds(clock.now()) + LIMITS.tokenLeewaySeconds;
+    if (this.#seen && isCrlRollback(claims, isAhead ? { ...this.#seen, iat: 0 } : this.#seen)) {
       log("error", "crl_rollback", { seq: claims.seq, knownSeq: this.#seen.seq });
       throw new CrlRollback("The revocation list is older than the installed one");
     }

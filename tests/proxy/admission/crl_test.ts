@@ -241,6 +241,18 @@ Deno.test("a step back of the clock beyond CRL_MAX_AGE_MS ends the use of a list
   assertEquals(await ask(w, a), "200");
 });
 
+test("after a clock that was an hour ahead is set back, the list is installed again, and an older one still refused", async ({ w, a, lists, entry }) => {
+  w.clock.step(3_600_000);
+  lists.publish(await lists.signed({ seq: 7, revocations: [entry] }));
+  assertEquals(await ask(w, a), REVOKED);
+  w.clock.step(-3_600_000);
+  for (const [seq, answer] of [[6, UNAVAILABLE], [7, REVOKED]] as const) {
+    lists.publish(await lists.signed({ seq, revocations: [entry] }));
+    await lists.refresh();
+    assertEquals(await ask(w, a), answer, `a list of the number ${seq}`);
+  }
+});
+
 test("a list is not used after its exp, even when 304 confirms it", async ({ w, a, lists }) => {
   lists.publish(await lists.signed(), { ETag: '"the-tag"' });
   assertEquals(await ask(w, a), "200");
