@@ -153,6 +153,7 @@ async function compose(
     {
       ...deps,
       origins: acceptedOrigins(environment, place.registryUrl, port),
+      onDeleted: () => proxy?.deps.crl.refreshAgain(),
       callProxy: (request) => proxy ? proxy.fetch(request, { from: "process" }) : fetch(request),
     },
     { ...registryConfig, ...place },

@@ -21,10 +21,12 @@ import { countRegistry } from "./people/store.ts";
 import { Suspensions } from "./people/suspensions.ts";
 import { CrlPublisher } from "./revocation/crl.ts";
 import { Signing } from "./signing_keys.ts";
+import type { RegistryStore } from "./store_deps.ts";
 import type { SigningKeySet } from "./schema/records.ts";
 
 export interface RegistryExternals extends ServiceDeps {
   crlBytes?: number | undefined;
+  onDeleted?: RegistryStore["onDeleted"];
   /** Sends a request of the console to the proxy: over the network, or to the proxy in this process. */
   callProxy(request: Request): Promise<Response>;
 }

@@ -11,4 +11,6 @@ export interface RegistryStore extends StoreDeps {
   reads: BatchedReads;
   /** Runs changes that share a record, such as a quota, one after the other. */
   changes: Changes;
+  /** Resolves when a proxy in this process has read the list with a deletion; absent when the proxy runs elsewhere. */
+  onDeleted?: (() => Promise<void> | undefined) | undefined;
 }

@@ -14,7 +14,7 @@ import { isLive } from "../sessions/session_rules.ts";
 import { issueSession, keptFor, revoked } from "../sessions/store.ts";
 import type { Signing } from "../signing_keys.ts";
 import type { RegistryStore } from "../store_deps.ts";
-import { DAY_MS } from "../../shared/clock.ts";
+import { DAY_MS, settledWithin } from "../../shared/clock.ts";
 import { signAit } from "../../shared/protocol/signed/ait.ts";
 import type { RegisterBody } from "../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
@@ -28,6 +28,9 @@ import type { Draft } from "../../shared/server/store/changes.ts";
 import { belowCursor, type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
 import { readPublicKey, verify } from "../../shared/server/crypto.ts";
+
+/** How long a deletion waits for a proxy in this process. With more, a long list holds up its answer. */
+const LIST_WAIT_MS = 1_000;
 
 export interface AgentDeps extends RegistryStore {
   signing: Signing;
@@ -207,6 +210,8 @@ export async function deleteAgent(
     await audit(draft, deps, by, "agent.deleted", agent.did);
   });
   deps.metrics?.count("agents_revoked_total");
+  // The answer waits for the list, because the proxy would otherwise accept messages to the agent after it.
+  await settledWithin(deps.clock, Promise.resolve(deps.onDeleted?.()), LIST_WAIT_MS);
 }
 
 /**

@@ -89,6 +89,15 @@ Deno.test("a send to a deleted agent is refused while its pair is still stored",
   assertEquals(await outcome(await w.message(a, b)), "403 PROXY_AUTH_FORBIDDEN");
 });
 
+Deno.test("a message to an agent is refused directly after the 204 of its deletion", async () => {
+  await using w = await openProxy({ sharedProcess: true });
+  const { a, b } = await w.pairedAgents();
+  const queued = { headers: { Prefer: "respond-async" } };
+  assertEquals(await outcome(await w.message(a, b, queued)), "202");
+  assertEquals((await w.ask("DELETE", `/v1/agents/${b.agent.id}`, b.owner)).status, 204);
+  assertEquals(await outcome(await w.message(a, b, queued)), "403 PROXY_AUTH_FORBIDDEN");
+});
+
 Deno.test("a list that is installed as the work on another one ends is worked off", async () => {
   for (let turns = 0; turns < 10; turns++) {
     using kv = await openTestKv();

@@ -200,6 +200,7 @@ export class World implements AsyncDisposable {
       ...deps,
       origins: [this.registryUrl],
       crlBytes: this.options.crlBytes,
+      ...this.options.sharedProcess ? { onDeleted: () => this.proxy.deps.crl.refreshAgain() } : {},
       callProxy: (request) => this.callProxy(request),
     }, {
       ...readRegistryConfig(reader, place),
