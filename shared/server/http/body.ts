@@ -10,11 +10,15 @@ import { LIMITS } from "../../protocol/limits.ts";
 import type { BodyLease } from "./body_budget.ts";
 
 /**
- * Most pieces of a body. Each costs memory in addition to its bytes, and a turn of the event loop. With more, a body in
- * tiny pieces would cost many times its budget and take seconds.
+ * Most pieces of a body of up to 1 MiB. Each costs memory in addition to its bytes, and a turn of the event loop. With
+ * more, a body in tiny pieces would cost many times its budget and take seconds.
  */
 export const BODY_PIECES_MAX = 1_024;
-const TOO_MANY_PIECES = `comes in over ${BODY_PIECES_MAX} pieces`;
+/**
+ * Bytes for each piece of a larger body. With more, a long revocation list from a slow network, which brings the bytes
+ * of one packet at a time, would be refused, and with it every request.
+ */
+const PIECE_BYTES = 1_024;
 /**
  * Bytes of a refused body that are still read. With less, a client that is still sending sees its connection break and
  * not the refusal; with more, it sends for nothing.
@@ -163,7 +167,7 @@ async function gathered(reader: ReadableStreamDefaultReader<Bytes>, maxBytes: nu
     if (done) return chunks.length === 1 && chunks[0] ? chunks[0] : joinedBytes(chunks);
     size += value.length;
     if (size > maxBytes) throw tooLarge(`is over ${maxBytes} bytes`);
-    if (chunks.push(value) > BODY_PIECES_MAX) throw tooLarge(TOO_MANY_PIECES);
+    refuseManyPieces(chunks.push(value), maxBytes);
   }
 }
 
@@ -172,7 +176,7 @@ async function filled(reader: ReadableStreamBYOBReader, length: number, maxBytes
   let buffer = new ArrayBuffer(length + 1);
   let size = 0;
   for (let pieces = 0; size <= length; pieces++) {
-    if (pieces > BODY_PIECES_MAX) throw tooLarge(TOO_MANY_PIECES);
+    refuseManyPieces(pieces, maxBytes);
     const { done, value } = await reader.read(new Uint8Array(buffer, size));
     if (value) {
       buffer = value.buffer;
@@ -181,6 +185,11 @@ async function filled(reader: ReadableStreamBYOBReader, length: number, maxBytes
     if (done) return new Uint8Array(buffer, 0, size);
   }
   throw tooLarge(`is over ${maxBytes} bytes`);
+}
+
+function refuseManyPieces(pieces: number, maxBytes: number): void {
+  const most = Math.max(BODY_PIECES_MAX, maxBytes / PIECE_BYTES);
+  if (pieces > most) throw tooLarge(`comes in over ${most} pieces`);
 }
 
 function tooLarge(how: string): ServiceError {

@@ -70,6 +70,12 @@ Deno.test("the body reader accepts 1,024 pieces and refuses more", async () => {
   assertEquals([error.code, error.headers.Connection], ["PAYLOAD_TOO_LARGE", "close"]);
 });
 
+Deno.test("the body reader accepts a revocation list of 2 MiB in packets of 1,460 bytes", async () => {
+  const packets = Array.from({ length: 1_437 }, () => new Uint8Array(1_460));
+  const { length } = await readBody(new Chunks(packets), LIMITS.crlBytes, new ManualClock());
+  assertEquals(length, 1_437 * 1_460);
+});
+
 Deno.test("the body reader refuses one byte over the limit and cancels the rest", async (t) => {
   const cases: [name: string, chunks: string[], maxBytes: number][] = [
     ["in one chunk", ["123456"], 5],
