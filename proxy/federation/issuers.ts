@@ -155,7 +155,10 @@ class Issuer implements IssuerDocuments {
   }
 
   readonly aits: IssuerDocuments["aits"] = { verify: (token) => this.#named(this.#aits.verify(token)) };
-  readonly keys: IssuerDocuments["keys"] = { current: () => this.#named(this.#keys.current()) };
+  readonly keys: IssuerDocuments["keys"] = {
+    current: () => this.#named(this.#keys.current()),
+    search: () => this.#named(this.#keys.search()),
+  };
   readonly crl: IssuerDocuments["crl"] = {
     isRevoked: async (jti) => {
       const refreshing = this.#refreshIfDue();

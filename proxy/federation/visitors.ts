@@ -122,9 +122,13 @@ export class Visitors implements VisitorChecks {
   }
 
   async #verify(visitor: IssuerDocuments, token: string, audience: string, now: number): Promise<KeptVisit | null> {
-    const { issuer, keys } = visitor;
+    const { issuer } = visitor;
     try {
-      const jws = parseShortToken(VIS, token), authority = { issuer, audience, keys: await keys.current() };
+      const jws = parseShortToken(VIS, token);
+      let keys = await visitor.keys.current();
+      // A registry that has just rotated its key signs with one that is not known here yet.
+      if (!keys.has(jws.kid)) keys = await visitor.keys.search();
+      const authority = { issuer, audience, keys };
       const { sub, aitJti, proxy, exp } = await verifyShortToken(VIS, jws, authority, now);
       return { agentDid: sub, aitJti, audience, proxy, exp };
     } catch (error) {

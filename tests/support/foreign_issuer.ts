@@ -25,7 +25,9 @@ export class ForeignIssuer {
   readonly #clock: Clock;
   readonly #random;
   readonly newId: NewId;
-  readonly #signing: KeyPair;
+  #signing: KeyPair;
+  /** Public keys of the time before each rotation. */
+  readonly #retired: { kid: string; x: string }[] = [];
   /** Paths that were asked for. */
   readonly asked: string[] = [];
   readonly revocations: Revocation[] = [];
@@ -50,7 +52,13 @@ export class ForeignIssuer {
   }
 
   get key(): SigningKey {
-    return { kid: `key-of-${this.authority}`, privateKey: this.#signing.privateKey };
+    return { kid: `key-${this.#retired.length}-of-${this.authority}`, privateKey: this.#signing.privateKey };
+  }
+
+  /** Signs with a new key from now on. */
+  async rotate(): Promise<void> {
+    this.#retired.push({ kid: this.key.kid, x: this.#signing.publicKey });
+    this.#signing = await keyPairFromSeed(this.#random.bytes(32));
   }
 
   /** How a proxy reaches it. */
@@ -107,9 +115,10 @@ export class ForeignIssuer {
     const answer = await this.answer?.(request);
     if (answer) return answer;
     if (pathname === "/.well-known/svc-keys.json") {
-      const { kid } = this.key;
-      const jwk = { kid, kty: "OKP", crv: "Ed25519", alg: "EdDSA", use: "sig", x: this.#signing.publicKey };
-      return Response.json({ keys: [{ ...jwk, status: "active" }] });
+      const form = { kty: "OKP", crv: "Ed25519", alg: "EdDSA", use: "sig" };
+      const active = { ...form, kid: this.key.kid, x: this.#signing.publicKey, status: "active" };
+      const retired = this.#retired.map((key) => ({ ...form, ...key, status: "retired" }));
+      return Response.json({ keys: [active, ...retired] });
     }
     const issuedAtSeconds = unixSeconds(this.#clock.now());
     const { origin: issuer, seq, revocations } = this;

@@ -310,6 +310,13 @@ test("what a visiting agent queued is handed over without a question to its regi
   assertEquals([socket.delivered.length, b.asked.length], [1, asked]);
 });
 
+test("an agent writes on directly after its registry has rotated its signing key", async ({ w, b, alpha, beta }) => {
+  assertEquals(await outcome(await send(w, beta, alpha, { Prefer: "respond-async" })), "202");
+  await b.rotate();
+  const headers = { Prefer: "respond-async", [HEADERS.access]: await b.visit(beta) };
+  assertEquals(await outcome(await send(w, beta, alpha, headers)), "202");
+});
+
 Deno.test("a ticket lets this server ask at most three issuers", async () => {
   const { w, b, alpha, beta } = await cast();
   await using _ = w;
