@@ -52,8 +52,10 @@ export class AitCache {
     if (kept?.signer && keys.get(kept.kid) === kept.signer) return kept;
     const jws = parseAit(token);
     // If the keys were fetched just for this token, no newer ones are searched for, because a stranger's token would
-    // otherwise cost its registry two requests.
-    if (!keys.has(jws.kid) && fresh !== null) keys = await this.keys.search();
+    // otherwise cost its registry two requests. If that fetch failed, the search fails too, because the token would
+    // otherwise be called invalid although only its registry is away.
+    const isJustFetched = fresh === null && this.keys.fresh !== null;
+    if (!keys.has(jws.kid) && !isJustFetched) keys = await this.keys.search();
     const claims = await verifyAitSignature(jws, { issuer: this.issuer, keys });
     const publicKey = readPublicKey(claims.cnf.jwk.x);
     const { sub: agentDid, ownerDid, iss: issuer, jti: aitJti, name } = claims;

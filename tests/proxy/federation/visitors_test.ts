@@ -317,6 +317,17 @@ test("an agent writes on directly after its registry has rotated its signing key
   assertEquals(await outcome(await send(w, beta, alpha, headers)), "202");
 });
 
+test("a token of a new key is not called invalid while its registry does not answer", async ({ w, b, alpha }) => {
+  w.clock.step(301_000);
+  await b.rotate();
+  b.answer = () => Promise.reject(new TypeError("refused"));
+  const gamma = await b.agent("gamma");
+  assertEquals(
+    await outcome(await confirm(w, gamma, await keyedTicket(w, alpha))),
+    "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE",
+  );
+});
+
 Deno.test("a ticket lets this server ask at most three issuers", async () => {
   const { w, b, alpha, beta } = await cast();
   await using _ = w;
