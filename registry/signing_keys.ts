@@ -110,7 +110,10 @@ export class Signing {
     if (keys.length >= LIMITS.signingKeys) throw new ServiceError("SIGNING_KEYS_TOO_MANY");
     const signsFrom = this.onChanged ? now : now + KEY_LEAD_SECONDS * 1000;
     const fresh: StoredKey = { ...await this.#newKey(), ...(signsFrom > now ? { signsFrom } : {}) };
-    const active = keys.filter(({ status }) => status === "active");
+    // A key of a rotation before the clock was set back would otherwise sign later than the new one, and replace it.
+    const active = keys.filter(({ status }) => status === "active").map((key) =>
+      (key.signsFrom ?? 0) < signsFrom ? key : { ...key, signsFrom: signsFrom - 1 }
+    );
     const others = keys.filter(({ status }) => status !== "active");
     const retiredKid = active.at(-1)?.kid ?? "";
     const set: SigningKeySet = signsFrom > now

@@ -300,3 +300,18 @@ Deno.test("a new key signs 60 s after its publication when the proxy runs apart"
     false,
   ]]);
 });
+
+Deno.test("a key that was replaced after the clock was set back does not sign again", async () => {
+  await using w = await openRegistry();
+  await remove(w, await w.agent());
+  const leaked = await rotateKey(w);
+  await w.clock.advance(60_000);
+  assertEquals(await crlKid(w), leaked.kid);
+  w.clock.step(-3_600_000);
+  const fresh = await rotateKey(w);
+  for (const minutes of [1, 30, 60]) {
+    await w.clock.advance(minutes * 60_000);
+    assertEquals(await crlKid(w), fresh.kid, `${minutes} min later`);
+  }
+  assertEquals((await kidsOf(w)).slice(0, 2), [[fresh.kid, "active"], [leaked.kid, "retired"]]);
+});
