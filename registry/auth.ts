@@ -169,5 +169,6 @@ async function proveAgent(deps: AuthDeps, exchange: RequestContext): Promise<Pro
   }
   const { taken } = await deps.commits.claim([nonceUpdate(KEYS.nonce(claims.sub, nonce), timestamp, now)]);
   if (!taken) throw refuse("The nonce was used before");
-  return { agentId: parseDid(claims.sub)?.id ?? "", agentDid: claims.sub, aitJti: claims.jti, timestamp };
+  const { sub: agentDid, ownerDid, jti: aitJti } = claims;
+  return { agentId: parseDid(agentDid)?.id ?? "", agentDid, ownerDid, aitJti, timestamp };
 }

@@ -6,6 +6,7 @@ import type {
   VisitAnswer,
   VisitBody,
 } from "../../shared/protocol/api/sessions.ts";
+import { DAY_MS } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
@@ -14,19 +15,27 @@ import { signShortToken, VIS } from "../../shared/protocol/signed/short_token.ts
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import { invalidInput } from "../../shared/server/http/app.ts";
 import { type Answer, json, noContent, type RequestContext } from "../../shared/server/http/route.ts";
-import { type RateLimiter, rateLimitHeaders } from "../../shared/server/rate_limit.ts";
+import { type RateLimiter, rateLimitHeaders, type WindowRule } from "../../shared/server/rate_limit.ts";
 import type { ProvenAgent, WithBody } from "../callers.ts";
 import type { Signing } from "../signing_keys.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import { checkAccessToken } from "./access_token.ts";
 import { refreshSession } from "./store.ts";
 
+const windowMs = LIMITS.limitWindowMs;
+/** How often a person with all agents of the quota may refresh each in the lifetime of an access token. */
+const OWNER_REFRESHES = 4;
+
 export async function refresh(
   deps: RegistryStore & { limiter: RateLimiter },
   { body, caller, exchange }: WithBody<RefreshBody, ProvenAgent>,
 ): Promise<Answer> {
   // The limit per IP alone would let an agent with many addresses fill the store: each refresh leaves records for weeks.
-  await countOf(deps, "refresh_agent", 2 * LIMITS.refreshRequests, caller);
+  await countOf(deps, { name: "refresh_agent", requests: 2 * LIMITS.refreshRequests, windowMs }, caller.agentDid);
+  // The limit per agent alone would let a person with hundreds of agents do the same.
+  const { quotas, accessTokenTtlSeconds } = deps.config;
+  const ofAll = Math.ceil(quotas.agents * OWNER_REFRESHES * DAY_MS / (accessTokenTtlSeconds * 1000));
+  await countOf(deps, { name: "refresh_owner", requests: ofAll, windowMs: DAY_MS }, caller.ownerDid);
   return json<RefreshAnswer>({ agentAuth: await refreshSession(deps, caller, body, exchange.requestId) });
 }
 
@@ -44,7 +53,7 @@ export async function visit(
       message: "The audience must be the https origin of a proxy, without port or path",
     });
   }
-  await countOf(deps, "visit_agent", LIMITS.visitRequests, caller);
+  await countOf(deps, { name: "visit_agent", requests: LIMITS.visitRequests, windowMs }, agentDid);
   // The request is counted before this check, because a revoked agent with an unexpired identity token could otherwise
   // ask without limit.
   await requireAccess(deps, exchange, { agentDid, aitJti });
@@ -56,15 +65,9 @@ export async function visit(
   }, 201);
 }
 
-/** Counts a request of an agent in its window. @throws {ServiceError} `RATE_LIMIT_EXCEEDED` */
-async function countOf(
-  { limiter }: { limiter: RateLimiter },
-  name: string,
-  requests: number,
-  { agentDid }: ProvenAgent,
-): Promise<void> {
-  const rule = { name, requests, windowMs: LIMITS.limitWindowMs };
-  const decision = await limiter.hit(rule, agentDid);
+/** Counts a request in a window. @throws {ServiceError} `RATE_LIMIT_EXCEEDED` */
+async function countOf({ limiter }: { limiter: RateLimiter }, rule: WindowRule, who: string): Promise<void> {
+  const decision = await limiter.hit(rule, who);
   if (!decision.allowed) throw new ServiceError("RATE_LIMIT_EXCEEDED", { headers: rateLimitHeaders(rule, decision) });
 }
 

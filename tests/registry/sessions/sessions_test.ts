@@ -17,7 +17,7 @@ import {
   refused,
   validate,
 } from "../../support/registry_world.ts";
-import { REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
+import { AMPLE_QUOTAS, REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
 import { owned } from "../steps.ts";
 
 const INVALID = "AGENT_AUTH_REFRESH_INVALID", REVOKED = "AGENT_AUTH_REFRESH_REVOKED";
@@ -289,6 +289,20 @@ Deno.test("an agent refreshes at most 40 times a minute from all addresses, beca
   await refreshed(w, b, b.agentAuth.refreshToken);
   await w.clock.advance(60_000);
   await refreshed(w, a, token);
+});
+
+Deno.test("all agents of a person have one limit of refreshes a day, from the quota of agents", async () => {
+  const quotas = { ...AMPLE_QUOTAS, agents: 2 };
+  await using w = await openRegistry({ registry: { quotas, accessTokenTtlSeconds: 43_200 } });
+  const owner = await w.person(), own = [await w.agent(owner), await w.agent(owner)], other = await w.agent();
+  for (let i = 0; i < 8; i++) {
+    for (const a of own) a.agentAuth = await refreshed(w, a, a.agentAuth.refreshToken);
+    await w.clock.advance(60_000);
+  }
+  for (const a of own) await refused(await refresh(w, a, a.agentAuth.refreshToken), "RATE_LIMIT_EXCEEDED");
+  await refreshed(w, other, other.agentAuth.refreshToken);
+  await w.clock.advance(DAY_MS);
+  for (const a of own) await refreshed(w, a, a.agentAuth.refreshToken);
 });
 
 Deno.test("recovery with the current token is an ordinary refresh", async () => {
