@@ -15,6 +15,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
+import { readAll } from "../../shared/server/store/batched_reads.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { belowCursor, type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 
@@ -65,7 +66,9 @@ export async function createApiKey(deps: RegistryStore, by: Asker, name: string)
 
 export async function listApiKeys(deps: RegistryStore, humanId: string, query: PageQuery): Promise<Page<ApiKeyRecord>> {
   const page = await readPage<string>(deps.kv, belowCursor(KEYS.apiKeysOf(humanId), query.cursor), query);
-  const keys = await Promise.all(page.items.map((digest) => deps.reads.get<ApiKeyRecord>(KEYS.apiKey(digest))));
+  // In calls of their own, because the 1,000 of one person would fill the queue of all reads, and the next request
+  // would get a 503.
+  const keys = await readAll<ApiKeyRecord>(deps.kv, page.items.map((digest) => KEYS.apiKey(digest)));
   return { items: keys.map(({ value }) => value).filter((value) => value !== null), nextCursor: page.nextCursor };
 }
 

@@ -57,14 +57,26 @@ async function newest<T>(kv: Kv, prefix: KvKey): Promise<T[]> {
 export async function readPerson(deps: RegistryStore, id: string) {
   const { value: human } = await deps.kv.get<HumanRecord>(KEYS.human(id));
   if (human === null) throw new ServiceError("PERSON_NOT_FOUND");
-  const [{ items: apiKeys }, [quota], revoked] = await Promise.all([
-    listApiKeys(deps, id, { limit: LIMITS.filteredPageReads }),
-    quotasOf(deps, [id]),
-    countRevoked(deps, id),
-  ]);
+  const [[quota], revoked] = await Promise.all([quotasOf(deps, [id]), countRevoked(deps, id)]);
+  const apiKeys = await keysOf(deps, id, Math.min(quota?.apiKeys ?? 0, API_KEYS_SHOWN_MAX));
   // Active keys come first, because a person with many revoked ones would otherwise seem to have none that works.
   const shown = [...apiKeys.filter(isActive), ...apiKeys.filter((key) => !isActive(key))].slice(0, API_KEYS_SHOWN_MAX);
   return { human, apiKeys: shown, agents: { active: quota?.agents ?? 0, revoked }, lastUsedAt: lastUse(apiKeys) };
+}
+
+/**
+ * Reads the newest keys of a person, until so many active ones are among them. A person makes at most 100 keys a day,
+ * and a revoked one is kept for 90 days, so this ends.
+ */
+async function keysOf(deps: RegistryStore, id: string, active: number): Promise<ApiKeyRecord[]> {
+  const keys: ApiKeyRecord[] = [];
+  let cursor: string | undefined;
+  for (;;) {
+    const page = await listApiKeys(deps, id, { limit: LIMITS.filteredPageReads, cursor });
+    keys.push(...page.items);
+    if (page.nextCursor === null || keys.filter(isActive).length >= active) return keys;
+    cursor = page.nextCursor;
+  }
 }
 
 const isActive = ({ status }: ApiKeyRecord): boolean => status === "active";

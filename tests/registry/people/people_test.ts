@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
-import type { AgentRecord, HumanRecord } from "../../../registry/schema/records.ts";
+import type { AgentRecord, ApiKeyRecord, HumanRecord } from "../../../registry/schema/records.ts";
 import type { AdminAgentAnswer, AdminAgentList, PeopleList, PersonAnswer } from "../../../shared/protocol/api/admin.ts";
 import {
   answered,
@@ -83,6 +83,23 @@ Deno.test("a person is shown with active keys first, the number of its agents an
   });
   const later = await answered<PersonAnswer>(await w.ask("GET", path, { apiKey }));
   assertEquals(later.agents, { active: 1, revoked: 1_000 }, "an active agent that is older than 1,000 others");
+});
+
+Deno.test("an active key is shown behind 1,000 newer revoked ones, to three who look at once", async () => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.admin();
+  const bob = await w.person("Bob");
+  const [own] = await w.client.apiKeys(bob.apiKey);
+  assert(own);
+  await writeRecords(w, 1_000, (operation) => {
+    const id = w.newId(), record: ApiKeyRecord = { ...own, id, status: "revoked", humanId: bob.id, digest: `of ${id}` };
+    operation.set(KEYS.apiKey(record.digest), record).set(KEYS.apiKeyOf(bob.id, id), record.digest);
+  });
+  const reads = [1, 2, 3].map(() => w.ask("GET", `/v1/admin/people/${bob.id}`, { apiKey }));
+  for (const read of reads) {
+    const { apiKeys: [first, second] } = await answered<PersonAnswer>(await read);
+    assertEquals([first?.id, first?.status, second?.status], [own.id, "active", "revoked"]);
+  }
 });
 
 Deno.test("all agents are listed with their sessions, by status, framework and owner", async () => {
