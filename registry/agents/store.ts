@@ -24,6 +24,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
+import { readAll } from "../../shared/server/store/batched_reads.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
 import { belowCursor, type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
@@ -228,8 +229,8 @@ export async function pageOfAgents(
   const selector = belowCursor(ownerId === undefined ? KEYS.agents() : KEYS.agentsOf(ownerId), query.cursor);
   return await readPage<AgentRecord>(deps.kv, selector, query, async (entries) => {
     if (ownerId === undefined) return entries.map(({ value }) => fitting(value));
-    const ids = entries.map(({ key }) => String(key.at(-1)));
-    const agents = await Promise.all(ids.map((id) => deps.reads.get<AgentRecord>(KEYS.agent(id))));
+    // In calls of their own, because ten such pages at once would fill the queue of all reads, and others get a 503.
+    const agents = await readAll<AgentRecord>(deps.kv, entries.map(({ key }) => KEYS.agent(String(key.at(-1)))));
     return agents.map(({ value }) => fitting(value));
   });
 }

@@ -6,7 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../registry/schema/kv_keys.ts";
 import type { AgentRecord } from "../../registry/schema/records.ts";
 import type { AgentList } from "../../shared/protocol/api/agents.ts";
-import { answered, openRegistry, pagesOf, refused, writeRecords } from "../support/registry_world.ts";
+import { answered, openRegistry, pagesOf, refused, tally, writeRecords } from "../support/registry_world.ts";
 import { AMPLE_QUOTAS, type World } from "../support/world.ts";
 
 const DAY_MS = 86_400_000;
@@ -89,4 +89,18 @@ Deno.test("a filtered page of agents reads at most 1,000 of them and returns a c
   const plain = await page("limit=100");
   assertEquals([plain.agents.length, plain.pagination.nextCursor], [100, plain.agents.at(-1)?.id]);
   assert(reads < 120, String(reads));
+});
+
+Deno.test("30 large pages of one person at once are answered, and so are the requests of others", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  const a = await w.agent();
+  const { value: record } = await w.kv.get<AgentRecord>(KEYS.agent(a.agent.id));
+  await writeRecords(w, 100, (operation) => {
+    const id = w.newId();
+    operation.set(KEYS.agent(id), { ...record, id }).set(KEYS.agentOf(a.owner.id, id), true);
+  });
+  const pages = Array.from({ length: 30 }, () => w.ask("GET", "/v1/agents?limit=100", a.owner));
+  const others = Array.from({ length: 5 }, () => w.person());
+  const [counts] = await Promise.all([tally(pages), ...others]);
+  assertEquals(counts, { "200": 30 });
 });
