@@ -218,8 +218,10 @@ export function orNotThere(row: ConsoleRow): ConsoleRow {
   return {
     ...row,
     async render(deps, input) {
+      // Any other text counts as no ID, because a long one is no key of the store, which would then refuse the read.
+      const id = isUlid(input.params.id) ? input.params.id : "";
       try {
-        return await row.render(deps, input);
+        return await row.render(deps, { ...input, params: { id } });
       } catch (error) {
         const missing = error instanceof ServiceError ? NOT_THERE[error.code] : undefined;
         if (missing === undefined) throw error;

@@ -316,7 +316,7 @@ test("each page and each action of a record that is not there says so, and leads
   const id = w.newId();
   const texts = { agents: "No such agent", people: "No such person" };
   for (const path of ["agents/:id", "agents/:id/revoke", "agents/:id/end", "people/:id", "people/:id/suspend"]) {
-    for (const missing of [id, "nonsense", "constructor"]) {
+    for (const missing of [id, "nonsense", "constructor", "A".repeat(3_000)]) {
       const asked = path.replace(":id", missing), list = path.startsWith("agents") ? "agents" : "people";
       const answers = [await look(w, own, asked), ...path.split("/").length > 2 ? [await send(w, own, asked)] : []];
       for (const { status, text } of answers) {
