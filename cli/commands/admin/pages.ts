@@ -13,6 +13,8 @@ import { didYouMean } from "../../../shared/did_you_mean.ts";
 import { idEnd } from "../../terminal/tables.ts";
 
 const PAGE_MAX = 100;
+/** Most names have other characters. With them, each use of a name of six characters would read every page. */
+const ID_CHARACTERS = /^[0-9A-HJKMNP-TV-Z]+$/;
 
 export const PAGE_OPTIONS = {
   limit: {
@@ -114,7 +116,7 @@ interface Named<P, R> {
   isPreferred?(row: R): boolean;
 }
 
-/** Returns the ID of the only record with the name, in any case, else of the only one whose ID ends in the text. */
+/** Returns the ID of the only record that has the name, in any case, or whose ID ends in the text. */
 async function idOfName<P extends PageAnswer, R extends { id: string }>(
   text: string,
   name: string,
@@ -124,13 +126,20 @@ async function idOfName<P extends PageAnswer, R extends { id: string }>(
     (await readPages({ all: true }, (page) => read({ ...query, ...page }), rowsOf)).rows;
   const beginning = await list({ name }), end = idEnd(text);
   let found = beginning.filter((row) => nameOf(row).toLowerCase() === name.trim().toLowerCase());
-  // The text may be the end of an ID, because tables show only that.
-  if (found.length === 0 && end !== null) found = (await list({})).filter(({ id }) => id.endsWith(end));
+  // The text may be the end of an ID, because tables show only that. A name counts too, because a person could take the
+  // end of another's ID as a name, and would then be taken for the other.
+  if (end !== null && (found.length === 0 || ID_CHARACTERS.test(end))) {
+    const named = new Set(found.map(({ id }) => id));
+    found = [...found, ...(await list({})).filter(({ id }) => id.endsWith(end) && !named.has(id))];
+  }
   if (found.some(isPreferred)) found = found.filter(isPreferred);
   const [first] = found;
   if (first !== undefined && found.length === 1) return first.id;
   if (first !== undefined) {
-    throw new CliError("CLI_AMBIGUOUS", `Several have the name ${text}: ${found.slice(0, 10).map(shown).join(", ")}`);
+    throw new CliError(
+      "CLI_AMBIGUOUS",
+      `Several have the name or ID ${text}: ${found.slice(0, 10).map(shown).join(", ")}`,
+    );
   }
   // Without a match, the suggestions come from names with the same first letter, because the rest may be mistyped.
   const near = beginning.length > 0

@@ -143,6 +143,15 @@ Deno.test("a person and an agent are named by name, and one who is not the only 
   assertEquals(line[0]?.split(/ {2,}/), ["NAME", "OWNER", "STATE", "TOKEN ENDS", "ID"]);
 });
 
+Deno.test("a person whose name is the end of another's ID is not taken for the other", async () => {
+  await using admin = await Machine.ofAdmin();
+  const bob = await admin.world.person("Bob"), end = bob.id.slice(-6);
+  assertEquals((await admin.json("admin", "people", "show", end)).person.id, bob.id);
+  const eve = await admin.world.person(end);
+  await admin.refuses(["admin", "people", "suspend", end, "--yes"], 2, "CLI_AMBIGUOUS", bob.id, eve.id);
+  assertEquals((await admin.json("admin", "people", "show", eve.id)).person.status, "active");
+});
+
 Deno.test("names with control characters cannot steer the terminal of an admin", async () => {
   await using admin = await Machine.ofAdmin();
   const [id = ""] = await morePeople(admin.world, 1, "Eve\u001b[2J\u0007\u202eadmin\nroot");
