@@ -40,7 +40,12 @@ const FILE_PAGES = 100;
  * Events that change nothing or occur all the time. They are hidden until a filter asks for them, because the few
  * changes would be lost among them.
  */
-const LOOKS: ReadonlySet<string> = new Set(["admin.token_issued", "console.opened", "session.refreshed"]);
+const LOOKS: ReadonlySet<string> = new Set([
+  "admin.token_issued",
+  "console.opened",
+  "session.refreshed",
+  "session.recovered",
+]);
 
 /** Reads the filter of a request: as typed, as a query of the store, and what is wrong with it. */
 async function wantedOf(deps: ConsoleDeps, { query }: Input) {

@@ -19,9 +19,12 @@ import type { StoredKinds } from "../../shared/server/store/transfer.ts";
 
 export const ENDED_KEPT_MS = LIMITS.endedKeptSeconds * 1000;
 
+/** The events of a refresh, which an agent causes as often as it likes, up to its limit in a minute. */
+const REFRESHES: readonly AuditEvent[] = ["session.refreshed", "session.recovered"];
+
 /** Returns how long an audit event is kept. Refreshes are kept for less time, because they would fill the store. */
 export const auditKeptMs = (event: AuditEvent): number =>
-  (event === "session.refreshed" ? LIMITS.refreshAuditKeptSeconds : LIMITS.auditKeptSeconds) * 1000;
+  (REFRESHES.includes(event) ? LIMITS.refreshAuditKeptSeconds : LIMITS.auditKeptSeconds) * 1000;
 
 /** Returns when a record that ended at this ISO time is deleted, or `null` while it has not ended. */
 const endedAt = (time: string | null | undefined): number | null =>

@@ -240,6 +240,22 @@ test("each action is that of the API, with the person as actor and the reason in
   assertStringIncludes((await look(w, own, "audit?by=no-such")).text, "No person and no agent is called no-such.");
 });
 
+test("an agent that recovers its session all the time does not push the changes off the audit page", async (w, own) => {
+  const person = await w.person("Ann");
+  await writeRecords(w, 60, (operation) => {
+    const id = w.newId();
+    const entry = {
+      id,
+      at: new Date(w.clock.now()).toISOString(),
+      event: "session.recovered",
+      actor: "a",
+      subject: "a",
+    };
+    operation.set(KEYS.audit(id), { ...entry, requestId: "r" });
+  });
+  assertStringIncludes((await look(w, own, "audit")).text, `people/${person.id}"`);
+});
+
 test("the audit log finds a person whose name is the beginning of a hundred newer ones", async (w, own) => {
   const ann = await w.person("Ann");
   const human = (await w.kv.get<HumanRecord>(KEYS.human(ann.id))).value as HumanRecord;

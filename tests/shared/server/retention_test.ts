@@ -42,7 +42,7 @@ const REGISTRY_ENDS: Readonly<Record<string, FamilyEnd>> = {
   crl_head: ONE_RECORD,
   service: { rule: "lives until an admin deletes it; then an expiry of 90 days" },
   service_name: { rule: "deleted with its service" },
-  audit: { expiry: "400 days; of session.refreshed 7 days" },
+  audit: { expiry: "400 days; of session.refreshed and session.recovered 7 days" },
   nonce: { expiry: "when no valid request can use it again" },
   window: { expiry: "two windows" },
   commit_mark: { expiry: "an hour after the last commit of its instance" },
@@ -147,8 +147,10 @@ async function story(w: World): Promise<void> {
   const { apiKey } = await w.admin();
   const a = await w.agent();
   const own = a.owner.apiKey;
-  const first = await refreshed(w, a, a.agentAuth.refreshToken);
-  await refreshed(w, a, first.refreshToken);
+  await refreshed(w, a, a.agentAuth.refreshToken);
+  await w.clock.advance(1_000);
+  const again = await refreshed(w, a, a.agentAuth.refreshToken, { recovery: true });
+  await refreshed(w, a, again.refreshToken);
   await w.client.reissueAgent(own, a.agent.id);
   await w.client.revokeAgentAuth(own, a.agent.id);
   await w.client.deleteAgent(own, a.agent.id);
@@ -183,13 +185,15 @@ Deno.test("each family of the registry with an expiry is written with one, also 
   const hasStatus = (status: string) => (value: Record<string, unknown>) => value.status === status;
   assertEquals(days("agent", hasStatus("revoked")), [90]);
   assertEquals(days("session", hasStatus("revoked")), [90, 90]);
-  assertEquals(days("session", hasStatus("active")), [120, 120, 120]);
+  assertEquals(days("session", hasStatus("active")), [120, 120, 120, 120]);
   assertEquals(days("api_key", hasStatus("revoked")), [90]);
   assertEquals(days("service", hasStatus("revoked")), [90]);
   assertEquals(days("invite", (value) => value.redeemedAt !== null), [90]);
   assertEquals(days("invite", (value) => value.expiresAt !== null), [91]);
-  assertEquals(days("audit", (value) => value.event === "session.refreshed"), [7, 7]);
-  assertEquals(new Set(days("audit", (value) => value.event !== "session.refreshed")), new Set([400]));
+  const isRefresh = ({ event }: Record<string, unknown>) =>
+    event === "session.refreshed" || event === "session.recovered";
+  assertEquals(days("audit", isRefresh), [7, 7, 7]);
+  assertEquals(new Set(days("audit", (value) => !isRefresh(value))), new Set([400]));
   // The index records of ended records end with them, also after an import: an agent, an API key, two invites.
   for (const [family, wanted] of [["agent_of", [90]], ["api_key_of", [90]], ["invite_code", [90, 91]]] as const) {
     assertEquals(days(family, () => true).filter((count) => count !== null), [...wanted], family);
