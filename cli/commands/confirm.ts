@@ -1,6 +1,7 @@
 /** The question before a change. A script answers it with `--yes`, because no person is there to read it. */
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
+import { printable } from "../terminal/escapes.ts";
 
 export const YES = { summary: "Do not ask; scripts need it" } as const;
 
@@ -15,7 +16,8 @@ export async function isConfirmed(ctx: Context, yes: boolean, question: string):
     throw new CliError("CLI_USAGE", "this command asks before it changes anything, and here it cannot; add --yes");
   }
   ctx.out.finish();
-  if (await ctx.confirm(question)) return true;
+  // The question may hold a name that another person chose, which could otherwise rewrite it on the terminal.
+  if (await ctx.confirm(printable(question))) return true;
   ctx.out.note("Cancelled. Nothing was changed.");
   return false;
 }

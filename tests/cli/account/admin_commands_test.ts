@@ -155,6 +155,9 @@ Deno.test("a person whose name is the end of another's ID is not taken for the o
 Deno.test("names with control characters cannot steer the terminal of an admin", async () => {
   await using admin = await Machine.ofAdmin();
   const [id = ""] = await morePeople(admin.world, 1, "Eve\u001b[2J\u0007\u202eadmin\nroot");
+  admin.answers = false;
+  assertEquals((await admin.svc("admin", "people", "suspend", id)).code, 1);
+  assertEquals(admin.asked.map(printable), admin.asked);
   const a = await admin.world.agent();
   const { value: agent } = await admin.world.kv.get<AgentRecord>(KEYS.agent(a.agent.id));
   await admin.world.kv.set(KEYS.agent(a.agent.id), { ...agent, framework: "x\u009b31m\r\u2028" });
