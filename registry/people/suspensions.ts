@@ -17,6 +17,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { fraction } from "../../shared/random.ts";
 import type { Log } from "../../shared/server/log.ts";
+import { readAll } from "../../shared/server/store/batched_reads.ts";
 import { aboveCursor } from "../../shared/server/store/pages.ts";
 import { announceTrustChange } from "../../shared/server/store/trust_changes.ts";
 
@@ -186,8 +187,9 @@ export class Suspensions {
   }
 
   async #changed(agentIds: readonly string[], wanted: HumanRecord["status"]) {
-    const { clock, reads } = this.deps;
-    const entries = await Promise.all(agentIds.map((id) => reads.get<SessionRecord>(KEYS.session(id))));
+    const { clock, kv } = this.deps;
+    // In calls of their own, because ten suspensions at once would fill the queue of all reads, and each would fail.
+    const entries = await readAll<SessionRecord>(kv, agentIds.map((id) => KEYS.session(id)));
     return entries.flatMap((entry, i) => {
       const next = sessionFor(wanted, entry.value, clock.now());
       return next === null ? [] : [{ agentId: agentIds[i] ?? "", entry, next }];

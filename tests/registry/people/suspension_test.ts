@@ -279,6 +279,21 @@ Deno.test("ten requests for one suspension change the sessions in as many commit
   assertEquals(await states(w, ids), { "revoked, suspended": 50 });
 });
 
+Deno.test("twenty people with a hundred agents each are suspended at once without a failure, while lists are read", async () => {
+  await using w = await openRegistry(AMPLE);
+  const { apiKey } = await w.admin();
+  const people: Person[] = [];
+  for (let i = 0; i < 20; i++) {
+    const a = await w.agent();
+    people.push(a.owner);
+    await copies(w, a, 99);
+  }
+  const suspensions = people.map(({ id }) => w.ask("POST", `/v1/admin/people/${id}/suspend`, { apiKey }));
+  const lists = Array.from({ length: 20 }, () => w.ask("GET", "/v1/admin/agents?limit=100", { apiKey }));
+  assertEquals(await withTime(w, tally([...suspensions, ...lists])), { "200": 40 });
+  assertEquals(w.log.filter(({ event }) => event === "suspension_failed"), []);
+});
+
 Deno.test("the answer says that the work goes on when the sessions are not all changed after 5 s", async () => {
   using faulty = await FaultyKv.open();
   await using w = await openRegistry({ ...AMPLE, kv: faulty.kv });
