@@ -53,23 +53,25 @@ const REMEMBERED_MAX = 10_000;
  * Without this, an overview that is repeated every 5 s would fill the log with 17,280 events a day that change nothing.
  */
 export class Looks {
-  /** When each key was last recorded, milliseconds since the Unix epoch. */
-  readonly #recorded = new BoundedMap<string, number>(REMEMBERED_MAX);
+  /** When each key was last recorded, milliseconds since the Unix epoch, and the write of that. */
+  readonly #recorded = new BoundedMap<string, { at: number; written: Promise<void> }>(REMEMBERED_MAX);
 
   constructor(private readonly clock: Clock) {}
 
   /**
-   * Calls `write` unless the key was recorded less than an hour ago. If `write` fails, the key counts as not recorded.
+   * Calls `write` unless the key was recorded less than an hour ago. If `write` fails, the key counts as not recorded,
+   * also for those who called meanwhile, because they would otherwise look without any entry.
    *
    * @throws the error of `write`
    */
   async record(keyId: string, write: () => Promise<void>): Promise<void> {
     const now = this.clock.now();
     const last = this.#recorded.get(keyId);
-    if (last !== undefined && Math.abs(now - last) < RECORDED_EVERY_MS) return;
-    this.#recorded.set(keyId, now);
+    if (last !== undefined && Math.abs(now - last.at) < RECORDED_EVERY_MS) return await last.written;
+    const written = write();
+    this.#recorded.set(keyId, { at: now, written });
     try {
-      await write();
+      await written;
     } catch (error) {
       this.#recorded.delete(keyId);
       throw error;

@@ -3,7 +3,8 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { Looks } from "../../../registry/admin_tokens/handlers.ts";
 import { ADM, parseShortToken, verifyShortToken } from "../../../shared/protocol/signed/short_token.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
-import { answered, auditEvents, openRegistry, publishedKeys } from "../../support/registry_world.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { answered, auditEvents, openRegistry, publishedKeys, tally } from "../../support/registry_world.ts";
 import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 
 const PATH = "/v1/admin/tokens";
@@ -28,6 +29,16 @@ Deno.test("an admin gets a token for the proxy that the published keys verify, w
     });
   }
   assertEquals(ids.size, 5);
+});
+
+Deno.test("no token is issued beside one whose audit entry cannot be written", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openRegistry({ kv: faulty.kv });
+  const { apiKey } = await w.admin();
+  await answered(await w.ask("GET", "/v1/me", { apiKey }));
+  faulty.faults.fails = ({ method, keys }) => method === "commit" && keys.some((key) => key[1] === "audit");
+  const answers = Array.from({ length: 5 }, () => w.ask("POST", PATH, { apiKey }));
+  assertEquals(await tally(answers), { "503 SERVICE_UNAVAILABLE": 5 });
 });
 
 Deno.test("tokens of one API key are in the audit log once an hour, and again when the write failed", async () => {
