@@ -95,12 +95,13 @@ function isListed({ event }: AuditEntry, filter: AuditFilter): boolean {
 
 async function newestEvents(admin: AdminClient, filter: AuditFilter, count: number): Promise<AuditEntry[]> {
   const found: AuditEntry[] = [];
-  const limit = () => Math.min(PAGE, count - found.length);
-  for await (const { events } of pagesOf((cursor) => admin.audit({ ...filter, limit: limit(), cursor }))) {
-    found.push(...events.slice(0, limit()).filter((entry) => isListed(entry, filter)));
+  // Whole pages, because behind many events that are not listed, pages of only the missing number would be so many that
+  // the registry refuses them.
+  for await (const { events } of pagesOf((cursor) => admin.audit({ ...filter, limit: PAGE, cursor }))) {
+    found.push(...events.filter((entry) => isListed(entry, filter)));
     if (found.length >= count) break;
   }
-  return found;
+  return found.slice(0, count);
 }
 
 function oldestFirst(admin: AdminClient, filter: AuditFilter) {

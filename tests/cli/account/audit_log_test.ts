@@ -51,6 +51,18 @@ Deno.test("an export holds every entry once, oldest first, and ends with their n
   assert(!(await admin.svc("admin", "audit", "--export")).stdout.includes('{"count"'));
 });
 
+Deno.test("a change is found behind 700 looks of an admin", async () => {
+  await using admin = await Machine.ofAdmin();
+  const { world } = admin, operation = world.kv.atomic();
+  const { invite } = await world.client.createInvite((await world.admin()).apiKey);
+  for (let i = 0; i < 700; i++) {
+    audited(operation, world, { event: "admin.token_issued", actor: "did:1", subject: "x", requestId: "request" });
+  }
+  await operation.commit();
+  const { events } = await admin.json("admin", "audit", "--limit", "1");
+  assertEquals(events.map(({ subject }: AuditRecord) => subject), [invite.id]);
+});
+
 Deno.test("a follower prints each of a thousand entries of two instances once", async () => {
   await using admin = await Machine.ofAdmin();
   const before = await stored(admin.world);
