@@ -23,6 +23,8 @@ const LOOK_EVERY_MS = 2_000;
 const OVERLAP_MS = 30_000;
 const MAX_EVENTS = 1_000;
 const EVENTS = 50;
+/** How often a page is asked for. With more, an export waits for longer while others use up the limit. */
+const TRIES = 5;
 
 export const COMMANDS = [
   command({
@@ -104,8 +106,29 @@ async function newestEvents(admin: AdminClient, filter: AuditFilter, count: numb
   return found.slice(0, count);
 }
 
-function oldestFirst(admin: AdminClient, filter: AuditFilter) {
-  return pagesOf((cursor) => admin.audit({ ...filter, order: "asc", limit: PAGE, cursor }));
+function oldestFirst(filter: AuditFilter) {
+  return { ...filter, order: "asc", limit: PAGE };
+}
+
+function pagesOldestFirst(admin: AdminClient, filter: AuditFilter) {
+  return pagesOf((cursor) => admin.audit({ ...oldestFirst(filter), cursor }));
+}
+
+/**
+ * Asks again while the registry refuses so many requests, because a long log has more pages than it answers in a minute,
+ * and its export would never be complete. The fifth refusal in a row is passed on.
+ */
+async function patiently<T>({ clock, out }: Context, ask: () => Promise<T>): Promise<T> {
+  for (let tries = 1;; tries++) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof ApiError && error.status === 429) || tries === TRIES) throw error;
+      const pauseMs = pauseAfter(error);
+      out.note(`The registry answers so many requests only after ${pauseMs / 1000} s. The export goes on then.`);
+      await sleep(clock, pauseMs);
+    }
+  }
 }
 
 /** Prints, as JSON lines, all events that exist when the export begins, and then their number. */
@@ -113,7 +136,8 @@ async function exportAudit(ctx: Context, admin: AdminClient, filter: AuditFilter
   const { events: [newest] } = await admin.audit({ limit: 1 });
   let count = 0;
   ctx.out.doing("Exporting the audit log");
-  for await (const { events } of oldestFirst(admin, filter)) {
+  const pages = pagesOf((cursor) => patiently(ctx, () => admin.audit({ ...oldestFirst(filter), cursor })));
+  for await (const { events } of pages) {
     const known = events.filter(({ id }) => newest !== undefined && id <= newest.id);
     for (const entry of known) if (!ctx.out.peerLines([JSON.stringify(entry)])) return;
     count += known.length;
@@ -136,7 +160,9 @@ async function followAudit(
   for (const { at } of (await admin.audit({ limit: 1 })).events) follower.reach(at);
   // The events of the 30 s before the newest one are marked as seen, because the first look reads them again and would
   // print them as new.
-  for await (const { events } of oldestFirst(admin, follower.query)) for (const entry of events) follower.mark(entry);
+  for await (const { events } of pagesOldestFirst(admin, follower.query)) {
+    for (const entry of events) follower.mark(entry);
+  }
   for (const entry of (await newestEvents(admin, filter, count)).reverse()) {
     follower.mark(entry);
     if (!follower.print(entry)) return;
@@ -144,7 +170,7 @@ async function followAudit(
   while (!signal.aborted) {
     let pauseMs = LOOK_EVERY_MS;
     try {
-      for await (const { events } of oldestFirst(admin, follower.query)) if (!follower.show(events)) return;
+      for await (const { events } of pagesOldestFirst(admin, follower.query)) if (!follower.show(events)) return;
       follower.forget();
     } catch (error) {
       pauseMs = pauseAfter(error);

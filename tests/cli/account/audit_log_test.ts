@@ -51,6 +51,31 @@ Deno.test("an export holds every entry once, oldest first, and ends with their n
   assert(!(await admin.svc("admin", "audit", "--export")).stdout.includes('{"count"'));
 });
 
+Deno.test("an export that asks more often than the registry answers in a minute waits and is complete", async () => {
+  await using admin = await Machine.ofAdmin();
+  const { world } = admin;
+  let refused = 0;
+  admin.answer(/audit/, () => {
+    if (admin.requests.length % 3 !== 0 || refused++ > 5) return null;
+    return Promise.resolve(
+      Response.json({ error: { code: "RATE_LIMIT_EXCEEDED", message: "Too many" } }, {
+        status: 429,
+        headers: { "Retry-After": "7" },
+      }),
+    );
+  });
+  const operation = world.kv.atomic();
+  for (let i = 0; i < 900; i++) {
+    audited(operation, world, { event: "service.created", actor: "did:1", subject: "x", requestId: "request" });
+  }
+  await operation.commit();
+  const ids = await stored(world);
+  const { code, stdout } = await withTime(world, admin.svc("admin", "audit", "--export"), 500);
+  const lines = linesOf(stdout);
+  assertEquals([code, lines.length, lines.at(-1)], [0, ids.length + 1, { count: ids.length } as never]);
+  assertEquals(lines.slice(0, -1).map(({ id }) => id), ids);
+});
+
 Deno.test("a change is found behind 700 looks of an admin", async () => {
   await using admin = await Machine.ofAdmin();
   const { world } = admin, operation = world.kv.atomic();
