@@ -57,10 +57,13 @@ export function readRegistryConfig(reader: ConfigReader, place: ServiceAddresses
 /** In production the secret needs a minimum length, because a short one could be guessed despite the failure limit. */
 function bootstrapSecret(environment: ServiceAddresses["environment"]): Parse<string> {
   return (text) => {
-    if (environment === "production" && text.length < BOOTSTRAP_SECRET_LENGTH_MIN) {
+    // A file of secrets often ends in a line feed. No header can have that, so the secret would never fit.
+    const secret = text.trim();
+    if (!/^[\x20-\x7e]+$/.test(secret)) throw new TypeError("must be printable ASCII, because a header carries it");
+    if (environment === "production" && secret.length < BOOTSTRAP_SECRET_LENGTH_MIN) {
       throw new TypeError(`must have at least ${BOOTSTRAP_SECRET_LENGTH_MIN} characters in production`);
     }
-    return text;
+    return secret;
   };
 }
 

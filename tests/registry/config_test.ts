@@ -55,7 +55,7 @@ Deno.test("the registry without variables has no bootstrap secret, creates its k
 
 Deno.test("every variable of the registry is read", () => {
   const { config, problems } = read({
-    BOOTSTRAP_SECRET: " a secret ",
+    BOOTSTRAP_SECRET: " a secret\n",
     ACCESS_TOKEN_TTL_SECONDS: "1",
     REFRESH_TOKEN_TTL_SECONDS: "31536000",
     CHALLENGE_TTL_SECONDS: "60",
@@ -74,7 +74,7 @@ Deno.test("every variable of the registry is read", () => {
   assertEquals([config.apiKeyRequestsPerMinute, ...Object.values(config.quotas)], [1, 2, 3, 4, 5, 6, 7, 1_000_000]);
   assertEquals(
     [config.bootstrapSecret, config.accessTokenTtlSeconds, config.refreshTokenTtlSeconds, config.challengeTtlSeconds],
-    [" a secret ", 1, 31_536_000, 60],
+    ["a secret", 1, 31_536_000, 60],
   );
 });
 
@@ -205,6 +205,14 @@ Deno.test("a registry origin is refused when its host cannot be part of a DID", 
     const registryUrl of ["https://[::1]", "https://[2001:db8::1]:8443", `https://${"a".repeat(60)}.${"b".repeat(60)}`]
   ) {
     await assertRejects(() => openRegistry({ registry: { registryUrl } }), ConfigError);
+  }
+});
+
+Deno.test("a bootstrap secret that no header can have is refused without printing it", () => {
+  for (const bad of ["п".repeat(30), "a\nb", "a\u0000b", "é", "  "]) {
+    assertEquals(read({ BOOTSTRAP_SECRET: bad }).problems, [
+      "BOOTSTRAP_SECRET: must be printable ASCII, because a header carries it",
+    ]);
   }
 });
 
