@@ -21,6 +21,8 @@ import { idCell } from "../../terminal/tables.ts";
 const PAGE = 100;
 const LOOK_EVERY_MS = 2_000;
 const OVERLAP_MS = 30_000;
+/** How long printed events are remembered. With less, a clock that is set back by an hour prints them again. */
+const SEEN_MS = 2 * 3_600_000;
 const MAX_EVENTS = 1_000;
 const EVENTS = 50;
 /** How often a page is asked for. With more, an export waits for longer while others use up the limit. */
@@ -199,7 +201,12 @@ class Follower {
 
   /** Asks for all events since 30 s before the newest one. Not filtered, so that any new event moves this time on. */
   get query(): AuditFilter {
-    return Number.isFinite(this.#newest) ? { since: toIso(this.#newest - OVERLAP_MS) } : {};
+    return Number.isFinite(this.#newest) ? { since: toIso(this.#since) } : {};
+  }
+
+  /** An event in the future is of a clock that was set back since. With its time, no new event would be found till then. */
+  get #since(): number {
+    return Math.min(this.#newest, this.ctx.clock.now()) - OVERLAP_MS;
   }
 
   reach(at: string): void {
@@ -223,7 +230,7 @@ class Follower {
 
   /** Forgets the IDs that are too old for the next query to return them, because they would fill the memory. */
   forget(): void {
-    for (const [id, at] of this.#seen) if (at < this.#newest - OVERLAP_MS) this.#seen.delete(id);
+    for (const [id, at] of this.#seen) if (at < this.#since - SEEN_MS) this.#seen.delete(id);
   }
 
   #fits(entry: AuditEntry): boolean {

@@ -120,6 +120,30 @@ Deno.test("a follower prints each of a thousand entries of two instances once", 
   assertEquals([missing.length, ids.filter((id) => !before.includes(id)).length], [1, 1_000]);
 });
 
+Deno.test("a follower prints each new entry once, also when the clock was an hour ahead and when it is set back", async () => {
+  await using admin = await Machine.ofAdmin();
+  const { world } = admin, create = writer(world, 101);
+  world.clock.step(3_600_000);
+  await withTime(world, create(0), 1);
+  world.clock.step(-3_600_000);
+  const before = await stored(world);
+  admin.readsCharacters = Infinity;
+  const following = admin.svc("--json", "admin", "audit", "--follow", "--limit", "1");
+  await until(() => world.clock.waiting > 0 && admin.requests.length >= 4);
+  for (const step of [0, 0, -3_600_000, 0, 3_600_000, 0]) {
+    world.clock.step(step);
+    await withTime(world, create(0), 1);
+    await world.clock.advance(40_000);
+  }
+  admin.readsCharacters = 0;
+  const last = create(0);
+  const [{ stdout }] = await withTime(world, Promise.all([following, last]), 500);
+  const printed = linesOf(stdout).map(({ id }) => id).filter((id) => !before.includes(id));
+  const all = (await stored(world)).filter((id) => !before.includes(id));
+  // The last entry only ends the follower.
+  assertEquals([...printed].sort(), all.slice(0, -1));
+});
+
 Deno.test("a follower with a filter prints new matching events, and waits while the registry does not answer", async () => {
   await using admin = await Machine.ofAdmin();
   const person = await admin.world.person();
