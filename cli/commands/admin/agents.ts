@@ -84,7 +84,7 @@ export const COMMANDS = [
         { head: "ID", isWide: true, of: ({ id }) => id },
       ]);
       const words = optionWords({ status, framework, name, owner: ownerId, expiring: options.expiring });
-      hintNextPage(ctx, ["admin", "agents", "list", ...words], pagination);
+      hintNextPage(ctx, ["admin", "agents", "list", ...words], options, pagination);
     },
   }),
   command({

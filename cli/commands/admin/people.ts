@@ -10,7 +10,7 @@ import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
 import { idCell } from "../../terminal/tables.ts";
-import { hintNextPage, optionWords, PAGE_OPTIONS, personIdOf, readPages } from "./pages.ts";
+import { hintNextPage, optionWords, PAGE_OPTIONS, personIdOf, readPages, registryWords } from "./pages.ts";
 
 const PERSON = { summary: "Name, ID or DID of the person, from svc admin people list" } as const;
 const STATUSES = ["active", "suspended"] as const;
@@ -44,7 +44,8 @@ export const COMMANDS = [
         { head: "STATUS", rank: 1, of: ({ status }) => status },
         { head: "CREATED", rank: 2, of: ({ createdAt }) => ctx.out.time(createdAt) },
       ]);
-      hintNextPage(ctx, ["admin", "people", "list", ...optionWords({ status, name, role })], pagination);
+      const words = ["admin", "people", "list", ...optionWords({ status, name, role })];
+      hintNextPage(ctx, words, options, pagination);
     },
   }),
   command({
@@ -103,7 +104,8 @@ export const COMMANDS = [
       const { person, complete } = await admin.suspend(id, options.reason);
       ctx.out.result({ person, complete }, `${person.displayName} (${id}) is suspended.`);
       noteRest(ctx, complete);
-      ctx.out.next(["admin", "people", "restore", id], { when: "to end the suspension" });
+      const words = ["admin", "people", "restore", id, ...registryWords(ctx, options)];
+      ctx.out.next(words, { when: "to end the suspension" });
     },
   }),
   command({

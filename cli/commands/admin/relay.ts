@@ -28,7 +28,7 @@ export const COMMANDS = [
         { head: "OLDEST EXPIRES", rank: 1, of: ({ oldestExpiresAt }) => ctx.out.time(oldestExpiresAt) },
         { head: "RECIPIENT", of: ({ recipientAgentDid }) => idCell(recipientAgentDid) },
       ]);
-      hintNextPage(ctx, ["admin", "relay", "queues"], pagination);
+      hintNextPage(ctx, ["admin", "relay", "queues"], options, pagination);
     },
   }),
   command({

@@ -3,7 +3,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { AgentRecord, HumanRecord } from "../../../registry/schema/records.ts";
 import { printable } from "../../../cli/terminal/escapes.ts";
-import { World } from "../../support/world.ts";
+import { REGISTRY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
 const idsOf = (list: { id: string }[]) => list.map(({ id }) => id);
@@ -43,7 +43,7 @@ Deno.test("admin people list shows a page, and with all over three pages what th
   assertEquals(admin.requests.length - sent, 3);
   const { stdout, stderr } = await admin.svc("admin", "people", "list", "--role", "user");
   assertEquals(stdout.split("\n")[0]?.split(/ {2,}/), ["ID", "NAME", "ROLE", "STATUS", "CREATED"]);
-  assertStringIncludes(stderr, "svc admin people list --role user --cursor ");
+  assertStringIncludes(stderr, "svc admin people list --role=user --cursor ");
   const admins = await admin.json("admin", "people", "list", "--role", "admin");
   assertEquals(idsOf(admins.people), [(await world.admin()).id]);
   for (const wrong of [["--limit=0"], ["--limit=101"], ["--limit=x", "--all"]]) {
@@ -52,6 +52,20 @@ Deno.test("admin people list shows a page, and with all over three pages what th
   assertEquals((await admin.failure("admin", "people", "list", "--status=x")).code, "ADMIN_INVALID_QUERY");
   await using bob = await Machine.ofPerson(world);
   await bob.refuses(["admin", "people", "list"], 3, "ADMIN_REQUIRED");
+});
+
+Deno.test("the next command names the same registry, and a filter that begins with a hyphen, and works", async () => {
+  await using world = await World.open();
+  await using admin = await Machine.ofAdmin(world);
+  const ids = await morePeople(world, 25, "-x");
+  // The saved registry is another one.
+  admin.env.SVC_REGISTRY_URL = "https://other.example.test";
+  const { stderr } = await admin.svc("admin", "people", "list", "--name=-x", "--registry-url", REGISTRY_URL);
+  const [, next = ""] = /for the next page: svc (.+)/.exec(stderr) ?? [];
+  assertEquals(idsOf((await admin.json(...next.split(" "))).people), ids.slice(20));
+  const suspend = ["admin", "people", "suspend", ids[0] ?? "", "--yes", "--registry-url", REGISTRY_URL];
+  const [, restore = ""] = /to end the suspension: svc (.+)/.exec((await admin.svc(...suspend)).stderr) ?? [];
+  assertEquals((await admin.json(...restore.split(" "))).person.status, "active");
 });
 
 Deno.test("admin people suspend asks or needs yes, stops the person, and restore ends that", async () => {
