@@ -322,7 +322,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     {
       ...byAdmin,
       response: { status: 201, body: adminApi.ConsoleCode },
-      errors: ["CONSOLE_OFF", "QUOTA_EXCEEDED"],
+      errors: ["CONSOLE_OFF"],
       handler: openConsole,
     },
   ),

@@ -12,6 +12,7 @@ import { newCode } from "../../shared/page/page_app.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
+import { StoreBusy } from "../../shared/server/store/store_errors.ts";
 
 /** How long a code works. With more, another reader of the browser's history has longer to use it. */
 const CODE_MS = LIMITS.pageCodeMs;
@@ -22,20 +23,25 @@ const SEEN_EVERY_MS = 60_000;
 /** Most codes, and sessions, of each person. With more, a program that makes or opens codes fills the store. */
 const CODES_MAX = 10, SESSIONS_MAX = 10;
 
-/** Makes a code that opens the console once. @throws {ServiceError} `QUOTA_EXCEEDED` */
+/** Makes a code that opens the console once. @throws {ServiceError} `RATE_LIMIT_EXCEEDED` @throws {StoreBusy} */
 export async function createConsoleCode(
   deps: StoreDeps,
   { human, key }: ApiKeyCaller,
 ): Promise<{ code: string; expiresAt: number }> {
   const now = deps.clock.now();
+  const person = await deps.kv.get<HumanRecord>(KEYS.human(human.id));
   if ((await recordsOf(deps, human.id, "code")).length >= CODES_MAX) {
-    throw new ServiceError("QUOTA_EXCEEDED", {
+    throw new ServiceError("RATE_LIMIT_EXCEEDED", {
       message: `${CODES_MAX} addresses of the console are open; each ends after a minute`,
+      headers: { "Retry-After": String(CODE_MS / 1000) },
     });
   }
   const { code, digest } = await newCode(deps.random.bytes);
   const record: ConsoleRecord = { kind: "code", humanId: human.id, keyId: key.id, createdAt: now, seenAt: now };
-  await deps.kv.set(KEYS.console(digest), record, { expireIn: CODE_MS });
+  // The person is written again, because of two requests at once each would otherwise count before the other writes.
+  const { ok } = await deps.kv.atomic().check(person).set(person.key, person.value)
+    .set(KEYS.console(digest), record, { expireIn: CODE_MS }).commit();
+  if (!ok) throw new StoreBusy(new Error("Another address of the console was made at the same time"));
   return { code, expiresAt: now + CODE_MS };
 }
 

@@ -6,7 +6,7 @@
  * | issuer | string | start | none |
  * | signing_keys | SigningKeySet | start, key rotation | none |
  * | bootstrap | BootstrapRecord | bootstrap | none |
- * | human, id | HumanRecord | bootstrap, redeem, suspend, restore, recover | none |
+ * | human, id | HumanRecord | bootstrap, redeem, suspend, restore, recover, console | none |
  * | suspension, human | SuspensionRecord | suspend, restore, recover | deleted when its sessions are changed |
  * | quota, human | QuotaRecord | every change that counts against a quota | none |
  * | api_key, digest | ApiKeyRecord | bootstrap, redeem, API keys, recover | 90 days after its revocation |

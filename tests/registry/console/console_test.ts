@@ -86,7 +86,7 @@ Deno.test("only an admin gets a code, 10 at a time, and each ends after a minute
   const urls: string[] = [];
   for (let i = 0; i < 10; i++) urls.push(await codeOf(w));
   const more = await w.ask("POST", "/v1/admin/console-codes", { apiKey: (await w.admin()).apiKey });
-  await refused(more, "QUOTA_EXCEEDED");
+  await refused(more, "RATE_LIMIT_EXCEEDED");
   w.clock.step(MINUTE_MS - 1);
   assert(await take(w, urls[0] ?? ""));
   w.clock.step(1);
@@ -102,6 +102,20 @@ Deno.test("of two who have one code one gets in, and a look uses nothing up", as
     const taken = await Promise.all([take(w, url), take(w, url), take(w, url)]);
     assertEquals(taken.filter((one) => one !== null).length, 1);
   }
+});
+
+Deno.test("of addresses that are asked for at once no more than 10 are made", async () => {
+  await using w = await open();
+  const { apiKey } = await w.admin();
+  const ask = () => w.ask("POST", "/v1/admin/console-codes", { apiKey });
+  for (let round = 0; round < 10; round++) {
+    const answers = await Promise.all(Array.from({ length: 30 }, ask));
+    assert(answers.some(({ status }) => status === 201));
+  }
+  assertEquals((await Array.fromAsync(w.kv.list({ prefix: KEYS.consoles() }))).length, 10);
+  const over = await ask();
+  await refused(over, "RATE_LIMIT_EXCEEDED");
+  assertEquals(over.headers.get("Retry-After"), "60");
 });
 
 Deno.test("a session lasts 8 h, 30 min without a click, and a look of the script is no click", async () => {
@@ -280,7 +294,7 @@ Deno.test("the codes and sessions of other admins are not counted", async () => 
   await writeRecords(w, 1_000, (operation, i) => operation.set(KEYS.console(`A${i}`), others));
   await writeRecords(w, 10, (operation, i) => operation.set(KEYS.console(`B${i}`), { ...others, humanId: id }));
   const more = await w.ask("POST", "/v1/admin/console-codes", { apiKey: (await w.admin()).apiKey });
-  await refused(more, "QUOTA_EXCEEDED");
+  await refused(more, "RATE_LIMIT_EXCEEDED");
 });
 
 Deno.test("a download whose filter fits nothing reads at most 100,000 entries, and says where it ended", async () => {
