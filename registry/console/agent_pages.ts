@@ -25,7 +25,7 @@ import {
   listAllAgents,
   nearestAgent,
   readAgent,
-  withOwner,
+  withOwners,
 } from "../people/store.ts";
 import type { AgentRecord } from "../schema/records.ts";
 import type { RegistryStore } from "../store_deps.ts";
@@ -129,8 +129,7 @@ async function pageOf(
   const begins = beginsWith(q);
   const found = (await Promise.all(ids.map((id) => findAgent(deps, id)))).filter((agent) => agent !== null);
   const fitting = found.filter(({ status, name }) => (only === undefined || status === only) && begins(name));
-  const items = await Promise.all(fitting.map((agent) => withOwner(deps, agent)));
-  return { items, nextCursor: pagination.nextCursor };
+  return { items: await withOwners(deps, fitting), nextCursor: pagination.nextCursor };
 }
 
 async function nothingFound(deps: ConsoleDeps, base: string, q: string): Promise<Html> {

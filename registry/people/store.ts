@@ -110,16 +110,21 @@ export async function listAllAgents(deps: RegistryStore, query: AdminAgentQuery)
   const fits = (agent: AgentRecord) =>
     fitsFields(agent) && begins(agent.name) && (expiringDays === undefined || isExpiring(agent, now, expiringDays));
   const { items, nextCursor } = await pageOfAgents(deps, ownerId, query, fits);
-  return { items: await Promise.all(items.map((agent) => withOwner(deps, agent))), nextCursor };
+  return { items: await withOwners(deps, items), nextCursor };
 }
 
-export async function withOwner({ kv }: RegistryStore, agent: AgentRecord): Promise<AgentWithSession> {
-  // In a call of its own, because a few lists at once would fill the queue of all reads, and others would get a 503.
-  const [owner, session] = await kv.getMany<[HumanRecord, SessionRecord]>([
-    KEYS.human(agent.ownerId),
-    KEYS.session(agent.id),
+/** Reads owners and sessions of agents, whose order stays. */
+export async function withOwners({ kv }: RegistryStore, agents: readonly AgentRecord[]): Promise<AgentWithSession[]> {
+  // In calls of their own, because a few lists at once would fill the queue of all reads, and others would get a 503.
+  const [owners, sessions] = await Promise.all([
+    readAll<HumanRecord>(kv, agents.map(({ ownerId }) => KEYS.human(ownerId))),
+    readAll<SessionRecord>(kv, agents.map(({ id }) => KEYS.session(id))),
   ]);
-  return { agent, ownerName: owner.value?.displayName ?? "", session: session.value };
+  return agents.map((agent, i) => ({
+    agent,
+    ownerName: owners[i]?.value?.displayName ?? "",
+    session: sessions[i]?.value ?? null,
+  }));
 }
 
 /** Tells whether an agent is active and its identity token ends within the given days. */
@@ -132,7 +137,8 @@ function isExpiring({ status, expiresAt }: AgentRecord, now: number, days: numbe
 export async function readAgent(deps: RegistryStore, id: string): Promise<AgentWithSession> {
   const { value } = await deps.kv.get<AgentRecord>(KEYS.agent(id));
   if (value === null) throw new ServiceError("AGENT_NOT_FOUND", { message: "No such agent" });
-  return await withOwner(deps, value);
+  const [found] = await withOwners(deps, [value]);
+  return found as AgentWithSession;
 }
 
 /** Returns a test for the beginning of a name. It ignores case, because an admin may not know how a name is written. */
