@@ -24,14 +24,20 @@ export interface VerifiedAit {
   identity: FrameIdentity;
 }
 
+/** Verified tokens by their text. */
+export type KeptAits = BoundedMap<string, VerifiedAit>;
+
 const MAX_KEPT = 20_000;
 
 export class AitCache {
-  /** Entries by token. */
-  readonly #kept: BoundedMap<string, VerifiedAit>;
+  readonly #kept: KeptAits;
 
-  constructor(private readonly keys: KeyCache, private readonly issuer: string, maxKept = MAX_KEPT) {
-    this.#kept = new BoundedMap(maxKept);
+  constructor(
+    private readonly keys: KeyCache,
+    private readonly issuer: string,
+    kept: KeptAits = new BoundedMap(MAX_KEPT),
+  ) {
+    this.#kept = kept;
   }
 
   /** Returns a token that was verified, if it is kept. Its key may have been replaced since. */

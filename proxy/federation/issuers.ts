@@ -8,7 +8,7 @@ import { BoundedMap } from "../../shared/bounded_map.ts";
 import { settledWithin } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { authorityOf } from "../../shared/protocol/did.ts";
-import { AitCache } from "../admission/ait_cache.ts";
+import { AitCache, type KeptAits } from "../admission/ait_cache.ts";
 import type { IssuerDocuments } from "../admission/checks.ts";
 import { CrlCache } from "../admission/crl_cache.ts";
 import { KeyCache } from "../admission/key_cache.ts";
@@ -51,7 +51,11 @@ const PAUSE = { first: 5_000, most: 300_000 };
 const FIRST_LIST_MS = 2_000;
 const IDLE_MS = 3_600_000;
 const ISSUERS_MAX = 1_000;
-const AITS_PER_ISSUER = 1_000;
+/**
+ * Verified tokens of all issuers that are remembered. With a number for each issuer instead, one person's host names
+ * could fill the memory, at up to 8 KiB a token.
+ */
+const AITS_KEPT = 10_000;
 /** Bytes that an entry of a list takes in memory, approximately. */
 const ENTRY_BYTES = 210;
 const LISTS_BYTES = 67_108_864;
@@ -117,6 +121,7 @@ class IssuerClient extends RegistryClient {
 }
 
 interface IssuerDeps extends IssuersDeps {
+  aits: KeptAits;
   turns: Turns;
   domainTurns: Turns;
 }
@@ -133,7 +138,7 @@ class Issuer implements IssuerDocuments {
     const { clock, config } = deps, authority = authorityOf(issuer) ?? "";
     this.#client = new IssuerClient(deps, issuer);
     this.#keys = new KeyCache(this.#client, clock, config.registryKeysTtlMs);
-    this.#aits = new AitCache(this.#keys, issuer, AITS_PER_ISSUER);
+    this.#aits = new AitCache(this.#keys, issuer, deps.aits);
     this.list = new CrlCache({ ...deps, metrics: null, registry: this.#client, keys: this.#keys }, {
       issuer,
       seen: { key: KEYS.issuer(authority), expireIn: SEEN_MS },
@@ -217,6 +222,7 @@ export class Issuers {
       ...deps,
       send,
       onList,
+      aits: new BoundedMap(AITS_KEPT),
       turns: new Turns(deps.clock, CALLS),
       domainTurns: new Turns(deps.clock, CALLS_OF_DOMAIN),
     };

@@ -2,7 +2,9 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { isInside, Issuers } from "../../../proxy/federation/issuers.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { ServiceError } from "../../../shared/protocol/errors.ts";
+import { type AitGrant, signAit } from "../../../shared/protocol/signed/ait.ts";
 import { expositionOf, Metrics } from "../../../shared/server/metrics/metrics.ts";
 import { ForeignIssuer } from "../../support/foreign_issuer.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
@@ -248,6 +250,25 @@ Deno.test("calls for keys and lists of other registries are counted by result", 
   assert(
     /issuer_calls_total\{result="answered"\} 2\n/.test(text) && /issuer_calls_total\{result="failed"\} 1\n/.test(text),
   );
+});
+
+Deno.test("at most 10,000 verified tokens of all issuers together are remembered", async () => {
+  const all: ForeignIssuer[] = [];
+  const send = async (request: Request) =>
+    await (all.find(({ origin }) => new URL(request.url).origin === origin) as ForeignIssuer).abroad.send(request);
+  using t = await open(false, { send });
+  const { publicKey } = await keyPairFromSeed(new Uint8Array(32).fill(5));
+  const verify = async (b: ForeignIssuer, jti = b.newId()) => {
+    const [agentDid, ownerDid] = ["agent", "human"].map((kind) => `did:svc:${b.authority}:${kind}:${"0".repeat(26)}`);
+    const grant = { agentDid, ownerDid, name: "x", framework: "generic", publicKey, issuer: b.origin } as AitGrant;
+    const token = await signAit({ ...grant, jti, issuedAtSeconds: 0, ttlDays: 30 }, b.key);
+    return await t.issuers.of(b.origin).aits.verify(token);
+  };
+  for (let i = 0; i < 11; i++) all.push(await ForeignIssuer.open(t.clock, `https://h${i}.example`, 20 + i));
+  const first = all[0] as ForeignIssuer, jti = first.newId(), kept = await verify(first, jti);
+  assertEquals(await verify(first, jti) === kept, true);
+  for (const b of all.slice(1)) for (let i = 0; i < 1_000; i++) await verify(b);
+  assertEquals(await verify(first, jti) === kept, false);
 });
 
 Deno.test("all lists together stay within 64 MiB, with sizes that are said", () => manyLists(100));
