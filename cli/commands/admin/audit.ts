@@ -7,6 +7,7 @@ import { retryWait } from "../../../shared/client/backoff.ts";
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
 import { sleep } from "../../../shared/clock.ts";
 import { AUDIT_FILTERS, type AuditEntry } from "../../../shared/protocol/api/audit.ts";
+import { parseDid } from "../../../shared/protocol/did.ts";
 import { parseIso, toIso } from "../../../shared/protocol/time.ts";
 import { connectAsAdmin } from "../../account/registry_access.ts";
 import type { AdminClient } from "../../client/admin_client.ts";
@@ -25,6 +26,8 @@ const OVERLAP_MS = 30_000;
 const SEEN_MS = 2 * 3_600_000;
 const MAX_EVENTS = 1_000;
 const EVENTS = 50;
+/** The actor of what is done on the registry's host. */
+const HOST = "store recover";
 /** How often a page is asked for. With more, an export waits for longer while others use up the limit. */
 const TRIES = 5;
 
@@ -58,6 +61,10 @@ export const COMMANDS = [
       }
       if (event !== undefined && !AUDIT_FILTERS.includes(event)) {
         throw new CliError("CLI_USAGE", "--event is not an event such as agent.deleted, or a group such as agent.");
+      }
+      if (actor !== undefined && parseDid(actor) === null && actor !== HOST) {
+        // A name would fit no event, which reads as if the person had done nothing.
+        throw new CliError("CLI_USAGE", `--actor is neither a DID, such as did:svc:…, nor "${HOST}"`);
       }
       if (since !== undefined && parseIso(since) === null) {
         throw new CliError("CLI_USAGE", "--since is not an RFC 3339 time such as 2026-12-31T12:00:00Z");

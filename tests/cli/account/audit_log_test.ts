@@ -177,6 +177,7 @@ Deno.test("admin audit refuses an unknown event, a bad time and options that exc
     ["--event", "agent"],
     ["--event", "agent.delete"],
     ["--since", "yesterday"],
+    ["--actor", "Bob"],
     ["--follow", "--export"],
     ["--export", "--limit", "5"],
   ];
