@@ -5,12 +5,27 @@ import { tryParse } from "../../shared/protocol/json_text.ts";
 
 type Json = Record<string, unknown>;
 
-/** A JSON settings file; `{}` when there is none. @throws {CliError} `CLI_FILE_INVALID` when it is not plain JSON */
+/**
+ * A JSON settings file; `{}` when there is none. A file with an integer that JavaScript would round is refused, because
+ * the file would be written with another number, such as the ID of another person in a list of those who may write.
+ *
+ * @throws {CliError} `CLI_FILE_INVALID` when it is not plain JSON, or holds such a number
+ */
 export function parseSettings(text: string | null, path: string): Json {
   if (text === null || text.trim() === "") return {};
   const value = tryParse(text);
-  if (isRecord(value)) return value;
-  throw new CliError("CLI_FILE_INVALID", `${path} is not a plain JSON object (comments?): change it by hand`);
+  if (!isRecord(value)) {
+    throw new CliError("CLI_FILE_INVALID", `${path} is not a plain JSON object (comments?): change it by hand`);
+  }
+  JSON.parse(text, (_name, member: unknown, { source = "" }: { source?: string } = {}) => {
+    const isKept = typeof member !== "number" || Number.isSafeInteger(member) ||
+      /[.eE]/.test(source) && Number.isFinite(member);
+    if (isKept) return member;
+    throw new CliError("CLI_FILE_INVALID", `${path} has the number ${source.slice(0, 40)}, which svc would round`, {
+      fix: "Change the file by hand, or put that number in quotes if its program takes it as text.",
+    });
+  });
+  return value;
 }
 
 /** A nested member; `undefined` when it is absent. */

@@ -286,6 +286,24 @@ Deno.test("provider setup leaves a settings file unchanged when it is too large 
   }
 });
 
+Deno.test("provider setup leaves a settings file with a number that it would round, and names the number", async (t) => {
+  await using machine = await machineOf();
+  for (const number of ["123456789012345678", "-9007199254740993", "1e400"]) {
+    await t.step(number, async () => {
+      machine.write(OPENCLAW, `{"channels": {"discord": {"allowFrom": [${number}]}}}`);
+      const before = machine.read(OPENCLAW);
+      await machine.refuses(["provider", "setup", "--for", "openclaw"], 1, "CLI_FILE_INVALID", `the number ${number}`);
+      assertEquals(machine.read(OPENCLAW), before);
+    });
+  }
+  await t.step("other numbers, and such a number as text", async () => {
+    const numbers = [0.1, 1e300, -0, 9007199254740991, "123456789012345678"];
+    machine.write(OPENCLAW, `{"x": [0.10, 1E300, -0.0, 9007199254740991, "123456789012345678"]}`);
+    await machine.json("provider", "setup", "--for", "openclaw");
+    assertEquals(JSON.stringify(JSON.parse(machine.read(OPENCLAW)).x), JSON.stringify(numbers));
+  });
+});
+
 Deno.test("detection reads at most 1 MiB of an endless answer", async () => {
   let sent = 0, cancelled = false;
   const endless = () =>
