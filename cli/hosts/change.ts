@@ -83,12 +83,12 @@ export async function removeEntry(ctx: Context, records: Records, target: Target
     const record = records.find(file.path, target.place);
     const isWritten = (entry: unknown) => [target.value, ...record?.written ?? []].some((one) => isSame(one, entry));
     const before = file.text ?? "";
-    const text = edited(file.path, target, () => {
+    const text = edited(file.path, () => {
       const { place, entry } = find(target, before, isWritten);
       if (entry === undefined) return before;
       if (!isWritten(entry)) throw changedSince(file.path, target);
       return original(records, record, target, before) ?? target.editor.withoutEntry(before, place, record?.made ?? 0);
-    });
+    }, `Remove the entry of svc at ${target.place.join(".")} by hand`);
     if (text !== before) refuseReadOnly(file);
     const isEmpty = record?.isNew === true && ["", "{}"].includes(text.trim());
     const isDone = text === before || await replaceHostFile(ctx, file, isEmpty ? null : text, target.newMode);
@@ -120,17 +120,22 @@ function original(records: Records, record: Record | null, target: Target, prese
 /** Returns the text with the entry; `null` when the file has it already. @throws {CliError} `CLI_FILE_INVALID` */
 function withEntry(target: Target, path: string, before: string, record: Record | null) {
   const isWritten = (entry: unknown) => record?.written.some((one) => isSame(one, entry)) ?? false;
-  return edited(path, target, () => {
-    const found = find(
-      target,
-      before,
-      (entry) => isSame(entry, target.value) || isWritten(entry) || target.isOwn(entry),
-    );
-    const { place, entry } = found;
-    if (isSame(entry, target.value)) return { text: null, found };
-    if (entry !== undefined && !isWritten(entry) && !target.isOwn(entry)) throw changedSince(path, target);
-    return { text: target.editor.withEntry(before, place, target.value), found };
-  });
+  return edited(
+    path,
+    () => {
+      const found = find(
+        target,
+        before,
+        (entry) => isSame(entry, target.value) || isWritten(entry) || target.isOwn(entry),
+      );
+      const { place, entry } = found;
+      if (isSame(entry, target.value)) return { text: null, found };
+      if (entry !== undefined && !isWritten(entry) && !target.isOwn(entry)) throw changedSince(path, target);
+      return { text: target.editor.withEntry(before, place, target.value), found };
+    },
+    "By hand, it needs",
+    fragmentOf(target).split("\n"),
+  );
 }
 
 function find(target: Target, text: string, isEntry: (entry: unknown) => boolean) {
@@ -142,16 +147,14 @@ function placeOf({ place: path, isInArray }: Target, isEntry: (entry: unknown) =
   return isInArray ? { path, isEntry } : { path };
 }
 
-/** Runs an edit. @throws {CliError} `CLI_FILE_INVALID`, with the text to paste, when the file cannot be edited */
-function edited<T>(path: string, target: Target, edit: () => T): T {
+/** Runs an edit. @throws {CliError} `CLI_FILE_INVALID`, with what to do by hand, when the file cannot be edited */
+function edited<T>(path: string, edit: () => T, byHand: string, details: readonly string[] = []): T {
   try {
     return edit();
   } catch (error) {
     if (!(error instanceof NotEditableError)) throw error;
-    throw new CliError("CLI_FILE_INVALID", `${path} cannot be changed: ${error.message}. By hand, it needs`, {
-      details: fragmentOf(target).split("\n"),
-      fix: "",
-    });
+    const message = `${path} cannot be changed: ${error.message}. ${byHand}`;
+    throw new CliError("CLI_FILE_INVALID", message, { details, fix: "" });
   }
 }
 

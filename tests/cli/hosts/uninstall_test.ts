@@ -103,6 +103,22 @@ Deno.test("svc uninstall leaves an entry that was changed since, names it, and r
   assertEquals(await Deno.readTextFile(path), text);
 });
 
+Deno.test("a file that is no longer valid is named with what to remove by hand, not with what to add", async () => {
+  const install = ["mcp", "install", "alpha", "--for", "claude-code", "--wake", "hook"];
+  for (const [file, entry] of [[".claude/settings.json", "hooks.Stop"], [".claude.json", "mcpServers.svc-alpha"]]) {
+    await using machine = await hostMachine();
+    await machine.json(...install);
+    const path = machine.path(`home/${file}`), broken = `${await Deno.readTextFile(path)}}`;
+    await Deno.writeTextFile(path, broken);
+    const advice = `Remove the entry of svc at ${entry} by hand`;
+    const { stderr } = await machine.svc(...install.slice(0, 5), "--undo");
+    assertStringIncludes(stderr, advice);
+    assert(!stderr.includes("it needs") && !stderr.includes('"command"'), stderr);
+    assertStringIncludes((await machine.svc("uninstall", "--yes")).stderr, advice);
+    assertEquals(await Deno.readTextFile(path), broken);
+  }
+});
+
 Deno.test("svc uninstall covers every profile, and --purge deletes them after the names were typed", async () => {
   await using machine = await hostMachine();
   const folder = machine.env.SVC_CONFIG_DIR ?? "";
