@@ -106,7 +106,15 @@ function identityChecks({ folder, now }: DoctorDeps): DoctorCheck[] {
       check("session", session > 0, sessionSeen, FILES, `It is over: ${again}`),
     ];
   } catch (error) {
-    return [check("agent", false, describeError(error), FILES, `Restore the files, or ${again}`)];
+    return [
+      check(
+        "agent",
+        false,
+        describeError(error),
+        FILES,
+        `Restore it from a backup; if only tokens are lost, run ${again}`,
+      ),
+    ];
   }
 }
 

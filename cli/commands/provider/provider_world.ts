@@ -4,7 +4,7 @@ import type { Context } from "../../context.ts";
 import { PLATFORM_IDS, type PlatformId, type RuntimeTarget } from "../../platforms/platform.ts";
 import type { AgentState } from "../../client/registry_client.ts";
 import { oneOf } from "../../command_line/numbers.ts";
-import { type AgentFolder, AgentStore } from "../../agents/agent_store.ts";
+import { type AgentFolder, AgentStore, unlessDamaged } from "../../agents/agent_store.ts";
 import { PrivateFolder } from "../../files/private_files.ts";
 import { connectorOf } from "../../connector/attach.ts";
 import { readConnectorFile } from "../../connector/local_api/discovery_file.ts";
@@ -115,7 +115,9 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   const url = asked === undefined ? undefined : parseRuntimeUrl(asked, "--connector-base-url");
   const client = folder && await connectorOf(ctx, folder, url);
   const anywhere = { env: ctx.env, allowInsecure: true };
-  const target = files.runtimeTarget(anywhere, file, folder?.identity().framework, {
+  // Damaged files of the agent are a result of the checks, and do not hide those of the other agents.
+  const framework = folder === null ? undefined : await unlessDamaged(() => folder.identity().framework, undefined);
+  const target = files.runtimeTarget(anywhere, file, framework, {
     "runtime-base-url": options["platform-base-url"],
     "hook-token": options["webhook-token"],
   });

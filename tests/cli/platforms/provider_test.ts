@@ -156,6 +156,18 @@ Deno.test("doctor checks every agent of the machine", async () => {
   assertEquals([code, agent, identities], [1, null, ["alpha", "beta"]]);
 });
 
+Deno.test("doctor reports an agent whose identity is damaged, and still checks the others", async () => {
+  await using machine = await machineOf({}, "alpha", "beta");
+  machine.write("svc/agents/alpha/identity.json", "{");
+  const { stdout } = await machine.svc("--json", "provider", "doctor");
+  const { checks } = JSON.parse(stdout) as { checks: (DoctorCheck & { agent: string })[] };
+  const identities = checks.filter(({ name }) => name === "agent").map(({ agent, ok }) => [agent, ok]);
+  assertEquals(identities, [["alpha", false], ["beta", true]]);
+  const found = checks.find(({ ok, name }) => !ok && name === "agent");
+  assertStringIncludes(found?.seen ?? "", "identity.json is damaged");
+  assertStringIncludes(found?.fix ?? "", "Restore it from a backup; if only tokens are lost");
+});
+
 Deno.test("doctor passes when a connector was started with another runtime", async () => {
   const answers: Answers = { "http://127.0.0.1:9000/in": () => new Response() };
   await using machine = await machineOf(answers, "alpha");
