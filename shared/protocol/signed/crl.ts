@@ -5,7 +5,15 @@ import { isUlid } from "../ids.ts";
 import { type Bytes, fromBase64Url, utf8Bytes } from "../base64url.ts";
 import { verify } from "../ed25519.ts";
 import { hasDuplicateKeys, partEnd } from "../json_text.ts";
-import { checkTimes, readJwsHeader, type SigningKey, signJws, TokenError, type VerificationKeys } from "./jws.ts";
+import {
+  checkTimes,
+  readJwsHeader,
+  type SigningKey,
+  signJws,
+  TokenError,
+  UNIX_TIME_MAX,
+  type VerificationKeys,
+} from "./jws.ts";
 import { LIMITS } from "../limits.ts";
 
 export const REVOCATION_REASONS = ["reissued", "agent_deleted"] as const;
@@ -24,7 +32,7 @@ export function isRevocation(value: unknown): value is Revocation {
   if (typeof value !== "object" || value === null) return false;
   const { jti, agentDid, reason, revokedAt } = value as Partial<Revocation>;
   return isUlid(jti) && isAgentDid(agentDid) && REVOCATION_REASONS.some((known) => known === reason) &&
-    Number.isSafeInteger(revokedAt) && (revokedAt as number) >= 0;
+    Number.isSafeInteger(revokedAt) && (revokedAt as number) >= 0 && (revokedAt as number) <= UNIX_TIME_MAX;
 }
 
 export type CrlClaims = z.output<typeof CrlClaims>;

@@ -99,8 +99,11 @@ export async function verifyJws(jws: UnverifiedJws, key: CryptoKey): Promise<voi
   }
 }
 
+/** The last second of the year 9999. Without a bound, the program that shows such a time as a date would end. */
+export const UNIX_TIME_MAX = 253_402_300_799;
+
 /** Unix seconds, up to the year 9999. */
-export const unixTime: z.ZodInt = z.int().min(0).max(253_402_300_799);
+export const unixTime: z.ZodInt = z.int().min(0).max(UNIX_TIME_MAX);
 
 /**
  * Returns the claims of a token. The schema must refuse unknown members, because two readers that know different claims

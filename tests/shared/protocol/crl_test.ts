@@ -163,6 +163,7 @@ Deno.test("CRL verification refuses claims that are not a CRL's, also correctly 
     ["an entry with another reason", entry({ reason: "other" })],
     ["an entry without reason", entry({ reason: undefined })],
     ["an entry whose revokedAt is a date", entry({ revokedAt: "2026-02-21T00:00:00Z" })],
+    ["an entry whose revokedAt is no date", entry({ revokedAt: Number.MAX_SAFE_INTEGER })],
     ["an entry without revokedAt", entry({ revokedAt: undefined })],
     ["one bad entry behind a good one", { revocations: [ENTRY, {}] }],
   ];
