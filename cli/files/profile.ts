@@ -55,7 +55,8 @@ export function profileFolders({ baseDir }: { baseDir: string }): Map<string, st
       if (isDirectory && NAME.test(name) && name !== DEFAULT_PROFILE && names.length < PROFILES_MAX) names.push(name);
     }
   } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    // A file in place of the folder counts as no profiles, so that other commands run. Creating a profile reports it.
+    if (!(error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory)) throw error;
   }
   return new Map([DEFAULT_PROFILE, ...names.sort()].map((name) => [name, profileFolder(baseDir, name)]));
 }

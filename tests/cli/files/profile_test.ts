@@ -98,6 +98,12 @@ Deno.test("a profile is a folder of its own, which option or variable choose and
   }
 });
 
+Deno.test("a file in place of the folder of the profiles counts as no profiles", async () => {
+  await using machine = await Machine.open();
+  machine.write("profiles", "");
+  assertEquals((await machine.json("profile", "list")).profiles.map(({ name }: { name: string }) => name), ["default"]);
+});
+
 Deno.test("a damaged profile is named and never overwritten", async (t) => {
   await using world = await World.open();
   const rows = [
