@@ -3,7 +3,7 @@
  * secret, because other programs of the machine can read it. Installing or removing twice does no harm. The caller
  * checks whether the connector in the service answers.
  */
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, isAbsolute, join } from "node:path";
 import { isAgentName } from "../../shared/protocol/names.ts";
 import { CliError } from "../errors.ts";
 import { removeFile, saveFailed } from "../files/private_files.ts";
@@ -316,13 +316,14 @@ export interface Host {
 }
 
 export function thisHost(ctx: Context): Host {
-  const home = ctx.env("HOME");
+  const home = ctx.env("HOME"), xdg = ctx.env("XDG_CONFIG_HOME");
   if (home === undefined) {
     throw new CliError("CLI_NO_CONFIG_DIR", "No home directory is set, so a service cannot be installed");
   }
   return {
     home,
-    configHome: ctx.env("XDG_CONFIG_HOME") ?? join(home, ".config"),
+    // A relative path is ignored as in userFolder, because systemd would not find the unit below the working directory.
+    configHome: xdg !== undefined && isAbsolute(xdg) ? xdg : join(home, ".config"),
     uid: ctx.uid,
     run: (program, args) => runProgram(ctx.clock, program, args, RUN_MS),
   };

@@ -11,6 +11,7 @@ import {
   requireOwnService,
   servicePath,
   type ServiceSystem,
+  thisHost,
   uninstallService,
   unitText,
 } from "../../../cli/autostart/control.ts";
@@ -200,6 +201,13 @@ Deno.test("a service of another configuration folder is neither replaced nor rem
       assertStringIncludes(refused.fix ?? "", "svc --profile <profile>");
     }
   });
+});
+
+Deno.test("units are in the folder of XDG_CONFIG_HOME, unless that is a relative path, which systemd ignores too", () => {
+  for (const [given, configHome] of [["/etc/mine", "/etc/mine"], ["mine", "/home/a/.config"]]) {
+    const env = (name: string) => ({ HOME: "/home/a", XDG_CONFIG_HOME: given })[name];
+    assertEquals(thisHost({ env, uid: 1, clock: systemClock } as unknown as Context).configHome, configHome);
+  }
 });
 
 Deno.test("a proxy that only SVC_PROXY_URL names is refused, because the service would call the saved one", () =>
