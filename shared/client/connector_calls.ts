@@ -2,8 +2,9 @@
  * What `LocalAgent` does with its connector. It is not in that class, because the type declarations of the published
  * package would then name modules that the package does not contain.
  */
-import type { Clock } from "../clock.ts";
+import { type Clock, sleep, timeLeft } from "../clock.ts";
 import type { IncomingMessage } from "./agent_api.ts";
+import { RETRY_FIRST_MS } from "./backoff.ts";
 import type { AgentDirectory } from "./directory_store.ts";
 import { LocalDown } from "./errors.ts";
 import { messageOfLocal } from "./inbox_reader.ts";
@@ -51,14 +52,29 @@ export async function askThrough(
   timeoutMs: number,
 ): Promise<IncomingMessage> {
   const message = { ...question, waitSeconds: timeoutMs / 1000, obeysRetryAfter: true };
+  const left = timeLeft(clock, timeoutMs);
   const { result } = await orSvcError(sendAndWait(local, clock, message));
   const { reply, problem } = result;
   if (reply === null) {
     throw noReply(result, isOver(result) ? problem ?? "the recipient gave up on it" : "none came in time");
   }
   // Only the program that marked the reply as read may return it, because another one would otherwise act on it too.
-  if ((await orSvcError(readMessages(local, { ids: [reply.id] }))).length > 0) return messageOfLocal(reply);
-  throw noReply(result, "another program took the reply");
+  for (let wasSent = false;;) {
+    try {
+      const isRead = (await readMessages(local, { ids: [reply.id] })).length > 0;
+      // After a request without an answer, this program may have marked it, and no other one would return it then.
+      if (isRead || wasSent) return messageOfLocal(reply);
+      throw noReply(result, "another program took the reply");
+    } catch (error) {
+      if (!(error instanceof LocalDown)) throw asSvcError(error);
+      wasSent ||= error.wasSent;
+      if (left() === 0) {
+        if (wasSent) return messageOfLocal(reply);
+        throw asSvcError(error);
+      }
+      await sleep(clock, Math.min(RETRY_FIRST_MS, left()));
+    }
+  }
 }
 
 function noReply({ requestId, state }: OutboundResult, why: string): SvcError {

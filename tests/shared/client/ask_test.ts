@@ -108,6 +108,40 @@ Deno.test("a question that was interrupted is sent again with its request ID", a
   });
 });
 
+Deno.test("a reply is returned although the connector ended while it was marked as read", async (t) => {
+  for (const isMarked of [true, false]) {
+    await t.step(isMarked ? "after the mark" : "before the mark", async () => {
+      await using connector = await FakeConnector.open();
+      const message = reply(connector);
+      let marks = 0;
+      connector.tamper = ({ path }) => {
+        if (path !== "/v1/inbox/read" || ++marks > 1) return null;
+        if (isMarked) message.readAt = "2026-02-21T00:00:00.000Z";
+        return Promise.reject(new TypeError("connection reset"));
+      };
+      const { reply: found, code } = await asked(connector, 10);
+      assertEquals([found?.requestId, code, marks, connector.unread], ["answer-01", null, 2, []]);
+    });
+  }
+  await t.step("no connector came back in time", async () => {
+    await using connector = await FakeConnector.open();
+    reply(connector);
+    connector.tamper = ({ path }) =>
+      path === "/v1/inbox/read" ? Promise.reject(new TypeError("connection reset")) : null;
+    const { reply: found, code } = await asked(connector, 10, 3_000);
+    assertEquals([found?.requestId, code], ["answer-01", null]);
+  });
+  await t.step("the connector ended before it was asked to mark it", async () => {
+    await using connector = await FakeConnector.open();
+    reply(connector);
+    connector.tamper = ({ path }) => {
+      connector.isUp = path !== "/v1/outbound";
+      return null;
+    };
+    assertEquals([(await asked(connector, 10, 3_000)).code, connector.unread], ["CONNECTOR_DOWN", [1]]);
+  });
+});
+
 Deno.test("a question waits as long as a refusal asks, if that is within its time", async () => {
   await using connector = await FakeConnector.open();
   let calls = 0;
