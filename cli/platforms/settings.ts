@@ -53,12 +53,16 @@ export function isRecord(value: unknown): value is Json {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** The values of a `.env` file. If a name has several lines, the last one counts. */
+/**
+ * The values of a `.env` file. If a name has several lines, the last one counts. A comment behind a value is left out,
+ * because a token with it would not be the one that the runtime reads.
+ */
 export function readEnvFile(text: string | null): Map<string, string> {
   const values = new Map<string, string>();
   for (const line of (text ?? "").split(/\r?\n/)) {
-    const match = /^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$/.exec(line);
-    if (match) values.set(match[1] ?? "", (match[2] ?? "").replace(/^(["'])(.*)\1$/s, "$2"));
+    const [, name, value = ""] = /^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$/.exec(line) ?? [];
+    const quoted = /^(["'])(.*?)\1\s*(?:#.*)?$/.exec(value)?.[2];
+    if (name !== undefined) values.set(name, quoted ?? value.replace(/\s+#.*$/, ""));
   }
   return values;
 }

@@ -25,6 +25,7 @@ import { detectAll, likeliest } from "../../platforms/table.ts";
 import { thisMachine } from "../../platforms/local_machine.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import type { PlatformId } from "../../platforms/platform.ts";
+import { parseHookToken } from "../../connector/runtime/runtime.ts";
 import { presentPeers, readPeers } from "../../connector/peers/peers.ts";
 import { applyChange, changedFiles, undoChanges } from "../../platforms/setup.ts";
 import { makeToken } from "../../connector/local_api/discovery_file.ts";
@@ -187,8 +188,13 @@ export const COMMANDS = [
       };
       const target = runtimeTarget({ env: () => undefined, allowInsecure: true }, wanted);
       if (target === null) throw nothingToSetUp(id);
-      const planned = () =>
-        platform.plan(machine, { target, stateDir: wanted.stateDir, makeToken: () => makeToken(ctx.random) });
+      const planned = async () => {
+        const wish = { target, stateDir: wanted.stateDir, makeToken: () => makeToken(ctx.random) };
+        const plan = await platform.plan(machine, wish);
+        // Checked before it is saved, because no later command would accept the saved settings.
+        if (plan.hookToken !== null) parseHookToken(plan.hookToken, `The token that ${platform.name} has`);
+        return plan;
+      };
       await planned();
       await agreeToChange(ctx, place, target, options.yes);
       // Planned again after the question, because the runtime may have written its settings meanwhile, and this change

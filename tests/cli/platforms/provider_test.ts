@@ -316,6 +316,35 @@ Deno.test("provider setup leaves a settings file with a number that it would rou
   });
 });
 
+Deno.test("provider setup saves no token that later commands refuse", async (t) => {
+  const env = "home/.hermes/.env";
+  for (
+    const [name, path, text] of [["hermes", env, 'WEBHOOK_SECRET="two words"\n'], [
+      "openclaw",
+      OPENCLAW,
+      '{"hooks":{"token":"é"}}',
+    ]] as const
+  ) {
+    await t.step(name, async () => {
+      await using machine = await machineOf({}, "alpha");
+      await Deno.mkdir(machine.path("home/.hermes"));
+      machine.write(path, text);
+      await machine.refuses(["provider", "setup", "--for", name], 2, "CLI_USAGE", "must be one word");
+      assertEquals(machine.read(path), text);
+      assertEquals((await machine.failure("provider", "setup", "--for", name)).code, "CLI_USAGE");
+      await machine.json("provider", "setup", "--for", name, "--webhook-token", "one");
+      assertEquals(runtimeFile(machine).webhookToken, "one");
+    });
+  }
+  await t.step("a comment behind the token is not part of it", async () => {
+    await using machine = await machineOf({}, "alpha");
+    await Deno.mkdir(machine.path("home/.hermes"));
+    machine.write(env, "WEBHOOK_ENABLED=true # on\nWEBHOOK_PORT=8644\nWEBHOOK_SECRET='a#b' # it's mine\n");
+    const { changed } = await machine.json("provider", "setup", "--for", "hermes");
+    assertEquals([changed, runtimeFile(machine).webhookToken], [[], "a#b"]);
+  });
+});
+
 Deno.test("detection reads at most 1 MiB of an endless answer", async () => {
   let sent = 0, cancelled = false;
   const endless = () =>
