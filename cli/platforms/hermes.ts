@@ -2,7 +2,7 @@
  * Hermes: its webhook adapter accepts messages at `/webhooks/<route>`, signed with its secret over time and body, and
  * drops duplicates by `X-Request-ID`. A setting in `~/.hermes/.env` turns it on; a command of Hermes creates a route.
  */
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { type Finding, type Machine, payloadOf, type PushPlatform, senderHeaders, textOf } from "./platform.ts";
 import { isRecord, memberOf, readEnvFile, withEnvValues } from "./settings.ts";
@@ -111,7 +111,8 @@ function subscribe(route: string): string {
 }
 
 function stateOf(machine: Machine, stateDir: string | null): string | null {
-  return stateDir ?? (machine.home === null ? null : join(machine.home, ".hermes"));
+  if (stateDir !== null) return resolve(stateDir);
+  return machine.home === null ? null : join(machine.home, ".hermes");
 }
 
 async function hmac(secret: string, text: string): Promise<string> {

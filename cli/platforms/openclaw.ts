@@ -3,7 +3,7 @@
  * has no member that chooses agent, session, model or channel, because a peer could otherwise choose them in place of
  * `openclaw.json`. A running gateway applies changes to its hooks.
  */
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { confidenceOf, type FileChange, type Machine, type PushPlatform, senderHeaders, textOf } from "./platform.ts";
 import { CliError } from "../errors.ts";
 import { changeTo, memberOf, parseSettings, withMember } from "./settings.ts";
@@ -115,13 +115,16 @@ export function gatewayUrl(settings: unknown): string {
   return `http://127.0.0.1:${typeof port === "number" ? port : PORT}`;
 }
 
-/** Path of `openclaw.json`, also when the file does not exist; `null` without a home directory. */
+/**
+ * Path of `openclaw.json`, also when the file does not exist; `null` without a home directory. It is absolute, because
+ * an undo in another working directory would otherwise not find the file that was changed.
+ */
 export function openClawConfigPath(machine: Machine, stateDir: string | null): string | null {
-  if (stateDir !== null) return join(stateDir, "openclaw.json");
+  if (stateDir !== null) return resolve(stateDir, "openclaw.json");
   const named = machine.env("OPENCLAW_CONFIG_PATH");
-  if (named !== undefined) return named;
+  if (named !== undefined) return resolve(named);
   const state = machine.env("OPENCLAW_STATE_DIR");
-  if (state !== undefined) return join(state, "openclaw.json");
+  if (state !== undefined) return resolve(state, "openclaw.json");
   return machine.home === null ? null : join(machine.home, ".openclaw", "openclaw.json");
 }
 

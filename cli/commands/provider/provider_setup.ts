@@ -2,6 +2,7 @@
  * `svc install` and `svc provider setup`: choose the runtime, for all agents or for one, and change its settings so
  * that it accepts messages.
  */
+import { resolve } from "node:path";
 import { parsePort } from "../../command_line/numbers.ts";
 import { command } from "../../command_line/command.ts";
 import { ensureConfigDir } from "../../files/config_dir.ts";
@@ -176,7 +177,7 @@ export const COMMANDS = [
       }
       if (platform.delivery === "pull") throw nothingToSetUp(id);
       const before = file ?? emptyRuntimeFile(id);
-      const port = parsePort(options["webhook-port"], "--webhook-port");
+      const port = parsePort(options["webhook-port"], "--webhook-port"), dir = options["platform-state-dir"];
       const wanted = {
         ...before,
         baseUrl: options["platform-base-url"] ?? before.baseUrl,
@@ -184,7 +185,7 @@ export const COMMANDS = [
         webhookPort: port ?? before.webhookPort,
         webhookToken: options["webhook-token"] ?? before.webhookToken,
         connectorBaseUrl: options["connector-base-url"] ?? options["connector-url"] ?? before.connectorBaseUrl,
-        stateDir: options["platform-state-dir"] ?? before.stateDir,
+        stateDir: dir === undefined ? before.stateDir : resolve(dir),
       };
       const target = runtimeTarget({ env: () => undefined, allowInsecure: true }, wanted);
       if (target === null) throw nothingToSetUp(id);

@@ -2,6 +2,7 @@
  * `install` and `provider …` as commands: where settings are saved, what doctor checks and its sources, and the files
  * of a runtime.
  */
+import { relative } from "node:path";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { holdConnectorLock } from "../connector/held_lock.ts";
 import type { DoctorCheck } from "../../../cli/doctor/checks.ts";
@@ -314,6 +315,21 @@ Deno.test("provider setup leaves a settings file with a number that it would rou
     await machine.json("provider", "setup", "--for", "openclaw");
     assertEquals(JSON.stringify(JSON.parse(machine.read(OPENCLAW)).x), JSON.stringify(numbers));
   });
+});
+
+Deno.test("a relative state directory is saved and undone as the folder that it was", async (t) => {
+  for (const [name, file] of [["openclaw", "openclaw.json"], ["hermes", ".env"]] as const) {
+    await t.step(name, async () => {
+      await using machine = await machineOf();
+      const folder = machine.path("state"), path = `${folder}/${file}`;
+      await Deno.mkdir(folder);
+      await Deno.writeTextFile(path, name === "openclaw" ? "{}" : "");
+      const given = ["--platform-state-dir", relative(Deno.cwd(), folder)];
+      const { changed } = await machine.json("provider", "setup", "--for", name, ...given);
+      assertEquals([changed, runtimeFile(machine).stateDir], [[path], folder]);
+      assertEquals((await machine.json("provider", "setup", "--for", name, "--undo")).restored, [path]);
+    });
+  }
 });
 
 Deno.test("provider setup saves no token that later commands refuse", async (t) => {
