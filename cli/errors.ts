@@ -215,6 +215,10 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
 export const FOREIGN_ANSWER =
   "Check that the address (svc config get registryUrl) is that of an svc server, and that the server runs.";
 
+/** The fix for a file or folder that the system lets this user neither read nor change. */
+export const NOT_YOURS =
+  "Run svc as the owner of that file, or give it back to your user: svc with sudo leaves files of root.";
+
 export function describe(error: unknown): Described {
   if (error instanceof CliError) {
     const { code, message: cause, details } = error;
@@ -237,6 +241,11 @@ export function describe(error: unknown): Described {
   if (error instanceof UnreachableError) return describe(new CliError(error.code, error.message, { fix: error.fix }));
   if (error instanceof Error && error.message.includes("No space left on device")) {
     return describe(new CliError("CLI_SAVE_FAILED", "The disk is full"));
+  }
+  const closed = error instanceof Deno.errors.PermissionDenied &&
+    /^Permission denied .*'(.+)'$/.exec(error.message)?.[1];
+  if (closed) {
+    return describe(new CliError("CLI_FILE_UNSAFE", `${closed}: permission denied`, { fix: NOT_YOURS }));
   }
   return describe(
     new CliError("CLI_UNEXPECTED", error instanceof Error ? `${error.name}: ${error.message}` : String(error)),

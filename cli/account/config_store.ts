@@ -81,7 +81,7 @@ export function readConfig(ctx: Pick<Context, "configDir">): Config | null {
     text = isDirectory(path) ? null : readPrivate(path, MAX_BYTES);
   } catch (error) {
     if (error instanceof CliError && error.code === "CLI_FILE_INVALID") {
-      throw new CliError("CLI_CONFIG_INVALID", error.message);
+      throw new CliError("CLI_CONFIG_INVALID", error.message, { fix: error.fix });
     }
     throw error;
   }

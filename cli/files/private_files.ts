@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { toBase64Url, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { Random } from "../../shared/random.ts";
 import type * as z from "zod";
-import { CliError } from "../errors.ts";
+import { CliError, NOT_YOURS } from "../errors.ts";
 import type { Context } from "../context.ts";
 
 const TEMPORARY = /^\.svc-[A-Za-z0-9_-]{16}\.tmp$/;
@@ -57,7 +57,8 @@ function openPlain(path: string): { file: Deno.FsFile; size: number } | null {
       if (error instanceof CliError) throw error;
       // A place that needs --allow-all (/dev, /proc) never holds a file of svc, so the file counts as missing.
       if (isMissing(error) || isForbidden(error)) return null;
-      throw new CliError("CLI_FILE_INVALID", `${path} cannot be read: ${reason(error)}`);
+      const fix = error instanceof Deno.errors.PermissionDenied ? NOT_YOURS : undefined;
+      throw new CliError("CLI_FILE_INVALID", `${path} cannot be read: ${reason(error)}`, { fix });
     }
     const open = file.statSync();
     if (isSame(named, open)) return { file, size: open.size };

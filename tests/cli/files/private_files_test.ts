@@ -107,6 +107,41 @@ Deno.test("a private read returns null for no file and refuses links, large file
   assertEquals(assertThrows(() => readPrivate(`${dir.path}/file`, 1), CliError).code, "CLI_FILE_INVALID");
 });
 
+Deno.test("a file or folder that the system does not open is named with what to do", async () => {
+  await using machine = await Machine.open();
+  const denied = (path: string) => new Deno.errors.PermissionDenied(`Permission denied (os error 13): open '${path}'`);
+  const { openSync, readDirSync } = Deno;
+  try {
+    machine.write("config.json", "{}");
+    Deno.openSync = (path) => {
+      throw denied(String(path));
+    };
+    await machine.refuses(
+      ["config", "show"],
+      1,
+      "CLI_CONFIG_INVALID",
+      "cannot be read: Permission denied",
+      "leaves files of root",
+    );
+    machine.write("profile.json", "{}");
+    await machine.refuses(["config", "show"], 1, "CLI_FILE_INVALID", "svc with sudo leaves files of root");
+    Deno.openSync = openSync;
+    Deno.readDirSync = (path) => {
+      throw denied(String(path));
+    };
+    await Deno.remove(machine.path("profile.json"));
+    await machine.refuses(
+      ["profile", "list"],
+      1,
+      "CLI_FILE_UNSAFE",
+      "/profiles: permission denied",
+      "leaves files of root",
+    );
+  } finally {
+    Object.assign(Deno, { openSync, readDirSync });
+  }
+});
+
 Deno.test("a directory with write access for others is corrected; a link or a foreign one is refused", async () => {
   await using dir = await tempFolder();
   const open = `${dir.path}/open`;
