@@ -4,6 +4,7 @@ import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { reason, removeFile, writePrivate } from "../files/private_files.ts";
+import { shellWord } from "../terminal/output.ts";
 
 export interface HostFilePlace {
   path: string;
@@ -87,7 +88,7 @@ export async function replaceHostFile(
 export function refuseReadOnly({ path, mode }: HostFile): void {
   if (mode === null || (mode & OWNER_MAY_WRITE) !== 0) return;
   throw new CliError("CLI_FILE_UNSAFE", `${path} is read-only, so it stays as it is`, {
-    fix: "Make it writable with chmod u+w and run the command again, or add by hand what --print shows.",
+    fix: `Run chmod u+w ${shellWord(path)} and the command again, or change it by hand: --print shows the entry.`,
   });
 }
 
@@ -146,7 +147,7 @@ async function checkFolder(ctx: Context, folder: string): Promise<void> {
   const isPrivateGroup = gid === ctx.uid;
   if ((mode & OTHERS_MAY_WRITE) === 0 && (isPrivateGroup || (mode & GROUP_MAY_WRITE) === 0)) return;
   throw new CliError("CLI_FILE_UNSAFE", `Other users can write to ${folder}`, {
-    fix: `Take that right away with chmod go-w, then run the command again.`,
+    fix: `Take that right away with chmod go-w ${shellWord(folder)}, then run the command again.`,
   });
 }
 

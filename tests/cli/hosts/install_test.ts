@@ -296,6 +296,24 @@ Deno.test("a file of another kind, size, place or owner is refused", async (t) =
   }
 });
 
+Deno.test("the command in the advice works when it is pasted, for a file and for its folder", async (t) => {
+  const closed: [name: string, path: string, mode: number][] = [
+    ["a read-only file", "home/.cursor/mcp.json", 0o440],
+    ["a folder for all", "home/.cursor", 0o757],
+  ];
+  for (const [name, path, mode] of closed) {
+    await t.step(name, async () => {
+      await using machine = await hostMachine();
+      await give(machine, CURSOR, "{}");
+      await Deno.chmod(machine.path(path), mode);
+      const { stderr } = await machine.svc(...wordsOf(CURSOR));
+      const line = /chmod \S+ [^ ,]+/.exec(stderr)?.[0] ?? "false";
+      assertEquals((await new Deno.Command("sh", { args: ["-c", line] }).output()).code, 0, stderr);
+      assertEquals((await machine.json(...wordsOf(CURSOR))).changed, true);
+    });
+  }
+});
+
 Deno.test("a link is followed to the file of the user, and stays a link", async () => {
   await using machine = await hostMachine();
   const link = pathOf(machine, CURSOR);
