@@ -221,10 +221,13 @@ function hereWords(ctx: Context): string[] {
   ];
 }
 
-/** One svc at a time changes the files of hosts, because two at once could lose the entry of an agent. */
+/**
+ * One svc at a time changes the files of hosts, because two at once could lose the entry of an agent. The lock is in
+ * the folder of all profiles, because their agents have entries in the same files.
+ */
 async function locked<T>(ctx: Context, work: () => Promise<T>): Promise<T> {
   const waiting = () => ctx.out.doing("Waiting for another svc process that changes files of hosts");
-  return await withLock(ctx, () => join(ctx.configDir, LOCK_FILE), work, waiting);
+  return await withLock(ctx, () => join(ctx.baseDir, LOCK_FILE), work, waiting);
 }
 
 /** Creates the folder of a host in a project. @throws {CliError} `CLI_SAVE_FAILED` */

@@ -339,6 +339,22 @@ Deno.test("ten agents that install into one file at the same time all have their
   assertEquals(Object.keys(servers).sort(), ["docs", ...all.map((name) => `svc-${name}`)].sort());
 });
 
+Deno.test("agents of several profiles that install into one file at the same time all have their entry", async () => {
+  await using machine = await hostMachine();
+  const profiles = ["default", "a", "b", "c", "d"];
+  for (const profile of profiles.slice(1)) await machine.json("agent", "create", profile, "--profile", profile);
+  for (let round = 1; round <= 5; round++) {
+    const path = await give(machine, CURSOR, "{}");
+    const work = profiles.map((profile) => {
+      const agent = profile === "default" ? "alpha" : profile;
+      return machine.json("mcp", "install", agent, "--for", "cursor", "--profile", profile);
+    });
+    await whileTimePasses(machine.world, Promise.all(work));
+    const entries = Object.keys((valueOf(CURSOR, read(path)) as { mcpServers: object }).mcpServers).sort();
+    assertEquals(entries, ["svc-a", "svc-alpha", "svc-b", "svc-c", "svc-d"]);
+  }
+});
+
 Deno.test("undo takes the choice of the inbox back, unless another entry or a person relies on it", async () => {
   await using machine = await hostMachine();
   const runtime = "home/.config/svc/agents/alpha/runtime.json";
