@@ -2,6 +2,7 @@
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { type AgentFolder, AgentStore, chosenAgent } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
+import { withHostsLock } from "../files/lock.ts";
 import { fields } from "../terminal/output.ts";
 import { connectorOf } from "./connector/connector.ts";
 import { peerOf } from "../connector/peers/peer_list.ts";
@@ -140,7 +141,7 @@ export async function addPeer(
   }
   const url = origin + a2aPath(alias);
   const token = makePeerToken(ctx.random);
-  return await new AgentStore(ctx).lock(folder.name, async () => {
+  const add = async () => {
     const known = readA2aPeers(folder);
     const others = known.filter((one) => one.did !== did && one.alias !== alias);
     const added: A2aPeer = { alias, did, tokenHash: peerTokenHash(token), addedAt: toIso(ctx.clock.now()) };
@@ -152,7 +153,8 @@ export async function addPeer(
     const target = change && `a2a:${change.name}`;
     const isAgain = others.length < known.length;
     return { url, card: url + CARD_PATH, token, changed: change && change.path, target, isAgain };
-  });
+  };
+  return await new AgentStore(ctx).lock(folder.name, () => isForOpenClaw ? withHostsLock(ctx, add) : add());
 }
 
 /** Whether the agent's connector has the port, or can have it because no program listens there. */

@@ -73,6 +73,16 @@ export async function withConfigLock(ctx: Context, work: () => Promise<void>): P
   await withLock(ctx, () => join(ctx.configDir, ".config.lock"), work);
 }
 
+/**
+ * Runs `work` while no other svc changes files of other programs, such as hosts and runtimes, because two changes at
+ * once could lose one of them. The lock is in the folder of all profiles, because their agents share these files.
+ */
+export async function withHostsLock<T>(ctx: Context, work: () => Promise<T>): Promise<T> {
+  await ensureConfigDir(ctx);
+  const waiting = () => ctx.out.doing("Waiting for another svc process that changes files of other programs");
+  return await withLock(ctx, () => join(ctx.baseDir, "hosts.lock"), work, waiting);
+}
+
 /** Opens or creates a lock file. Returns `null` when another process removed it at the same moment. */
 async function openLock(path: string): Promise<Deno.FsFile | null> {
   try {

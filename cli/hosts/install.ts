@@ -5,7 +5,7 @@ import { chooseForHost, runtimeSettings, runtimeTarget, undoForHost } from "../c
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { usualConfigDir } from "../files/config_dir.ts";
-import { withLock } from "../files/lock.ts";
+import { withHostsLock } from "../files/lock.ts";
 import { saveFailed } from "../files/private_files.ts";
 import type { PlatformId } from "../platforms/platform.ts";
 import { thisMachine } from "../platforms/local_machine.ts";
@@ -27,7 +27,6 @@ import { JSON_TEXT } from "./json_text.ts";
 import { Records } from "./records.ts";
 import { TOML_TEXT } from "./toml_text.ts";
 
-const LOCK_FILE = "hosts.lock";
 /** A file in a project belongs to all who work on it, so others may read it. */
 const NEW_MODE: Readonly<Record<Scope, number>> = { user: 0o600, project: 0o644 };
 
@@ -64,7 +63,7 @@ export async function installEntry(ctx: Context, folder: AgentFolder, wish: Inst
   const plan = planOf(ctx, folder, wish);
   const { target, hook } = plan;
   const records = new Records(ctx, folder);
-  return await locked(ctx, async () => {
+  return await withHostsLock(ctx, async () => {
     const targets = hook === null ? [target] : [target, hook];
     for (const one of targets) {
       if (wish.scope === "project") await ensureProjectFolder(wish.project, dirname(one.path));
@@ -85,7 +84,7 @@ export async function removeInstalled(ctx: Context, folder: AgentFolder, wish: I
   const wake = wish.host === "claude-code" ? "auto" : undefined;
   const plan = planOf(ctx, folder, { ...wish, wake });
   const records = new Records(ctx, folder);
-  return await locked(ctx, async () => {
+  return await withHostsLock(ctx, async () => {
     const entry = await removeEntry(ctx, records, plan.target);
     const hook = plan.hook !== null && await second(entry && plan.target, removeEntry(ctx, records, plan.hook));
     // The entry of another host still needs the choice.
@@ -124,7 +123,7 @@ export function recordedEntries(ctx: Context, folder: AgentFolder) {
       isOwn: (entry) => written.some((one) => isSame(one, entry)),
       newMode: NEW_MODE.user,
     };
-    return { path, place: place.join("."), remove: () => locked(ctx, () => removeEntry(ctx, records, target)) };
+    return { path, place: place.join("."), remove: () => withHostsLock(ctx, () => removeEntry(ctx, records, target)) };
   });
 }
 
@@ -219,15 +218,6 @@ function hereWords(ctx: Context): string[] {
     ...isUsual ? [] : ["--config-dir", ctx.configDir],
     ...authority === undefined || authority.isSaved ? [] : ["--ca", authority.path],
   ];
-}
-
-/**
- * One svc at a time changes the files of hosts, because two at once could lose the entry of an agent. The lock is in
- * the folder of all profiles, because their agents have entries in the same files.
- */
-async function locked<T>(ctx: Context, work: () => Promise<T>): Promise<T> {
-  const waiting = () => ctx.out.doing("Waiting for another svc process that changes files of hosts");
-  return await withLock(ctx, () => join(ctx.baseDir, LOCK_FILE), work, waiting);
 }
 
 /** Creates the folder of a host in a project. @throws {CliError} `CLI_SAVE_FAILED` */

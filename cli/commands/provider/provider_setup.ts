@@ -6,6 +6,7 @@ import { resolve } from "node:path";
 import { parsePort } from "../../command_line/numbers.ts";
 import { command } from "../../command_line/command.ts";
 import { ensureConfigDir } from "../../files/config_dir.ts";
+import { withHostsLock } from "../../files/lock.ts";
 import type { PrivateFolder } from "../../files/private_files.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
@@ -169,7 +170,8 @@ export const COMMANDS = [
         // The backup of settings for a single agent is in that agent's folder.
         const hasBackup = (folder: PrivateFolder) => changedFiles(folder).length > 0;
         const own = place.folder !== null && !hasBackup(settings) && hasBackup(place.folder) ? place.folder : settings;
-        const restored = await undoChanges(ctx, own);
+        const restored: string[] = [];
+        await withHostsLock(ctx, async () => void restored.push(...await undoChanges(ctx, own)));
         const text = restored.length === 0
           ? "There is nothing to undo."
           : ["Restored:", ...restored.map((path) => `  ${path}`)];
@@ -198,13 +200,15 @@ export const COMMANDS = [
       };
       await planned();
       await agreeToChange(ctx, place, target, options.yes);
-      // Planned again after the question, because the runtime may have written its settings meanwhile, and this change
-      // would undo that.
-      const plan = await planned();
-      await ensureConfigDir(ctx);
-      if (plan.change !== null) await applyChange(ctx, settings, plan.change);
-      const saved = { ...wanted, hookPath: target.hookPath, webhookToken: plan.hookToken };
-      await settings.writeJson(RUNTIME_FILE, saved);
+      const plan = await withHostsLock(ctx, async () => {
+        // Planned again, because another program may have written the settings during the question, and this change
+        // would undo that.
+        const found = await planned();
+        if (found.change !== null) await applyChange(ctx, settings, found.change);
+        const saved = { ...wanted, hookPath: target.hookPath, webhookToken: found.hookToken };
+        await settings.writeJson(RUNTIME_FILE, saved);
+        return found;
+      });
       await warnOfOwnSettings(ctx, place);
       if (peersPath !== undefined && peersFrom !== null) await copyPeers(peersFrom, peersPath);
       const changed = plan.change === null ? [] : [plan.change.path];

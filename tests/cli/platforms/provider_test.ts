@@ -317,6 +317,16 @@ Deno.test("provider setup leaves a settings file with a number that it would rou
   });
 });
 
+Deno.test("two agents that are set up at the same time have the token of the runtime", async () => {
+  await using machine = await machineOf({}, "alpha", "beta");
+  machine.write(OPENCLAW, "{}");
+  const setUp = (name: string) => machine.json("provider", "setup", "--for", "openclaw", "--agent-name", name);
+  await whileTimePasses(machine.world, Promise.all(["alpha", "beta"].map(setUp)));
+  const { token } = JSON.parse(machine.read(OPENCLAW)).hooks;
+  const known = ["alpha", "beta"].map((name) => runtimeFile(machine, `svc/agents/${name}`).webhookToken);
+  assertEquals(known, [token, token]);
+});
+
 Deno.test("a relative state directory is saved and undone as the folder that it was", async (t) => {
   for (const [name, file] of [["openclaw", "openclaw.json"], ["hermes", ".env"]] as const) {
     await t.step(name, async () => {
