@@ -25,7 +25,11 @@ type Backup = z.infer<typeof Backup>;
 /** Largest backup file. With less, a large settings file would have no backup to restore. */
 const MAX_BACKUP_BYTES = 4 * MAX_SETTINGS_BYTES;
 
-/** Backs up a file, then changes it. @throws {CliError} `CLI_FILE_INVALID` without its folder, or if unreadable */
+/**
+ * Backs up a file, then changes it, unless its program changes it meanwhile.
+ *
+ * @throws {CliError} `CLI_FILE_INVALID` without its folder, or if unreadable; `CLI_BUSY`
+ */
 export async function applyChange(ctx: Context, folder: PrivateFolder, { path, text }: FileChange): Promise<void> {
   const backup = readBackup(folder);
   if (await kindOf(dirname(path)) !== "directory") {
@@ -40,7 +44,20 @@ export async function applyChange(ctx: Context, folder: PrivateFolder, { path, t
   else if (known) Object.assign(known, { before: current?.text ?? null, written });
   else backup.push({ path, before: current?.text ?? null, written });
   await folder.writeJson(BACKUP_FILE, backup, MAX_BACKUP_BYTES);
-  await writePrivate(ctx.random, path, text, current?.mode);
+  const isUnchanged = () => textNow(path) === (current?.text ?? null);
+  if (await writePrivate(ctx.random, path, text, current?.mode, isUnchanged)) return;
+  throw new CliError("CLI_BUSY", `${path} was changed by another program at the same moment`, {
+    fix: "Run the command again.",
+  });
+}
+
+/** The text of a file; `null` without one, or when it cannot be read. */
+function textNow(path: string): string | null {
+  try {
+    return new TextDecoder("utf-8", { ignoreBOM: true }).decode(Deno.readFileSync(path));
+  } catch {
+    return null;
+  }
 }
 
 /** Restores the files and returns their paths. @throws {CliError} `CLI_FILE_INVALID` when one was changed since */

@@ -317,6 +317,28 @@ Deno.test("provider setup leaves a settings file with a number that it would rou
   });
 });
 
+Deno.test("what a runtime writes into its settings during a set-up stays, and a second set-up works", async () => {
+  await using machine = await machineOf();
+  machine.write(OPENCLAW, '{"model": "o9"}');
+  const { world } = machine, { random } = world;
+  let writes = 0;
+  const newest = () => `{"model": "o${writes}"}`;
+  // Each temporary file has a random name, and that of the settings comes last.
+  const bytes = (length: number) => {
+    writes++;
+    machine.write(OPENCLAW, newest());
+    return random.bytes(length);
+  };
+  Object.assign(world, { random: { ...random, bytes } });
+  await machine.refuses(["provider", "setup", "--for", "openclaw"], 1, "CLI_BUSY", "Run the command again");
+  assertEquals(machine.read(OPENCLAW), newest());
+  Object.assign(world, { random });
+  await machine.json("provider", "setup", "--for", "openclaw");
+  assertEquals(JSON.parse(machine.read(OPENCLAW)).model, `o${writes}`);
+  await machine.json("provider", "setup", "--for", "openclaw", "--undo");
+  assertEquals(machine.read(OPENCLAW), newest());
+});
+
 Deno.test("two agents that are set up at the same time have the token of the runtime", async () => {
   await using machine = await machineOf({}, "alpha", "beta");
   machine.write(OPENCLAW, "{}");
