@@ -3,7 +3,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
-import { connect, connectAsPerson } from "../account/registry_access.ts";
+import { connect, connectAsPerson, registryWords } from "../account/registry_access.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { IN_A_CODING_AGENT } from "../hosts/table.ts";
 import { type AgentState, PAGES_MAX, pagesOf, type RegistryClient } from "../client/registry_client.ts";
@@ -111,7 +111,7 @@ export const COMMANDS = [
       if (pagination && pagination.nextCursor !== null) {
         const given = Object.entries({ status, framework, limit, cursor: pagination.nextCursor });
         const words = given.flatMap(([name, value]) => value === undefined ? [] : [`--${name}=${value}`]);
-        ctx.out.next(["agent", "list", ...words], { when: "for more" });
+        ctx.out.next(["agent", "list", ...words, ...registryWords(ctx, options)], { when: "for more" });
       }
       for (const name of (await store.names()).pending) {
         ctx.out.next(["agent", "create", name], { when: `to resume the creation of ${name}` });

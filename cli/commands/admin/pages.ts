@@ -4,7 +4,7 @@ import { parseDid } from "../../../shared/protocol/did.ts";
 import { isUlid } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { parseDisplayName } from "../../../shared/protocol/names.ts";
-import type { ConnectionOptions } from "../../account/registry_access.ts";
+import { type ConnectionOptions, registryWords } from "../../account/registry_access.ts";
 import type { AdminClient } from "../../client/admin_client.ts";
 import { pagesOf } from "../../client/registry_client.ts";
 import { parseCount } from "../../command_line/numbers.ts";
@@ -57,12 +57,6 @@ export async function readPages<P extends PageAnswer, R>(
 /** Returns the words that give these options again on a command line. A value may begin with a hyphen. */
 export function optionWords(options: Record<string, string | undefined>): string[] {
   return Object.entries(options).flatMap(([name, value]) => value === undefined ? [] : [`--${name}=${value}`]);
-}
-
-/** Returns the words that name the same registry again. Without them, the next command would go to the saved one. */
-export function registryWords({ allowInsecure }: Context, options: ConnectionOptions): string[] {
-  const words = optionWords({ "registry-url": options["registry-url"] });
-  return words.length > 0 && allowInsecure ? [...words, "--allow-insecure"] : words;
 }
 
 export function hintNextPage(

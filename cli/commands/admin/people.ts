@@ -4,13 +4,13 @@ import { ApiError } from "../../../shared/client/errors.ts";
 import { OPERATOR_RETRY_MS } from "../../../shared/client/refusals.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { parseReason } from "../../../shared/protocol/names.ts";
-import { connectAsAdmin } from "../../account/registry_access.ts";
+import { connectAsAdmin, registryWords } from "../../account/registry_access.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
 import { idCell } from "../../terminal/tables.ts";
-import { hintNextPage, optionWords, PAGE_OPTIONS, personIdOf, readPages, registryWords } from "./pages.ts";
+import { hintNextPage, optionWords, PAGE_OPTIONS, personIdOf, readPages } from "./pages.ts";
 
 const PERSON = { summary: "Name, ID or DID of the person, from svc admin people list" } as const;
 const STATUSES = ["active", "suspended"] as const;
@@ -104,8 +104,8 @@ export const COMMANDS = [
       const { person, complete } = await admin.suspend(id, options.reason);
       ctx.out.result({ person, complete }, `${person.displayName} (${id}) is suspended.`);
       noteRest(ctx, complete);
-      const words = ["admin", "people", "restore", id, ...registryWords(ctx, options)];
-      ctx.out.next(words, { when: "to end the suspension" });
+      const more = registryWords(ctx, options);
+      ctx.out.next(["admin", "people", "restore", id, ...more], { when: "to end the suspension" });
     },
   }),
   command({

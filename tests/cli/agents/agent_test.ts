@@ -51,9 +51,10 @@ Deno.test("agent list reads every page and stops at a registry whose pages never
   assertEquals(machine.requests.at(-1), "GET /v1/agents?status=active&limit=100&cursor=01KHYQ5H00AAAAAAAAAAAA0003");
   last = 10_000;
   asked = 0;
-  const { stderr } = await machine.svc("agent", "list");
+  const { stderr } = await machine.svc("agent", "list", "--registry-url", "https://other.example");
   assertEquals(asked, 100);
-  assertStringIncludes(stderr, "Next, for more: svc agent list --cursor=01KHYQ5H00AAAAAAAAAAAA0100");
+  const more = "svc agent list --cursor=01KHYQ5H00AAAAAAAAAAAA0100 --registry-url=https://other.example";
+  assertStringIncludes(stderr, `Next, for more: ${more}`);
 });
 
 Deno.test("agent list shows the other agents when one is damaged", async () => {
