@@ -55,6 +55,12 @@ export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): 
   const ms = (name: string, otherwise: number): number => number(name, 1, DAY_MS, otherwise);
   const flag = (name: string, otherwise: "true" | "false"): boolean =>
     reader.read(name, oneOf("true", "false"), otherwise) === "true";
+  const crlRefreshIntervalMs = ms("CRL_REFRESH_INTERVAL_MS", LIMITS.crlRefreshIntervalMs);
+  const crlMaxAgeMs = ms("CRL_MAX_AGE_MS", LIMITS.crlMaxAgeMs);
+  // Otherwise each list is too old before the next one is fetched, and until then the proxy refuses all signed requests.
+  if (crlMaxAgeMs <= crlRefreshIntervalMs) {
+    reader.problem("CRL_MAX_AGE_MS", `must be over CRL_REFRESH_INTERVAL_MS, which is ${crlRefreshIntervalMs}`);
+  }
   return {
     ...place,
     serviceCredential: readServiceCredential(reader),
@@ -62,8 +68,8 @@ export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): 
     agentRequests: number("AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE", 1, REQUESTS_MAX, LIMITS.agentRequests),
     agentWindowMs: ms("AGENT_RATE_LIMIT_WINDOW_MS", LIMITS.agentWindowMs),
     ownerRequests: number("OWNER_RATE_LIMIT_REQUESTS_PER_MINUTE", 1, REQUESTS_MAX, LIMITS.ownerRequests),
-    crlRefreshIntervalMs: ms("CRL_REFRESH_INTERVAL_MS", LIMITS.crlRefreshIntervalMs),
-    crlMaxAgeMs: ms("CRL_MAX_AGE_MS", LIMITS.crlMaxAgeMs),
+    crlRefreshIntervalMs,
+    crlMaxAgeMs,
     registryKeysTtlMs: ms("REGISTRY_KEYS_TTL_MS", LIMITS.keysTtlMs),
     ackTimeoutMs: ms("RELAY_ACK_TIMEOUT_MS", LIMITS.ackTimeoutMs),
     heartbeatIntervalMs: ms("RELAY_HEARTBEAT_INTERVAL_MS", LIMITS.heartbeatIntervalMs),

@@ -65,8 +65,8 @@ Deno.test("each variable accepts its valid values, and any other value is refuse
       "Infinity",
     ]],
     ["AGENT_RATE_LIMIT_WINDOW_MS", "agentWindowMs", milliseconds.good, milliseconds.bad],
-    ["CRL_REFRESH_INTERVAL_MS", "crlRefreshIntervalMs", milliseconds.good, milliseconds.bad],
-    ["CRL_MAX_AGE_MS", "crlMaxAgeMs", milliseconds.good, milliseconds.bad],
+    ["CRL_REFRESH_INTERVAL_MS", "crlRefreshIntervalMs", { "1": 1, "899999": 899_999 }, milliseconds.bad],
+    ["CRL_MAX_AGE_MS", "crlMaxAgeMs", { "300001": 300_001, "86400000": 86_400_000 }, milliseconds.bad],
     ["REGISTRY_KEYS_TTL_MS", "registryKeysTtlMs", milliseconds.good, milliseconds.bad],
     ["RELAY_ACK_TIMEOUT_MS", "ackTimeoutMs", milliseconds.good, milliseconds.bad],
     ["RELAY_HEARTBEAT_INTERVAL_MS", "heartbeatIntervalMs", milliseconds.good, milliseconds.bad],
@@ -116,6 +116,12 @@ Deno.test("the service credential is set completely or not at all", () => {
   });
   assertEquals(read(id).bad, ["REGISTRY_INTERNAL_SERVICE_SECRET"]);
   assertEquals(read(secret).bad, ["REGISTRY_INTERNAL_SERVICE_ID"]);
+});
+
+Deno.test("a revocation list that ends before the next one is fetched is refused, because requests would fail meanwhile", () => {
+  assertEquals(read({ CRL_MAX_AGE_MS: "300000" }).bad, ["CRL_MAX_AGE_MS"]);
+  assertEquals(read({ CRL_REFRESH_INTERVAL_MS: "900000" }).bad, ["CRL_MAX_AGE_MS"]);
+  assertEquals(read({ CRL_REFRESH_INTERVAL_MS: "4000", CRL_MAX_AGE_MS: "4001" }).bad, []);
 });
 
 Deno.test("all wrong values are reported together", () => {
