@@ -8,9 +8,15 @@ import { causesOf, UnreachableError } from "./errors.ts";
 const REFUSALS: readonly { found: RegExp; is: string; fix: string }[] = [
   {
     found:
-      /UnknownIssuer|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT|SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|CaUsedAsEndEntity/,
+      /UnknownIssuer|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT|SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT/,
     is: "issued by an authority that this machine does not know",
     fix: "Give the authority's certificate with --ca <file>, or in DENO_CERT.",
+  },
+  {
+    // What `openssl req -x509` makes. --ca cannot help here, because no client accepts it as the certificate of a server.
+    found: /CaUsedAsEndEntity/,
+    is: "one of an authority, not of a server",
+    fix: "Make the service's certificate with basicConstraints=CA:FALSE; openssl req -x509 needs -addext for that.",
   },
   {
     found: /not valid for name|NotValidForName|ERR_TLS_CERT_ALTNAME_INVALID/,

@@ -284,9 +284,10 @@ export const REGEXES: readonly RegexRow[] = [
   meets("/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/", "", "-----BEGIN CERTIFICATE-----x", ""),
   never("/: Expired|certificate expired|CERT_HAS_EXPIRED/", OS_MESSAGE),
   never(
-    "/UnknownIssuer|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT|SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|CaUsedAsEndEntity/",
+    "/UnknownIssuer|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT|SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT/",
     OS_MESSAGE,
   ),
+  never("/CaUsedAsEndEntity/", OS_MESSAGE),
   never("/invalid HTTP version parsed|HPE_INVALID_CONSTANT/", OS_MESSAGE),
   never("/InvalidContentType|ERR_SSL_WRONG_VERSION_NUMBER/", OS_MESSAGE),
   never("/invalid peer certificate: (.*)/", OS_MESSAGE),

@@ -22,6 +22,7 @@ const ROWS: [error: Error, code: string, reason: string, fix: string][] = [
   [ofFetch("invalid peer certificate: UnknownIssuer"), REFUSED, UNKNOWN, "--ca <file>"],
   ...["UNABLE_TO_VERIFY_LEAF_SIGNATURE", "SELF_SIGNED_CERT_IN_CHAIN", "DEPTH_ZERO_SELF_SIGNED_CERT"]
     .map((code): typeof ROWS[number] => [ofSocket(code), REFUSED, UNKNOWN, "--ca <file>"]),
+  [ofFetch("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))"), REFUSED, "an authority, not", "CA:FALSE"],
   [ofFetch('invalid peer certificate: certificate not valid for name "x"'), REFUSED, "another name", "Use the name"],
   [ofSocket("ERR_TLS_CERT_ALTNAME_INVALID"), REFUSED, "another name", "Use the name"],
   [ofFetch("invalid peer certificate: certificate expired: x"), REFUSED, "expired, or this machine's clock", "clock"],
