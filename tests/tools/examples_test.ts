@@ -75,6 +75,11 @@ Deno.test("route, denokv and the instances have one address", async () => {
   assertStringIncludes(instances ?? "", `KV_URL=http://${address}\n`);
 });
 
+Deno.test("an agent behind nginx sees the time of the service, because nginx otherwise sends its own", async () => {
+  const text = await Deno.readTextFile(new URL("docs/examples/nginx.conf", ROOT));
+  assertStringIncludes(text, "\n        proxy_pass_header Date;\n");
+});
+
 Deno.test("a unit may ask the registries of other servers, because FEDERATION is on by default", async () => {
   for (const name of ["svc.service", "instances.conf"]) {
     const text = await Deno.readTextFile(new URL(`docs/examples/${name}`, ROOT));
