@@ -75,7 +75,8 @@ async function recover(store: Store, { json }: Options): Promise<void> {
   }
   console.log(`admin    ${human.displayName}  ${human.did}`);
   console.log(`API key  ${key.token}`);
-  console.log(`\nThis key is shown only once. Revoke the lost keys with svc api-key revoke <id>.`);
+  console.log("\nThis key is shown only once. Start the server, and save the key with");
+  console.log("svc config set apiKey -. Then revoke the lost keys with svc api-key revoke <id>.");
 }
 
 const TABLES: StoredTables = { registry: REGISTRY_STORED, proxy: PROXY_STORED };

@@ -52,6 +52,7 @@ Deno.test("store recover gives the admin a new key when all are lost, once the s
   const recovered = await store(kvUrl, "recover");
   assertEquals([recovered.code, recovered.stderr], [0, ""]);
   assertStringIncludes(recovered.stdout, "Ada");
+  assertStringIncludes(recovered.stdout, "svc config set apiKey -");
   const token = /svc_pat_[A-Za-z0-9_-]{43}/.exec(recovered.stdout)?.[0];
   assert(token);
 
