@@ -2,7 +2,8 @@
  * A store that cannot be written: a full file system, and a limit on the size of files. Requests that must write are
  * 503 with `Retry-After`, no message is accepted, health fails, and all of it recovers without a restart.
  */
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { openStore, StoreRefused } from "../../shared/server/store/open_store.ts";
 import { AgentClient, RegistryClient } from "../support/agent_client.ts";
 import {
   bootstrap,
@@ -124,6 +125,23 @@ Deno.test({
       const ballast = `${folder.path}/ballast`;
       await can("dd", "if=/dev/zero", `of=${ballast}`, "bs=4096");
       await story(running, () => Deno.remove(ballast));
+    } finally {
+      await can("umount", folder.path);
+    }
+  },
+});
+
+Deno.test({
+  name: "a store that cannot be opened because the file system is full says so",
+  ignore: !(await canMount()),
+  async fn() {
+    await using folder = await tempFolder();
+    assert(await mounted(folder.path));
+    try {
+      const path = `${folder.path}/svc.kv`;
+      (await openStore(path)).close();
+      await can("dd", "if=/dev/zero", `of=${folder.path}/ballast`, "bs=4096");
+      await assertRejects(() => openStore(path), StoreRefused, "The disk is full: free some space");
     } finally {
       await can("umount", folder.path);
     }

@@ -93,9 +93,16 @@ export async function openStore(url: string | null, clock: Clock = systemClock):
     return toStore(await Deno.openKv(url), `at ${url}`, clock, { isExclusive: true, file: { lock, path: url } });
   } catch (error) {
     lock.close();
-    throw new StoreRefused(`Cannot open the store ${url}: ${error instanceof Error ? error.message : error}`);
+    const why = error instanceof Error ? error.message : error;
+    // SQLite reports only an I/O error then.
+    const isFull = (diskSpace(dirname(url))?.freeBytes ?? Infinity) < NEEDED_BYTES;
+    const advice = isFull ? ". The disk is full: free some space, then start again." : "";
+    throw new StoreRefused(`Cannot open the store ${url}: ${why}${advice}`);
   }
 }
+
+/** Free bytes under which a store that cannot be opened is said to have no space: what SQLite writes at the start. */
+const NEEDED_BYTES = 131_072;
 
 function toStore(
   kv: Kv,
