@@ -108,6 +108,9 @@ function readConfiguration(environ: Environ) {
       "with warn Deno keeps this store in memory only; attach a database, or set it to error",
     );
   }
+  if (isNetworkStore(server.kvUrl) && !environ("DENO_KV_ACCESS_TOKEN")) {
+    reader.problem("DENO_KV_ACCESS_TOKEN", "is missing: set it to the access token of the store at KV_URL");
+  }
   const draft = { environment: server.environment, registryUrl: "", proxyUrl: "", version: config.version };
   const registry = readRegistryConfig(reader, draft);
   const proxy = readProxyConfig(reader, draft);

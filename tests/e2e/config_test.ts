@@ -76,7 +76,7 @@ const COMBINATIONS: [name: string, env: Record<string, string>, named: string[]]
       PROXY_URL: "https://proxy.example",
       KV_URL: "https://kv.example",
     },
-    ["REGISTRY_SIGNING_KEYS"],
+    ["REGISTRY_SIGNING_KEYS", "DENO_KV_ACCESS_TOKEN"],
   ],
   ["a service id without its secret", { REGISTRY_INTERNAL_SERVICE_ID: "x" }, ["REGISTRY_INTERNAL_SERVICE_SECRET"]],
   ["a service secret without its id", { REGISTRY_INTERNAL_SERVICE_SECRET: "x" }, ["REGISTRY_INTERNAL_SERVICE_ID"]],

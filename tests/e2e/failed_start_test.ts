@@ -22,7 +22,11 @@ Deno.test("a start that the store fails ends although a request waits, which get
   });
   Deno.env.set(TOKEN, "token");
   try {
-    const variables: Record<string, string> = { KV_URL: `http://127.0.0.1:${store.addr.port}`, PORT: port };
+    const variables: Record<string, string> = {
+      KV_URL: `http://127.0.0.1:${store.addr.port}`,
+      [TOKEN]: "token",
+      PORT: port,
+    };
     const started = startServer((name) => variables[name], () => {});
     await assertRejects(() => within(10_000, "the start", started), StoreUnavailable);
     const answer = await (asked as Promise<Response> | null);
