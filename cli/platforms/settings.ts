@@ -61,8 +61,8 @@ export function readEnvFile(text: string | null): Map<string, string> {
   const values = new Map<string, string>();
   for (const line of (text ?? "").split(/\r?\n/)) {
     const [, name, value = ""] = /^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$/.exec(line) ?? [];
-    const quoted = /^(["'])(.*?)\1\s*(?:#.*)?$/.exec(value)?.[2];
-    if (name !== undefined) values.set(name, quoted ?? value.replace(/\s+#.*$/, ""));
+    const quoted = /^(["'])(.*?)\1\s*(?:#.*)?$/s.exec(value)?.[2];
+    if (name !== undefined) values.set(name, quoted ?? value.replace(/\s#.*$/s, "").trimEnd());
   }
   return values;
 }

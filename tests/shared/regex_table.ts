@@ -129,6 +129,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^"(\w{1,20})";q=(\d{1,9});w=(\d{1,6})$/`, '"', "1", " "),
   never(String.raw`/client error \(Connect\)|connection refused|ECONNREFUSED|ENOTFOUND/i`, OS_MESSAGE),
   never("/^[A-Z]+: /", OS_MESSAGE),
+  never("/^Permission denied .*'(.+)'$/", OS_MESSAGE),
   never(
     "/ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ENETDOWN|ENOTFOUND|EAI_AGAIN|network is unreachable|no route to host|dns error/i",
     OS_MESSAGE,
@@ -159,7 +160,9 @@ export const REGEXES: readonly RegexRow[] = [
 
   never(String.raw`/\r?\n/`, OWN_FILE),
   never(String.raw`/^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$/`, OWN_FILE),
-  never(String.raw`/^(["'])(.*)\1$/s`, OWN_FILE),
+  never(String.raw`/^(["'])(.*?)\1\s*(?:#.*)?$/s`, OWN_FILE),
+  never(String.raw`/\s#.*$/s`, OWN_FILE),
+  meets("/[.eE]/", "", "1", ""),
   never(String.raw`/^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=/`, OWN_FILE),
 
   meets("/^[A-Za-z0-9_-]{43}$/", "", "x", " "),
@@ -294,6 +297,7 @@ export const REGEXES: readonly RegexRow[] = [
   never("/not valid for name|NotValidForName|ERR_TLS_CERT_ALTNAME_INVALID/", OS_MESSAGE),
   never("/disk is full/", OS_MESSAGE),
   meets("/^[A-Z]/", "", "A", ""),
+  meets("/^[0-9A-HJKMNP-TV-Z]+$/", "", "A", "a"),
   meets(String.raw`/^\d{1,9}$/`, "", "1", "x"),
   meets(String.raw`/\s*"revocations"\s*:\s*\[/y`, "", ' "revocations" ', ""),
   never("/^(?:Value|Key|Total (?:key|mutation) size) too large/", OS_MESSAGE),
