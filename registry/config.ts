@@ -1,7 +1,6 @@
 /** The registry's configuration, read and checked once at the start (docs/operations.md#configuration). */
 import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { isPublicKey } from "../shared/protocol/ed25519.ts";
-import { MAX_KEYS } from "../shared/protocol/signed/key_document.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { type ConfigReader, oneOf, type Parse, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";
@@ -85,7 +84,7 @@ function signingKeys(text: string): ConfiguredKey[] {
   const kids = keys.map((key) => key.kid).filter((kid) => kid !== null);
   if (new Set(kids).size !== kids.length) problems.push("a kid is listed twice");
   if (new Set(keys.map((key) => key.publicKey)).size !== keys.length) problems.push("a key is listed twice");
-  if (keys.length > MAX_KEYS) problems.push(`more than ${MAX_KEYS} keys`);
+  if (keys.length > LIMITS.signingKeys) problems.push(`more than ${LIMITS.signingKeys} keys`);
   if (!keys.some((key) => key.status === "active" && key.seed !== null)) problems.push("no active key that can sign");
   if (problems.length > 0) throw new TypeError(problems.join("; "));
   return keys;

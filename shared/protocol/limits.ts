@@ -69,7 +69,7 @@ export const LIMIT_TABLE = {
   crlMaxAgeMs: [900_000, "ms", "age after which a CRL is not used, by default"],
   keysMaxAgeSeconds: [300, "s", "max-age of the key document"],
   keysTtlMs: [300_000, "ms", "caching of the registry's keys, by default"],
-  signingKeys: [64, "count", "signing keys in the store, with retired ones"],
+  signingKeys: [64, "count", "signing keys of a registry, with retired ones"],
   timestampSkewSeconds: [300, "s", "X-Svc-Timestamp before or after the server's clock"],
   nonceKeptSeconds: [300, "s", "shortest retention of a nonce"],
   bodyBytes: [65_536, "bytes", "request body"],

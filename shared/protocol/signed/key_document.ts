@@ -5,10 +5,8 @@
  */
 import * as z from "zod";
 import { importPublicKey, isPublicKey } from "../ed25519.ts";
+import { LIMITS } from "../limits.ts";
 import type { VerificationKey, VerificationKeys } from "./jws.ts";
-
-/** Most keys of a document. With fewer, the keys of all valid tokens may not fit; with more, reading takes long. */
-export const MAX_KEYS = 1024;
 
 /** One published key. A private member makes the whole document invalid. */
 export type PublishedKey = z.output<typeof PublishedKey>;
@@ -25,7 +23,7 @@ export const PublishedKey = z.strictObject({
 /** The document: at least one key, and no `kid` twice. */
 export type KeyDocument = z.output<typeof KeyDocument>;
 export const KeyDocument = z.object({
-  keys: z.array(PublishedKey).min(1).max(MAX_KEYS).refine(
+  keys: z.array(PublishedKey).min(1).max(LIMITS.signingKeys).refine(
     (keys) => new Set(keys.map((key) => key.kid)).size === keys.length,
     "a kid is listed twice",
   ),
@@ -33,6 +31,9 @@ export const KeyDocument = z.object({
 
 /** Returns the imported keys of a parsed key document, or `null` for an invalid one. */
 export async function readKeyDocument(value: unknown): Promise<VerificationKeys | null> {
+  const { keys: listed } = (value ?? {}) as { keys?: unknown };
+  // Counted first, because each key costs the check of a point, and a hostile registry could list hundreds.
+  if (!Array.isArray(listed) || listed.length > LIMITS.signingKeys) return null;
   const parsed = KeyDocument.safeParse(value);
   if (!parsed.success) return null;
   const keys = new Map<string, VerificationKey>();
