@@ -15,7 +15,7 @@ import { signShortToken, VIS } from "../../shared/protocol/signed/short_token.ts
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import { invalidInput } from "../../shared/server/http/app.ts";
 import { type Answer, json, noContent, type RequestContext } from "../../shared/server/http/route.ts";
-import { type RateLimiter, rateLimitHeaders, type WindowRule } from "../../shared/server/rate_limit.ts";
+import { type RateLimiter, rateLimitHeaders } from "../../shared/server/rate_limit.ts";
 import type { ProvenAgent, WithBody } from "../callers.ts";
 import type { Signing } from "../signing_keys.ts";
 import type { RegistryStore } from "../store_deps.ts";
@@ -30,12 +30,14 @@ export async function refresh(
   deps: RegistryStore & { limiter: RateLimiter },
   { body, caller, exchange }: WithBody<RefreshBody, ProvenAgent>,
 ): Promise<Answer> {
-  // The limit per IP alone would let an agent with many addresses fill the store: each refresh leaves records for weeks.
-  await countOf(deps, { name: "refresh_agent", requests: 2 * LIMITS.refreshRequests, windowMs }, caller.agentDid);
-  // The limit per agent alone would let a person with hundreds of agents do the same.
   const { quotas, accessTokenTtlSeconds } = deps.config;
   const ofAll = Math.ceil(quotas.agents * OWNER_REFRESHES * DAY_MS / (accessTokenTtlSeconds * 1000));
-  await countOf(deps, { name: "refresh_owner", requests: ofAll, windowMs: DAY_MS }, caller.ownerDid);
+  await count(deps, [
+    // The limit per IP alone would let an agent with many addresses fill the store: each refresh leaves records for weeks.
+    [{ name: "refresh_agent", requests: 2 * LIMITS.refreshRequests, windowMs }, caller.agentDid],
+    // The limit per agent alone would let a person with hundreds of agents do the same.
+    [{ name: "refresh_owner", requests: ofAll, windowMs: DAY_MS }, caller.ownerDid],
+  ]);
   return json<RefreshAnswer>({ agentAuth: await refreshSession(deps, caller, body, exchange.requestId) });
 }
 
@@ -53,7 +55,7 @@ export async function visit(
       message: "The audience must be the https origin of a proxy, without port or path",
     });
   }
-  await countOf(deps, { name: "visit_agent", requests: LIMITS.visitRequests, windowMs }, agentDid);
+  await count(deps, [[{ name: "visit_agent", requests: LIMITS.visitRequests, windowMs }, agentDid]]);
   // The request is counted before this check, because a revoked agent with an unexpired identity token could otherwise
   // ask without limit.
   await requireAccess(deps, exchange, { agentDid, aitJti });
@@ -65,10 +67,13 @@ export async function visit(
   }, 201);
 }
 
-/** Counts a request in a window. @throws {ServiceError} `RATE_LIMIT_EXCEEDED` */
-async function countOf({ limiter }: { limiter: RateLimiter }, rule: WindowRule, who: string): Promise<void> {
-  const decision = await limiter.hit(rule, who);
-  if (!decision.allowed) throw new ServiceError("RATE_LIMIT_EXCEEDED", { headers: rateLimitHeaders(rule, decision) });
+/** Counts a request in its windows. @throws {ServiceError} `RATE_LIMIT_EXCEEDED` */
+async function count(
+  { limiter }: { limiter: RateLimiter },
+  windows: Parameters<RateLimiter["hitAll"]>[0],
+): Promise<void> {
+  const full = await limiter.hitAll(windows);
+  if (full) throw new ServiceError("RATE_LIMIT_EXCEEDED", { headers: rateLimitHeaders(full.rule, full.decision) });
 }
 
 /** Checks the access token of a request for a proxy in another process. */
