@@ -108,11 +108,12 @@ Deno.test("of addresses that are asked for at once no more than 10 are made", as
   await using w = await open();
   const { apiKey } = await w.admin();
   const ask = () => w.ask("POST", "/v1/admin/console-codes", { apiKey });
-  for (let round = 0; round < 10; round++) {
+  let made = 0;
+  while (made < 10) {
     const answers = await Promise.all(Array.from({ length: 30 }, ask));
-    assert(answers.some(({ status }) => status === 201));
+    made += answers.filter(({ status }) => status === 201).length;
   }
-  assertEquals((await Array.fromAsync(w.kv.list({ prefix: KEYS.consoles() }))).length, 10);
+  assertEquals([made, (await Array.fromAsync(w.kv.list({ prefix: KEYS.consoles() }))).length], [10, 10]);
   const over = await ask();
   await refused(over, "RATE_LIMIT_EXCEEDED");
   assertEquals(over.headers.get("Retry-After"), "60");
