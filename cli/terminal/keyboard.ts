@@ -36,11 +36,16 @@ function open(onBytes: (bytes: Uint8Array) => void, onQuit: () => void): () => v
   let isOpen = true;
   const hasSignals = Deno.build.os !== "windows";
   const write = (text: string) => Deno.stdout.writeSync(new TextEncoder().encode(text));
+  const begin = () => {
+    Deno.stdin.setRaw(true, { cbreak: hasSignals });
+    write(BRACKETED_PASTE.on);
+  };
   const restore = () => {
     if (!isOpen) return;
     isOpen = false;
     for (const event of ["unload", "error"]) globalThis.removeEventListener(event, restore);
     if (hasSignals) Deno.removeSignalListener("SIGQUIT", onQuit);
+    if (hasSignals) Deno.removeSignalListener("SIGCONT", begin);
     try {
       Deno.stdin.setRaw(false);
       write(BRACKETED_PASTE.off);
@@ -52,8 +57,9 @@ function open(onBytes: (bytes: Uint8Array) => void, onQuit: () => void): () => v
   if (hasSignals) Deno.addSignalListener("SIGQUIT", onQuit);
   // `unload` comes at the end of the process, `error` at an exception that ends it.
   for (const event of ["unload", "error"]) globalThis.addEventListener(event, restore);
-  Deno.stdin.setRaw(true, { cbreak: hasSignals });
-  write(BRACKETED_PASTE.on);
+  begin();
+  // At Ctrl-Z the shell gives the terminal its own state, which `fg` keeps, so that keys would wait for Enter.
+  if (hasSignals) Deno.addSignalListener("SIGCONT", begin);
   const read = async () => {
     const buffer = new Uint8Array(READ_BYTES);
     while (isOpen) {
