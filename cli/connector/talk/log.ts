@@ -72,6 +72,10 @@ export class Log {
     this.view.show([headerLine(at, what, number, columns), ...gutterLines(text, { columns, number, isWhole, isOwn })]);
   }
 
+  unsent(text: string): void {
+    this.message({ at: this.clock.now(), what: "Not sent", number: null, text, isWhole: true, isOwn: true });
+  }
+
   /** ` of Bob`, the first time on a day; else an empty text. */
   person(did: string, humanName: string | null): string {
     this.#newDay();

@@ -12,7 +12,14 @@ const ANSWERS = " [y/N] ";
 const AGAIN = "  Press Enter again.";
 
 /** A line that is being written. `isHeld`: Enter was dropped, and no key came since. */
-type Edit = { kind: "edit"; editor: LineEditor; names: readonly string[]; done(text: string): void; isHeld?: boolean };
+type Edit = {
+  kind: "edit";
+  editor: LineEditor;
+  names: readonly string[];
+  done(text: string): void;
+  isMessage?: true;
+  isHeld?: boolean;
+};
 /** A question. `line` comes back when it ends, because the person would otherwise write it again. */
 type Question = { kind: "question"; text: string; yes(): unknown; no: string; line: Edit | null };
 
@@ -41,9 +48,16 @@ export class Prompt {
     return this.#mode?.kind === "edit" ? this.#mode.editor : null;
   }
 
+  /** The message that is being written, also behind a question; an empty text without one. */
+  get unsent(): string {
+    const edit = this.#mode?.kind === "question" ? this.#mode.line : this.#mode;
+    return edit?.isMessage === true ? edit.editor.text : "";
+  }
+
   /** Lets a person write a message; `up` brings back earlier ones. */
   write(alias: string, done: (text: string) => void): void {
-    this.#mode = { kind: "edit", editor: new LineEditor(`to ${alias}› `, this.#past), names: [], done };
+    const editor = new LineEditor(`to ${alias}› `, this.#past);
+    this.#mode = { kind: "edit", editor, names: [], done, isMessage: true };
   }
 
   /** Asks for one of these names; Tab completes it. */

@@ -172,6 +172,9 @@ export class Talk {
   close(): void {
     for (const name of [...this.#agents.keys()]) this.remove(name);
     this.#cancelReset();
+    const { unsent } = this.#prompt;
+    // The end of a connector closes the terminal too, and the person would have to write the message again.
+    if (unsent.trim() !== "") this.#log.unsent(unsent);
     this.#prompt.close();
     this.#sent.close();
   }

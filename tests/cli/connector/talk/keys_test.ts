@@ -161,6 +161,14 @@ Deno.test("a line that is being written is there again after the question about 
   }]]);
 });
 
+Deno.test("a message that is being written is in the log when the terminal ends, because its connector has ended", async () => {
+  const screen = new Screen();
+  await screen.press("s", ..."half");
+  await screen.paste(TICKET);
+  await screen[Symbol.asyncDispose]();
+  assertEquals(screen.lines.slice(-2), ["07:57  Not sent", "     │ half"]);
+});
+
 Deno.test("a pasted ticket pairs after y, and nothing else does", async () => {
   await using screen = new Screen();
   for (const answer of ["n", "q", " ", ENTER]) {
