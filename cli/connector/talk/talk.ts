@@ -29,6 +29,8 @@ const DEAF_MS = 500;
 /** The rest of an escape sequence or a paste arrives within this time, if it does at all. */
 const REST_MS = 1_000;
 const ESCAPE_MS = 50;
+/** An action that takes longer is named below the log, because the terminal would seem to have missed its key. */
+const SLOW_MS = 1_000;
 
 export interface TalkDeps {
   clock: Clock;
@@ -43,7 +45,7 @@ export interface TalkDeps {
 
 /**
  * A key and what it does: `act` is the same for all agents; `of` and `runs` act on one, with the number typed before
- * the key. `runs` is dropped while another action is under way.
+ * the key. `runs` is refused while another action is under way.
  */
 type Key =
   & { key: string; name?: string; purpose: string }
@@ -66,7 +68,8 @@ export class Talk {
   #digits = "";
   #current: string | null = null;
   #lastPeer = "";
-  #isBusy = false;
+  /** Since when an action is under way; `null` without one. */
+  #busySince: number | null = null;
   /** What the person has agreed to while another action was under way. */
   readonly #agreed: (() => unknown)[] = [];
   #deafUntil = -Infinity;
@@ -224,7 +227,9 @@ export class Talk {
     const counts = this.#arrivals.counts().map((line): Line => [["yellow", cutToColumns(printable(line), columns)]]);
     const prompt = this.#prompt.live(columns);
     if (prompt !== null) return { lines: [...counts, prompt.line], cursor: prompt.cursor };
-    return { lines: [...counts, liveLine(this.#all(), columns, this.#digits)], cursor: null };
+    const busyMs = this.#busySince === null ? 0 : this.#deps.clock.now() - this.#busySince;
+    const shown = this.#digits === "" && busyMs >= SLOW_MS ? "waiting for an answer" : this.#digits;
+    return { lines: [...counts, liveLine(this.#all(), columns, shown)], cursor: null };
   }
 
   /** Whether a new pair comes from a paste here, so that its line is shown already; `null` while that is not known. */
@@ -440,23 +445,24 @@ export class Talk {
   }
 
   /**
-   * Runs one action at a time; another one is dropped.
+   * Runs one action at a time; another one is dropped with a sentence about it.
    *
    * @param isAgreed the person has decided it at a prompt. Such an action waits and is never dropped, because the
    * person would believe that it was done
    */
   async #run(action: () => unknown, isAgreed = false): Promise<void> {
-    if (this.#isBusy) {
+    if (this.#busySince !== null) {
       if (isAgreed) this.#agreed.push(action);
+      else this.#refuse("An earlier key is still under way, so this one did nothing.");
       return;
     }
-    this.#isBusy = true;
+    this.#busySince = this.#deps.clock.now();
     try {
       await action();
     } catch (error) {
       this.#log.sayFailure(error);
     } finally {
-      this.#isBusy = false;
+      this.#busySince = null;
       this.#deps.view.redraw();
       const next = this.#agreed.shift();
       if (next !== undefined) void this.#run(next);

@@ -222,6 +222,24 @@ Deno.test("what a person agrees to during an action is done after it", async () 
   assertEquals(screen.requests("/v1/pair"), [{ ticket: TICKET }]);
 });
 
+Deno.test("a key during an action is refused, and the text that was meant for it stops nothing", async () => {
+  await using screen = new Screen();
+  await screen.arrive({ id: 7, text: "Which port?" });
+  const server = Promise.withResolvers<void>();
+  screen.slow.set("/v1/pair/start", server.promise);
+  await screen.press("p");
+  await screen.clock.advance(1_000);
+  assertStringIncludes(screen.live(), "waiting for an answer");
+  await screen.press("r", ..."quit it");
+  assertEquals(screen.stops, 0);
+  assertStringIncludes(screen.lines.at(-1) ?? "", "An earlier key is still under way");
+  server.resolve();
+  await screen.clock.advance(500);
+  assert(!screen.live().includes("waiting"), screen.live());
+  await screen.press("r");
+  assertStringIncludes(screen.live(), "to beta›");
+});
+
 Deno.test("a message that is read late for a reply takes no line from a person who writes another one", async () => {
   await using screen = new Screen();
   const read = Promise.withResolvers<void>();
