@@ -22,7 +22,7 @@ import type { ConsoleView, LiveLines } from "./view.ts";
 
 const PASTE_CHARACTERS = 65_536;
 /**
- * How long keys are ignored after a paste, a refusal, and a question about a pasted text. They may belong to the paste,
+ * How long keys are ignored after a paste, a refusal, a failure, and a question about a pasted text. They may belong to the paste,
  * to the answer, or to a text for a prompt that did not open, and as commands they would block, send or stop.
  */
 const DEAF_MS = 500;
@@ -461,6 +461,7 @@ export class Talk {
       await action();
     } catch (error) {
       this.#log.sayFailure(error);
+      this.#ignoreKeys();
     } finally {
       this.#busySince = null;
       this.#deps.view.redraw();

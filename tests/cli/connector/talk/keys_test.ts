@@ -240,6 +240,18 @@ Deno.test("a key during an action is refused, and the text that was meant for it
   assertStringIncludes(screen.live(), "to beta›");
 });
 
+Deno.test("the text after a reply that failed to begin stops nothing", async () => {
+  await using screen = new Screen();
+  const failing = Promise.reject(new Error("no such message"));
+  failing.catch(() => {});
+  screen.slow.set("/v1/inbox/99", failing);
+  await screen.press("9", "9", "r", ..."quit it");
+  assertEquals([screen.stops, screen.live()], [0, "alpha · online"]);
+  await screen.clock.advance(500);
+  await screen.press("q");
+  assertEquals(screen.stops, 1);
+});
+
 Deno.test("a message that is read late for a reply takes no line from a person who writes another one", async () => {
   await using screen = new Screen();
   const read = Promise.withResolvers<void>();
