@@ -82,7 +82,7 @@ export class Arrivals {
   #arrived(agent: TalkAgent, message: LocalMessage): void {
     const { clock, log, arrived, redraw } = this.deps;
     arrived(agent, message);
-    const peer = message.from.alias ?? message.from.name;
+    const peer = log.whose(agent) + (message.from.alias ?? message.from.name);
     if (!this.#flood.isShown(peer, clock.now(), (line) => log.say(line))) return redraw();
     this.#show(agent, message, false);
   }
@@ -132,11 +132,12 @@ export class Arrivals {
       if (found !== null) this.#show(found.agent, await messageOf(found.agent, number), true);
       return;
     }
-    this.#flood.clear();
+    const whose = log.whose(agent);
+    this.#flood.clear(whose);
     const count = this.#paged.agent === agent.name ? this.#paged.count : 0;
     const limit = Math.min(count + UNREAD_PAGE, PAGED_MAX);
     const page = await call(agent.calls, InboxPage, get(`/v1/inbox?held=true&newest=true&limit=${limit}`));
-    if (page.messages.length === 0) return log.say("No unread messages.");
+    if (page.messages.length === 0) return log.say(`${whose}No unread messages.`);
     this.#showPage(agent, page);
   }
 
@@ -147,7 +148,10 @@ export class Arrivals {
     this.#paged = { agent: agent.name, newest, count: messages.length - start };
     for (const message of messages.slice(start, end)) this.#show(agent, message, false);
     if (!more && start === 0) return;
-    this.deps.log.say(`There are older ones: ${this.#paged.count < PAGED_MAX ? "u shows" : "svc inbox lists"} them.`);
+    const { log } = this.deps;
+    log.say(
+      `${log.whose(agent)}There are older ones: ${this.#paged.count < PAGED_MAX ? "u shows" : "svc inbox lists"} them.`,
+    );
   }
 
   /** Marks read what was shown, and nothing else. */
@@ -193,9 +197,9 @@ class Flood {
     return isShown;
   }
 
-  /** Forgets what is hidden, because the person looks at the unread messages now. */
-  clear(): void {
-    this.#hidden.clear();
+  /** Forgets the hidden messages of peers that begin so, because the person looks at the unread ones now. */
+  clear(whose = ""): void {
+    for (const peer of [...this.#hidden.keys()]) if (peer.startsWith(whose)) this.#hidden.delete(peer);
   }
 
   /** A line for each peer with messages that are not shown, at most five. */

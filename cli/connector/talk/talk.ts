@@ -119,7 +119,7 @@ export class Talk {
       purpose: "open the web page of this connector",
       runs: async (agent) => this.#deps.view.show(await agent.openPage()),
     },
-    { key: "a", purpose: "choose the agent that s, l, h, p, i and o are for", of: () => this.#choose() },
+    { key: "a", purpose: "choose the agent that s, u, l, h, p, i and o are for", of: () => this.#choose() },
     {
       key: "b",
       purpose: "turn the sound for new messages on or off; 2b blocks the second peer of the list, or ends that",

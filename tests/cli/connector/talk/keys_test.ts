@@ -435,6 +435,16 @@ Deno.test("messages of two agents with the same number are read, shown and answe
   assertEquals(read.map(({ agent, body }) => [agent, body.ids]), [["alpha", [3]]]);
 });
 
+Deno.test("u names the agent whose messages it looked at, and leaves the count of another agent", async () => {
+  await using screen = new Screen(80, ["alpha", "gamma"]);
+  for (let id = 1; id <= 8; id++) await screen.arrive({ id, text: "x" }, "gamma");
+  await screen.press("u");
+  assertEquals(screen.lines.at(-1)?.slice(7), "alpha · No unread messages.");
+  assertStringIncludes(screen.live(), "gamma · beta: 3 more messages; u shows them");
+  await screen.press("a", "g", "\t", ENTER, "u");
+  assert(!screen.live().includes("more messages"), screen.live());
+});
+
 Deno.test("what svc says of a ticket and of a link is wrapped at words where a window is narrow", async () => {
   await using screen = new Screen(40);
   screen.talk.showTicket("alpha", "svcpair1_x", new Date(screen.clock.now() + 300_000).toISOString());
