@@ -94,7 +94,8 @@ export class Arrivals {
     const person = log.person(from.agentDid, from.humanName);
     log.message({
       at: Date.parse(receivedAt),
-      what: `${log.whose(agent)}${alias}${person} ${didWhat(message)}`,
+      who: `${log.whose(agent)}${alias}${person}`,
+      did: didWhat(message),
       number: id,
       text: message.text ?? error?.message ?? JSON.stringify(message.payload) ?? "",
       isWhole,

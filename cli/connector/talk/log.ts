@@ -10,8 +10,9 @@ import type { ConsoleView } from "./view.ts";
 export interface LoggedMessage {
   /** Milliseconds. */
   at: number;
-  /** What happened, for example `beta asks`. */
-  what: string;
+  who: string;
+  /** What the peer did, for example `asks`; an empty text for an own message. */
+  did: string;
   number: number | null;
   text: string;
   isWhole: boolean;
@@ -66,14 +67,17 @@ export class Log {
     }));
   }
 
-  message({ at, what, number, text, isWhole, isOwn = false }: LoggedMessage): void {
+  message({ at, who, did, number, text, isWhole, isOwn = false }: LoggedMessage): void {
     const { columns } = this.view;
     this.#newDay();
-    this.view.show([headerLine(at, what, number, columns), ...gutterLines(text, { columns, number, isWhole, isOwn })]);
+    this.view.show([
+      headerLine(at, { who, did }, number, columns),
+      ...gutterLines(text, { columns, number, isWhole, isOwn }),
+    ]);
   }
 
   unsent(text: string): void {
-    this.message({ at: this.clock.now(), what: "Not sent", number: null, text, isWhole: true, isOwn: true });
+    this.message({ at: this.clock.now(), who: "Not sent", did: "", number: null, text, isWhole: true, isOwn: true });
   }
 
   /** ` of Bob`, the first time on a day; else an empty text. */

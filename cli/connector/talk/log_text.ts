@@ -13,6 +13,8 @@ import { stateText } from "../states.ts";
 const WIDEST = 77;
 /** Below this width the gutter is narrow. */
 const NARROW_BELOW = 60;
+/** Columns for the name in the header of a message, also in a narrow window. */
+const WHO_MIN = 8;
 const LINES_MAX = 12;
 const CHARACTERS_MAX = 1_000;
 
@@ -27,11 +29,20 @@ export function sentenceLines(ms: number, text: string, columns: number | null, 
   return [[["dim", clockText(ms)], [style, `  ${first}`]], ...rest.map((line): Line => [[style, `       ${line}`]])];
 }
 
-/** The header of a message, with its number at the edge. */
-export function headerLine(ms: number, what: string, number: number | null, columns: number | null): Line {
+/**
+ * The header of a message, with its number at the edge. `who` is cut first, because a peer with a long name could
+ * otherwise hide what it did, and that the server can read its message.
+ */
+export function headerLine(
+  ms: number,
+  { who, did }: { who: string; did: string },
+  number: number | null,
+  columns: number | null,
+): Line {
   const shown = number === null ? "" : String(number);
   const room = edgeOf(columns) - 7 - (shown === "" ? 0 : shown.length + 1);
-  const text = cutToColumns(printable(what), room);
+  const end = did === "" ? "" : ` ${printable(did)}`;
+  const text = cutToColumns(cutToColumns(printable(who), Math.max(WHO_MIN, room - textColumns(end))) + end, room);
   const gap = shown === "" ? "" : " ".repeat(room + 1 - textColumns(text));
   return [["dim", clockText(ms)], ["", "  "], ["bold", text], ["dim", gap + shown]];
 }
@@ -82,7 +93,7 @@ export function messageLines(
       named.clear();
       lines.push([["dim", date]]);
     }
-    const { id, what, text } = described(entry, named, now);
+    const { id, text, ...what } = described(entry, named, now);
     lines.push(headerLine(at, what, id, columns));
     lines.push(
       ...columns === null
@@ -94,18 +105,22 @@ export function messageLines(
 }
 
 /** The number, the header and the text of a message. `named` are agents whose person was named on this day. */
-function described(entry: LogEntry, named: Set<string>, now: number): { id: number; what: string; text: string } {
+function described(
+  entry: LogEntry,
+  named: Set<string>,
+  now: number,
+): { id: number; who: string; did: string; text: string } {
   const json = JSON.stringify(entry.payload) ?? "";
   if (entry.kind === "sent") {
     const { seq: id, to, state, text } = entry;
     const alias = to.alias ?? to.agentDid;
-    const how = state === "processed" || state === "delivered" ? "" : ` · ${stateText(entry, now, alias)}`;
-    return { id, what: `You to ${alias}${how}`, text: text ?? json };
+    const did = state === "processed" || state === "delivered" ? "" : `· ${stateText(entry, now, alias)}`;
+    return { id, who: `You to ${alias}`, did, text: text ?? json };
   }
   const { id, from: { agentDid, alias, name, humanName }, text, error } = entry;
   const person = humanName === null || named.has(agentDid) ? "" : ` of ${humanName}`;
   named.add(agentDid);
-  return { id, what: `${alias ?? name}${person} ${didWhat(entry)}`, text: text ?? error?.message ?? json };
+  return { id, who: `${alias ?? name}${person}`, did: didWhat(entry), text: text ?? error?.message ?? json };
 }
 
 /** What the sender of a message did, and what a person must know of one that was not sealed. */

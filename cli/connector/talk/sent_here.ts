@@ -73,8 +73,8 @@ export class SentHere {
     });
     await settledWithin(clock, sending.catch(() => {}), ROW_MS);
     const seq = await rowOf(agent, requestId, did);
-    const what = `${log.whose(agent)}You to ${alias}`;
-    log.message({ at: clock.now(), what, number: seq, text, isWhole: true, isOwn: true });
+    const who = `${log.whose(agent)}You to ${alias}`;
+    log.message({ at: clock.now(), who, did: "", number: seq, text, isWhole: true, isOwn: true });
     const { result: { state, problem, nextTryAt } } = await sending;
     const open = { agent, alias, requestId, seq, state };
     const refusal = problem === null ? null : refusalText(problem);

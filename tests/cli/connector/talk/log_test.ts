@@ -257,6 +257,18 @@ Deno.test("h shows what was written with a peer, oldest first, behind the gutter
   assertStringIncludes(screen.lines.at(-1) ?? "", "No messages with beta.");
 });
 
+Deno.test("a long name of a peer does not hide that the server can read its message", async () => {
+  await using screen = new Screen();
+  const { from } = screen.message({});
+  const long = { ...from as object, alias: "a".repeat(64), humanName: "字".repeat(64) };
+  await screen.arrive({ id: 12, text: "hi", from: long, verified: "by-registry" });
+  assertEquals(screen.lines.at(-2), `07:57  ${"a".repeat(36)}… asks (readable by the server) 12`);
+  const read = screen.message({ kind: "received", id: 12, from: long, text: "hi", verified: "by-registry" });
+  screen.written = [read];
+  await screen.press("h");
+  assertEquals(screen.lines.at(-2), `07:57  ${"a".repeat(36)}… asks (readable by the server) 12`);
+});
+
 Deno.test("no text of a peer leaves its gutter or the width, at any width", () => {
   const odd = fc.constantFrom(
     "\x1b[2J",
