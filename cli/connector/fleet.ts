@@ -33,7 +33,7 @@ export type FleetMember = Pick<RunningConnector, "ended" | "stop">;
 
 interface FleetDeps {
   clock: Clock;
-  /** The agents to run. Called every 10 s. */
+  /** The agents to run. Called every 10 s, and when a connector has ended. */
   names(): Promise<readonly string[]>;
   start(name: string): Promise<FleetMember>;
   /** A text that changes when the agent's identity files change. Never rejects. */
@@ -121,6 +121,9 @@ export class Fleet {
         await sleep(clock, BUSY_MS, signal);
         continue;
       }
+      // The connector of a deleted agent has told its end, and is not started again, as the event below would say.
+      const present = await this.deps.names().catch(() => [agent.name]);
+      if (signal.aborted || !present.includes(agent.name)) return;
       const hasSettled = clock.now() - began >= RESTART_MAX_MS;
       agent.failures = hasSettled ? 1 : agent.failures + 1;
       const isFinal = isPermanent(error);

@@ -142,6 +142,16 @@ Deno.test("new and removed agents take effect at the next look, also when there 
   assertEquals([...world.running.keys()], ["b", "a"]);
 });
 
+Deno.test("an agent that was deleted is not said to be started again, and is when it is there again", async () => {
+  await using world = await TestFleet.run(["a"]);
+  world.names = [];
+  await world.fail("a", REVOKED);
+  assertEquals(world.events, []);
+  world.names = ["a"];
+  await world.clock.advance(10_000);
+  assertEquals(world.starts, ["a 0", "a 10"]);
+});
+
 Deno.test("a list of agents that cannot be read is a defect, and the connectors go on", async () => {
   await using world = await TestFleet.run(["a"]);
   const names = world.names;
