@@ -1,8 +1,10 @@
 /** One line that a person edits with the keys of a terminal. */
 import { printable } from "./escapes.ts";
-import { columnsOf } from "./text_width.ts";
+import { columnsOf, cutToColumns } from "./text_width.ts";
 
 const PAST_LINES = 20;
+/** Columns for the text, also after a long prompt. */
+const TEXT_MIN = 12;
 
 export class LineEditor {
   #text: string[] = [];
@@ -69,7 +71,10 @@ export class LineEditor {
   draw(columns: number) {
     const cells = this.#text.map((character) => character === "\n" ? "⏎" : printable(character));
     const widthOf = (text: string) => [...text].reduce((sum, character) => sum + columnsOf(character), 0);
-    const room = Math.max(4, columns - widthOf(this.prompt) - 1);
+    // A long name in the prompt is cut, because the text that is being written would not be seen.
+    const isLong = widthOf(this.prompt) > columns - TEXT_MIN;
+    const prompt = isLong ? `${cutToColumns(this.prompt, Math.max(0, columns - TEXT_MIN - 2))}› ` : this.prompt;
+    const room = Math.max(4, columns - widthOf(prompt) - 1);
     let first = this.#cursor, used = 0;
     while (first > 0 && used + widthOf(cells[first - 1] ?? "") < room) used += widthOf(cells[--first] ?? "");
     let shown = cells.slice(first, this.#cursor).join(""), width = used;
@@ -78,7 +83,7 @@ export class LineEditor {
       if (width > room) break;
       shown += cell;
     }
-    return { text: this.prompt + shown, cursor: widthOf(this.prompt) + used };
+    return { text: prompt + shown, cursor: widthOf(prompt) + used };
   }
 
   #delete(from: number, to: number): void {

@@ -108,6 +108,13 @@ Deno.test("the line is edited with the usual keys, and only Enter sends it", asy
   assert(textColumns(screen.live()) < 80);
 });
 
+Deno.test("what a person writes to a peer with a long name is seen in a narrow window", async () => {
+  await using screen = new Screen(40);
+  screen.peers = { ["a".repeat(64)]: { did: DID, agentName: "a", humanName: "Bob" } };
+  await screen.press("s", ..."which port");
+  assertEquals(screen.live(), `to ${"a".repeat(21)}…› which port`);
+});
+
 Deno.test("a line that is not sent is there again after a look at earlier ones", async () => {
   await using screen = new Screen();
   const UP = "\x1b[A", DOWN = "\x1b[B";
