@@ -125,7 +125,7 @@ export async function attachScreen(
   const screen = await openScreen(ctx, options, () => end.abort());
   const forget = onStop(ctx, () => end.abort(), () => screen.talk.discard());
   try {
-    let status = await statusOf(calls);
+    let status: Status | null = await statusOf(calls);
     const agent = talkAgent(ctx, folder, calls, () => status);
     const met = new Set(Object.values(presentPeers(agent.peers())).map(({ did }) => did));
     screen.open();
@@ -133,11 +133,15 @@ export async function attachScreen(
     const failed = (why: string) => screen.view.event("exec_failed", { why });
     if (options.program !== null) void runForMessages(ctx, calls, options.program, failed, end.signal);
     for (let wasOnline = false; !end.signal.aborted;) {
-      const isOnline = status.connection.state === "connected";
+      const isOnline = status?.connection.state === "connected";
       if (isOnline !== wasOnline) screen.view.event(isOnline ? "connected" : "disconnected");
       wasOnline = isOnline;
       await sleep(ctx.clock, STATUS_EVERY_MS, end.signal);
-      status = await statusOf(calls);
+      // A connector that is stopped with Ctrl-Z, or slow, has not ended, and the person could not start another one.
+      status = await statusOf(calls).catch((error) => {
+        if (error instanceof LocalDown && error.silentPid !== null) return null;
+        throw error;
+      });
       const peers = agent.peers();
       for (const [peer, { did, humanName, removed }] of Object.entries(endedPeers(peers))) {
         if (met.delete(did) && !removed) screen.view.event("pair_ended", { peer, humanName });
