@@ -29,6 +29,8 @@ const NAMES: Readonly<Record<string, string>> = {
   "\x1b[3~": "Delete",
   "\x1b[4~": "End",
 };
+// deno-lint-ignore no-control-regex
+const EDITING = /([\b\x7f\x01\x05\x0b\x15\x17])/;
 /** A key with the number before it, as in `12r`. */
 const NUMBERED = /^\d{1,9}[a-z]?$/;
 /** The longest start of a sequence that is kept until its rest arrives. A longer one is dropped. */
@@ -71,17 +73,8 @@ export class KeyDecoder {
   #keys(text: string, found: KeyInput[]): string {
     const escape = text.indexOf("\x1b");
     const plain = escape === -1 ? text : text.slice(0, escape);
-    const typed = [...plain].filter((character) => character >= " " && character !== "\x7f");
-    // A terminal without bracketed paste sends a pasted text like keys, but all at once, so several characters are a
-    // paste. A number and its key stay keys, because a slow line may also send them at once.
-    if (typed.length > 1 && !NUMBERED.test(plain)) {
-      found.push({ kind: "paste", text: plain.length > this.maxPasteCharacters ? null : plain });
-    } else {
-      for (const character of plain) {
-        const key = NAMES[character] ?? (typed.includes(character) ? character : null);
-        if (key !== null) found.push({ kind: "key", key });
-      }
-    }
+    // The keys that edit are no part of a text, and would be sent with it when a slow line delivers both at once.
+    for (const part of plain.split(EDITING)) this.#plain(part, found);
     if (escape === -1) return "";
     const rest = text.slice(escape);
     const [sequence] = SEQUENCE.exec(rest) ?? [];
@@ -92,6 +85,20 @@ export class KeyDecoder {
     if (sequence !== undefined) return rest.slice(sequence.length);
     if (rest.length <= MAX_HELD) this.#held = rest;
     return "";
+  }
+
+  #plain(text: string, found: KeyInput[]): void {
+    const typed = [...text].filter((character) => character >= " " && character !== "\x7f");
+    // A terminal without bracketed paste sends a pasted text like keys, but all at once, so several characters are a
+    // paste. A number and its key stay keys, because a slow line may also send them at once.
+    if (typed.length > 1 && !NUMBERED.test(text)) {
+      found.push({ kind: "paste", text: text.length > this.maxPasteCharacters ? null : text });
+    } else {
+      for (const character of text) {
+        const key = NAMES[character] ?? (typed.includes(character) ? character : null);
+        if (key !== null) found.push({ kind: "key", key });
+      }
+    }
   }
 
   /** Reads up to the end of the paste. Returns the rest of the text. */

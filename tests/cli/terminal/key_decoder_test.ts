@@ -43,6 +43,7 @@ Deno.test("the decoder reads keys and pastes, and ignores control characters and
     // A slow line joins what a person types.
     [["12r", "1", "b"], [key("1"), key("2"), key("r"), key("1"), key("b")]],
     [["12rq"], [paste("12rq")]],
+    [["prot\x7f\x7f\x01x"], [paste("prot"), key("Backspace"), key("Backspace"), key("Home"), key("x")]],
     [[`${START}${"x".repeat(2048)}${END}`], [paste("x".repeat(2048))]],
     [[`${START}${"x".repeat(2049)}${END}`, "l"], [paste(null), key("l")]],
     [["x".repeat(2049)], [paste(null)]],
