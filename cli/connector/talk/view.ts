@@ -128,8 +128,10 @@ class LiveView implements ConsoleView {
     // The last column stays free, because some terminals wrap when it is filled.
     const live = this.deps.live((this.columns ?? 80) - 1);
     if (live === null) return "";
-    this.#above = live.lines.length - 1;
-    const text = live.lines.map((line) => painted(line, this.deps.colour)).join("\n");
+    // With as many lines as rows, the terminal would scroll at each redraw, and the log would be gone.
+    const lines = live.lines.slice(-Math.max(1, (this.rows ?? Infinity) - 1));
+    this.#above = lines.length - 1;
+    const text = lines.map((line) => painted(line, this.deps.colour)).join("\n");
     return unwrapped(text) + (live.cursor === null ? "" : `\r${live.cursor === 0 ? "" : `\x1b[${live.cursor}C`}`);
   }
 

@@ -22,10 +22,12 @@ function shownOn(
   isTerminal: boolean,
   liveOf: Parameters<typeof viewOf>[0]["live"],
   columns: () => number | null = () => null,
+  rows: () => number | null = () => null,
 ) {
   const screen = { text: "" }, clock = new ManualClock();
   const stdout = (text: string) => (screen.text += text, true);
-  const terminal = { stdout, stderr: stdout, stdoutIsTerminal: isTerminal, stderrIsTerminal: isTerminal, columns };
+  const [stdoutIsTerminal, stderrIsTerminal] = [isTerminal, isTerminal];
+  const terminal = { stdout, stderr: stdout, stdoutIsTerminal, stderrIsTerminal, columns, rows };
   return { screen, clock, view: viewOf({ clock, terminal, json: false, colour: false, live: liveOf }) };
 }
 
@@ -52,6 +54,17 @@ Deno.test("a terminal gets sentences above one live line, without foreign contro
   assert(!screen.text.includes("\u001b]"));
   view.stop();
   assertEquals(clock.waiting, 0);
+});
+
+Deno.test("the live lines leave a row for the log in a window with few rows", () => {
+  const lines = ["a", "b", "c", "d", "e", "to beta› x"];
+  const { screen, view } = shownOn(true, () => ({ lines, cursor: null }), undefined, () => 5);
+  for (let n = 0; n < 2; n++) view.redraw();
+  view.stop();
+  assertEquals(screen.text.split("\x1b[?7h").slice(1), [
+    "\r\x1b[3A\x1b[J\x1b[?7lc\nd\ne\nto beta› x",
+    "\r\x1b[3A\x1b[J",
+  ]);
 });
 
 const EVENT_NAMES = Object.keys(EVENTS) as EventName[];
