@@ -62,6 +62,7 @@ export async function openScreen(ctx: Context, options: ScreenOptions, stop: () 
     view,
     newId: ulidSource(() => ctx.clock.now(), (count) => ctx.random.bytes(count)),
     agents: options.agents ?? 1,
+    hasKeys: keyboard !== null,
     arrived: (agent, unread) => notifier.arrived(agent, unread),
     stop,
   });

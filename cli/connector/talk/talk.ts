@@ -32,12 +32,16 @@ const ESCAPE_MS = 50;
 /** An action that takes longer is named below the log, because the terminal would seem to have missed its key. */
 const SLOW_MS = 1_000;
 
+const NO_KEYS = "No keys are read here. Use svc send, svc inbox and svc reply in another terminal.";
+
 export interface TalkDeps {
   clock: Clock;
   view: ConsoleView;
   newId(): string;
   /** How many agents the terminal will show. */
   agents: number;
+  /** Whether keys are read. */
+  hasKeys: boolean;
   /** Called when a message arrived, unless the person has turned the sound off. */
   arrived(agent: string, unread: number): void;
   stop(): void;
@@ -285,7 +289,8 @@ export class Talk {
       ["bold", `${i === 0 ? "" : "  "}${text[0]}`],
       ["", text.slice(1)],
     ]);
-    this.#deps.view.show([[["bold", cutToColumns(`${whose} of ${humanName}${server}`, columns - 1)]], line, ""]);
+    const below = this.#deps.hasKeys ? [line] : wordWrap(NO_KEYS, edgeOf(columns));
+    this.#deps.view.show([[["bold", cutToColumns(`${whose} of ${humanName}${server}`, columns - 1)]], ...below, ""]);
   }
 
   #help(): void {

@@ -13,6 +13,12 @@ Deno.test("the head of several agents names their person and server, and no agen
   assertEquals(screen.lines, ["3 agents of Ada · svc.example.com", screen.lines[1], ""]);
 });
 
+Deno.test("the head names no keys where none are read, as in a job in the background", async () => {
+  await using screen = new Screen(40, ["alpha"], false);
+  const below = ["No keys are read here. Use svc send,", "svc inbox and svc reply in another", "terminal."];
+  assertEquals(screen.lines, ["alpha of Ada · svc.example.com", ...below, ""]);
+});
+
 Deno.test("q works when the clock was set back after a paste, and when the line below the log could not be drawn", async () => {
   await using screen = new Screen();
   await screen.paste("a text");

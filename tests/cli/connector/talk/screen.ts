@@ -55,7 +55,7 @@ export class Screen {
   #seq = 8;
 
   /** @param names agents that are there from the start; the test adds others */
-  constructor(readonly columns = 80, names: readonly string[] = ["alpha"]) {
+  constructor(readonly columns = 80, names: readonly string[] = ["alpha"], hasKeys = true) {
     this.clock = new ManualClock(new Date(2026, 1, 21, 7, 57).getTime());
     const view: ConsoleView = {
       event: () => {},
@@ -74,6 +74,7 @@ export class Screen {
       view,
       newId: () => `request-${++this.#seq}`,
       agents: Math.max(1, names.length),
+      hasKeys,
       arrived: () => {},
       stop: () => void this.stops++,
     });
