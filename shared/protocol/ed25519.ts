@@ -9,6 +9,9 @@ const ALGORITHM = "Ed25519";
 /** DER prefix of a PKCS #8 Ed25519 private key (RFC 8410). The seed follows it. */
 const PKCS8_PREFIX = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
+/** A key of WebCrypto. The types of Node 20 and 22 have no global of this name, so programs would not compile with it. */
+export type CryptoKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
+
 /** Tells whether a public key is accepted: base64url of 32 bytes, canonical, on the curve, not of small order. */
 export function isPublicKey(value: unknown): value is string {
   if (typeof value !== "string" || value.length !== 43) return false;

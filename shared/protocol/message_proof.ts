@@ -5,6 +5,7 @@
  */
 import * as z from "zod";
 import { type Bytes, joinedBytes, sha256, utf8Bytes } from "./base64url.ts";
+import type { CryptoKey } from "./ed25519.ts";
 import type { DeliverFrame } from "./frames.ts";
 import type { BodyEdit } from "./identity_block.ts";
 import { LIMITS } from "./limits.ts";

@@ -3,7 +3,7 @@
  * requests have different texts, because a proof could otherwise be used for another request.
  */
 import { type Bytes, sha256, utf8Bytes } from "./base64url.ts";
-import { sign, verify } from "./ed25519.ts";
+import { type CryptoKey, sign, verify } from "./ed25519.ts";
 
 export const HEADERS = {
   authorization: "Authorization",

@@ -6,7 +6,7 @@ import * as z from "zod";
 import { ReceiptStatus } from "./api/receipts.ts";
 import { fromBase64Url } from "./base64url.ts";
 import { isAgentDid } from "./did.ts";
-import { importPublicKey, isPublicKey } from "./ed25519.ts";
+import { type CryptoKey, importPublicKey, isPublicKey } from "./ed25519.ts";
 import { isRequestId, isUlid } from "./ids.ts";
 import { LIMITS } from "./limits.ts";
 import { isNonce } from "./proof.ts";

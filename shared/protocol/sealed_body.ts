@@ -14,7 +14,7 @@ import {
   type KeyPair as OpeningKeyPair,
 } from "hpke";
 import { type Bytes, fromBase64Url, joinedBytes, sha256, toBase64Url, utf8Bytes } from "./base64url.ts";
-import type { KeyPair } from "./ed25519.ts";
+import type { CryptoKey, KeyPair } from "./ed25519.ts";
 import { givenHashes } from "./hashes.ts";
 import { tryParse } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";

@@ -5,6 +5,7 @@
 import { CompactSign, compactVerify } from "jose";
 import * as z from "zod";
 import { fromBase64Url, utf8Bytes } from "../base64url.ts";
+import type { CryptoKey } from "../ed25519.ts";
 import { hasDuplicateKeys } from "../json_text.ts";
 import { LIMITS } from "../limits.ts";
 
