@@ -8,7 +8,7 @@
 import project from "../../deno.json" with { type: "json" };
 import { GLOBAL_OPTIONS } from "../../cli/command_line/command.ts";
 import { bundleInParts, FIRST_PART } from "./compile.ts";
-import { writeClientPackage } from "./pack_client.ts";
+import { packageText, writeClientPackage } from "./pack_client.ts";
 import { writeProtocolPackage } from "./pack_protocol.ts";
 import { serverV8Flags } from "./permission_flags.ts";
 
@@ -85,7 +85,7 @@ child.on("exit", (code, signal) => {
 export async function pack(dist: string): Promise<string> {
   const folder = await emptyFolder(`${dist}/npm`);
   await bundleInParts(`${folder}/lib`);
-  await Deno.writeTextFile(`${folder}/package.json`, `${JSON.stringify(packageJson(), null, 2)}\n`);
+  await Deno.writeTextFile(`${folder}/package.json`, packageText(packageJson()));
   await Deno.writeTextFile(`${folder}/svc.cjs`, launcher(), { mode: 0o755 });
   await Deno.copyFile(`${ROOT}cli/README.md`, `${folder}/README.md`);
   await Deno.copyFile(`${ROOT}LICENSE`, `${folder}/LICENSE`);

@@ -45,7 +45,7 @@ export async function writeClientPackage(folder: string): Promise<void> {
     const text = await Deno.readTextFile(`${sources}/types/${LIBRARY}/${name}.d.ts`);
     await Deno.writeTextFile(`${folder}/types/${name}.d.ts`, declaration(text));
   }
-  await Deno.writeTextFile(`${folder}/package.json`, `${JSON.stringify(clientPackageJson(), null, 2)}\n`);
+  await Deno.writeTextFile(`${folder}/package.json`, packageText(clientPackageJson()));
   await Deno.copyFile(`${ROOT}shared/client/README.md`, `${folder}/README.md`);
   await Deno.copyFile(`${ROOT}LICENSE`, `${folder}/LICENSE`);
 }
@@ -91,6 +91,11 @@ async function withLines(folder: string, code: string): Promise<string> {
   await Deno.writeTextFile(after, lines);
   if (await bundled(folder, before) !== await bundled(folder, after)) throw new Error("a line break changed the code");
   return lines;
+}
+
+/** The text of package.json. npm takes a package with provenance only if it names the repository that built it. */
+export function packageText(content: Record<string, unknown>, repository = Deno.env.get("REPOSITORY_URL")): string {
+  return `${JSON.stringify({ ...content, ...(repository && { repository }) }, null, 2)}\n`;
 }
 
 /** A declaration file for Node: without the paths of this machine, with the names of the packed files. */

@@ -5,7 +5,7 @@
 import project from "../../deno.json" with { type: "json" };
 import protocol from "../../shared/protocol/deno.json" with { type: "json" };
 import { refuseRepackaging } from "./compile.ts";
-import { copyFolder, copyOfSources, declaration, deno, ROOT } from "./pack_client.ts";
+import { copyFolder, copyOfSources, declaration, deno, packageText, ROOT } from "./pack_client.ts";
 
 const LIBRARY = "shared/protocol";
 /** Their types are part of the declarations, so they are installed beside the module and are not inside it. */
@@ -49,7 +49,7 @@ export async function writeProtocolPackage(folder: string): Promise<void> {
     await Deno.writeTextFile(target, declaration(await Deno.readTextFile(`${sources}/types/${LIBRARY}/${name}`)));
   }
   await copyFolder(`${ROOT}tests/vectors`, `${folder}/vectors`);
-  await Deno.writeTextFile(`${folder}/package.json`, `${JSON.stringify(protocolPackageJson(), null, 2)}\n`);
+  await Deno.writeTextFile(`${folder}/package.json`, packageText(protocolPackageJson()));
   await Deno.copyFile(`${ROOT}${LIBRARY}/README.md`, `${folder}/README.md`);
   await Deno.copyFile(`${ROOT}LICENSE`, `${folder}/LICENSE`);
 }

