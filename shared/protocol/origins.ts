@@ -1,4 +1,5 @@
 /** Which texts are origins, and which of them can be those of another server. */
+import { isAuthority } from "./did.ts";
 import { isLoopback } from "./ticket.ts";
 
 /** Longest origin that is accepted. It has room for the longest authority of a DID. */
@@ -14,14 +15,15 @@ export function isOrigin(text: string): boolean {
 
 /**
  * Tells whether an origin can be that of another server: https, a DNS name with a dot, and no port, because another
- * service of the same host could otherwise claim its DIDs. With `ENVIRONMENT=local`, http on loopback is accepted too,
- * because trials have neither names nor certificates.
+ * service of the same host could otherwise claim its DIDs. A URL parser takes hosts such as `a;'b'.example`. They are
+ * refused, because people and models are shown the proxy of a peer. With `ENVIRONMENT=local`, http on loopback is
+ * accepted too, because trials have neither names nor certificates.
  */
 export function isForeignOrigin(origin: string, environment: "local" | "dev" | "production"): boolean {
   if (!isOrigin(origin)) return false;
   const { protocol, host, hostname } = new URL(origin);
   if (protocol === "http:") return environment === "local" && isLoopback(host);
-  return host === hostname && hostname.includes(".") && !/\.\d+$/.test(hostname);
+  return host === hostname && hostname.includes(".") && !/\.\d+$/.test(hostname) && isAuthority(hostname);
 }
 
 /** What a person reads about the ticket of a server for which `mayPair` is false. */
