@@ -87,7 +87,7 @@ const HOOK_HEADERS: readonly RouteHeader[] = [
 const UPGRADE_HEADERS: readonly RouteHeader[] = [
   { name: "Connection", required: true, schema: z.string(), what: "Upgrade" },
   { name: "Upgrade", required: true, schema: z.string(), what: "websocket" },
-  { name: "Sec-WebSocket-Version", required: true, schema: z.literal("13"), what: "version of RFC 6455" },
+  { name: "Sec-WebSocket-Version", required: true, schema: z.enum(["13"]), what: "version of RFC 6455" },
   { name: "Sec-WebSocket-Key", required: true, schema: z.string(), what: "key of RFC 6455" },
 ];
 
