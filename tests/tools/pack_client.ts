@@ -94,8 +94,10 @@ async function withLines(folder: string, code: string): Promise<string> {
 }
 
 /** The text of package.json. npm takes a package with provenance only if it names the repository that built it. */
-export function packageText(content: Record<string, unknown>, repository = Deno.env.get("REPOSITORY_URL")): string {
-  return `${JSON.stringify({ ...content, ...(repository && { repository }) }, null, 2)}\n`;
+export function packageText(content: Record<string, unknown>, url = Deno.env.get("REPOSITORY_URL")): string {
+  return `${
+    JSON.stringify({ ...content, ...(url && { repository: { type: "git", url: `git+${url}.git` } }) }, null, 2)
+  }\n`;
 }
 
 /** A declaration file for Node: without the paths of this machine, with the names of the packed files. */

@@ -200,8 +200,8 @@ Deno.test("the packages of a release name its repository, because npm refuses th
   const { jobs } = await release();
   const step = jobs.build?.steps.find(({ run = "" }) => run.endsWith("task pack"));
   assertEquals(step?.env, { REPOSITORY_URL: "${{ github.server_url }}/${{ github.repository }}" });
-  const url = "https://github.com/example/svc";
-  assertEquals(JSON.parse(packageText({ name: "a" }, url)), { name: "a", repository: url });
+  const repository = { type: "git", url: "git+https://github.com/example/svc.git" };
+  assertEquals(JSON.parse(packageText({ name: "a" }, "https://github.com/example/svc")), { name: "a", repository });
 });
 
 Deno.test({
