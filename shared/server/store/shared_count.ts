@@ -1,5 +1,5 @@
 /**
- * Counts over the store, for admins and metrics. All callers share one count, and counting takes at most a hundredth of
+ * Counts over the store, for admins and metrics. All callers share one count, and counting takes about a hundredth of
  * the time, because a large store would otherwise be read all the time just for people who look.
  */
 import type { Kv, KvEntry, KvKey } from "../kv.ts";
@@ -12,6 +12,8 @@ const FRESH_MS = 10_000;
  * larger part of the time.
  */
 const REST_TIMES = 100;
+/** How long a count is used at most. With more, a stall of the store for 8 s would leave the numbers 13 minutes old. */
+const REST_MAX_MS = 300_000;
 /** Records of one part. With more, requests wait for the count; with less, the count takes much longer. */
 const READ_TOGETHER = 500;
 /** Most records of a count. With more, a count takes seconds and is minutes old. A count that stops here says so. */
@@ -42,7 +44,7 @@ export class SharedCount<T> {
     try {
       const found = await this.count();
       this.#endedAt = this.clock.now();
-      this.#restMs = Math.max(FRESH_MS, (this.#endedAt - beganAt) * REST_TIMES);
+      this.#restMs = Math.min(Math.max(FRESH_MS, (this.#endedAt - beganAt) * REST_TIMES), REST_MAX_MS);
       return found;
     } catch (error) {
       this.#last = null;

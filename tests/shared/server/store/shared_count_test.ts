@@ -22,6 +22,20 @@ Deno.test("all who ask share one count, which is repeated after 10 s or a hundre
   assertEquals(await count.current(), 3, "a clock that stepped back does not stop the counting");
 });
 
+Deno.test("a count that a stall or a clock set ahead made long is repeated after five minutes", async () => {
+  const clock = new ManualClock();
+  let counts = 0;
+  const count = new SharedCount(clock, () => {
+    clock.step(3_600_000);
+    return Promise.resolve(++counts);
+  });
+  assertEquals(await count.current(), 1);
+  clock.step(299_999);
+  assertEquals(await count.current(), 1);
+  clock.step(1);
+  assertEquals(await count.current(), 2);
+});
+
 Deno.test("a count that fails is made again by the next one who asks", async () => {
   let fails = true;
   const count = new SharedCount(
