@@ -25,6 +25,10 @@ export const RENEW_MS = 4_000;
  * instance, because each one announces its stop only a second before.
  */
 const RELIED_MS = 500;
+/** Time without a renewal after which this instance may have stood still, as in a pause of its machine. */
+const PAUSED_MS = 2 * RENEW_MS;
+/** How long after a pause requests may have waited for its end. With less, some of them would pass as new ones. */
+export const RESUMED_MS = 10_000;
 
 interface LeaseDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "random" | "newId"> {
   metrics?: Metrics;
@@ -77,6 +81,9 @@ export class InstanceLeases {
   readonly #known = new Map<string, Known>();
   #state: InstanceLease["state"] = "serving";
   #leavingAt: number | undefined;
+  /** When this instance last renewed its lease, and when it first did so after a pause. */
+  #renewedAt = Infinity;
+  #resumedAt = -Infinity;
   #timers: Cancel[] = [];
   #warnAt = 0;
   /** The newest write of the lease. */
@@ -95,6 +102,12 @@ export class InstanceLeases {
   /** True once this instance has ended its lease. */
   get hasStopped(): boolean {
     return hasEnded(this.#state);
+  }
+
+  /** True in a pause of this instance and for 10 s afterwards, when requests may have waited for a long time. */
+  get hasPaused(): boolean {
+    const now = this.deps.clock.now();
+    return now - this.#renewedAt > PAUSED_MS || Math.abs(now - this.#resumedAt) < RESUMED_MS;
   }
 
   /** Returns for how many milliseconds this instance still answers requests; `Infinity` before it leaves. */
@@ -312,6 +325,9 @@ export class InstanceLeases {
         ...link,
       };
       await this.deps.kv.set(KEYS.instance(this.instance), lease, { expireIn: KEPT_MS });
+      const now = this.deps.clock.now();
+      if (now - this.#renewedAt > PAUSED_MS) this.#resumedAt = now;
+      this.#renewedAt = now;
     });
     this.#written = writing.catch(() => {});
     return writing;

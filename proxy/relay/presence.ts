@@ -82,9 +82,13 @@ export class PresenceStore {
     }, [key]);
   }
 
-  /** Only a late request is compared with another one, because the clocks of an agent's machines may differ. */
+  /**
+   * Only a late request is compared with another one, because the clocks of an agent's machines may differ. One that
+   * waited in a pause of this instance is late too, and its client has long connected elsewhere.
+   */
   #isOvertaken({ signedAt, admittedAt }: ConnectRequest, presence: Presence | null): boolean {
-    const isLate = this.deps.clock.now() - admittedAt > CONNECT_LATE_MS;
+    const { clock, leases } = this.deps;
+    const isLate = leases.hasPaused || clock.now() - admittedAt > CONNECT_LATE_MS;
     return isLate && this.#otherIn(presence) !== null && (presence?.signedAt ?? 0) >= signedAt;
   }
 

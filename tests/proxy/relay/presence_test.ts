@@ -17,10 +17,14 @@ import { openProxy } from "../proxy_world.ts";
 const AGENT = "did:svc:test:agent:a";
 const NOTE = ["test", "note"];
 
-function instance(kv: Deno.Kv, clock: ManualClock, seed: number): PresenceStore {
+function leasesOf(kv: Deno.Kv, clock: ManualClock, seed: number): InstanceLeases {
   const random = seededRandom(seed);
   const newId = ulidSource(() => clock.now(), random.bytes);
-  const leases = new InstanceLeases({ kv, clock, random, newId, log: () => {} });
+  return new InstanceLeases({ kv, clock, random, newId, log: () => {} });
+}
+
+function instance(kv: Deno.Kv, clock: ManualClock, seed: number, leases = leasesOf(kv, clock, seed)): PresenceStore {
+  const random = seededRandom(seed);
   const changes = new Changes({ kv, reads: new BatchedReads(kv), clock, random, maxChecks: MAX_CHECKS });
   return new PresenceStore({ kv, changes, clock, leases });
 }
@@ -98,6 +102,29 @@ Deno.test("PresenceStore.claim() refuses a late request whose agent signed a new
       await claimed();
     });
   }
+});
+
+Deno.test("a request that waited in a pause of its instance does not move an agent that connected elsewhere", async () => {
+  using kv = await openTestKv();
+  const clock = new ManualClock();
+  const leases = leasesOf(kv, clock, 2);
+  const a = instance(kv, clock, 1), b = instance(kv, clock, 2, leases);
+  await leases.start({ isSole: false });
+  const stale = connectRequest(clock);
+  // Nothing of `b` runs meanwhile, not even its timers.
+  clock.step(40_000);
+  const now = connectRequest(clock);
+  await a.claim(AGENT, isAway, noWrites, now);
+  const waited = { ...stale, admittedAt: clock.now() };
+  await assertRejects(() => b.claim(AGENT, isAway, noWrites, waited), Error, "The agent has connected elsewhere");
+  await leases.beginLeaving();
+  assertEquals(leases.hasPaused, true, "for a while after the next renewal");
+  await assertRejects(() => b.claim(AGENT, isAway, noWrites, waited), Error, "The agent has connected elsewhere");
+  clock.step(-3_600_000);
+  assertEquals(leases.hasPaused, false);
+  await b.claim(AGENT, isAway, noWrites, waited);
+  assertEquals(await b.holderOf(AGENT), b.instance);
+  await leases.stop();
 });
 
 Deno.test("an agent connects while the store keeps a change of pairs waiting", async () => {
