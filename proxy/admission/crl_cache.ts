@@ -19,6 +19,11 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
 /** Longest wait between two retries. With more, the list could reach its largest age although the registry is back. */
 const RETRY_MAX_MS = 60_000;
+/**
+ * Time between two looks whether the list can still be used. With more, an instance whose clock was set stays unready
+ * for longer, because no request that could cause a refresh reaches it.
+ */
+const LOOK_MS = 10_000;
 
 interface Installed {
   /** Unix seconds; `null` for the empty list after `CRL_NOT_FOUND`. */
@@ -170,8 +175,18 @@ export class CrlCache {
       const retry = LIMITS.crlRetryMs * 2 ** Math.min(this.#failures++, 10);
       wait = Math.min(wait, retry, RETRY_MAX_MS);
     }
-    if (!this.#stopped) this.#cancel = clock.after(wait, () => void this.refresh());
+    if (!this.#stopped) this.#refreshIn(wait);
     return this.#failures === 0;
+  }
+
+  /** Refreshes the list after `ms`, or earlier when it has ended before its time, as after a step of the clock. */
+  #refreshIn(ms: number): void {
+    const look = Math.min(ms, LOOK_MS);
+    this.#cancel = this.deps.clock.after(look, () => {
+      const hasEnded = this.usable === null && this.#failures === 0;
+      if (ms > look && !hasEnded) this.#refreshIn(ms - look);
+      else void this.refresh();
+    });
   }
 
   async #fetch(): Promise<"new" | "same" | "empty"> {

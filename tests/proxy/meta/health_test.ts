@@ -91,6 +91,18 @@ Deno.test("health is unavailable while CRL, keys or store are unusable, and ok a
   });
 });
 
+Deno.test("health is ok again by itself after the clock was set by an hour", async () => {
+  for (const hours of [1, -1]) {
+    await using w = await openProxy();
+    await w.proxy.deps.crl.refresh();
+    assertEquals((await health(w)).status, 200);
+    w.clock.step(hours * 3_600_000);
+    assertEquals((await health(w)).status, 503);
+    await w.clock.advance(10_000);
+    assertEquals((await health(w)).status, 200);
+  }
+});
+
 Deno.test("health is unavailable while the store cannot be written, and ok at the next probe", async () => {
   using store = await FaultyKv.open();
   await using w = await openProxy({ kv: store.kv });
