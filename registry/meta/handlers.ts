@@ -4,7 +4,9 @@ import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { conditionalAnswer } from "../../shared/server/http/response.ts";
-import type { StoreProbe } from "../../shared/server/store/store_probe.ts";
+import type { ServiceDeps } from "../../shared/server/http/app.ts";
+import { withDeadline } from "../../shared/server/store/store_errors.ts";
+import { HEALTHY_MS, type StoreProbe } from "../../shared/server/store/store_probe.ts";
 import { type Answer, json } from "../../shared/server/http/route.ts";
 import { audit } from "../audit/record.ts";
 import type { WithBody } from "../callers.ts";
@@ -14,7 +16,7 @@ import type { RegistryStore } from "../store_deps.ts";
 
 type ByRequest = Pick<WithBody<undefined>, "exchange">;
 
-interface ReadyDeps {
+interface ReadyDeps extends Pick<ServiceDeps, "clock"> {
   probe: StoreProbe;
   signing: Signing;
 }
@@ -23,9 +25,10 @@ interface HealthDeps extends ReadyDeps, Pick<RegistryStore, "config"> {
   crl: CrlPublisher;
 }
 
-async function readiness({ probe, signing }: ReadyDeps): Promise<Pick<RegistryHealth, "checks" | "ready">> {
-  const kv = await probe.works();
-  const signingKey = await signing.current().then(() => true, () => false);
+async function readiness({ probe, signing, clock }: ReadyDeps): Promise<Pick<RegistryHealth, "checks" | "ready">> {
+  // Both at once and with one deadline, because a store that hangs would otherwise leave the check without a result.
+  const key = withDeadline(clock, HEALTHY_MS, () => signing.current());
+  const [kv, signingKey] = await Promise.all([probe.works(), key.then(() => true, () => false)]);
   return { checks: { kv, signingKey }, ready: kv && signingKey };
 }
 

@@ -4,7 +4,10 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
+import { STORE_CALL_MS } from "../../../shared/server/store/store_errors.ts";
+import { HEALTHY_MS } from "../../../shared/server/store/store_probe.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { answered, openRegistry } from "../../support/registry_world.ts";
 import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 
@@ -64,6 +67,24 @@ Deno.test("readyz is 200 or 503 as health is, and healthz is 200 without the sto
   faulty.faults = { fails: () => true };
   assertEquals(await answered(await w.ask("GET", "/readyz"), 503), { status: "unavailable", ready: false });
   assertEquals(await answered(await w.ask("GET", "/healthz")), { status: "ok" });
+});
+
+Deno.test("readyz is 503 after 5 s while the store hangs", async () => {
+  const clock = new ManualClock();
+  using faulty = await FaultyKv.open({}, 1, clock);
+  await using w = await openRegistry({ kv: faulty.kv });
+  faulty.faults = { before: () => new Promise<void>(() => {}) };
+  let status = 0;
+  const answer = w.ask("GET", "/readyz").then((response) => {
+    status = response.status;
+    return response.body?.cancel();
+  });
+  await flushTasks();
+  await w.clock.advance(HEALTHY_MS);
+  assertEquals(status, 503);
+  faulty.faults = {};
+  await clock.advance(STORE_CALL_MS);
+  await answer;
 });
 
 Deno.test("health shows no cause, no key and no path", async () => {
