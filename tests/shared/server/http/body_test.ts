@@ -169,6 +169,8 @@ Deno.test("the declared length is the header's, and 0 without a body", () => {
   };
   assertEquals([of(null, null), of("100000", null), of(null, "abc")], [0, 0, null]);
   assertEquals([of("3", "abc"), of("100000", "abc")], [3, 100_000]);
+  // A budget that has counted NaN bytes would admit everything.
+  assertEquals([of("3, 3", "abc"), of("100000, 100000", "abc")], [null, null]);
 });
 
 Deno.test("the length check uses Content-Length only, before the body is read", async (t) => {
