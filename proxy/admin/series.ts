@@ -45,6 +45,8 @@ export class RelaySeries {
   readonly #points: Record<Span, RelayPoint[]> = { hour: [], day: [] };
   /** The reading at which the present step of each span began. */
   readonly #began: Record<Span, Reading>;
+  /** Number of the present step of the day since the Unix epoch. */
+  #dayStep: number;
   readonly #since: number;
   #cancel: Cancel = () => {};
 
@@ -52,6 +54,7 @@ export class RelaySeries {
     this.#since = deps.clock.now();
     const reading = readingOf(deps.metrics);
     this.#began = { hour: reading, day: reading };
+    this.#dayStep = dayStepAt(this.#since);
   }
 
   /** Reads the metrics at the end of each minute. */
@@ -67,20 +70,23 @@ export class RelaySeries {
     this.#cancel();
   }
 
-  /** Ends the present minute, and every 15 minutes also the longer step. Never rejects. */
+  /** Ends the present minute, and after 15 minutes also the longer step. Never rejects. */
   async take(): Promise<void> {
     const { clock, metrics, counts } = this.deps;
     // Rounded, because a timer fires a little late, and the steps of two instances could then not be compared.
     const at = Math.round(clock.now() / MINUTE_MS) * MINUTE_MS;
     const reading = readingOf(metrics);
-    const steps = (["hour", "day"] as const).filter((span) => at % SPANS[span].stepMs === 0)
-      .map((span) => ({ span, from: this.#began[span] }));
+    const dayStep = dayStepAt(at), ends = [{ span: "hour" as Span, end: at }];
+    // The numbers of steps are compared, because a pause or a clock that is set can skip the minute in which one ends.
+    if (dayStep !== this.#dayStep) ends.push({ span: "day", end: dayStep * SPANS.day.stepMs });
+    this.#dayStep = dayStep;
+    const steps = ends.map(({ span, end }) => ({ span, end, from: this.#began[span] }));
     for (const { span } of steps) this.#began[span] = reading;
     const now = await counts.current().catch(() => null);
     const state = { waiting: now?.queues.messages ?? null, agents: now?.agents.online ?? null };
-    for (const { span, from } of steps) {
+    for (const { span, end, from } of steps) {
       const points = this.#points[span];
-      points.push({ at: toIso(at), ...changeOf(from, reading), ...state });
+      points.push({ at: toIso(end), ...changeOf(from, reading), ...state });
       if (points.length > SPANS[span].points) points.shift();
     }
   }
@@ -92,6 +98,10 @@ export class RelaySeries {
     const points = this.#points[span].filter(({ at }) => Date.parse(at) > oldest);
     return { since: toIso(this.#since), stepSeconds: stepMs / 1000, points };
   }
+}
+
+function dayStepAt(at: number): number {
+  return Math.floor(at / SPANS.day.stepMs);
 }
 
 export function series(

@@ -70,6 +70,20 @@ Deno.test("each minute has what passed in it, with bounds of the acknowledgement
   assertEquals(clock.waiting, 0);
 });
 
+Deno.test("a step ends although a pause or a clock that is set skips its last minute", async () => {
+  const { clock, metrics, series } = world(NOON + 30_000);
+  await clock.advance(14 * 60_000 + 20_000);
+  metrics.count("relay_messages_total", "delivered", "local");
+  clock.step(40_000);
+  await clock.advance(15 * 60_000);
+  const { points } = series.of("day");
+  assertEquals(points.map(({ at, delivered }) => [at, delivered]), [
+    [toIso(NOON + 15 * 60_000), 1],
+    [toIso(NOON + 30 * 60_000), 0],
+  ]);
+  series.stop();
+});
+
 Deno.test("two rings have a fixed size, and their points stay below 40 KB", async () => {
   const { clock, metrics, series } = world(NOON + 60_000);
   for (let minute = 0; minute < 26 * 60; minute++) {
