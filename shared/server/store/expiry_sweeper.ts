@@ -116,7 +116,9 @@ export class ExpirySweeper {
     const now = clock.now();
     const entry = await kv.get<SweepLease>(leaseKey);
     const holder = entry.value;
-    if (holder && holder.instance !== instance && now < holder.until) return false;
+    // A rest of over two leases comes from a clock that was ahead, and would stop all sweeps for as long.
+    const restMs = holder ? holder.until - now : 0;
+    if (holder?.instance !== instance && restMs > 0 && restMs <= 2 * LIMITS.sweepLeaseMs) return false;
     const lease: SweepLease = { instance, until: now + LIMITS.sweepLeaseMs };
     const { ok } = await kv.atomic().check(entry).set(leaseKey, lease, { expireIn: LIMITS.sweepLeaseMs }).commit();
     if (ok) this.#leasedUntil = lease.until;

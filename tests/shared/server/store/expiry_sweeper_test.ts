@@ -124,6 +124,16 @@ Deno.test("the expiry sweep runs at one instance, and another takes over when it
   assertEquals(await place.left(), []);
 });
 
+Deno.test("the lease of an instance whose clock was an hour ahead stops no other sweep", async () => {
+  using place = await Place.open();
+  place.clock.step(3_600_000);
+  await place.through(place.sweeper("one").pass(FAMILY));
+  place.clock.step(-3_600_000);
+  await place.fill(10, true);
+  await place.through(place.sweeper("two").pass(FAMILY));
+  assertEquals(await place.left(), []);
+});
+
 Deno.test("the expiry sweep starts again after a failure of the store, and ends when it is stopped", async () => {
   using store = await FaultyKv.open();
   using place = await Place.open(store.kv);
