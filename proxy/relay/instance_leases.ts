@@ -85,7 +85,7 @@ export class InstanceLeases {
   #renewedAt = Infinity;
   #resumedAt = -Infinity;
   #timers: Cancel[] = [];
-  #warnAt = 0;
+  #warnedAt = -Infinity;
   /** The newest write of the lease. */
   #written = Promise.resolve();
 
@@ -272,8 +272,9 @@ export class InstanceLeases {
     for (const instance of this.#known.keys()) if (!present.has(instance)) this.#known.delete(instance);
     this.onLooked();
     const most = this.#mostDifferent();
-    if (!most || clock.now() < this.#warnAt) return;
-    this.#warnAt = clock.now() + CLOCK_WARNING_MS;
+    // Without the absolute value, a clock that was set back would stop its own warning for as long as the step.
+    if (!most || Math.abs(clock.now() - this.#warnedAt) < CLOCK_WARNING_MS) return;
+    this.#warnedAt = clock.now();
     log("warn", "clocks_differ", {
       instance: most.instance,
       aheadSeconds: Math.round(most.ms / 100) / 10,

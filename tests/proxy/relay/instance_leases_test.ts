@@ -146,6 +146,15 @@ Deno.test("a clock that is set keeps both instances alive, and the known differe
     }
   }));
 
+Deno.test("an instance whose clock is set ahead and back by hours goes on to warn", () =>
+  withTwo(3_600_000, async (a, b) => {
+    await pass(MINUTE_MS / 2, a, b);
+    b.clock.step(-2 * 3_600_000);
+    b.log.length = 0;
+    await pass(MINUTE_MS / 2, a, b);
+    assertEquals(b.log.map(({ event }) => event), ["clocks_differ"]);
+  }));
+
 Deno.test("a lease that is seen for the first time counts, unless its instance was killed long before", () =>
   withTwo(0, async (a) => {
     const write = (id: string, ageMs: number) =>
