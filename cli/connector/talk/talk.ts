@@ -22,8 +22,8 @@ import type { ConsoleView, LiveLines } from "./view.ts";
 
 const PASTE_CHARACTERS = 65_536;
 /**
- * How long keys are ignored after a paste, a refusal, a failure, and a question about a pasted text. They may belong to the paste,
- * to the answer, or to a text for a prompt that did not open, and as commands they would block, send or stop.
+ * How long keys are ignored after a paste, a refusal, a failure, and a question about a pasted text. They may belong to
+ * the paste, to the answer, or to a text for a prompt that did not open, and as commands they would block, send or stop.
  */
 const DEAF_MS = 500;
 /** The rest of an escape sequence or a paste arrives within this time, if it does at all. */
