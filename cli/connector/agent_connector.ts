@@ -240,6 +240,7 @@ async function explainEnd(error: unknown, name: string, stateOf: () => Promise<s
   // If the registry does not answer, the error stays as it is, because the agent may still exist.
   if (await stateOf().catch(() => null) !== "revoked") return error;
   const deleted = new ApiError(error.status, error.code, `The agent ${name} was deleted`, error.requestId);
-  deleted.fix = "To make it again: svc agent delete <name>, then svc agent create <name>, and pair it by a new ticket.";
+  deleted.fix =
+    `To make it again: svc agent delete ${name}, then svc agent create ${name}, and pair it by a new ticket.`;
   return deleted;
 }

@@ -2,7 +2,7 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { startConnectors } from "../../../cli/connector/start.ts";
 import { CliError } from "../../../cli/errors.ts";
-import { LocalDown } from "../../../shared/client/errors.ts";
+import { ApiError, LocalDown } from "../../../shared/client/errors.ts";
 import { get } from "../../../shared/client/local_client.ts";
 import { Output } from "../../../cli/terminal/output.ts";
 import { freePort } from "../../support/process.ts";
@@ -121,6 +121,25 @@ Deno.test("a connector says at its end what it has not sent, and svc sent which 
     assertEquals([stdout.includes("waits here"), stdout.includes("next try")], [true, false], stdout);
     assertStringIncludes(stderr, "Next, to send what waits here: svc connector start alpha");
   }
+});
+
+Deno.test("the event of a deleted agent names it in the commands that make it again", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  const { agents: [agent] } = await machine.json("agent", "list");
+  await world.client.deleteAgent(machine.env.SVC_API_KEY ?? "", agent.id);
+  world.clock.step(16 * 60_000);
+  const said: string[] = [];
+  const terminal = {
+    stdout: (text: string) => said.push(text) > 0,
+    stderr: () => {},
+    stdoutIsTerminal: false,
+    stderrIsTerminal: false,
+  };
+  const env = (name: keyof typeof machine.env) => machine.env[name];
+  const ended = startConnectors({ ...contextOf(world, machine), env, terminal }, ["alpha"], { port: `${freePort()}` });
+  await assertRejects(() => stopping(world, ended), ApiError, "alpha was deleted");
+  assertStringIncludes(said.join(""), "svc agent delete alpha, then svc agent create alpha");
 });
 
 Deno.test("--keys without a terminal, or with --json, is a usage error", async () => {
