@@ -32,18 +32,18 @@ export class Log {
   readonly #named = new Set<string>();
   #day: string;
 
-  /** `hasSeveral`: whether the terminal shows several agents, so that each line names its own. */
+  /** `only`: the agent of the terminal; `null` when it shows several, so that each line names its own. */
   constructor(
     private readonly clock: Clock,
     private readonly view: ConsoleView,
-    private readonly hasSeveral: () => boolean,
+    private readonly only: () => string | null,
   ) {
     this.#day = dayText(clock.now());
   }
 
   /** The beginning of a line about an agent. */
   whose({ name }: { name: string }): string {
-    return this.hasSeveral() ? `${name} · ` : "";
+    return this.only() === null ? `${name} · ` : "";
   }
 
   say(text: string, style: Style = ""): void {
@@ -52,7 +52,8 @@ export class Log {
 
   sayFailure(error: unknown, what = ""): void {
     const { code, cause, fix } = describe(error);
-    this.say(`${what}${cause}. ${KEYS[code] ?? fix}`.trimEnd(), "red");
+    const advice = (KEYS[code] ?? fix).replaceAll("<name>", () => this.only() || "<name>");
+    this.say(`${what}${cause}. ${advice}`.trimEnd(), "red");
   }
 
   /** Shows lines that svc has laid out. A line that is too wide is wrapped with the same indent. */

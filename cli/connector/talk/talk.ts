@@ -137,7 +137,10 @@ export class Talk {
   constructor(deps: TalkDeps) {
     const { clock, view, newId } = deps;
     this.#deps = deps;
-    const log = this.#log = new Log(clock, view, () => this.#agents.size > 1);
+    const log = this.#log = new Log(clock, view, () => {
+      const [only, second] = this.#agents.keys();
+      return second === undefined ? only ?? "" : null;
+    });
     this.#prompt = new Prompt({
       clock,
       run: (action) => this.#run(action, true),

@@ -3,6 +3,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { Peers } from "../../../../cli/connector/peers/peers.ts";
 import { CliError } from "../../../../cli/errors.ts";
 import { textColumns } from "../../../../cli/terminal/text_width.ts";
+import { ApiError } from "../../../../shared/client/errors.ts";
 import { formatTicket, withPairSecret } from "../../../../shared/protocol/ticket.ts";
 import { until } from "../../../support/until.ts";
 import { flushTasks } from "../../../support/manual_clock.ts";
@@ -263,6 +264,15 @@ Deno.test("the text after a reply that failed to begin stops nothing", async () 
   await screen.clock.advance(500);
   await screen.press("q");
   assertEquals(screen.stops, 1);
+});
+
+Deno.test("a command in the advice about a failure names the agent of the terminal", async () => {
+  await using screen = new Screen(120);
+  const failing = Promise.reject(new ApiError(401, "AGENT_AUTH_REFRESH_REVOKED", "The session is revoked", null));
+  failing.catch(() => {});
+  screen.slow.set("/v1/pair/start", failing);
+  await screen.press("p");
+  assertStringIncludes(screen.lines.slice(-2).join(" "), "svc agent reissue alpha");
 });
 
 Deno.test("a message that is read late for a reply takes no line from a person who writes another one", async () => {
