@@ -40,6 +40,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/\n\r?\n/`, "", "\n\r", "x"),
   meets("/^[a-z_]{1,64}$/", "", "a", " "),
   meets(String.raw`/^\d{1,9}[a-z]?$/`, "", "1", " "),
+  meets(String.raw`/([\b\x7f\x01\x05\x0b\x15\x17])/`, "", "x", ""),
   meets(String.raw`/^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86}$/`, "", "x", " "),
   meets(String.raw`/^[A-Za-z]{1,32}$/`, "", "x", " "),
   meets(String.raw`/^[\x21-\x7e]+$/`, "", "x", " "),
