@@ -375,6 +375,8 @@ async function stop(
   registry?.stop();
   await proxy?.stop(left() - CLOSE_MS);
   proxy?.closeSockets();
+  // Deno's shutdown closes sockets with a reason of its own, so agents would not learn when to connect again.
+  await sleep(systemClock, 20);
   await settledWithin(systemClock, http.shutdown(), left() - 500);
   store.close();
 }

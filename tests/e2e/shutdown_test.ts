@@ -3,7 +3,7 @@
  * client gets an answer, every socket its close code, and the process exits with 0 before an ack time (10 s) has passed.
  */
 import { assert, assertEquals } from "@std/assert";
-import { CLOSE } from "../../shared/protocol/frames.ts";
+import { CLOSE, returnWindow } from "../../shared/protocol/frames.ts";
 import {
   Connector,
   freePort,
@@ -80,13 +80,14 @@ Deno.test(`SIGTERM answers requests in flight, closes ${SOCKETS} sockets with 10
       assertEquals(answer, i % 2 === 0 ? "202 true" : "502 PROXY_RELAY_DELIVERY_FAILED", `message ${i}`);
     });
   });
-  await t.step("every socket is closed with 1001", async () => {
+  await t.step("every socket is closed with 1001 and the time within which to connect again", async () => {
     const ends = await within(
       SOON_MS,
       "all are closed",
       Promise.all(connectors.map((connector) => connector.closed)),
     );
     assertEquals(ends.map(({ code }) => code), Array(SOCKETS).fill(CLOSE.shuttingDown));
+    assertEquals(ends.filter(({ reason }) => returnWindow(reason) === null), []);
   });
   await t.step("the process exits with 0 and does not wait for the ack time of a message", async () => {
     const { code } = await within(SOON_MS, "the end of the process", server.status);
