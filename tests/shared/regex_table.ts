@@ -298,7 +298,6 @@ export const REGEXES: readonly RegexRow[] = [
   never("/not valid for name|NotValidForName|ERR_TLS_CERT_ALTNAME_INVALID/", OS_MESSAGE),
   never("/disk is full/", OS_MESSAGE),
   meets("/^[A-Z]/", "", "A", ""),
-  meets(String.raw`/([\b\x7f\x01\x05\x0b\x15\x17])/`, "", "x", ""),
   meets("/^[0-9A-HJKMNP-TV-Z]+$/", "", "A", "a"),
   meets(String.raw`/^\d{1,9}$/`, "", "1", "x"),
   meets(String.raw`/\s*"revocations"\s*:\s*\[/y`, "", ' "revocations" ', ""),
