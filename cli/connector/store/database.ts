@@ -29,8 +29,12 @@ export class Database implements Disposable {
   /** Called when the file turns out to be damaged, also from the middle of work. A retry cannot help. */
   onDamaged: (error: CliError) => void = () => {};
 
-  /** Wraps a database that already has the schema. */
-  constructor(private readonly db: DatabaseSync, private readonly path = "connector.db") {}
+  /** Wraps a database that already has the schema. `file` says which file it is, if that must stay at the path. */
+  constructor(
+    private readonly db: DatabaseSync,
+    private readonly path = "connector.db",
+    private readonly file: string | null = null,
+  ) {}
 
   /**
    * Opens the file, or creates it. A file that lost a part is refused here, because each message that needs the part
@@ -52,7 +56,7 @@ export class Database implements Disposable {
       ensureTables(db, path);
       const missing = missingTables(db);
       if (missing.length > 0) throw damaged(path, `it lacks the table ${missing.join(", ")}`);
-      return new Database(db, path);
+      return new Database(db, path, fileAt(path));
     } catch (error) {
       db?.close();
       if (error instanceof CliError) throw error;
@@ -87,9 +91,23 @@ export class Database implements Disposable {
     return this.transactionWithoutSync(() => this.run(sql, ...values));
   }
 
-  /** Runs `work` in one transaction. All of it is on disk when this returns, or none of it after an error. */
+  /**
+   * Runs `work` in one transaction. All of it is on disk when this returns, or none of it after an error.
+   *
+   * @throws {CliError} `CLI_FILE_INVALID` also when the file was removed or replaced, because what SQLite goes on to
+   * write into the old one is gone at the end of the process, and a message would be acknowledged and lost
+   */
   transaction<T>(work: () => T): T {
-    return this.#told(() => this.#committed(work));
+    return this.#told(() => {
+      const result = this.#committed(work);
+      if (this.file === null || fileAt(this.path) === this.file) return result;
+      this.#afterCommit = [];
+      const gone = new CliError("CLI_FILE_INVALID", `${this.path} was removed or replaced while svc uses it`, {
+        fix: "Put the file back with those beside it, or start again: the connector then begins with an empty one.",
+      });
+      this.onDamaged(gone);
+      throw gone;
+    });
   }
 
   /** `transaction` without waiting for the disk: a power failure may lose the change, so it must be safe to repeat. */
@@ -158,6 +176,12 @@ export class Database implements Disposable {
     this.#statements.set(sql, statement);
     return statement;
   }
+}
+
+/** Names the file that is at a path; an empty text without one, `null` where the system has no such name. */
+function fileAt(path: string): string | null {
+  const stat = statOf(path);
+  return stat === null ? "" : stat.ino === null ? null : `${stat.dev} ${stat.ino}`;
 }
 
 /** Codes of SQLite: a part of the file is damaged; the file is not a database at all. */

@@ -52,6 +52,27 @@ Deno.test("a file that lost a part is refused at the start, and nothing in it ch
   });
 });
 
+Deno.test("nothing is acknowledged once the file was removed or replaced, and the connector ends", async (t) => {
+  const ways: Record<string, (path: string) => void> = {
+    removed: (path) => Deno.removeSync(path),
+    replaced(path) {
+      Deno.copyFileSync(path, `${path}.copy`);
+      Deno.renameSync(`${path}.copy`, path);
+    },
+  };
+  for (const [way, change] of Object.entries(ways)) {
+    await t.step(way, async () => {
+      await using disk = await written();
+      const told: unknown[] = [];
+      using db = new ConnectorStore(Database.open(disk.path), { ...OPTIONS, onDamaged: (error) => told.push(error) });
+      store(db.received, "before");
+      change(disk.path);
+      const error = assertThrows(() => store(db.received, "after"), CliError, "was removed or replaced");
+      assertEquals([error.code, told], ["CLI_FILE_INVALID", [error]]);
+    });
+  }
+});
+
 Deno.test("a file without a table is refused, and names the table", async () => {
   await using disk = await written();
   {
