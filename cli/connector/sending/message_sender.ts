@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../../../shared/clock.ts";
 import { messageRequest, type OutgoingMessage, stateOf } from "../../link/message_request.ts";
-import { UnreachableError } from "../../../shared/client/errors.ts";
+import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
 import { apiErrorOf, type HttpResponse, wholeSeconds } from "../../../shared/client/http.ts";
 import type { Origin } from "../../../shared/client/local_shapes.ts";
 import { notAccepted, type PeerProxies } from "../../link/peer_proxies.ts";
@@ -145,7 +145,7 @@ export class MessageSender {
       if (outcome.state === "refused") guard.notSent(toDid, requestId);
       return { sent: this.#settle(row, isUnknown ? { ...outcome, state: "unknown" } : outcome), response };
     } catch (error) {
-      const isCertain = before !== "unknown" && error instanceof UnreachableError && !error.mayHaveArrived;
+      const isCertain = before !== "unknown" && !mayHaveArrived(error);
       const why = describeError(error);
       const problem = isCertain ? `${NOT_SENT}: ${why}` : why;
       this.#settle(row, { state: isCertain ? "refused" : "unknown", problem });
@@ -319,8 +319,13 @@ export async function attempt(
     const problem = status === 429 ? withLimit(outcome.problem ?? null, headers) : outcome.problem;
     return postponed(problem ?? `status ${status}`, outcome.state === "unknown", OF_ALL.has(status), askedMs);
   } catch (error) {
-    return postponed(describeError(error), !(error instanceof UnreachableError) || error.mayHaveArrived, true);
+    return postponed(describeError(error), mayHaveArrived(error), true);
   }
+}
+
+/** Whether the proxy may have the message. A refusal is thrown only by the registry, before the message leaves. */
+function mayHaveArrived(error: unknown): boolean {
+  return error instanceof UnreachableError ? error.mayHaveArrived : !(error instanceof ApiError);
 }
 
 /**

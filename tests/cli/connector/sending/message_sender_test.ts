@@ -4,7 +4,7 @@ import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../../shared/protocol/proof.ts";
 import { messageTarget } from "../../../../shared/protocol/message_context.ts";
 import { isUlid } from "../../../../shared/protocol/ids.ts";
-import { UnreachableError } from "../../../../shared/client/errors.ts";
+import { ApiError, UnreachableError } from "../../../../shared/client/errors.ts";
 import type { ProxyCaller, ProxyRequest } from "../../../../cli/link/proxy_caller.ts";
 import { LOOP_MESSAGES, LOOP_WINDOW_MS, LoopGuard } from "../../../../cli/link/loop_guard.ts";
 import {
@@ -156,6 +156,20 @@ Deno.test("a message whose request gets no answer is unknown, and can be sent ag
   at.answer = delivered;
   assertEquals((await send({ requestId: "request-1" })).sent.state, "delivered");
   assertEquals([requests.length, sent.list({ limit: 10 }).messages.length], [2, 1]);
+});
+
+Deno.test("a message whose session is refused is not sent, also one that waits here", async () => {
+  await using disk = await Disk.make();
+  const { send, at, sent } = senderOn(disk);
+  at.answer = () => {
+    throw new ApiError(401, "AGENT_AUTH_REFRESH_REVOKED", "The session was ended", null);
+  };
+  await assertRejects(() => send({ requestId: "request-1" }), ApiError);
+  const failed = sent.find("request-1");
+  assertEquals(failed?.state, "refused");
+  assertMatch(failed?.problem ?? "", /AGENT_AUTH_REFRESH_REVOKED/);
+  const kept = (await send({ requestId: "request-2", keep: true })).sent;
+  assertEquals([kept.state, kept.mayHaveArrived], ["kept", false]);
 });
 
 Deno.test("a message stays unknown when the proxy refuses the repeat of a request that got no answer", async () => {
