@@ -36,6 +36,8 @@ const REPLACED_MS = 30_000;
  * again after their first wait.
  */
 export const SETTLED_MS = 10_000;
+/** Least time to come back. With less, a proxy that names 0 ms would be connected to again and again without a pause. */
+const RETURN_LEAST_MS = 1_000;
 /** Longest wait that a service can ask for. With more, one wrong header would keep an agent away for hours. */
 const RETRY_AFTER_MAX_MS = 60_000;
 
@@ -208,7 +210,8 @@ export class ReconnectingLink {
     this.#status.problem = why;
     this.deps.emit("disconnected", { code, why });
     const within = code === CLOSE.shuttingDown ? returnWindow(reason) : null;
-    this.#firstMaxMs = Math.min(within ?? RECONNECT_FIRST_MAX_MS, RETRY_AFTER_MAX_MS);
+    const asked = Math.max(within ?? RECONNECT_FIRST_MAX_MS, RETURN_LEAST_MS);
+    this.#firstMaxMs = Math.min(asked, RETRY_AFTER_MAX_MS);
     if (within !== null) {
       // A shutdown with a time to come back is not counted as a failure, because each restart of the proxy would
       // otherwise double the wait.

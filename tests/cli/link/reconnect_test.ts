@@ -95,6 +95,7 @@ Deno.test("a link that a proxy shuts down is opened again within the time that t
     for (const ms of [1_000, 16_000, 60_000]) assertEquals(await proxy.close(1001, shutdownReason(ms)), ms / 2);
     // Bounded: the reason is a text of the network.
     assertEquals(await proxy.close(1001, shutdownReason(999_999)), 30_000);
+    assertEquals(await proxy.close(1001, shutdownReason(0)), 500);
   }));
 
 Deno.test("a link counts as lost when it is silent or breaks off, and not when the proxy ends it", () =>
