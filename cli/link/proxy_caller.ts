@@ -13,7 +13,7 @@ import { type AgentIdentity, signedHeaders } from "./signed_headers.ts";
 import type { EmitLinkEvent } from "./link_events.ts";
 import type { ProxyPlace } from "./link.ts";
 import type { ServiceClock } from "./service_clock.ts";
-import { isSuspension } from "../../shared/client/refusals.ts";
+import { isSuspension, remedyOf } from "../../shared/client/refusals.ts";
 import { type AgentCredentials, repair } from "./agent_credentials.ts";
 
 /** Longer than the proxy waits for an acknowledgement (10 s). With less, messages that arrive would count as failed. */
@@ -72,10 +72,15 @@ export class ProxyCaller {
 
   /** Sends a request. @throws {UnreachableError} when the proxy does not answer */
   async call(request: ProxyRequest): Promise<HttpResponse> {
-    const response = await this.#once(request), error = apiErrorOf(response);
+    const { clock, session } = this.deps, { offsetMs } = clock, agent = await session.current();
+    const response = await this.#once(request, agent), error = apiErrorOf(response), remedy = remedyOf(error);
     const failed = (why: unknown) => isSuspension(why) ? why : false;
     const repaired = await repair(error, this.deps, () => this.#access.renew()).catch(failed);
-    if (repaired === true) return await this.#once(request);
+    // Of calls that are refused together only the first repairs the cause. Without this look the messages of the others
+    // would end as refused.
+    const isRepaired = remedy === "adjust_clock" && clock.offsetMs !== offsetMs ||
+      remedy === "renew_identity" && (await session.current()).ait !== agent.ait;
+    if (repaired === true || isRepaired) return await this.#once(request, await session.current());
     if (repaired === false) return response;
     const { code, message } = repaired;
     return { ...response, text: JSON.stringify({ error: { code, message } }) };
@@ -111,11 +116,11 @@ export class ProxyCaller {
     for (const request of this.#slow) request.abort();
   }
 
-  async #once(request: ProxyRequest): Promise<HttpResponse> {
-    const { clock, session, onSilence = () => {} } = this.deps;
+  async #once(request: ProxyRequest, agent: AgentIdentity): Promise<HttpResponse> {
+    const { clock, onSilence = () => {} } = this.deps;
     const { dialUrl, origin } = this.place;
     const { method, target, body, recipient } = request;
-    const agent = await session.current(), access = await this.#access.current(agent);
+    const access = await this.#access.current(agent);
     const signed = await signedHeaders(this.deps, agent, { method, url: origin, target, body, recipient });
     const headers = {
       ...(body === undefined ? {} : { "Content-Type": "application/json" }),

@@ -1,0 +1,53 @@
+/** Calls to the proxy that are refused together for a cause that one of them repairs. */
+import { assertEquals } from "@std/assert";
+import { ProxyCaller } from "../../../cli/link/proxy_caller.ts";
+import { ServiceClock } from "../../../cli/link/service_clock.ts";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
+import { seededRandom } from "../../support/seeded_random.ts";
+
+const HOME = "https://proxy.example.test";
+
+/** Calls a proxy three times at once, which refuses with `code` until `isRight` accepts a request. Returns the states. */
+async function together(code: string, isRight: (headers: Headers, clock: ManualClock) => boolean): Promise<number[]> {
+  const clock = new ManualClock(), { privateKey } = await keyPairFromSeed(new Uint8Array(32));
+  let identity = { did: "did:svc:x", ait: "a.b.old", privateKey, accessToken: "svc_agt_x" };
+  const session = {
+    current: () => Promise.resolve(identity),
+    renew() {
+      const isNew = identity.ait !== "a.b.new";
+      identity = { ...identity, ait: "a.b.new" };
+      return Promise.resolve(isNew);
+    },
+    accessExpiresAt: Infinity,
+    identityExpiresAt: Infinity,
+    stop: () => {},
+  };
+  const proxy = (_: unknown, init?: RequestInit) => {
+    const date = new Date(clock.now() - HOUR_MS).toUTCString();
+    const answer = isRight(new Headers(init?.headers), clock)
+      ? Response.json({}, { headers: { date } })
+      : Response.json({ error: { code, message: "No" } }, { status: 401, headers: { date } });
+    return Promise.resolve(answer);
+  };
+  const caller = new ProxyCaller(
+    { fetch: proxy as typeof fetch, clock: new ServiceClock(clock), random: seededRandom(), session, emit: () => {} },
+    { dialUrl: HOME, origin: HOME },
+  );
+  const calls = [1, 2, 3].map(() => caller.call({ method: "POST", target: "/hooks/agent", body: "{}" }));
+  return (await Promise.all(calls)).map(({ status }) => status);
+}
+
+const HOUR_MS = 3_600_000;
+
+Deno.test("all calls that are refused together for a clock that is an hour ahead are repeated", async () => {
+  const isRight = (headers: Headers, clock: ManualClock) =>
+    Math.abs(Number(headers.get(HEADERS.timestamp)) * 1000 - (clock.now() - HOUR_MS)) < 10_000;
+  assertEquals(await together("PROXY_AUTH_TIMESTAMP_SKEW", isRight), [200, 200, 200]);
+});
+
+Deno.test("all calls that are refused together after the agent was reissued are repeated", async () => {
+  const isRight = (headers: Headers) => headers.get(HEADERS.authorization) === "Svc a.b.new";
+  assertEquals(await together("PROXY_AUTH_REVOKED", isRight), [200, 200, 200]);
+});
