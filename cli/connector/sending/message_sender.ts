@@ -314,7 +314,9 @@ export async function attempt(
     const { status, headers } = response;
     // A refusal because the session could not be renewed says nothing about the message.
     const error = apiErrorOf(response), isOfSession = isSuspension(error) || remedyOf(error) === "renew_access";
-    if (status < 300 || FINAL.has(status) && !isOfSession) return { later: false, outcome, response };
+    // A 2xx whose body no proxy has sent, such as a page of a server before it, takes no message.
+    const isTaken = status < 300 && outcome.state !== "unknown";
+    if (isTaken || FINAL.has(status) && !isOfSession) return { later: false, outcome, response };
     const askedMs = (wholeSeconds(headers.get("Retry-After")) ?? 0) * 1000;
     const problem = status === 429 ? withLimit(outcome.problem ?? null, headers) : outcome.problem;
     return postponed(problem ?? `status ${status}`, outcome.state === "unknown", OF_ALL.has(status), askedMs);

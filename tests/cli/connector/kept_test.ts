@@ -102,6 +102,7 @@ Deno.test("a message is kept after 429, 503, 507 and a lost answer, and refused 
     ["503", refusal(503, "PROXY_RELAY_UNAVAILABLE"), "kept", 1_000],
     ["507", refusal(507, "PROXY_RELAY_MAILBOX_FULL"), "kept", 1_000],
     ["lost", lost, "kept", 1_000],
+    ["no-answer-of-a-proxy", () => new Response("<html>"), "kept", 1_000],
     ["401", refusal(401, "PROXY_AUTH_INVALID_AIT"), "refused", null],
     ["403", refusal(403, "PROXY_AUTH_FORBIDDEN"), "refused", null],
     ["409", refusal(409, "PROXY_HOOK_REQUEST_ID_REUSED"), "refused", null],
