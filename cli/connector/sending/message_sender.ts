@@ -140,12 +140,10 @@ export class MessageSender {
     if (keep) return await this.#sendOrKeep(row, request);
     try {
       const { response, outcome } = await request;
-      // The proxy may have accepted the first request, although it refuses this repetition.
-      const isUnknown = before === "unknown" && response.status >= 400 && outcome.state === "refused";
       if (outcome.state === "refused") guard.notSent(toDid, requestId);
-      return { sent: this.#settle(row, isUnknown ? { ...outcome, state: "unknown" } : outcome), response };
+      return { sent: this.#settle(row, outcomeOf(row, response, outcome)), response };
     } catch (error) {
-      const isCertain = before !== "unknown" && !mayHaveArrived(error);
+      const isCertain = !row.mayHaveArrived && !mayHaveArrived(error);
       const why = describeError(error);
       const problem = isCertain ? `${NOT_SENT}: ${why}` : why;
       this.#settle(row, { state: isCertain ? "refused" : "unknown", problem });
@@ -179,7 +177,8 @@ export class MessageSender {
     const tried = await attempt(request, 0);
     if (!tried.later) {
       if (tried.outcome.state === "refused") guard.notSent(toDid, requestId);
-      return { sent: this.#settle(row, tried.outcome), response: tried.response };
+      const { response } = tried;
+      return { sent: this.#settle(row, outcomeOf(row, response, tried.outcome)), response };
     }
     const { problem, mayHaveArrived, waitMs } = tried;
     const now = clock.now();
@@ -323,6 +322,12 @@ export async function attempt(
   } catch (error) {
     return postponed(describeError(error), mayHaveArrived(error), true);
   }
+}
+
+/** The outcome to store. The proxy may have accepted an earlier request, although it refuses this repetition. */
+function outcomeOf({ mayHaveArrived }: SentMessage, { status }: HttpResponse, outcome: StateChange): StateChange {
+  const isUnknown = mayHaveArrived && status >= 400 && outcome.state === "refused";
+  return isUnknown ? { ...outcome, state: "unknown" } : outcome;
 }
 
 /** Whether the proxy may have the message. A refusal is thrown only by the registry, before the message leaves. */

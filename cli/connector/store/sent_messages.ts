@@ -171,13 +171,14 @@ export class SentMessages {
     const isReply = origin === "runtime";
     const { keep = isReply } = message;
     const known = this.find(requestId, toDid);
-    let left: SentBody | null = null;
+    let left: SentBody | null = null, mayHaveArrived = false;
     if (known !== null) {
       const isOver = now - known.sentAt >= LIMIT.seenKeptMs;
       if (!isOver && !NEXT[known.state].includes("sending")) return known;
       const isSame = known.conversationId === conversationId && known.inReplyTo === inReplyTo && known.auto === auto &&
         this.payloadOf(known) === payload;
       if (!isOver && isSame) left = this.bodyOf(known);
+      mayHaveArrived = !isOver && known.state === "unknown";
       this.db.run("DELETE FROM sent WHERE seq = ?", known.seq);
     }
     const bytes = utf8Bytes(payload).length;
@@ -188,10 +189,10 @@ export class SentMessages {
     const why = problem ?? (isBehind ? this.#problemAhead(toDid) : null);
     const row = this.db.get<SentRow>(
       `INSERT INTO sent (toDid, requestId, conversationId, inReplyTo, auto, origin, bytes, sentAt, state, stateAt,
-       problem, payload, keep, thread) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?8, ?10, ?11, ?12,
-       CASE WHEN ?5 THEN coalesce(${threadOf("?1", "?4")}, ?2) END) RETURNING ${COLUMNS}`,
+       problem, payload, keep, mayHaveArrived, thread) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?8, ?10, ?11, ?12,
+       ?13, CASE WHEN ?5 THEN coalesce(${threadOf("?1", "?4")}, ?2) END) RETURNING ${COLUMNS}`,
       ...[toDid, requestId, conversationId, inReplyTo, auto ? 1 : 0, origin, bytes, now, state, why, payload],
-      keep ? 1 : 0,
+      ...[keep ? 1 : 0, mayHaveArrived ? 1 : 0],
     );
     const stored = toSent(row as SentRow);
     if (left?.body) this.#storeBody(stored, left);

@@ -183,6 +183,18 @@ Deno.test("a message stays unknown when the proxy refuses the repeat of a reques
   assertEquals((await send({ requestId: "request-2" })).sent.state, "refused");
 });
 
+Deno.test("a message that may have arrived is not refused when it is repeated as one that may wait here", async () => {
+  await using disk = await Disk.make();
+  const { send, at } = senderOn(disk);
+  at.answer = noAnswer;
+  await assertRejects(() => send({ requestId: "request-1" }), UnreachableError);
+  at.answer = () => ({ status: 403, body: { error: { code: "PROXY_AUTH_FORBIDDEN", message: "No" } } });
+  assertEquals((await send({ requestId: "request-1", keep: true })).sent.state, "unknown");
+  at.answer = () => ({ status: 503, body: { error: { code: "PROXY_RELAY_UNAVAILABLE", message: "No" } } });
+  const { state, mayHaveArrived } = (await send({ requestId: "request-1", keep: true })).sent;
+  assertEquals([state, mayHaveArrived], ["kept", true]);
+});
+
 Deno.test("a reply has its own conversation, else that of its question, which opens one when it names none", async () => {
   await using disk = await Disk.make();
   const { inbox, send, requests } = senderOn(disk);
