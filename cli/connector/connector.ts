@@ -35,7 +35,7 @@ import {
   presentPeers,
 } from "./peers/peers.ts";
 import { Pairing } from "./peers/pairing.ts";
-import { Receiving } from "./receiving.ts";
+import { MinuteCounts, Receiving, REPORTS_A_MINUTE } from "./receiving.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 import { PeerProxies } from "../link/peer_proxies.ts";
 import { ProxyCaller } from "../link/proxy_caller.ts";
@@ -173,6 +173,7 @@ export class Connector {
       onUndecided: (why) => this.#connection.drop(why),
     });
     this.#runtime = runtime && new RuntimeRoom({ ...parts, runtime });
+    const pairs = new MinuteCounts();
     this.#connection = new ReconnectingLink(parts, {
       ready: () => deps.trust.ready(),
       deliver: async (frame) => {
@@ -183,7 +184,9 @@ export class Connector {
       paired: ({ peerAgentDid, profile }) => {
         // The alias is made before the event, because a person who reads the event may write to the alias at once.
         void this.updatePeers().then(() => {
-          emit("paired", { peer: peerAgentDid, ...pairedFields(this.peers.aliasOf(peerAgentDid), profile) });
+          const isReported = pairs.add("all", clock.now()).count <= REPORTS_A_MINUTE;
+          const about = { peer: peerAgentDid, ...pairedFields(this.peers.aliasOf(peerAgentDid), profile) };
+          if (isReported) emit("paired", about);
           this.sending.heardOf(peerAgentDid);
         });
       },

@@ -23,8 +23,8 @@ import type { ConnectorStore } from "./store/store.ts";
 
 /** Time between two reads of the peers for strangers. With less, their messages cost the proxy requests without end. */
 const LOOK_UP_MS = 3_000;
-/** Senders whose refusals are reported in a minute. With more, a relay that invents senders would fill the log. */
-const REPORTS_A_MINUTE = 50;
+/** Senders with refusals, and pairs, that are reported in a minute. With more, a relay that invents them fills the log. */
+export const REPORTS_A_MINUTE = 50;
 /** Test messages of a peer that get a receipt. With more, a peer could make this agent send receipts without end. */
 export const PROBES_A_MINUTE = 10;
 

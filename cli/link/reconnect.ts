@@ -177,10 +177,15 @@ export class ReconnectingLink {
     const { promise: ended, resolve: end } = Promise.withResolvers<{ code: number; reason: string }>();
     const { clock, session, open, emit } = this.deps;
     const agent = await session.current();
+    let isTold = false;
     await this.events.ready?.();
     const link = await open(agent, {
       ...this.events,
-      revoked: ({ reason: why }) => emit("revoked", { why }),
+      revoked: ({ reason: why }) => {
+        // Once for each link, because a relay that repeats it would fill the log.
+        if (!isTold) emit("revoked", { why });
+        isTold = true;
+      },
       heartbeat: (roundTripMs) => {
         this.#status.heartbeatMs = roundTripMs;
         this.#status.heartbeatAt = clock.now();

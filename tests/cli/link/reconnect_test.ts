@@ -14,6 +14,7 @@ class Proxy {
   /** The open link. */
   link: LinkEvents | null = null;
   losses = 0;
+  revoked = 0;
   refusal: Error | null = null;
   /** Why the session cannot be refreshed; `null`: nothing has changed. */
   refreshError: Error | null = null;
@@ -39,7 +40,10 @@ class Proxy {
         this.link = events;
         return Promise.resolve({ close: () => {}, check: () => {} });
       },
-      emit: (event, fields) => event === "waiting" && this.waits.push(Number((fields as { ms: number }).ms)),
+      emit: (event, fields) => {
+        if (event === "waiting") this.waits.push(Number((fields as { ms: number }).ms));
+        if (event === "revoked") this.revoked++;
+      },
     }, {
       deliver: () => Promise.resolve({ accepted: true }),
       paired: () => {},
@@ -104,6 +108,16 @@ Deno.test("a link counts as lost when it is silent or breaks off, and not when t
       await proxy.close(code, "");
       assertEquals(proxy.losses, losses, `${code}`);
     }
+  }));
+
+Deno.test("a proxy that says without an end that the agent is revoked is reported once for each link", () =>
+  withProxy(async (proxy) => {
+    const revoked = { v: 1, id: "", ts: "", type: "revoked", reason: "sender" } as never;
+    for (let i = 0; i < 100; i++) proxy.link?.revoked?.(revoked);
+    assertEquals(proxy.revoked, 1);
+    await proxy.close(1006, "");
+    proxy.link?.revoked?.(revoked);
+    assertEquals(proxy.revoked, 2);
   }));
 
 Deno.test("a link that is away names the time of its end also after many tries", () =>
