@@ -44,6 +44,9 @@ const QUIET_MS = LIMITS.heartbeatIntervalMs / 2 + 1_000;
  */
 const TAKING_CHARACTERS = 64 * 1024 ** 2;
 
+/** Bytes of answers that the proxy has not read. With more, one that asks without reading could fill the memory. */
+const UNREAD_BYTES = 4 * 1024 ** 2;
+
 /** The answer to a received message. `reason` says why it was not accepted. */
 export interface Ack {
   accepted: boolean;
@@ -229,7 +232,9 @@ class OpenLink {
   }
 
   #send(frame: ConnectorFrame): void {
-    if (this.socket.readyState === WebSocket.OPEN) this.socket.send(encodeFrame(frame));
+    if (this.socket.readyState !== WebSocket.OPEN) return;
+    if (this.socket.bufferedAmount > UNREAD_BYTES) return this.socket.terminate();
+    this.socket.send(encodeFrame(frame));
   }
 
   #head() {

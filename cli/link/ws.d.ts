@@ -28,6 +28,8 @@ export declare class WebSocket {
   static readonly OPEN: 1;
   constructor(url: string, options?: Options);
   readonly readyState: number;
+  /** Bytes that are not sent yet. */
+  readonly bufferedAmount: number;
   send(text: string): void;
   close(code?: number, reason?: string): void;
   /** Ends the connection without a close handshake. */

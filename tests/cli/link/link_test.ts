@@ -2,6 +2,7 @@
  * The link to a proxy that becomes silent, half-open as after a pulled cable (D-70), or that breaks off the handshake
  * at any step. Real sockets, and the test's clock.
  */
+import { createHash } from "node:crypto";
 import net from "node:net";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { CLOSE } from "../../../shared/protocol/frames.ts";
@@ -150,11 +151,11 @@ const HANDSHAKES: Readonly<Record<string, string | null>> = {
 };
 
 /** A server that acts on each connection, before or after its first bytes. */
-async function rawServer(serve: (socket: net.Socket) => void, isEarly = false) {
+async function rawServer(serve: (socket: net.Socket, first?: Uint8Array) => void, isEarly = false) {
   const server = net.createServer((socket) => {
     socket.on("error", () => {});
     if (isEarly) serve(socket);
-    else socket.once("data", () => serve(socket));
+    else socket.once("data", (first) => serve(socket, first));
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as net.AddressInfo;
@@ -203,4 +204,31 @@ Deno.test("opening a link ends after 10 s when the proxy does not answer, or doe
       for (const socket of sockets) socket.destroy();
     });
   }
+});
+
+Deno.test("a proxy that sends heartbeats without an end, and reads no answer, loses the link", async () => {
+  const frame = new TextEncoder().encode(FRAMES.valid.find(({ text }) => text.includes('"heartbeat"'))?.text);
+  const chunk = new Uint8Array(1_000 * (frame.length + 4));
+  let length = 0;
+  for (let n = 0; n < 1_000; n++, length += frame.length) {
+    const head = frame.length < 126 ? [0x81, frame.length] : [0x81, 126, frame.length >> 8, frame.length & 0xff];
+    chunk.set(head, length);
+    length += head.length;
+    chunk.set(frame, length);
+  }
+  await using proxy = await rawServer((socket, request) => {
+    const key = /sec-websocket-key: (.*)\r\n/i.exec(String(request))?.[1];
+    const accept = createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64");
+    end.defer(() => void socket.destroy());
+    socket.pause();
+    socket.write(`${UPGRADE}Sec-WebSocket-Accept: ${accept}\r\n\r\n`);
+    for (let n = 0; n < 400; n++) socket.write(chunk.subarray(0, length));
+  });
+  const ends: number[] = [];
+  using end = new DisposableStack();
+  const clock = new ManualClock(), random = seededRandom(1), newId = ulidSource(() => clock.now(), random.bytes);
+  const events = { deliver: () => Promise.resolve({ accepted: true }), closed: (code: number) => void ends.push(code) };
+  await openLink({ clock, random, newId }, proxy.url, await agent(), events);
+  await until(() => ends.length === 1);
+  assertEquals(ends, [1006]);
 });
