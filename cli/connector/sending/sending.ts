@@ -159,8 +159,10 @@ export class Sending {
    * many checks of signatures, or requests, at once. Asks for the receipts that did not come with the news.
    */
   #prove(sent: SentKey, told: unknown): void {
-    const key = keyOf(sent);
+    const key = keyOf(sent), { emit, store } = this.deps;
     if (this.#toProve.has(key)) return;
+    // A relay that invents messages would fill the memory while a question is under way.
+    if (orReport(emit, () => store.sent.find(sent.requestId, sent.toDid), null) === null) return;
     const receipt = this.#toProve.size < TOLD_MAX ? ToldReceipt.safeParse(told).data : undefined;
     this.#toProve.add(key);
     this.#proving = this.#proving.then(async () => {

@@ -201,7 +201,12 @@ Deno.test("receipts that a relay sends in great number, or too large, are not ke
   tell("request-1", { ...good, signed: `${good?.signed}${"A".repeat(4_096)}` });
   await until(() => relay.questions === questions + 1);
   assertEquals(sender.eventsOf("receipt_invalid"), []);
-  for (let n = 0; n < 1_000; n++) tell(`other-${n}`);
+  const other = { toDid: recipientAgentDid, conversationId: null, inReplyTo: null, auto: false, payload: "{}" };
+  for (let n = 0; n < 1_000; n++) {
+    const requestId = `other-${n}`;
+    sender.connector.store.sent.begin({ ...other, requestId, origin: "program" }, world.clock.now());
+    tell(requestId);
+  }
   tell("request-1", good);
   await until(() => relay.questions === questions + 2);
   assertEquals(stateOf("request-1"), "delivered");
@@ -242,4 +247,21 @@ Deno.test("a receipt is the same text at each attempt, also after a restart", as
   }
   assert(sent.length >= 2);
   assertEquals(new Set(sent).size, 1);
+});
+
+Deno.test("what a relay tells of a message that was never sent is not looked at", async () => {
+  await using world = await World.open();
+  const { b, sender, send, take, stateOf } = await paired(world);
+  const recipientAgentDid = b.agent.did, signed = `e30.e30.${"A".repeat(86)}`;
+  const receivedAt = toIso(world.clock.now()), status = "processed_by_svc";
+  const tell = (requestId: string) =>
+    sender.connector.sending.told(
+      { requestId, recipientAgentDid, state: "processed", at: receivedAt },
+      { requestId, recipientAgentDid, status, receivedAt, signed },
+    );
+  for (let n = 0; n < 100; n++) tell(`invented-${n}`);
+  // The news of a real message is looked at after these.
+  await take(await send("request-1"));
+  await until(() => stateOf("request-1") === "processed");
+  assertEquals(sender.eventsOf("receipt_invalid"), []);
 });
