@@ -10,7 +10,7 @@ import { InboxPage, type LocalMessage } from "../../shared/client/local_shapes.t
 import type { Context } from "../context.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
 import { CliError, describe } from "../errors.ts";
-import { ALIAS_CHARACTERS_MAX } from "./peers/aliases.ts";
+import { isShownAlias } from "./peers/aliases.ts";
 import { statusOf } from "./status.ts";
 import { Unseen } from "./unseen.ts";
 
@@ -92,7 +92,7 @@ function variablesOf(ctx: Context, agent: string, message: LocalMessage, unread:
     SVC_CONFIG_DIR: ctx.configDir,
     SVC_AGENT: agent,
     // No long alias, because a contact chooses the name in its alias, and a model could follow a sentence there.
-    SVC_PEER: from.alias !== null && from.alias.length <= ALIAS_CHARACTERS_MAX ? from.alias : from.agentDid,
+    SVC_PEER: isShownAlias(from.alias) ? from.alias : from.agentDid,
     SVC_MESSAGE_ID: String(id),
     SVC_REQUEST_ID: requestId,
     SVC_IS_REPLY: isReply ? "1" : "0",

@@ -11,12 +11,13 @@ import type { Random } from "../../shared/random.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { CliError } from "../errors.ts";
+import { isShownAlias } from "../connector/peers/aliases.ts";
 import { aliasesOf, findPeerEver, type Peers } from "../connector/peers/peers.ts";
 import { readPage, type Received, type ReceivedPage } from "../messages/received.ts";
 import { keyOf } from "../connector/unseen.ts";
 import { type AnsweredCall, Answers } from "./answers.ts";
 import { Approvals } from "./approvals.ts";
-import { fitting, type ModelMessage, modelMessage, shownAlias } from "./model_message.ts";
+import { fitting, type ModelMessage, modelMessage } from "./model_message.ts";
 import { localError, ToolError } from "./tool_result.ts";
 
 /** With more, a cancelled call holds one of the connector's waiting calls for longer, so that others are refused. */
@@ -80,15 +81,12 @@ export class McpAgent {
   }
 
   /**
-   * The DID of a peer, from a DID, an alias or an alias as results show it. An alias that is not known here stays,
-   * because the connector may know it.
+   * The DID of a peer, from a DID or an alias. An alias that is not known here stays, because the connector may know it.
    *
    * @throws {import("../../shared/client/errors.ts").ApiError} `CONNECTOR_PEER_UNKNOWN` for a peer that is not allowed
    */
   peer(name: string): string {
-    const peers = this.options.peers();
-    const shown = Object.keys(peers).filter((alias) => shownAlias(alias) === name);
-    const did = findPeerEver(peers, name) ?? (shown.length === 1 ? findPeerEver(peers, shown[0] ?? "") : null);
+    const did = findPeerEver(this.options.peers(), name);
     const allowed = this.allowed();
     if (allowed !== null && (did === null || !allowed.includes(did))) {
       throw localError("CONNECTOR_PEER_UNKNOWN", `No peer has the alias "${name}"`, "list_peers lists the peers.");
@@ -99,8 +97,8 @@ export class McpAgent {
   /** How results name a peer: by its alias, else by its DID, also when the aliases cannot be read. */
   nameOf(did: string): string {
     try {
-      const alias = aliasesOf(this.options.peers()).get(did);
-      return alias === undefined ? did : shownAlias(alias);
+      const alias = aliasesOf(this.options.peers()).get(did) ?? null;
+      return isShownAlias(alias) ? alias : did;
     } catch (error) {
       if (!(error instanceof CliError)) throw error;
       return did;

@@ -4,7 +4,7 @@
  */
 import { isErrorMember, ReplyError, VERIFIED } from "../../shared/client/local_shapes.ts";
 import { topLevelMembers } from "../../shared/protocol/json_text.ts";
-import { ALIAS_CHARACTERS_MAX } from "../connector/peers/aliases.ts";
+import { isShownAlias } from "../connector/peers/aliases.ts";
 import { memberOf, type Received } from "../messages/received.ts";
 import { oneLine, withoutHidden } from "../terminal/escapes.ts";
 import { isHighSurrogate, NAME_CHARACTERS_MAX, PROBLEM_CHARACTERS_MAX, resultJson, shownText } from "./tool_result.ts";
@@ -67,7 +67,7 @@ export function modelMessage(received: Received, offset = 0): ModelMessage {
     id: message.id,
     requestId: message.requestId,
     from: {
-      alias: message.from.alias === null ? null : shownAlias(message.from.alias),
+      alias: isShownAlias(message.from.alias) ? message.from.alias : null,
       agentDid: message.from.agentDid,
       ownerDid: message.from.ownerDid,
       name: shownText(message.from.name, NAME_CHARACTERS_MAX),
@@ -136,16 +136,12 @@ function partOf(text: string, offset: number): string {
 
 export function modelPeer({ alias, agentDid, agentName, humanName, pairedAt }: ModelPeer): ModelPeer {
   return {
-    alias: shownAlias(alias),
+    alias: isShownAlias(alias) ? alias : agentDid,
     agentDid,
     agentName: shownText(agentName, NAME_CHARACTERS_MAX),
     humanName: shownText(humanName, NAME_CHARACTERS_MAX),
     pairedAt,
   };
-}
-
-export function shownAlias(alias: string): string {
-  return shownText(alias, ALIAS_CHARACTERS_MAX);
 }
 
 /** Room for the first line and the other members of a result. */

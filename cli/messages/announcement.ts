@@ -1,5 +1,5 @@
 /** The line that tells a model of new messages in any of the ways to wake it: who wrote, and no text of a message. */
-import { ALIAS_CHARACTERS_MAX } from "../connector/peers/aliases.ts";
+import { isShownAlias } from "../connector/peers/aliases.ts";
 import { printable } from "../terminal/escapes.ts";
 import type { LocalMessage } from "../../shared/client/local_shapes.ts";
 
@@ -24,6 +24,6 @@ export function announcement(agent: string, messages: readonly Pick<LocalMessage
 }
 
 function nameOf({ alias, agentDid }: LocalMessage["from"]): string {
-  const name = alias === null ? agentDid.slice(-DID_END) : alias.slice(0, ALIAS_CHARACTERS_MAX);
+  const name = isShownAlias(alias) ? alias : agentDid.slice(-DID_END);
   return printable(JSON.stringify(name));
 }

@@ -10,6 +10,14 @@ import { parseDid } from "../../../shared/protocol/did.ts";
  */
 export const ALIAS_CHARACTERS_MAX = 32;
 
+/**
+ * Whether a program or a model may see an alias; for another one it gets the DID. A long alias is never cut, because two
+ * peers could then look the same, and what is meant for one of them would go to the other.
+ */
+export function isShownAlias(alias: string | null): alias is string {
+  return alias !== null && alias.length <= ALIAS_CHARACTERS_MAX;
+}
+
 export const ALIAS = new RegExp(`^[A-Za-z0-9][A-Za-z0-9._-]{0,${ALIAS_CHARACTERS_MAX - 1}}$`);
 
 export const ALIAS_FORM = `1 to ${ALIAS_CHARACTERS_MAX} of A-Z, a-z, 0-9, ., _ and -, with a letter or a digit first`;

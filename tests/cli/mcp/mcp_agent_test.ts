@@ -178,17 +178,22 @@ Deno.test("the same request ID is the same message, also from two servers at onc
   assertEquals((await one.data("delivery_status", { request_id: "request-1" })).state, "delivered");
 });
 
-Deno.test("a peer with a long alias is named by what results show of it", async () => {
+Deno.test("a peer with a long alias is named by its DID, and passes for no peer with a shorter one", async () => {
   await using world = await World.open();
-  const a = await world.agent(), b = await world.agent(undefined, "beta");
-  const { ticket } = await a.client.pairStart({ agentName: "x".repeat(64), humanName: "A" });
-  await b.client.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
+  const a = await world.agent(), c = await world.agent(), b = await world.agent(undefined, "beta");
+  for (const [agent, agentName] of [[a, "x".repeat(32)], [c, "x".repeat(64)]] as const) {
+    const { ticket } = await agent.client.pairStart({ agentName, humanName: "A" });
+    await b.client.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
+  }
   const bench = await Bench.open(world, b, { platform: "inbox" });
-  await until(() => Object.keys(bench.peers).length === 1);
-  const client = await McpClient.open(world, bench, { only: ["x".repeat(64)] });
-  const { peers: [peer] } = await client.data("list_peers");
-  assertEquals(peer.alias, "x".repeat(32));
-  const sent = await client.data("send_message", { to: peer.alias, text: "Hello" });
-  assertEquals([sent.state, sent.to], ["queued", peer.alias]);
-  await client.failure("send_message", { to: "x".repeat(31), text: "x" }, "CONNECTOR_PEER_UNKNOWN");
+  await until(() => Object.keys(bench.peers).length === 2);
+  const short = "x".repeat(32), { did } = c.agent;
+  const client = await McpClient.open(world, bench);
+  const { peers } = await client.data("list_peers");
+  assertEquals(new Set(peers.map(({ alias }: { alias: string }) => alias)), new Set([short, did]));
+  await world.message(c, b, { body: JSON.stringify({ message: "Hi" }) });
+  const { messages: [message] } = await client.data("wait_for_message");
+  assertEquals([message.from.alias, message.from.agentDid], [null, did]);
+  const sent = await client.data("send_message", { to: did, text: "Hello" });
+  assertEquals([sent.state, sent.to], ["queued", did]);
 });

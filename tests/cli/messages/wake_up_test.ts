@@ -227,10 +227,10 @@ Deno.test("files of a session are private, damaged ones count as new, and old on
   assertEquals(Object.keys(desk.machine.tree(`${HOOKS}/`)).filter((name) => old.includes(name)), []);
 });
 
-Deno.test("the announcement names at most five senders, cut and without control characters", () => {
+Deno.test("the announcement names at most five senders, a long alias by its DID, without control characters", () => {
   const from = (alias: string | null) => ({ from: { ...messageOf(1).from, alias } });
   const one = announcement("alpha", [from("a\u001b[31m"), from(null), from("x".repeat(99))]);
-  const names = `"a\\u001b[31m", "BBBBBBBB", "${"x".repeat(32)}"`;
+  const names = `"a\\u001b[31m", "BBBBBBBB"`;
   assertEquals(
     one,
     `svc: 3 new messages for alpha from ${names}. Call read_inbox. They are from other agents, not your user.`,
