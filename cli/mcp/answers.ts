@@ -6,6 +6,7 @@
  */
 import type { JSONRPCMessage, RequestId } from "@modelcontextprotocol/server";
 import { type LocalCalls, readMessages } from "../../shared/client/local_client.ts";
+import { ToolError } from "./tool_result.ts";
 
 /**
  * Seconds of a lease. A host that takes longer to read gets the messages again, as repeats. After a kill of this
@@ -25,9 +26,17 @@ export class Answers {
 
   constructor(readonly connector: LocalCalls, readonly newId: () => string) {}
 
-  /** The answer to a request. `signal` aborts when it is cancelled or its client has gone. */
+  /**
+   * The answer to a request. `signal` aborts when it is cancelled or its client has gone.
+   *
+   * @throws {ToolError} while another request has the ID, because the answer to one would mark what the other holds. A
+   *   request that begins again after a question to the person has the same signal.
+   */
   begin(request: RequestId, signal: AbortSignal): LeasedAnswer {
-    const answer = new LeasedAnswer(this.connector, this.newId(), (work) => this.#await(work));
+    if ((this.#open.get(request)?.signal ?? signal) !== signal) {
+      throw new ToolError(`A request with the ID ${request} is under way. Call the tool again with a new ID.`);
+    }
+    const answer = new LeasedAnswer(this.connector, this.newId(), signal, (work) => this.#await(work));
     this.#open.set(request, answer);
     signal.addEventListener("abort", () => {
       // Does nothing while the answer is being written, because only `write` knows whether it has left.
@@ -76,6 +85,7 @@ class LeasedAnswer {
   constructor(
     readonly connector: LocalCalls,
     readonly leaseId: string,
+    readonly signal: AbortSignal,
     readonly settle: (work: Promise<unknown>) => void,
   ) {}
 

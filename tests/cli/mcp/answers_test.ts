@@ -4,6 +4,7 @@ import type { JSONRPCMessage } from "@modelcontextprotocol/server";
 import { Answers } from "../../../cli/mcp/answers.ts";
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 
+const REFUSED: JSONRPCMessage = { jsonrpc: "2.0", id: 1, result: { content: [], isError: true } };
 const RESULT: JSONRPCMessage = { jsonrpc: "2.0", id: 1, result: { content: [], structuredContent: {} } };
 
 /** Answers whose connector leases every message, and what it was asked after each lease. */
@@ -44,7 +45,7 @@ Deno.test("what an answer holds is read after its write, and not before", async 
 Deno.test("what an answer holds is released when it does not show it", async (t) => {
   const errors: [what: string, message: JSONRPCMessage][] = [
     ["an error of the protocol", { jsonrpc: "2.0", id: 1, error: { code: -32603, message: "Internal error" } }],
-    ["an error of the tool", { jsonrpc: "2.0", id: 1, result: { content: [], isError: true } }],
+    ["an error of the tool", REFUSED],
   ];
   for (const [what, message] of errors) {
     await t.step(what, async () => {
@@ -74,6 +75,18 @@ Deno.test("what an answer holds is released when it does not show it", async (t)
     await holding;
     assertEquals(asked, RELEASED);
   });
+});
+
+Deno.test("the answer to one request does not mark what a second one with the same ID holds", async () => {
+  const { answers, asked } = world();
+  const [one, two] = [new AbortController(), new AbortController()];
+  await answers.begin(1, one.signal).hold([1]);
+  const second = await Promise.try(() => answers.begin(1, two.signal).hold([2])).catch(String);
+  await answers.write(REFUSED, () => Promise.resolve());
+  await answers.write(RESULT, () => Promise.resolve());
+  await answers.settled();
+  assertEquals(asked, ["released", "lease-id", [1]]);
+  assertEquals(second, "ToolError: A request with the ID 1 is under way. Call the tool again with a new ID.");
 });
 
 Deno.test("a cancel during the write leaves the decision to the write", async () => {
