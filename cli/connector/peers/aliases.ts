@@ -65,7 +65,9 @@ export function extended(alias: string, more: string): string {
  * all numbers again
  */
 export function freeAlias(name: string, taken: ReadonlySet<string>, numbers: Map<string, number>, prefix = ""): string {
-  const word = prefix === "" && RESERVED.has(folded(name)) ? `peer-${name}` : prefix + name;
+  // A peer that proved a ticket would otherwise be called a contact, and could not be renamed.
+  const isMistaken = RESERVED.has(folded(name)) || folded(name).startsWith(folded(CONTACT));
+  const word = prefix === "" && isMistaken ? `peer-${name}` : prefix + name;
   for (let n = numbers.get(folded(word)) ?? 1;; n++) {
     const alias = n === 1 ? word : extended(word, `-${n}`);
     if (taken.has(folded(alias))) continue;

@@ -7,6 +7,7 @@ import {
   mergePeers,
   presentPeers,
   readPeers,
+  renamePeer,
   writePeers,
 } from "../../../cli/connector/peers/peers.ts";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
@@ -53,6 +54,13 @@ Deno.test("a name that a reader could take for a person or a program becomes an 
   const merged = ofTickets(...names);
   const prefixed = ["user", "system", "assistant", "human", "admin", "svc", "System-2"].map((name) => `peer-${name}`);
   assertEquals(Object.keys(merged).sort(), [...prefixed, "peer-svc-2", "systems"].sort());
+});
+
+Deno.test("a peer whose ticket proved its key is not called a contact, and can be renamed", () => {
+  const merged = ofTickets("contact-form", "Contact-1");
+  assertEquals(Object.keys(merged).sort(), ["peer-Contact-1", "peer-contact-form"]);
+  const renamed = renamePeer(merged, peer(0).agentDid, "form");
+  assertEquals(Object.keys(renamed).sort(), ["form", "peer-Contact-1"]);
 });
 
 Deno.test("a list of the proxy does not change the names that a ticket proved", () => {
