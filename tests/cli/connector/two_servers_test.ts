@@ -382,6 +382,25 @@ Deno.test("a confirmation goes on after a lost answer of either server", async (
   }
 });
 
+Deno.test("a peer that is removed while its confirmation goes on is not paired again", async () => {
+  await using two = await TwoServers.open();
+  const { a, b } = two;
+  const ticket = await two.ticket();
+  const found = losing(b.world, "/pair/accept", () => Promise.reject(new TypeError("connection reset")));
+  assert((await request(b.bench, "/v1/pair/confirm", { ticket })).status >= 500);
+  found();
+  const back = two.away();
+  await local(b.bench, "/v1/pair/remove", { to: a.agent.agent.did });
+  back();
+  b.bench.endLink(1006);
+  await two.clock.advance(60_000);
+  await until(() => b.bench.connector.store.pairConfirmations.all().length === 0);
+  await flushTasks();
+  await b.bench.connector.updatePeers();
+  const alpha = Object.values(b.bench.peers).find(({ did }) => did === a.agent.agent.did);
+  assertEquals([alpha?.removed, alpha?.gone], [true, true]);
+});
+
 Deno.test("a confirmation that ends later without a pair says so", async () => {
   await using two = await TwoServers.open();
   const { b } = two;
