@@ -134,7 +134,8 @@ function startOf(word: string, next: string): number {
 
 /**
  * Yields the texts that may be the ticket that begins in this word: the word alone, and the word joined with the first
- * word of each next line, up to the first line with several words. Each also comes without punctuation at its end.
+ * word of each next line, up to the first line with several words. Each also comes without punctuation at its end, which
+ * editors and chats add: quotes of any form, asterisks, a space without width.
  */
 function* readings(word: string, next: readonly (readonly string[])[]): Generator<string> {
   let text = word;
@@ -143,7 +144,9 @@ function* readings(word: string, next: readonly (readonly string[])[]): Generato
     if (text.length > READING_MAX) return;
     yield text;
     let bare = text;
-    while (bare !== "" && `.,;:!?)"'>`.includes(bare.at(-1) ?? "")) bare = bare.slice(0, -1);
+    while (bare !== "" && `.,;:!?)"'>*\u201c\u201d\u2018\u2019\u00ab\u00bb\u200b`.includes(bare.at(-1) ?? "")) {
+      bare = bare.slice(0, -1);
+    }
     if (bare !== text) yield bare;
     if (words.length > 1) return;
   }

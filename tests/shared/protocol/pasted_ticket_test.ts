@@ -36,6 +36,12 @@ Deno.test("a paste without one clear ticket says what to do", () => {
     [`${own.slice(0, 40)} and more`, cut],
     [`\`${own}\`, it works once.`, own],
     [`(${own}).`, own],
+    ...[["\u201c", "\u201d."], ["\u201e", "\u201c"], ["\u2018", "\u2019"], ["\u00ab", "\u00bb"], ["**", "**"], [
+      "",
+      "\u200b",
+    ]].map((
+      [before, behind],
+    ): [string, string] => [`${before}${own}${behind}`, own]),
     [`${own}\n${own}`, own],
     [ticketOf("https://b.example"), ticketOf("https://b.example")],
     [`${ticketOf("https://b.example")} ${ticketOf("https://c.example")}`, "Copy the ticket alone, in one line."],
