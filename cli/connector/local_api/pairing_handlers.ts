@@ -100,11 +100,9 @@ async function endPair(connector: Connector, did: string): Promise<HttpResponse>
  * Ends a pair at the peer's own server. A failure is only reported, because what is left there lets this agent write to
  * the peer, but not the peer to this agent.
  */
-async function endPairElsewhere({ proxies, store, deps: { emit } }: Connector, did: string): Promise<void> {
+async function endPairElsewhere({ proxies, deps: { emit } }: Connector, did: string): Promise<void> {
   const host = proxies.hostOf(did);
   if (host === null) return;
-  // A confirmation that goes on would pair with the removed peer again.
-  store.pairConfirmations.endHalf(did);
   try {
     const response = await proxies.of(did).post("/pair/remove", { peerAgentDid: did });
     const error = apiErrorOf(response);

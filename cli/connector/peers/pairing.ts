@@ -112,10 +112,12 @@ export class Pairing {
   }
 
   async #resume(row: PairConfirmation, isOver: boolean): Promise<void> {
-    const { emit, store: { pairConfirmations: rows } } = this.deps;
+    const { emit, peers, store: { pairConfirmations: rows } } = this.deps;
     const ticket = parseTicket(row.ticket);
+    // Its pair would otherwise begin again after this agent has ended it.
+    const isRemoved = peers.of(row.half ?? "")?.removed === true;
     try {
-      if (ticket !== null && !isOver) {
+      if (ticket !== null && !isOver && !isRemoved) {
         const confirmed = await this.confirm(ticket, { responderProfile: row.profile });
         // Without the event, a person who was told that the confirmation goes on would wait for a pair that never
         // comes.

@@ -81,11 +81,6 @@ export class PairConfirmations {
     this.db.run("DELETE FROM pair_confirmations WHERE ticket = ?", ticket);
   }
 
-  /** Ends the confirmations of which only the half at the peer's own server is known to be done. */
-  endHalf(did: string): void {
-    this.db.run("DELETE FROM pair_confirmations WHERE half = ?", did);
-  }
-
   all(): PairConfirmation[] {
     const sql = "SELECT ticket, profile, until, half FROM pair_confirmations ORDER BY rowid";
     return this.db.all<Omit<PairConfirmation, "profile"> & { profile: string }>(sql)

@@ -399,6 +399,8 @@ Deno.test("a peer that is removed while its confirmation goes on is not paired a
   await b.bench.connector.updatePeers();
   const alpha = Object.values(b.bench.peers).find(({ did }) => did === a.agent.agent.did);
   assertEquals([alpha?.removed, alpha?.gone], [true, true]);
+  await a.bench.connector.updatePeers();
+  assertEquals(a.bench.peers["beta@b.example"]?.gone, true);
 });
 
 Deno.test("a confirmation that ends later without a pair says so", async () => {
