@@ -241,7 +241,11 @@ export class Sending {
     const body = JSON.stringify({ messages: about });
     const target = "/v1/relay/deliveries";
     const answer = await this.deps.proxies.of(first.toDid).ask({ method: "POST", target, body });
-    for (const news of DeliveriesAnswer.parse(answer).deliveries) this.told(news);
+    const asked = new Set(messages.map(keyOf));
+    for (const news of DeliveriesAnswer.parse(answer).deliveries) {
+      // Other news is ignored, because a server could say that a message to another server has failed.
+      if (asked.has(keyOf({ toDid: news.recipientAgentDid, requestId: news.requestId }))) this.told(news);
+    }
   }
 
   /**

@@ -240,6 +240,30 @@ Deno.test("the sender learns that a queued message was handed over and read, wit
   await until(() => b.bench.connector.store.sent.find(requestId, a.agent.agent.did)?.state === "delivered");
 });
 
+Deno.test("a server tells nothing of a message that went to another server, also with the same request ID", async () => {
+  await using two = await TwoServers.open();
+  const { a, b, clock } = two;
+  await two.pair();
+  await a.bench.stop();
+  const gamma = await b.world.agent(undefined, "gamma");
+  await b.world.pair(gamma, b.agent);
+  await b.bench.connector.updatePeers();
+  const toGamma = gamma.agent.did, requestId = "request-1", at = "2026-02-21T00:01:00.000Z";
+  for (const to of [toGamma, a.agent.agent.did]) {
+    await send(b.bench, to, "text", { prefer: "respond-async", requestId });
+  }
+  let asked = 0;
+  two.intercept(({ url }) => {
+    if (!url.endsWith("/v1/relay/deliveries")) return null;
+    asked++;
+    return Response.json({ deliveries: [{ requestId, recipientAgentDid: toGamma, state: "dead_lettered", at }] });
+  });
+  await clock.advance(301_000);
+  await until(() => asked > 0);
+  await flushTasks();
+  assertEquals(b.bench.connector.store.sent.find(requestId, toGamma)?.state, "queued");
+});
+
 Deno.test("the outcome of a message that waited for another server is asked for, also between many other messages", async () => {
   await using two = await TwoServers.open();
   const { a, b, clock } = two;
