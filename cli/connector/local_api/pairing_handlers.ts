@@ -7,7 +7,7 @@ import { AgentDid } from "../../../shared/protocol/api/fields.ts";
 import { PairingProfile, PairStartAnswer, PairStartBody } from "../../../shared/protocol/api/pairing.ts";
 import { ReceiptList } from "../../../shared/protocol/api/receipts.ts";
 import { mayPair, PAIRING_SERVERS } from "../../../shared/protocol/origins.ts";
-import { isTicketOf, parseTicket, withPairSecret } from "../../../shared/protocol/ticket.ts";
+import { isTicketOf, parseTicket, TICKET_PREFIX, withPairSecret } from "../../../shared/protocol/ticket.ts";
 import { answerOf } from "../../link/proxy_caller.ts";
 import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
@@ -78,7 +78,7 @@ export async function pairStart({ connector, body, onTicket }: BodyInput<typeof 
 export async function pairConfirm({ connector, body }: BodyInput<typeof Members>): Promise<Response> {
   const ticket = typeof body.ticket === "string" ? parseTicket(body.ticket) : null;
   const wanted = { responderProfile: connector.options.profile, ...body };
-  if (ticket === null) return passed(await connector.proxy.post("/pair/confirm", wanted));
+  if (ticket === null) return passed(await connector.proxy.post("/pair/confirm", plainTicket(wanted)));
   const { origin } = connector.proxy.place;
   // Refused at once, because the confirmation would be tried again for a day.
   if (!isTicketOf(ticket, origin) && !mayPair(origin, ticket.origin)) {
@@ -148,10 +148,13 @@ export async function receipts({ connector, query }: QueryInput<typeof ReceiptsQ
   return json({ receipts: await connector.sending.checked(receipts, { toDid, requestId }) });
 }
 
-/** The members with a ticket in its plain form, because the proxy must not learn a pair secret. */
-function plainTicket(members: Record<string, unknown>): Record<string, unknown> {
-  const parsed = typeof members["ticket"] === "string" ? parseTicket(members["ticket"]) : null;
-  return parsed === null ? members : { ...members, ticket: parsed.plain };
+/**
+ * The members with a ticket in its plain form, because the proxy must not learn a pair secret. Of a text that is no
+ * ticket only the prefix is left, because a ticket with other words around it has the secret too.
+ */
+function plainTicket({ ticket, ...members }: Record<string, unknown>): Record<string, unknown> {
+  if (typeof ticket !== "string") return { ...members, ticket };
+  return { ...members, ticket: parseTicket(ticket)?.plain ?? TICKET_PREFIX };
 }
 
 export const PeerRename = z.strictObject({
