@@ -13,6 +13,7 @@ import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
 import type { OpeningKey } from "../../shared/protocol/sealed_body.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
+import { RegistryClient } from "../client/registry_client.ts";
 import { type OpenLink, ReconnectingLink } from "../link/reconnect.ts";
 import { AskedTasks, Waits } from "./waits.ts";
 import { RuntimeRoom } from "./runtime/runtime_room.ts";
@@ -164,7 +165,12 @@ export class Connector {
     const hasPins = Object.values(peers.all).some(({ key }) => key !== undefined);
     if (store.proofs.begin(hasPins, clock.now())) emit("memory_lost");
     const readPeers = () => this.updatePeers();
-    this.pairing = new Pairing({ ...parts, readPeers, isOver: () => this.isOver });
+    const proxyNamedBy = async (authority: string) => {
+      const registryUrl = `https://${authority}`;
+      deps.checkOrigin(registryUrl);
+      return new URL((await new RegistryClient(deps, registryUrl).metadata()).proxyUrl).origin;
+    };
+    this.pairing = new Pairing({ ...parts, readPeers, proxyNamedBy, isOver: () => this.isOver });
     this.#receiving = new Receiving({
       ...parts,
       agent: { did, origin: options.proxy.origin, openingKey: deps.openingKey },

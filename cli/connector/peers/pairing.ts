@@ -7,6 +7,7 @@
  * done: after a lost answer, after a kill, and while one of the two servers is away.
  */
 import type { Clock } from "../../../shared/clock.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
 import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { PairConfirmAnswer, PairingProfile, type PairKey } from "../../../shared/protocol/api/pairing.ts";
@@ -44,6 +45,8 @@ interface PairingDeps {
   proxies: PeerProxies;
   emit: EmitEvent;
   readPeers(): Promise<unknown>;
+  /** The origin of the proxy that an authority names for its agents. @throws {UnreachableError} @throws {ApiError} */
+  proxyNamedBy(authority: string): Promise<string>;
   /** True once the connector has ended: what fails then is not reported. */
   isOver(): boolean;
 }
@@ -162,7 +165,8 @@ export class Pairing {
     const answer = answerOf(response, PairConfirmAnswer, proxy.place);
     const { initiatorAgentDid: did, initiatorProfile: profile, initiatorKey: key } = answer;
     const wasPeer = peers.of(did) !== null;
-    const isOfTicket = (authorityIn(did) !== authorityIn(own)) === isElsewhere;
+    const isOfTicket = (authorityIn(did) !== authorityIn(own)) === isElsewhere &&
+      (!isElsewhere || await this.#isServedAt(did, ticket.origin));
     const isProven = isOfTicket && key !== undefined &&
       await provesPairKey(secret, { role: "initiator", did, profile }, key) &&
       await this.#pin({ did, profile, proxy: isElsewhere ? ticket.origin : undefined }, key);
@@ -187,6 +191,21 @@ export class Pairing {
     }
     await readPeers();
     return response;
+  }
+
+  /**
+   * Tells whether the server of a ticket is that of an agent. Otherwise a server could give a ticket in the name of an
+   * agent of a third one, and this agent's messages to that name would be sealed to a key of the wrong server.
+   */
+  async #isServedAt(did: string, origin: string): Promise<boolean> {
+    const authority = authorityIn(did) ?? "";
+    if (new URL(origin).hostname === authority) return true;
+    try {
+      return await this.deps.proxyNamedBy(authority) === origin;
+    } catch (error) {
+      if (error instanceof ApiError) return false;
+      throw error;
+    }
   }
 
   #isElsewhere(ticket: Ticket): boolean {

@@ -3,6 +3,9 @@
  * proxy itself, nothing of one server reaches the other but what a visit needs, and what cannot be sent is kept.
  */
 import { apiErrorOf } from "../../../shared/client/http.ts";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import { provePairKey } from "../../../shared/protocol/pair_key.ts";
+import { parseTicket } from "../../../shared/protocol/ticket.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { CalmTexts } from "../../../cli/connector/talk/event_texts.ts";
 import { answered } from "../../support/registry_world.ts";
@@ -134,6 +137,37 @@ const texts = (bench: Bench) =>
   bench.connector.store.received.list({ unread: true, limit: 50 }).messages.map(({ payload }) =>
     JSON.parse(payload).message
   );
+
+Deno.test("a server cannot pair an agent with one of a third server, although it knows the secret of its ticket", async () => {
+  await using two = await TwoServers.open();
+  const { b: { bench, agent, world } } = two, ticket = await two.ticket();
+  const did = "did:svc:bank.example:agent:01KHYQ5H00AAAAAAAAAAAAAAAA",
+    profile = { agentName: "bank", humanName: "Bank" };
+  const { publicKey } = await keyPairFromSeed(new Uint8Array(32).fill(9));
+  const side3 = await side("bank.example", "teller", two.clock, 3);
+  await using _bench = side3.bench;
+  await using _world = side3.world;
+  world.others.push(side3.world);
+  const answer = {
+    paired: true,
+    initiatorAgentDid: did,
+    initiatorProfile: profile,
+    responderAgentDid: agent.agent.did,
+    responderProfile: profile,
+    initiatorKey: await provePairKey(
+      parseTicket(ticket)?.pairSecret ?? "",
+      { role: "initiator", did, profile },
+      publicKey,
+    ),
+  };
+  two.intercept(({ url }) => url.endsWith("/pair/confirm") ? Response.json(answer, { status: 201 }) : null);
+  const { status, text } = await request(bench, "/v1/pair/confirm", { ticket });
+  assertEquals(
+    [status, Object.values(bench.peers).some((peer) => peer.did === did && !peer.removed)],
+    [409, false],
+    text,
+  );
+});
 
 Deno.test("one ticket pairs two agents of two servers, who write to each other end to end", async () => {
   await using two = await TwoServers.open();
