@@ -14,7 +14,7 @@ const MESSAGES = 200;
  * One round within the bound is enough: what else the process does leaves bytes too, and on a busy machine V8 compiles the
  * code late that leaves the fewest.
  */
-const ROUNDS_MAX = 12;
+const ROUNDS_MAX = 40;
 /** The goal. With more, each message costs the helper threads of V8 time that no profile shows. */
 const MOST_BYTES = 40_960;
 
