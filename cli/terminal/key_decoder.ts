@@ -29,6 +29,7 @@ const NAMES: Readonly<Record<string, string>> = {
   "\x1b[3~": "Delete",
   "\x1b[4~": "End",
 };
+/** The characters of Backspace, and of Ctrl with A, E, K, U and W, which move the cursor or delete. */
 // deno-lint-ignore no-control-regex
 const EDITING = /([\b\x7f\x01\x05\x0b\x15\x17])/;
 /** A key with the number before it, as in `12r`. */

@@ -28,24 +28,25 @@ Deno.test("the view stays while the connector does not answer, and ends when it 
   const ctx = { ...contextOf(world, machine), terminal, out };
   const view = attachScreen(ctx, running.folder, calls, { program: null });
   const ended = view.then(() => null, ({ code }) => code);
-  const seconds = async (count: number) => {
-    for (let i = 0; i < count; i++) {
-      await flushTasks();
-      await world.clock.advance(SECOND_MS);
-    }
-    await flushTasks();
-  };
-  await seconds(2);
+  await seconds(world, 2);
   isDown = true;
-  await seconds(5);
+  await seconds(world, 5);
   assertEquals(isSilent(), true);
   isDown = false;
-  await seconds(3);
+  await seconds(world, 3);
   assertEquals(isSilent(), false);
   [isDown, silentPid] = [true, null];
-  await seconds(2);
+  await seconds(world, 2);
   assertEquals(await ended, "CLI_CONNECTOR_DOWN");
 });
+
+async function seconds({ clock }: World, count: number): Promise<void> {
+  for (let i = 0; i < count; i++) {
+    await flushTasks();
+    await clock.advance(SECOND_MS);
+  }
+  await flushTasks();
+}
 
 function screenOf(world: World, show: (text: string) => void) {
   const terminal = {
@@ -70,17 +71,10 @@ Deno.test("the view says once who has paired, also with a ticket that another pr
   const { terminal, out } = screenOf(world, (text) => shown += text);
   const ctx = { ...contextOf(world, machine), terminal, out };
   const view = attachScreen(ctx, running.folder, running.calls, { program: null });
-  const seconds = async (count: number) => {
-    for (let i = 0; i < count; i++) {
-      await flushTasks();
-      await world.clock.advance(SECOND_MS);
-    }
-    await flushTasks();
-  };
-  await seconds(2);
+  await seconds(world, 2);
   const gamma = await world.agent(undefined, "gamma");
   await knowPeer(machine.dir, "alpha", { did: gamma.agent.did, agentName: "gamma", humanName: "Ci" });
-  await seconds(3);
+  await seconds(world, 3);
   assertEquals(shown.match(/Paired with .*/g), ["Paired with gamma of Ci."]);
   ctx.interrupt.press();
   await stopping(world, view);

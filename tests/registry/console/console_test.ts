@@ -104,7 +104,7 @@ Deno.test("of two who have one code one gets in, and a look uses nothing up", as
   }
 });
 
-Deno.test("of addresses that are asked for at once no more than 10 are made", async () => {
+Deno.test("at most 10 addresses of a person are open, also when 30 are asked for at once", async () => {
   await using w = await open();
   const { apiKey } = await w.admin();
   const ask = () => w.ask("POST", "/v1/admin/console-codes", { apiKey });
