@@ -30,7 +30,14 @@ const CONNECTS = { atOnce: 8, waiting: 1_000, waitMs: 5_000 };
 /** How many owners are remembered, the most recently active ones. With more, those of the past take memory. */
 const MAX_OWNERS = 10_000;
 
-export const BODY_REFUSAL = "The agents of your account together send too many bytes";
+/** Returns who shares the budgets of a request, for its refusal. */
+function sharers({ length }: readonly string[]): string {
+  return length === 1
+    ? "The agents of your account"
+    : "The agents of your server, or all visitors of your peer's account,";
+}
+
+export const bodyRefusal = (payers: readonly string[]): string => `${sharers(payers)} together send too many bytes`;
 
 const MINUTE_MS = 60_000;
 
@@ -64,30 +71,36 @@ export class OwnerBudgets {
   }
 
   /**
-   * Counts a request of one of the owner's agents, or one that costs as much as `count`. A request for which the
-   * owner's window has no room is not counted, because its repeats would otherwise keep the window full.
+   * Counts a request in the budget of its sender's owner, or one that costs as much as `count`. A visitor uses two
+   * budgets. A request for which one of them has no room is not counted, because its repeats would otherwise keep the
+   * window full.
    *
    * @param factor of the limit of this window
    * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`
    */
-  takeRequest(ownerDid: string, name: string, factor: number, count = 1): void {
-    const use = this.#useOf(ownerDid), now = this.clock.now(), requests = this.requests * factor;
+  takeRequest(payers: readonly string[], name: string, factor: number, count = 1): void {
+    const now = this.clock.now(), requests = this.requests * factor;
     const rule = { name, requests, windowMs: MINUTE_MS };
-    const window = use.windows.get(name) ?? new Window();
-    use.windows.set(name, window);
-    const { allowed, remaining, resetMs } = window.peek(rule, now);
-    if (!allowed || remaining + 1 < count) {
-      throw rateRefusal(resetMs, `The agents of your account together have sent ${requests} requests in a minute`, {
+    for (const payer of payers) {
+      const { allowed, remaining, resetMs } = this.#windowOf(payer, name).peek(rule, now);
+      if (allowed && remaining + 1 >= count) continue;
+      throw rateRefusal(resetMs, `${sharers(payers)} together have sent ${requests} requests in a minute`, {
         "RateLimit-Policy": `"owner";q=${requests};w=${MINUTE_MS / 1000}`,
       });
     }
-    for (let i = 0; i < count; i++) window.add(rule, now);
+    for (const payer of payers) {
+      const window = this.#windowOf(payer, name);
+      for (let i = 0; i < count; i++) window.add(rule, now);
+    }
   }
 
   /** Counts the body of a request. @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` */
-  takeBody(ownerDid: string, bytes: number): void {
-    const { bodyBytes } = this.#useOf(ownerDid);
-    if (!bodyBytes.take(bytes, this.clock.now())) throw rateRefusal(bodyBytes.waitMs(bytes), BODY_REFUSAL);
+  takeBody(payers: readonly string[], bytes: number): void {
+    const now = this.clock.now();
+    for (const payer of payers) {
+      const { bodyBytes } = this.#useOf(payer);
+      if (!bodyBytes.take(bytes, now)) throw rateRefusal(bodyBytes.waitMs(bytes), bodyRefusal(payers));
+    }
   }
 
   /** Returns for how many milliseconds a body of this size would be refused; 0 when it would be accepted. */
@@ -116,6 +129,12 @@ export class OwnerBudgets {
   connectWaitMs(ownerDid: string): number {
     const rest = (this.#uses.get(ownerDid)?.connectAt ?? 0) - this.clock.now();
     return rest > CONNECT_WAIT_MAX_MS ? 0 : Math.max(0, rest);
+  }
+
+  #windowOf(payer: string, name: string): Window {
+    const { windows } = this.#useOf(payer), window = windows.get(name) ?? new Window();
+    windows.set(name, window);
+    return window;
   }
 
   #useOf(ownerDid: string): Use {

@@ -15,7 +15,7 @@ import { digest } from "../../shared/server/crypto.ts";
 import { declaredBytes } from "../../shared/server/http/body.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import { authorizationToken } from "../../shared/server/http/signed_request.ts";
-import { BODY_REFUSAL, type OwnerBudgets, rateRefusal } from "../owner_budgets.ts";
+import { bodyRefusal, type OwnerBudgets, rateRefusal } from "../owner_budgets.ts";
 
 /**
  * Refused requests of a token from one address in the window. With more, bad proofs would cost the time that checks of
@@ -89,7 +89,7 @@ export class BadProofLimiter {
     const waitMs = this.#restMs(count) > 0 ? this.budgets.bodyWaitMs(ownerDid, bytes) : 0;
     if (waitMs === 0) return;
     this.#count(`${exchange.ip} ${ownerDid}`);
-    return this.#refuse(count, BODY_REFUSAL, waitMs);
+    return this.#refuse(count, bodyRefusal([ownerDid]), waitMs);
   }
 
   #rejectOwner(key: string): Promise<never> | undefined {

@@ -33,7 +33,7 @@ import type { ProxyConfig } from "../config.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Presence } from "../schema/records.ts";
 import { type OwnerBudgets, rateRefusal } from "../owner_budgets.ts";
-import { hasAnyPair, type PairStoreDeps } from "../trust/store.ts";
+import { firstPair, type PairStoreDeps } from "../trust/store.ts";
 import type { NonceUse, Sender, Senders } from "../message/sender.ts";
 import { PreconditionFailed, type Standing, type Standings } from "./standing.ts";
 import type { VerifiedAit } from "./ait_cache.ts";
@@ -68,6 +68,8 @@ export interface AdmissionState {
   payer?: string;
   /** For an agent of another registry: that registry's keys and list, and its home proxy by its visit token. */
   visitor?: IssuerDocuments;
+  /** The owner here who has let the visitor in, by a pair or a ticket. */
+  host?: string;
   homeProxy?: string;
   timestamp?: number;
   /** The service's origin that the proof names. */
@@ -114,7 +116,7 @@ export interface IssuerDocuments {
 /** What the checks ask about agents of other registries; visitors.ts answers. */
 export interface VisitorChecks {
   claimsOf(token: string): AitClaims | null;
-  admit(claims: AitClaims, exchange: RequestContext): Promise<IssuerDocuments>;
+  admit(claims: AitClaims, exchange: RequestContext): Promise<{ issuer: IssuerDocuments; host: string }>;
   visit(visitor: IssuerDocuments, token: string, ait: VerifiedAit, origin: string): Promise<string | null>;
 }
 
@@ -228,7 +230,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
       if (pair?.value) {
         state.pair = pair;
         state.preconditions = [requireUnchanged(deps, pair, now, isPresent, PAIR_LOST)];
-      } else if (!(await hasAnyPair(deps.kv, requireSet(ait).claims.sub))) {
+      } else if (await firstPair(deps.kv, requireSet(ait).claims.sub) === null) {
         throw new ServiceError("PROXY_AUTH_FORBIDDEN", { message: "The agent is in no confirmed pair" });
       }
     },
@@ -319,13 +321,22 @@ function judgeRate({ owners }: CheckDeps, state: AdmissionState, decision: Decis
     showDecision(state, decision);
     throw windowFull(state);
   }
-  const ownerDid = requireSet(state.payer), { window } = state.profile;
+  const ownerDid = requireSet(state.payer), { window } = state.profile, payers = payersOf(state);
   const waitMs = window === "connect" ? owners.connectWaitMs(ownerDid) : 0;
   if (waitMs > 0) {
     throw rateRefusal(waitMs, "A socket of your account sent too much, so its agents must wait before they connect");
   }
-  owners.takeRequest(ownerDid, window, factorOf(window));
-  owners.takeBody(ownerDid, state.exchange.body.length);
+  owners.takeRequest(payers, window, factorOf(window));
+  owners.takeBody(payers, state.exchange.body.length);
+}
+
+/**
+ * Returns the budgets that a request uses. All visitors of one owner here share a second one, because a person could
+ * let in the agents of a hundred host names, and each of those has a budget of its own.
+ */
+export function payersOf({ payer, host, pair }: Pick<AdmissionState, "payer" | "host" | "pair">): string[] {
+  const own = requireSet(payer);
+  return host === undefined ? [own] : [own, `visitors of ${pair?.value?.peerOwnerDid ?? host}`];
 }
 
 /**
@@ -345,8 +356,10 @@ async function verifyVisiting(
     throw new ServiceError("PROXY_AUTH_INVALID_AIT", { message: "This route is for agents of this server's registry" });
   }
   state.payer = claims.iss;
-  state.visitor = await visitors.admit(claims, state.exchange);
-  return await state.visitor.aits.verify(token);
+  const { issuer, host } = await visitors.admit(claims, state.exchange);
+  state.visitor = issuer;
+  state.host = host;
+  return await issuer.aits.verify(token);
 }
 
 /** Sets the response headers of the rate-limit window. */

@@ -16,7 +16,7 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import type { VerifiedAit } from "../admission/ait_cache.ts";
 import type { IssuerDocuments, VisitorChecks } from "../admission/checks.ts";
-import { findTicket, hasAnyPair } from "../trust/store.ts";
+import { findTicket, firstPair } from "../trust/store.ts";
 import type { IssuerPolicy } from "../issuer_policy.ts";
 
 interface VisitorsDeps extends Pick<ServiceDeps, "kv" | "clock"> {
@@ -75,19 +75,18 @@ export class Visitors implements VisitorChecks {
   }
 
   /**
-   * Returns the caches of the registry of a visiting agent, which check its token.
+   * Returns the caches of the registry of a visiting agent, which check its token, and its host.
    *
    * @throws {TokenError} `signature` when the policy refuses the registry, or the agent has no pair and no ticket here
    * @throws {StoreUnavailable}
    */
-  async admit({ iss, sub }: AitClaims, exchange: RequestContext): Promise<IssuerDocuments> {
+  async admit({ iss, sub }: AitClaims, exchange: RequestContext): Promise<{ issuer: IssuerDocuments; host: string }> {
     const { policy, issuers, kv } = this.deps;
     if (policy.accepts(iss) === null) throw refused();
-    const isWaitedFor = exchange.target === "/pair/confirm"
-      ? await this.#hasTicket(exchange, iss, sub) || await hasAnyPair(kv, sub)
-      : await hasAnyPair(kv, sub);
-    if (!isWaitedFor) throw refused();
-    return issuers.of(iss);
+    const ofTicket = exchange.target === "/pair/confirm" ? await this.#hostOfTicket(exchange, iss, sub) : null;
+    const host = ofTicket ?? (await firstPair(kv, sub))?.peerOwnerDid;
+    if (host === undefined) throw refused();
+    return { issuer: issuers.of(iss), host };
   }
 
   /**
@@ -137,20 +136,20 @@ export class Visitors implements VisitorChecks {
     }
   }
 
-  /** Returns true for a ticket that the agent may confirm or has confirmed, and that few other issuers brought. */
-  async #hasTicket(exchange: RequestContext, issuer: string, agentDid: string): Promise<boolean> {
+  /** Returns who made a ticket that the agent may confirm or has confirmed, and that few other issuers brought. */
+  async #hostOfTicket(exchange: RequestContext, issuer: string, agentDid: string): Promise<string | null> {
     const { kv, clock } = this.deps;
     const body = parseJson(exchange.body)?.value as { ticket?: unknown } | null | undefined;
     const ticket = typeof body?.ticket === "string" ? parseTicket(body.ticket) : null;
-    if (!ticket) return false;
+    if (!ticket) return null;
     const { value } = await findTicket(kv, ticket.plain);
-    if (!value) return false;
-    const { confirmed, expiresAt, allowResponderAgentDid = null } = value;
-    if (confirmed) return confirmed.responderAgentDid === agentDid;
-    if (clock.now() >= expiresAt || ![null, agentDid].includes(allowResponderAgentDid)) return false;
+    if (!value) return null;
+    const { confirmed, expiresAt, allowResponderAgentDid = null, initiatorOwnerDid } = value;
+    if (confirmed) return confirmed.responderAgentDid === agentDid ? initiatorOwnerDid : null;
+    if (clock.now() >= expiresAt || ![null, agentDid].includes(allowResponderAgentDid)) return null;
     const name = digest(ticket.plain), asked = this.#asked.get(name) ?? new Set();
-    if (!asked.has(issuer) && asked.size >= ISSUERS_PER_TICKET) return false;
+    if (!asked.has(issuer) && asked.size >= ISSUERS_PER_TICKET) return null;
     this.#asked.set(name, asked.add(issuer));
-    return true;
+    return initiatorOwnerDid;
   }
 }

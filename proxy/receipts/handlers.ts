@@ -44,7 +44,7 @@ export async function queryDeliveries(
 ): Promise<Answer> {
   const cost = Math.floor(body.messages.length / MESSAGES_PER_REQUEST);
   const { window } = PROFILES.query;
-  if (cost > 0) deps.owners.takeRequest(caller.payer, window, factorOf(window), cost);
+  if (cost > 0) deps.owners.takeRequest(caller.payers, window, factorOf(window), cost);
   const found = await outcomesOf(deps, caller.agentDid, body.messages);
   const deliveries = found.map(({ outcome: { state, at }, ...about }) => ({ ...about, state, at: toIso(at) }));
   return json({ deliveries } satisfies DeliveriesAnswer);

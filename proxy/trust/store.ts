@@ -22,9 +22,10 @@ export interface PairStoreDeps extends Pick<ServiceDeps, "kv" | "clock"> {
 
 const KEPT_MS = LIMITS.ticketKeptSeconds * 1000;
 
-export async function hasAnyPair(kv: Kv, agentDid: string): Promise<boolean> {
-  const first = await kv.list({ prefix: KEYS.pairs(agentDid) }, { limit: 1 }).next();
-  return !first.done;
+/** Returns the pair of an agent with the first of its peers, or `null` when it has none. */
+export async function firstPair(kv: Kv, agentDid: string): Promise<PairRecord | null> {
+  const { value: first } = await kv.list<PairRecord>({ prefix: KEYS.pairs(agentDid) }, { limit: 1 }).next();
+  return first?.value ?? null;
 }
 
 export async function arePaired(kv: Kv, agentDid: string, peerDid: string): Promise<boolean> {

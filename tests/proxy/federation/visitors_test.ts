@@ -342,6 +342,28 @@ Deno.test("a ticket lets this server ask at most three issuers", async () => {
   assertEquals(await outcome(await confirm(w, beta, ticket)), "401 PROXY_AUTH_INVALID_AIT");
 });
 
+Deno.test("the visitors of one owner share a budget, also with many host names", async () => {
+  const { w, b, alpha, beta } = await cast({ proxy: { ownerRequests: 10 } });
+  await using _ = w;
+  const others = await Promise.all(
+    ["c", "d"].map((name, i) => ForeignIssuer.open(w.clock, `https://${name}.example`, i)),
+  );
+  b.answer = (request) => others.find(({ origin }) => request.url.startsWith(origin))?.abroad.send(request) ?? null;
+  const guests = [beta, ...await Promise.all(others.map((other) => other.agent()))];
+  for (const guest of guests) await answered(await confirm(w, guest, await keyedTicket(w, alpha)), 201);
+  const local = await w.agent();
+  await w.pair(local, alpha);
+  w.connect(alpha);
+  await w.connected();
+  await w.clock.stepWhenIdle(60_000);
+  const answers: string[] = [];
+  for (let n = 0; n < 12; n++) answers.push(await outcome(await send(w, guests[n % 3] as ForeignAgent, alpha)));
+  assertEquals(answers, [...Array(10).fill("202"), ...Array(2).fill("429 PROXY_RATE_LIMIT_EXCEEDED")]);
+  const refused = await answered<{ error: { message: string } }>(await send(w, beta, alpha), 429);
+  assertStringIncludes(refused.error.message, "all visitors of your peer's account");
+  assertEquals(await outcome(await w.message(local, alpha)), "202");
+});
+
 Deno.test("an agent lets a peer of another server write to it, as often as it says so", async () => {
   const { w, b, alpha, beta } = await cast();
   await using _ = w;
