@@ -1,5 +1,6 @@
 /** Numbers, durations, ports, IDs and known words of the command line. */
 import { didYouMean } from "../../shared/did_you_mean.ts";
+import { isUlid } from "../../shared/protocol/ids.ts";
 import { CliError } from "../errors.ts";
 import { idEnd } from "../terminal/tables.ts";
 
@@ -49,9 +50,6 @@ export function parsePort(text: string | undefined, what: string): number | unde
 }
 
 interface IdKind {
-  isWhole(text: string): boolean;
-  /** The IDs that the list command shows. Asked for only when the end of an ID is given, because it costs a request. */
-  known(): Promise<readonly string[]>;
   /**
    * Words for messages: the ID with its article (`an invite ID`), the thing that has it (`invite`), and the command
    * that lists such IDs (`svc invite list`).
@@ -59,17 +57,26 @@ interface IdKind {
   what: string;
   named: string;
   list: string;
+  /** Default: whether the text is a ULID. */
+  isWhole?(text: string): boolean;
 }
 
 /**
- * Returns the text if it is an ID, else the one known ID that ends in it.
+ * Returns the text if it is an ID, else the one known ID that ends in it. `known` is called only for the end of an ID,
+ * because it costs a request.
  *
  * @throws {CliError} `CLI_USAGE` for another text, `CLI_AMBIGUOUS` when several IDs end in it
  */
-export async function wholeId(text: string, { isWhole, known, what, named, list }: IdKind): Promise<string> {
+export async function wholeId(
+  text: string,
+  known: () => Promise<readonly { id: string }[]>,
+  { what, named, list, isWhole = isUlid }: IdKind,
+): Promise<string> {
   if (isWhole(text)) return text;
   const end = idEnd(text);
-  const fitting = end === null ? [] : [...new Set(await known())].filter((id) => id.endsWith(end));
+  const fitting = end === null
+    ? []
+    : [...new Set((await known()).map(({ id }) => id))].filter((id) => id.endsWith(end));
   const [first, second] = fitting;
   if (first !== undefined && second === undefined) return first;
   if (first !== undefined) throw new CliError("CLI_AMBIGUOUS", `Several IDs end in ${end}: ${fitting.join(", ")}`);

@@ -4,7 +4,6 @@ import { command, PERSON_OPTIONS } from "../command_line/command.ts";
 import { connectAsPerson } from "../account/registry_access.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell } from "../terminal/tables.ts";
-import { isUlid } from "../../shared/protocol/ids.ts";
 import { wholeId } from "../command_line/numbers.ts";
 
 export const COMMANDS = [
@@ -48,13 +47,8 @@ export const COMMANDS = [
     examples: { "svc api-key revoke 01KHYQ5H00AAAAAAAAAAAAAAAA": "The key stops working" },
     async run(ctx, { args, options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
-      const id = await wholeId(args["key-id"], {
-        isWhole: isUlid,
-        known: async () => (await registry.apiKeys(apiKey)).map(({ id }) => id),
-        what: "a key ID",
-        named: "API key",
-        list: "svc api-key list",
-      });
+      const kind = { what: "a key ID", named: "API key", list: "svc api-key list" };
+      const id = await wholeId(args["key-id"], () => registry.apiKeys(apiKey), kind);
       await registry.revokeApiKey(apiKey, id);
       ctx.out.result({ id, status: "revoked" }, `The API key ${id} is revoked.`);
     },

@@ -11,7 +11,6 @@ import { fields } from "../terminal/output.ts";
 import { idCell } from "../terminal/tables.ts";
 import { dayAndTime } from "../terminal/times.ts";
 import { accountFields, saveAccount } from "../agents/new_account.ts";
-import { isUlid } from "../../shared/protocol/ids.ts";
 import { wholeId } from "../command_line/numbers.ts";
 import { chosenAgent } from "../agents/agent_store.ts";
 import { access } from "../connector/attach.ts";
@@ -87,13 +86,8 @@ export const COMMANDS = [
     examples: { "svc invite revoke 01KHYQ5H00AAAAAAAAAAAAAAAA": "The code can no longer be redeemed" },
     async run(ctx, { args: { id: given }, options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
-      const id = await wholeId(given, {
-        isWhole: isUlid,
-        known: async () => (await registry.invites(apiKey)).map(({ id }) => id),
-        what: "an invite ID",
-        named: "invite",
-        list: "svc invite list",
-      });
+      const kind = { what: "an invite ID", named: "invite", list: "svc invite list" };
+      const id = await wholeId(given, () => registry.invites(apiKey), kind);
       await registry.deleteInvite(apiKey, id);
       ctx.out.result({ id, status: "revoked" }, `The invite ${id} is revoked.`);
     },

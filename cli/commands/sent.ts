@@ -140,10 +140,10 @@ async function requestIdOf(ctx: Context, folder: AgentFolder, text: string): Pro
   const known = async () => {
     await using connector = await access(ctx, folder);
     const { messages } = await call(connector, SentPage, get("/v1/sent", { limit: MAX_LISTED }));
-    return messages.map(({ requestId }) => requestId);
+    return messages.map(({ requestId: id }) => ({ id }));
   };
   const what = `a request ID, which has ${REQUEST_ID_FORM}`;
-  return await wholeId(text, { isWhole: isRequestId, known, what, named: "sent message", list: "svc sent" });
+  return await wholeId(text, known, { what, named: "sent message", list: "svc sent", isWhole: isRequestId });
 }
 
 /** Cancels a message that waits in the connector. If it does not wait there, prints its state and returns false. */

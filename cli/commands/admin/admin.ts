@@ -188,9 +188,8 @@ export const COMMANDS = [
  * The ID of the service that an argument names by the whole ID or by its end. Any other text is left to the registry.
  */
 async function serviceId(registry: RegistryClient, apiKey: string, text: string): Promise<string> {
-  const known = async () => (await registry.services(apiKey)).map(({ id }) => id);
-  const named = { what: "a service ID", named: "service", list: "svc admin service list" };
-  return await wholeId(text, { isWhole: (text) => idEnd(text) === null, known, ...named });
+  const kind = { what: "a service ID", named: "service", list: "svc admin service list" };
+  return await wholeId(text, () => registry.services(apiKey), { ...kind, isWhole: (text) => idEnd(text) === null });
 }
 
 function showIssued(ctx: Context, { internalService }: IssuedServiceAnswer, headline: string): void {
