@@ -72,10 +72,8 @@ export class RegistryClient {
   readonly createApiKey = (apiKey: string, name?: string) =>
     this.#call("POST", "/v1/me/api-keys", apiKey, accounts.CreateApiKeyAnswer, { name });
   /** All API keys of the caller, from every page. */
-  readonly apiKeys = async (apiKey: string) => {
-    const pages = await this.#pages("/v1/me/api-keys", apiKey, accounts.ApiKeyList);
-    return pages.flatMap((page) => page.apiKeys);
-  };
+  readonly apiKeys = (apiKey: string) =>
+    this.#all("/v1/me/api-keys", apiKey, accounts.ApiKeyList, (page) => page.apiKeys);
   readonly revokeApiKey = (apiKey: string, keyId: string) =>
     this.#call("DELETE", `/v1/me/api-keys/${encodeURIComponent(keyId)}`, apiKey, null);
 
@@ -113,19 +111,14 @@ export class RegistryClient {
   readonly createInvite = (apiKey: string, expiresAt: string | null = null) =>
     this.#call("POST", "/v1/invites", apiKey, invites.CreateInviteAnswer, { expiresAt });
   /** All invites, without their codes, from every page. */
-  readonly invites = async (apiKey: string) => {
-    const pages = await this.#pages("/v1/invites", apiKey, invites.InviteList);
-    return pages.flatMap((page) => page.invites);
-  };
+  readonly invites = (apiKey: string) => this.#all("/v1/invites", apiKey, invites.InviteList, (page) => page.invites);
   readonly deleteInvite = (apiKey: string, inviteId: string) =>
     this.#call("DELETE", `/v1/invites/${encodeURIComponent(inviteId)}`, apiKey, null);
 
   readonly createService = (apiKey: string, name: string, scopes: readonly string[]) =>
     this.#call("POST", SERVICES, apiKey, services.IssuedServiceAnswer, { name, scopes });
-  readonly services = async (apiKey: string) => {
-    const pages = await this.#pages(SERVICES, apiKey, services.ServiceList);
-    return pages.flatMap((page) => page.internalServices);
-  };
+  readonly services = (apiKey: string) =>
+    this.#all(SERVICES, apiKey, services.ServiceList, (page) => page.internalServices);
   readonly rotateService = (apiKey: string, serviceId: string) =>
     this.#call("POST", `${SERVICES}/${encodeURIComponent(serviceId)}/rotate`, apiKey, services.IssuedServiceAnswer);
   readonly revokeService = (apiKey: string, serviceId: string) =>
@@ -170,14 +163,15 @@ export class RegistryClient {
     await this.#call("POST", "/v1/agents/auth/validate", null, null, { agentDid, aitJti }, headers);
   }
 
-  #pages<S extends z.ZodType<{ pagination: { nextCursor: string | null } }>>(
+  async #all<S extends z.ZodType<{ pagination: { nextCursor: string | null } }>, R>(
     path: string,
     apiKey: string,
     response: S,
-  ) {
+    rowsOf: (page: z.output<S>) => readonly R[],
+  ): Promise<R[]> {
     const read = (cursor?: string) =>
       this.#call("GET", path + searchOf({ cursor }), apiKey, response) as Promise<z.output<S>>;
-    return Array.fromAsync(pagesOf(read, undefined, PAGES_MAX));
+    return (await Array.fromAsync(pagesOf(read, undefined, PAGES_MAX))).flatMap(rowsOf);
   }
 
   #call<S extends z.ZodType | null>(
