@@ -5,7 +5,6 @@ import {
   type AdminAgentQuery,
   AdminAgentSummary,
   type AdminCounts,
-  type AgentSession,
   type PeopleList,
   type PeopleQuery,
   Person,
@@ -20,7 +19,7 @@ import { type Answer, json, noContent, pick } from "../../shared/server/http/rou
 import type { SharedCount } from "../../shared/server/store/shared_count.ts";
 import { deleteAgent as deleteAnyAgent } from "../agents/store.ts";
 import type { WithId, WithQuery } from "../callers.ts";
-import type { HumanRecord, SessionRecord } from "../schema/records.ts";
+import type { HumanRecord } from "../schema/records.ts";
 import { sessionState } from "../sessions/session_rules.ts";
 import { revokeSession } from "../sessions/store.ts";
 import type { RegistryStore } from "../store_deps.ts";
@@ -80,7 +79,12 @@ export async function getAgent(deps: RegistryStore, { params }: WithId): Promise
   return json<AdminAgentAnswer>({
     agent: pick(Agent, agent),
     ownerName,
-    session: session === null ? null : sessionView(session, deps.clock.now()),
+    session: session && {
+      status: sessionState(session, deps.clock.now()),
+      accessExpiresAt: toIso(session.accessExpiresAt),
+      refreshExpiresAt: toIso(session.refreshExpiresAt),
+      refreshedAt: session.refreshedAtSeconds === 0 ? null : toIso(session.refreshedAtSeconds * 1000),
+    },
   });
 }
 
@@ -98,13 +102,4 @@ export async function revokeAgentAuth(deps: RegistryStore, { params, caller }: W
 
 function personView(human: HumanRecord): Person {
   return pick(Person, { ...human, suspendedAt: human.suspendedAt ?? null });
-}
-
-function sessionView(session: SessionRecord, now: number): AgentSession {
-  return {
-    status: sessionState(session, now),
-    accessExpiresAt: toIso(session.accessExpiresAt),
-    refreshExpiresAt: toIso(session.refreshExpiresAt),
-    refreshedAt: session.refreshedAtSeconds === 0 ? null : toIso(session.refreshedAtSeconds * 1000),
-  };
 }
