@@ -5,6 +5,7 @@
  */
 import { retryWait } from "../../../shared/client/backoff.ts";
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
+import type { Query } from "../../../shared/client/http.ts";
 import { sleep } from "../../../shared/clock.ts";
 import { AUDIT_FILTERS, type AuditEntry } from "../../../shared/protocol/api/audit.ts";
 import { parseDid } from "../../../shared/protocol/did.ts";
@@ -90,11 +91,7 @@ export const COMMANDS = [
   }),
 ];
 
-interface AuditFilter {
-  event?: string | undefined;
-  actor?: string | undefined;
-  since?: string | undefined;
-}
+type AuditFilter = Partial<Record<"event" | "actor" | "since", string | undefined>>;
 
 /**
  * Whether an entry is shown. An admin's look at the relay makes an entry that records no change, so that entry is left
@@ -115,12 +112,8 @@ async function newestEvents(admin: AdminClient, filter: AuditFilter, count: numb
   return found.slice(0, count);
 }
 
-function oldestFirst(filter: AuditFilter) {
-  return { ...filter, order: "asc", limit: PAGE };
-}
-
-function pagesOldestFirst(admin: AdminClient, filter: AuditFilter) {
-  return pagesOf((cursor) => admin.audit({ ...oldestFirst(filter), cursor }));
+function pagesOldestFirst(admin: Pick<AdminClient, "audit">, filter: AuditFilter) {
+  return pagesOf((cursor) => admin.audit({ ...filter, order: "asc", limit: PAGE, cursor }));
 }
 
 /**
@@ -145,8 +138,8 @@ async function exportAudit(ctx: Context, admin: AdminClient, filter: AuditFilter
   const { events: [newest] } = await admin.audit({ limit: 1 });
   let count = 0;
   ctx.out.doing("Exporting the audit log");
-  const pages = pagesOf((cursor) => patiently(ctx, () => admin.audit({ ...oldestFirst(filter), cursor })));
-  for await (const { events } of pages) {
+  const audit = (query: Query) => patiently(ctx, () => admin.audit(query));
+  for await (const { events } of pagesOldestFirst({ audit }, filter)) {
     const known = events.filter(({ id }) => newest !== undefined && id <= newest.id);
     for (const entry of known) if (!ctx.out.peerLines([JSON.stringify(entry)])) return;
     count += known.length;
@@ -166,7 +159,7 @@ async function followAudit(
   const follower = new Follower(ctx, filter);
   // Asked without the filter, because the newest event that fits it may be old, and the first look would read all
   // events since then.
-  for (const { at } of (await admin.audit({ limit: 1 })).events) follower.reach(at);
+  for (const entry of (await admin.audit({ limit: 1 })).events) follower.mark(entry);
   // The events of the 30 s before the newest one are marked as seen, because the first look reads them again and would
   // print them as new.
   for await (const { events } of pagesOldestFirst(admin, follower.query)) {
@@ -216,13 +209,10 @@ class Follower {
     return Math.min(this.#newest, this.ctx.clock.now()) - OVERLAP_MS;
   }
 
-  reach(at: string): void {
-    this.#newest = Math.max(this.#newest, parseIso(at) ?? -Infinity);
-  }
-
   mark({ id, at }: AuditEntry): void {
-    this.#seen.set(id, parseIso(at) ?? 0);
-    this.reach(at);
+    const ms = parseIso(at) ?? 0;
+    this.#seen.set(id, ms);
+    this.#newest = Math.max(this.#newest, ms);
   }
 
   /** Prints the new events that the filter wants. Returns false when no one reads the output any longer. */
