@@ -52,13 +52,10 @@ export async function takeConsoleCode(
   digest: string,
   requestId: string,
 ): Promise<Asker | null> {
-  const now = deps.clock.now();
-  const entry = await deps.kv.get<ConsoleRecord>(KEYS.console(codeDigest));
-  if (entry.value === null || !isLive(entry.value, "code", now)) return null;
-  const by = await adminOf(deps, entry.value);
-  if (by === null) return null;
-  const { human } = by;
-  const session: ConsoleRecord = { ...entry.value, kind: "session", createdAt: now, seenAt: now };
+  const found = await recordOf(deps, codeDigest, "code");
+  if (found === null) return null;
+  const { entry, record, by } = found, { human } = by, now = deps.clock.now();
+  const session: ConsoleRecord = { ...record, kind: "session", createdAt: now, seenAt: now };
   const operation = deps.kv.atomic().check(entry).delete(entry.key)
     .set(KEYS.console(digest), session, { expireIn: SESSION_MS });
   const others = await recordsOf(deps, human.id, "session");
@@ -73,15 +70,13 @@ export async function findConsoleSession(
   digest: string,
   { requestId, isUse }: { requestId: string; isUse: boolean },
 ): Promise<Asker | null> {
-  const now = deps.clock.now();
-  const entry = await deps.kv.get<ConsoleRecord>(KEYS.console(digest));
-  if (entry.value === null || !isLive(entry.value, "session", now)) return null;
-  const by = await adminOf(deps, entry.value);
-  if (by === null) return null;
-  if (isUse && Math.abs(now - entry.value.seenAt) >= SEEN_EVERY_MS) {
-    const expireIn = Math.max(1, entry.value.createdAt + SESSION_MS - now);
+  const found = await recordOf(deps, digest, "session");
+  if (found === null) return null;
+  const { entry, record, by } = found, now = deps.clock.now();
+  if (isUse && Math.abs(now - record.seenAt) >= SEEN_EVERY_MS) {
+    const expireIn = Math.max(1, record.createdAt + SESSION_MS - now);
     // If another write comes first, this one is dropped, because the other has stored its time or ended the session.
-    await deps.kv.atomic().check(entry).set(entry.key, { ...entry.value, seenAt: now }, { expireIn }).commit();
+    await deps.kv.atomic().check(entry).set(entry.key, { ...record, seenAt: now }, { expireIn }).commit();
   }
   return { ...by, requestId };
 }
@@ -99,20 +94,19 @@ function isLive({ kind, createdAt, seenAt }: ConsoleRecord, wanted: ConsoleRecor
 }
 
 /**
- * Returns the person and the API key of a console record. It is `null` unless the account is an active admin and the API key that
- * opened the console is active, because a revoked key would otherwise keep its console.
+ * Returns a console record with the person and the API key that opened it. It is `null` unless the record is valid, the
+ * account is an active admin and the key is active, because a revoked key would otherwise keep its console.
  */
-async function adminOf(
-  { kv }: Pick<StoreDeps, "kv">,
-  { humanId, keyId }: ConsoleRecord,
-): Promise<Pick<ApiKeyCaller, "human" | "key"> | null> {
+async function recordOf({ kv, clock }: StoreDeps, digest: string, kind: ConsoleRecord["kind"]) {
+  const entry = await kv.get<ConsoleRecord>(KEYS.console(digest)), record = entry.value;
+  if (record === null || !isLive(record, kind, clock.now())) return null;
   const [human, keyDigest] = await kv.getMany<[HumanRecord, string]>([
-    KEYS.human(humanId),
-    KEYS.apiKeyOf(humanId, keyId),
+    KEYS.human(record.humanId),
+    KEYS.apiKeyOf(record.humanId, record.keyId),
   ]);
   if (human.value?.role !== "admin" || human.value.status !== "active" || keyDigest.value === null) return null;
-  const key = await kv.get<ApiKeyRecord>(KEYS.apiKey(keyDigest.value));
-  return key.value?.status === "active" ? { human: human.value, key: key.value } : null;
+  const { value: key } = await kv.get<ApiKeyRecord>(KEYS.apiKey(keyDigest.value));
+  return key?.status === "active" ? { entry, record, by: { human: human.value, key } } : null;
 }
 
 async function recordsOf(
