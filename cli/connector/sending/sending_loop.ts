@@ -14,8 +14,11 @@ import { attempt, type MessageSender, type SendingDeps, UNCONFIRMED } from "./me
 import type { PendingReceipt } from "../store/receipt_rows.ts";
 import { keptUntil, type SentMessage } from "../store/sent_messages.ts";
 
-/** Concurrent requests for receipts, or for messages to different peers. With more, other messages wait behind them. */
-const SENT_AT_ONCE = 8;
+/**
+ * Requests under way to one server, and to all servers of others. With more, other messages wait behind them; with
+ * fewer, a slow peer or server holds up what others get.
+ */
+const SENT_AT_ONCE = 8, SENT_ABROAD_AT_ONCE = 32;
 
 /** The items that wait; times are milliseconds since the Unix epoch. */
 interface SendingQueue<T> {
@@ -24,24 +27,32 @@ interface SendingQueue<T> {
    * back.
    */
   due(now: number, latest: number): T[];
-  /** Time when the next item is due; `null` when none waits. */
-  nextAt(): number | null;
+  /** Time when the next item is due that is not due now; `null` when there is none. */
+  nextAt(now: number): number | null;
   makeAllDue(now: number): void;
 }
 
+/** Sends items side by side, so that a slow answer holds up only what goes the same way (D-287). */
 abstract class SendingLoop<T> {
   #cancel: Cancel = () => {};
-  #sending: Promise<void> | null = null;
-  #again = false;
-  /** Whether the proxy has come back during this run, which may fail because it began before. */
-  #isBack = false;
+  /** The items that are due and not begun, by their server. The own server is `null`. */
+  #due = new Map<string | null, T[]>();
+  readonly #underWay = new Map<string, { host: string | null; done: Promise<void> }>();
+  /** Servers to which nothing is begun for now. */
+  readonly #pauses = new Map<string | null, { until: number; cancel: Cancel }>();
+  #isWoken = false;
+  /** How often the proxy has come back. A request may fail because it began before. */
+  #returns = 0;
   #stopped = false;
-  /** Results that could not be stored. Until they are, nothing is sent, because each run would send the same again. */
+  /** Results that could not be stored. Until they are, nothing is sent, because each look would send the same again. */
   readonly #unstored = new Set<() => void>();
 
   constructor(protected readonly deps: Pick<SendingDeps, "clock" | "emit">, private readonly queue: SendingQueue<T>) {}
 
-  /** Sends an item and stores the result. Returns the milliseconds to wait before the next item; 0: none. */
+  /** Of the items with one key, one is sent at a time, because a newer one could otherwise overtake it. */
+  protected abstract keyOf(item: T): string;
+  protected abstract hostOf(item: T): string | null;
+  /** Sends an item and stores the result. Returns the milliseconds to wait before the server's next item; 0: none. */
   protected abstract send(item: T): Promise<number>;
 
   protected store(result: () => void): void {
@@ -50,78 +61,116 @@ abstract class SendingLoop<T> {
     this.#unstored.delete(result);
   }
 
-  /** Sends the items that are due, and schedules the next run. */
+  /** Sends the items that are due, also those of a server that has a pause, because they may be new. */
   wake(): void {
-    this.#cancel();
-    if (this.#stopped) return;
-    if (this.#sending) {
-      this.#again = true;
-      return;
-    }
-    // Begun only after `#sending` is set, because a result that is stored earlier would begin a second run.
-    this.#sending = Promise.resolve().then(() => this.#sendDue()).catch((error) => {
-      this.deps.emit("store_failed", { why: describeError(error) });
-      return RETRY_FIRST_MS;
-    }).then((leastWait) => {
-      this.#sending = null;
-      this.#later(leastWait);
+    if (this.#isWoken) return;
+    this.#isWoken = true;
+    // Later, because the caller may be about to store more.
+    queueMicrotask(() => {
+      this.#isWoken = false;
+      this.#endPauses();
+      this.#look();
     });
   }
 
   /** Makes every item due and sends them, after the proxy has come back. */
   sendAllNow(): void {
-    const { clock, emit } = this.deps;
-    this.#isBack = this.#sending !== null;
-    orReport(emit, () => this.queue.makeAllDue(clock.now()), undefined);
-    this.wake();
+    this.#returns++;
+    this.#sendAll();
   }
 
   /** Sends for up to `ms`, then stops. The rest is sent after the next start. */
   async stop(ms: number): Promise<void> {
-    this.wake();
-    if (this.#sending) await settledWithin(this.deps.clock, this.#sending, ms);
+    this.#look();
+    await settledWithin(this.deps.clock, this.#settled(), ms);
     this.end();
   }
 
   end(): void {
     this.#stopped = true;
     this.#cancel();
+    this.#endPauses();
   }
 
-  #later(leastWait: number): void {
-    if (this.#stopped) return;
-    if (this.#isBack) return this.sendAllNow();
-    if (this.#again && leastWait === 0) {
-      this.#again = false;
-      return this.wake();
-    }
-    this.#again = false;
+  async #settled(): Promise<void> {
+    while (this.#underWay.size > 0) await Promise.race([...this.#underWay.values()].map(({ done }) => done));
+  }
+
+  #sendAll(): void {
     const { clock, emit } = this.deps;
-    // When the store cannot be read, the next run comes soon, because without a time no run would follow.
-    const next = orReport(emit, () => this.queue.nextAt(), clock.now() + RETRY_FIRST_MS);
-    if (next === null && leastWait === 0) return;
-    const wait = Math.min(Math.max((next ?? 0) - clock.now(), leastWait), RETRY_MAX_MS);
-    this.#cancel = clock.after(wait, () => this.wake());
+    orReport(emit, () => this.queue.makeAllDue(clock.now()), undefined);
+    this.wake();
   }
 
-  /** @returns milliseconds to wait before the next request, when the proxy does not answer or asks for a pause */
-  async #sendDue(): Promise<number> {
-    const { clock } = this.deps;
-    for (const result of this.#unstored) this.store(result);
-    while (!this.#stopped) {
-      const now = clock.now();
-      const due = this.queue.due(now, now + RETRY_MAX_MS);
-      if (due.length === 0) return 0;
-      for (let i = 0; i < due.length && !this.#stopped; i += SENT_AT_ONCE) {
-        const sends = due.slice(i, i + SENT_AT_ONCE).map((item) => this.send(item));
-        // Waits for all requests, because the next run would otherwise begin beside them, and a newer message could
-        // overtake an older one.
-        await Promise.allSettled(sends);
-        const wait = Math.max(...await Promise.all(sends));
-        if (wait > 0) return wait;
+  /** Begins what is due, and plans the next look. */
+  #look(): void {
+    this.#cancel();
+    if (this.#stopped) return;
+    const { clock, emit } = this.deps, now = clock.now();
+    this.#due.clear();
+    // When the store cannot be used, the next look comes soon, because without a time none would follow.
+    let next: number | null = now + RETRY_FIRST_MS;
+    try {
+      for (const result of this.#unstored) this.store(result);
+      const due = this.queue.due(now, now + RETRY_MAX_MS).filter((item) => !this.#underWay.has(this.keyOf(item)));
+      this.#due = Map.groupBy(due, (item) => this.hostOf(item));
+      next = this.queue.nextAt(now);
+    } catch (error) {
+      emit("store_failed", { why: describeError(error) });
+    }
+    if (next !== null) this.#cancel = clock.after(Math.min(next - now, RETRY_MAX_MS), () => this.#look());
+    this.#beginAll();
+  }
+
+  #beginAll(): void {
+    for (const [host, items] of this.#due) {
+      while (this.#hasRoom(host)) {
+        const item = items.shift();
+        if (item === undefined) break;
+        const key = this.keyOf(item), { promise, resolve } = Promise.withResolvers<void>();
+        this.#underWay.set(key, { host, done: promise });
+        void this.#sendOne(item, host, key).then(resolve);
       }
     }
-    return 0;
+  }
+
+  #hasRoom(host: string | null): boolean {
+    if (this.#stopped || this.#unstored.size > 0 || this.#pauses.has(host)) return false;
+    const hosts = [...this.#underWay.values()].map((one) => one.host);
+    const abroad = hosts.filter((one) => one !== null).length;
+    const isFull = host !== null && abroad >= SENT_ABROAD_AT_ONCE;
+    return !isFull && hosts.filter((one) => one === host).length < SENT_AT_ONCE;
+  }
+
+  async #sendOne(item: T, host: string | null, key: string): Promise<void> {
+    const returns = this.#returns;
+    const wait = await this.send(item).catch((error) => {
+      if (!this.#pauses.has(host)) this.deps.emit("store_failed", { why: describeError(error) });
+      return RETRY_FIRST_MS;
+    });
+    this.#underWay.delete(key);
+    if (this.#stopped) return;
+    if (wait > 0 && returns !== this.#returns) return this.#sendAll();
+    if (wait > 0) this.#pause(host, wait);
+    if (this.#due.get(host)?.length) this.#beginAll();
+    else this.#look();
+  }
+
+  /** Begins nothing for a server, which does not answer or asks for a pause. */
+  #pause(host: string | null, ms: number): void {
+    const { clock } = this.deps, until = clock.now() + ms, before = this.#pauses.get(host);
+    if (before !== undefined && before.until >= until) return;
+    before?.cancel();
+    const cancel = clock.after(ms, () => {
+      this.#pauses.delete(host);
+      this.#look();
+    });
+    this.#pauses.set(host, { until, cancel });
+  }
+
+  #endPauses(): void {
+    for (const { cancel } of this.#pauses.values()) cancel();
+    this.#pauses.clear();
   }
 }
 
@@ -141,6 +190,15 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
   override sendAllNow(): void {
     this.#hasReported = false;
     super.sendAllNow();
+  }
+
+  protected override keyOf({ seq }: PendingReceipt): string {
+    return String(seq);
+  }
+
+  /** All receipts go to the own server. */
+  protected override hostOf(): null {
+    return null;
   }
 
   protected override async send(receipt: PendingReceipt): Promise<number> {
@@ -192,6 +250,14 @@ export class KeptSender extends SendingLoop<SentMessage> {
 
   constructor(protected override readonly deps: SendingDeps, private readonly sender: MessageSender) {
     super(deps, deps.store.sent.kept);
+  }
+
+  protected override keyOf({ toDid }: SentMessage): string {
+    return toDid;
+  }
+
+  protected override hostOf({ toDid }: SentMessage): string | null {
+    return this.deps.proxies.hostOf(toDid);
   }
 
   protected override async send(kept: SentMessage): Promise<number> {

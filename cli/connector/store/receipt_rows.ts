@@ -46,8 +46,9 @@ export class ReceiptRows {
       .map((row) => ({ ...row, about: JSON.parse(row.about) }));
   }
 
-  nextAt(): number | null {
-    return this.db.number("SELECT min(nextAt) FROM receipts");
+  /** When the next receipt is due that is not due now. */
+  nextAt(now: number): number | null {
+    return this.db.number("SELECT min(nextAt) FROM receipts WHERE nextAt > ?", now);
   }
 
   get size(): number {

@@ -276,7 +276,7 @@ export class SentMessages {
       const isUnclear = present.mayHaveArrived || mayHaveArrived;
       const sql = "UPDATE sent SET nextAt = ?, mayHaveArrived = ? WHERE seq = ?";
       this.db.run(sql, nextAt, isUnclear ? 1 : 0, message.seq);
-      this.db.afterCommit(() => this.onChange({ kind: "kept" }));
+      if (isAnswered) this.db.afterCommit(() => this.onChange({ kind: "kept" }));
       return { ...present, nextAt, mayHaveArrived: isUnclear };
     });
   }
@@ -422,11 +422,11 @@ export class SentMessages {
     );
   }
 
-  /** The queue of kept messages: the oldest to each peer, so that no newer one overtakes it, and at most 100. */
+  /** The queue of kept messages: the oldest to each peer, so that no newer one overtakes it. */
   readonly kept = {
     due: (now: number, latest: number): SentMessage[] =>
-      this.#select(`${FIRST_KEPT} AND (nextAt <= ? OR nextAt > ?) ORDER BY seq LIMIT 100`, now, latest),
-    nextAt: (): number | null => this.db.number(`SELECT min(nextAt) FROM sent WHERE ${FIRST_KEPT}`),
+      this.#select(`${FIRST_KEPT} AND (nextAt <= ? OR nextAt > ?) ORDER BY seq`, now, latest),
+    nextAt: (now: number) => this.db.number(`SELECT min(nextAt) FROM sent WHERE ${FIRST_KEPT} AND nextAt > ?`, now),
     makeAllDue: (now: number): void =>
       void this.db.runWithoutSync("UPDATE sent SET nextAt = ?1 WHERE state = 'kept' AND nextAt > ?1", now),
   };

@@ -86,7 +86,7 @@ Deno.test("records are deleted at the end of their retention", async () => {
   assertEquals(db.all("SELECT state FROM messages"), [{ ...Object.create(null), state: "dead" }]);
   inbox.forget(DEAD_KEPT_MS + 1, HISTORY_MS);
   assertEquals(db.all("SELECT state FROM messages"), []);
-  assertEquals([outbox.forget(1), outbox.nextAt()], [2, null]);
+  assertEquals([outbox.forget(1), outbox.nextAt(0)], [2, null]);
 });
 
 Deno.test("the inbox remembers at most 100,000 delivered messages, the newest", async () => {
