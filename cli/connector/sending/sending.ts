@@ -155,8 +155,9 @@ export class Sending {
   }
 
   /**
-   * Checks the receipts of messages one after the other, because a proxy that tells of many would otherwise cause as
-   * many checks of signatures, or requests, at once. Asks for the receipts that did not come with the news.
+   * Checks the receipts of the messages to a server one after the other, because a proxy that tells of many would
+   * otherwise cause as many checks of signatures, or requests, at once. Asks for the receipts that did not come with the
+   * news, and a server that answers late holds up only what is known of its own agents.
    */
   #prove(sent: SentKey, told: unknown): void {
     const key = keyOf(sent), { emit, store } = this.deps;
@@ -165,17 +166,21 @@ export class Sending {
     if (orReport(emit, () => store.sent.find(sent.requestId, sent.toDid), null) === null) return;
     const receipt = this.#toProve.size < TOLD_MAX ? ToldReceipt.safeParse(told).data : undefined;
     this.#toProve.add(key);
-    this.#proving = this.#proving.then(async () => {
+    const host = this.deps.proxies.hostOf(sent.toDid);
+    const proving = (this.#proving.get(host) ?? Promise.resolve()).then(async () => {
       this.#toProve.delete(key);
       if (receipt !== undefined && await this.#stored([receipt], sent).catch(() => false)) return;
       // Waits for a question that is under way, because its answer may be from before the news.
       await this.#asking.get(key);
       await this.ask(sent);
+    }).finally(() => {
+      if (this.#proving.get(host) === proving) this.#proving.delete(host);
     });
+    this.#proving.set(host, proving);
   }
   readonly #toProve = new Set<string>();
-  /** Never rejects, because `ask` does not. */
-  #proving = Promise.resolve();
+  /** The last check for each server. Never rejects, because `ask` does not. */
+  readonly #proving = new Map<string | null, Promise<void>>();
 
   /** Stores the state that the receipts of a message prove. Returns false when they prove none. */
   async #stored(receipts: readonly Receipt[], sent: SentKey): Promise<boolean> {

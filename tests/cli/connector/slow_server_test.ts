@@ -1,0 +1,54 @@
+/** Another server that does not answer holds up nothing of the peers at the own server. */
+import { assertEquals } from "@std/assert";
+import { flushTasks } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
+import { Bench, INBOX } from "./bench.ts";
+import { asker, post } from "./local_api/local_caller.ts";
+import { local, send, TwoServers } from "./two_servers.ts";
+
+/** Beta has a ticket peer at its own server too, gamma. */
+async function withGamma(two: TwoServers): Promise<Bench> {
+  const { world, bench } = two.b, gamma = await world.agent(undefined, "gamma");
+  const its = await Bench.open(world, gamma, INBOX);
+  const { ticket } = await local<{ ticket: string }>(its, "/v1/pair/start", {});
+  await local(bench, "/v1/pair/confirm", { ticket });
+  await until(() => "beta" in its.peers);
+  return its;
+}
+
+/** Alpha's server does not answer requests of beta for one path. */
+function deaf({ a, b }: TwoServers, isHeld: (url: string) => boolean): { asked: number } {
+  const { proxy } = a.world, reach = proxy.fetch, state = { asked: 0 };
+  proxy.fetch = async (request, peer) => {
+    const isOfBeta = request.headers.get("authorization")?.includes(b.agent.identity.ait);
+    if (!isOfBeta || !isHeld(request.url)) return await reach(request, peer);
+    state.asked++;
+    return await new Promise<never>((_, reject) => request.signal.addEventListener("abort", () => reject(new Error())));
+  };
+  return state;
+}
+
+Deno.test("a server that does not say whether messages are read hides no reader at the own server", async () => {
+  await using two = await TwoServers.open();
+  const { b, a, clock } = two;
+  await two.pair();
+  await using gamma = await withGamma(two);
+  for (let n = 0; n < 5; n++) await send(b.bench, "alpha@a.example", `message ${n}`);
+  const { requestId } = await send(b.bench, "gamma", "are you there?");
+  const { messages } = b.bench.connector.store.sent.list({ toDid: a.agent.agent.did, limit: 5 });
+  const held = deaf(two, (url) => url.includes("/v1/relay/delivery-receipts"));
+  for (const { requestId } of messages) {
+    b.bench.connector.sending.told({
+      requestId,
+      recipientAgentDid: a.agent.agent.did,
+      state: "processed",
+      at: "2026-02-21T00:01:00.000Z",
+    });
+  }
+  await until(() => held.asked > 0);
+  const { body: { messages: [{ id }] } } = await asker(gamma)("/v1/inbox");
+  await asker(gamma)("/v1/inbox/read", post({ ids: [id] }));
+  await clock.advance(2_000);
+  await flushTasks();
+  assertEquals(b.bench.connector.store.sent.find(requestId)?.state, "processed");
+});
