@@ -223,19 +223,20 @@ export class Sending {
   #refreshing = Promise.resolve();
 
   async #refresh(): Promise<void> {
-    const { store: { sent } } = this.deps;
+    const { store: { sent } } = this.deps, abroad: Promise<void>[] = [];
     for (let before = Infinity, requests = 0; requests < REFRESH_REQUESTS; requests++) {
       const open = sent.open(before, REFRESHED_TOGETHER);
-      if (open.length === 0) return;
+      if (open.length === 0) break;
       const byHost = Map.groupBy(open, ({ toDid }) => this.deps.proxies.hostOf(toDid));
-      if ([...byHost.keys()].some((host) => host !== null)) this.#followAbroad();
-      // The failure of another server is ignored, because it would hide what the others say.
-      const asked = [...byHost].map(([host, some]) => {
-        return host === null ? this.#askAbout(some) : this.#askAbout(some).catch(() => {});
-      });
-      await Promise.all(asked);
+      for (const [host, some] of byHost) {
+        // Another server may fail or answer late, which would hide what the own server says.
+        if (host !== null) abroad.push(this.#askAbout(some).catch(() => {}));
+      }
+      if (abroad.length > 0) this.#followAbroad();
+      await this.#askAbout(byHost.get(null) ?? []);
       before = open.at(-1)?.seq ?? 0;
     }
+    await Promise.all(abroad);
   }
 
   /** Asks the home proxy of these recipients how messages ended. */

@@ -52,3 +52,25 @@ Deno.test("a server that does not say whether messages are read hides no reader 
   await flushTasks();
   assertEquals(b.bench.connector.store.sent.find(requestId)?.state, "processed");
 });
+
+Deno.test("a server that does not say how messages ended hides no older outcome at the own server", async () => {
+  await using two = await TwoServers.open();
+  const { b, a, clock } = two;
+  await two.pair();
+  await using gamma = await withGamma(two);
+  const { requestId } = await send(b.bench, gamma.agent.agent.did, "first");
+  b.bench.database.run("UPDATE sent SET state = 'queued' WHERE requestId = ?", requestId);
+  b.bench.database.run(
+    `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100)
+     INSERT INTO sent (toDid, requestId, auto, origin, bytes, sentAt, state, stateAt, payload)
+     SELECT ?, 'request-' || i, 0, 'program', 2, ?2, 'queued', ?2, '{}' FROM n`,
+    a.agent.agent.did,
+    clock.now(),
+  );
+  const held = deaf(two, (url) => url.includes("/v1/relay/deliveries"));
+  await clock.advance(11_000);
+  void b.bench.connector.sending.refresh();
+  await until(() => held.asked > 0);
+  await clock.advance(1_000);
+  assertEquals(b.bench.connector.store.sent.find(requestId)?.state, "delivered");
+});
