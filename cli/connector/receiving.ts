@@ -86,7 +86,7 @@ export class Receiving {
   async #judge(frame: DeliverFrame): Promise<ProofCheck> {
     const { pairing } = this.deps, from = frame.fromAgentDid;
     // The peer of a ticket may write before this agent has read its key, and would be refused without this wait.
-    if (this.#pinOf(from)?.how !== "ticket") await pairing.settled();
+    if (this.#pinOf(from)?.how !== "ticket") await pairing.settled(from);
     const isUnread = !this.#isPeer(from) && !(await this.#lookUpFor());
     // If the list could not be read, the sender may still be a peer, and `not_a_peer` would tell its person to pair
     // again for nothing.

@@ -62,7 +62,8 @@ interface PinnedPeer {
 type Confirmed = HttpResponse | "key_mismatch";
 
 export class Pairing {
-  readonly #confirming = new Set<Promise<unknown>>();
+  /** The confirmations under way, and whether their tickets are of another server. */
+  readonly #confirming = new Map<Promise<unknown>, boolean>();
 
   constructor(private readonly deps: PairingDeps) {}
 
@@ -93,22 +94,29 @@ export class Pairing {
    */
   confirm(ticket: Ticket, members: Record<string, unknown>): Promise<Confirmed> {
     const work = this.#confirm(ticket, members);
-    this.#confirming.add(work);
+    this.#confirming.set(work, this.#isElsewhere(ticket));
     return work.finally(() => this.#confirming.delete(work));
   }
 
-  /** Resolves when the confirmations that are under way have ended. Never rejects. */
-  async settled(): Promise<void> {
-    await Promise.allSettled(this.#confirming);
+  /** Resolves when the confirmations under way whose ticket may be an agent's have ended. Never rejects. */
+  async settled(did: string): Promise<void> {
+    const isElsewhere = authorityIn(did) !== authorityIn(this.deps.did);
+    // Another server that does not answer would otherwise hold up the messages of contacts at the own one.
+    const its = [...this.#confirming].filter(([, ofOther]) => ofOther === isElsewhere);
+    await Promise.allSettled(its.map(([work]) => work));
   }
 
-  /** Continues the confirmations that an earlier run, or a server that did not answer, left open. Never rejects. */
+  /**
+   * Continues the confirmations that an earlier run, or a server that did not answer, left open: side by side, because
+   * one server that does not answer would hold up the others. Never rejects.
+   */
   async resume(): Promise<void> {
     const { clock, emit, store, isOver } = this.deps;
     // A confirmation in progress would otherwise run twice, and one person would get two results.
     if (this.#confirming.size > 0) return;
     try {
-      for (const row of store.pairConfirmations.all()) await this.#resume(row, clock.now() >= row.until);
+      const now = clock.now();
+      await Promise.all(store.pairConfirmations.all().map((row) => this.#resume(row, now >= row.until)));
     } catch (error) {
       if (!isOver()) emit("store_failed", { why: describeError(error) });
     }

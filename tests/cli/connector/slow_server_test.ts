@@ -4,7 +4,7 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { Bench, INBOX } from "./bench.ts";
 import { asker, post } from "./local_api/local_caller.ts";
-import { local, send, TwoServers } from "./two_servers.ts";
+import { GONE, local, losing, request, send, TwoServers } from "./two_servers.ts";
 
 /** Beta has a ticket peer at its own server too, gamma. */
 async function withGamma(two: TwoServers): Promise<Bench> {
@@ -73,4 +73,34 @@ Deno.test("a server that does not say how messages ended hides no older outcome 
   await until(() => held.asked > 0);
   await clock.advance(1_000);
   assertEquals(b.bench.connector.store.sent.find(requestId)?.state, "delivered");
+});
+
+Deno.test("a server that does not confirm its ticket holds up no message of a contact", async () => {
+  await using two = await TwoServers.open();
+  const { b, clock } = two, delta = await b.world.agent(undefined, "delta");
+  await b.world.pair(delta, b.agent);
+  const ticket = await two.ticket(), held = deaf(two, (url) => url.includes("/pair/confirm"));
+  const confirmed = request(b.bench, "/v1/pair/confirm", { ticket });
+  await until(() => held.asked > 0);
+  const sent = b.world.message(delta, b.agent);
+  await until(() => b.bench.connector.store.received.list({ unread: true, limit: 5 }).messages.length === 1);
+  await sent;
+  await clock.advance(31_000);
+  assertEquals((await confirmed).status >= 500, true);
+});
+
+Deno.test("a server that does not confirm its ticket holds up no other ticket that this agent goes on with", async () => {
+  await using two = await TwoServers.open();
+  const { b, clock } = two, gamma = await b.world.agent(undefined, "gamma");
+  await using its = await Bench.open(b.world, gamma, INBOX);
+  const tickets = [await two.ticket(), (await local<{ ticket: string }>(its, "/v1/pair/start", {})).ticket];
+  const back = [two.away(), losing(b.world, "/pair/confirm", () => Promise.reject(GONE))];
+  for (const ticket of tickets) {
+    assertEquals((await request(b.bench, "/v1/pair/confirm", { ticket })).status >= 500, true);
+  }
+  for (const end of back.reverse()) end();
+  const held = deaf(two, (url) => url.includes("/pair/confirm"));
+  b.bench.endLink(1006);
+  await clock.advance(5_000);
+  await until(() => held.asked > 0 && b.bench.peers.gamma?.how === "ticket");
 });
