@@ -6,7 +6,7 @@ export const CONNECTOR_LIMIT_TABLE = {
   seenKeptMs: [DAY_MS, "ms", "how long an ended message is remembered, to recognise a repeated delivery"],
   taskAnswerBytes: [1024 ** 2, "bytes", "answer of an A2A agent"],
   taskPatienceMs: [60 * 60_000, "ms", "time to follow a task and to answer its question"],
-  openTasks: [200, "count", "tasks followed at the same time; other messages wait"],
+  openTasks: [200, "count", "tasks followed at the same time, half as many for one sender; other messages wait"],
   a2aBlockMs: [120_000, "ms", "wait of an A2A client's call for its task"],
   a2aBlockingCalls: [32, "count", "waiting calls of A2A clients"],
   keptMessages: [1_000, "count", "messages that wait in the connector for the proxy"],

@@ -105,7 +105,8 @@ function senderOf(lane: string): string {
 
 /**
  * Chooses the next message. A message is taken, and then released for another attempt or removed. Senders take turns,
- * because a thousand messages of one peer would otherwise all be delivered before the first one of another peer.
+ * because a thousand messages of one peer would otherwise all be delivered before the first one of another peer. A
+ * sender without room waits, because its slow messages would otherwise hold up those of the others.
  */
 export class Lanes {
   /** In order of arrival. A message that is aside has a lane of its own. */
@@ -114,6 +115,9 @@ export class Lanes {
   /** The number of each sender's last turn. Cleared when all lanes are empty. */
   readonly #turns = new Map<string, number>();
   #turn = 0;
+
+  /** @param hasRoom whether another message of a sender may be taken, beside `taken` ones */
+  constructor(private readonly hasRoom: (sender: string, taken: number) => boolean = () => true) {}
 
   add(message: QueuedMessage): void {
     const key = keyOf(message), lane = this.#lanes.get(key) ?? [], last = lane.at(-1);
@@ -172,8 +176,11 @@ export class Lanes {
   }
 
   *#heads(): Generator<QueuedMessage> {
+    const taken = Map.groupBy(this.#taken.values(), ({ lane }) => senderOf(lane));
     for (const [head] of this.#lanes.values()) {
-      if (head && !this.#taken.has(head.seq)) yield head;
+      if (!head || this.#taken.has(head.seq)) continue;
+      const sender = senderOf(head.lane);
+      if (this.hasRoom(sender, taken.get(sender)?.length ?? 0)) yield head;
     }
   }
 }

@@ -36,7 +36,15 @@ interface Result {
 }
 
 export class RuntimeRoom {
-  readonly #lanes = new Lanes();
+  /**
+   * A sender takes no more than what is left for the others. Without that, a peer whose messages the runtime is slow to
+   * answer would take every request.
+   */
+  readonly #lanes = new Lanes((sender, taken) =>
+    taken < HANDOVERS_AT_ONCE - this.#underWay.size && !this.#crowding.has(sender)
+  );
+  /** Senders whose tasks leave too little room for those of others. */
+  #crowding: ReadonlySet<string> = new Set();
   readonly #stop = new AbortController();
   readonly #underWay = new Set<Promise<void>>();
   /**
@@ -92,6 +100,7 @@ export class RuntimeRoom {
     this.#cancel();
     if (this.#closing) return;
     if (!this.#storeHeld()) return this.#pumpAfter(CONNECTOR_LIMITS.slowFirstMs);
+    this.#crowding = orReport(this.deps.emit, () => this.#tasks?.crowding, undefined) ?? new Set();
     const now = this.deps.clock.now();
     while (this.#underWay.size < HANDOVERS_AT_ONCE) {
       // Asks for the bound of tasks only when a message is due, because each such look reads the store.

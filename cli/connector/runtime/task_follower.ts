@@ -86,6 +86,14 @@ export class TaskFollower {
     return this.#budget.wait(this.deps.clock.now());
   }
 
+  /**
+   * The senders that have as many open tasks as are left for all. Without that bound, a peer whose tasks do not end
+   * would hold up the messages of every other for an hour.
+   */
+  get crowding(): ReadonlySet<string> {
+    return this.#rows.sendersWith(LIMIT.openTasks - this.#rows.size);
+  }
+
   countHandover(): void {
     this.#budget.take(this.deps.clock.now());
   }

@@ -58,6 +58,12 @@ export class TaskRows {
     return this.db.number("SELECT count(*) FROM tasks WHERE state = 'working'") ?? 0;
   }
 
+  /** The senders with at least `count` tasks in work. */
+  sendersWith(count: number): Set<string> {
+    const sql = "SELECT fromDid FROM tasks WHERE state = 'working' GROUP BY fromDid HAVING count(*) >= ?";
+    return new Set(this.db.all<Pick<OpenTask, "fromDid">>(sql, count).map(({ fromDid }) => fromDid));
+  }
+
   /**
    * The tasks whose state is due, the longest due first. A time beyond the longest wait counts as due, because it comes
    * from a wrong clock.

@@ -370,6 +370,28 @@ Deno.test("messages wait while 200 tasks are open, and go on when one ends", asy
   end();
 });
 
+Deno.test("a peer whose tasks do not end holds up its own messages, and not those of another one", async () => {
+  const { agent, end } = working();
+  await using talk = await conversation(agent);
+  const { world, b, bench } = talk, far = world.clock.now() + LIMIT.taskPollMaxMs;
+  for (let n = 0; n < LIMIT.openTasks / 2; n++) {
+    const sql = "INSERT INTO tasks VALUES (?, ?, 't', 'c', 'working', ?, 0, ?)";
+    bench.database.run(sql, talk.a.agent.did, `old-${n}`, far, far);
+  }
+  const quiet = await world.agent();
+  await world.pair(quiet, b);
+  await bench.connector.updatePeers();
+  await talk.send("request-1");
+  await world.message(quiet, b, { headers: { "x-request-id": "request-of-quiet" } });
+  await until(() => bench.eventsOf("handed_over").length > 0);
+  await world.clock.advance(5_000);
+  const handedOver = () => bench.eventsOf("handed_over").map(({ requestId }) => requestId);
+  assertEquals(handedOver(), ["request-of-quiet"]);
+  // The agent does not know the old tasks, so they end when it is asked.
+  await passing(world, 60, () => handedOver().length === 2);
+  end();
+});
+
 Deno.test("a text that does not fit is cut with a mark, and an answer over 1 MiB is a failure", async (t) => {
   const long = "\u0001é\u{1F600}".repeat(60_000);
   const cases: [string, string, (payload: { message: string; svcError?: { code: string } }) => void][] = [
