@@ -143,7 +143,7 @@ export class RuntimeRoom {
 
   #hasHandover(): boolean {
     const isFree = !this.#closing && this.#underWay.size < HANDOVERS_AT_ONCE;
-    return isFree && this.#hasDue(this.deps.clock.now()) && this.#waitForTasks() !== null;
+    return isFree && this.#hasDue(this.deps.clock.now()) && this.#waitForTasks() === 0;
   }
 
   async #handOver(seq: number): Promise<void> {

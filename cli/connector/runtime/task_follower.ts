@@ -20,6 +20,10 @@ import { LIMITS } from "../../../shared/protocol/limits.ts";
 /** Requests to an A2A agent in a minute. OpenClaw refuses the 31st one, even if it is a hand-over. */
 export const TASK_REQUESTS = 24;
 const TASK_REQUEST_WINDOW_MS = 60_000;
+/**
+ * Those of them that hand over messages while tasks are open. With more, a peer that writes all the time hides results.
+ */
+export const TASK_HANDOVERS = 18;
 /** Wait after the early looks at a task; it doubles. With less, looks use up the requests that hand-overs need. */
 const POLL_FIRST_MS = 1_000;
 /** Concurrent looks: with more, slow tasks would take every connection of the runtime. */
@@ -45,7 +49,7 @@ interface FollowerDeps extends RuntimeDeps {
   replies: RuntimeReplies | null;
   /** Called when a task has ended, so that another message may be handed over. */
   onRoom(): void;
-  /** Whether a message could be handed over now. Hand-overs come before looks at tasks. */
+  /** Whether a message can be handed over now. Hand-overs come before looks at tasks. */
   hasHandover(): boolean;
 }
 
@@ -62,6 +66,10 @@ const EARLY_LOOKS_MS = [50, 250];
 
 export class TaskFollower {
   readonly #budget = new RequestBudget(TASK_REQUESTS, TASK_REQUEST_WINDOW_MS);
+  readonly #handovers = new RequestBudget(TASK_HANDOVERS, TASK_REQUEST_WINDOW_MS);
+  /** The number of each sender's last look, while tasks are due. */
+  readonly #looks = new Map<string, number>();
+  #look = 0;
   readonly #stop = new AbortController();
   /** Tasks whose state is being requested, by message. */
   readonly #polling = new Map<string, Promise<void>>();
@@ -82,8 +90,9 @@ export class TaskFollower {
 
   /** Milliseconds until a hand-over; `null` while there are too many tasks. `underWay`: hand-overs in progress. */
   handoverWait(underWay: number): number | null {
-    if (this.#rows.size + underWay >= LIMIT.openTasks) return null;
-    return this.#budget.wait(this.deps.clock.now());
+    const now = this.deps.clock.now(), { size } = this.#rows;
+    if (size + underWay >= LIMIT.openTasks) return null;
+    return Math.max(this.#budget.wait(now), size > 0 ? this.#handovers.wait(now) : 0);
   }
 
   /**
@@ -95,7 +104,9 @@ export class TaskFollower {
   }
 
   countHandover(): void {
-    this.#budget.take(this.deps.clock.now());
+    const now = this.deps.clock.now();
+    this.#budget.take(now);
+    this.#handovers.take(now);
   }
 
   async contextOf({ fromDid, session }: InboxMessage): Promise<TaskContext> {
@@ -172,13 +183,17 @@ export class TaskFollower {
   /** Requests the states that are due. Returns the milliseconds until the next look; `null` when no timer is needed. */
   #pollDue(): number | null {
     const now = this.deps.clock.now();
-    for (const task of this.#rows.due(now)) {
+    const due = this.#rows.due(now), lastLook = ({ fromDid }: OpenTask) => this.#looks.get(fromDid) ?? 0;
+    if (due.length === 0) this.#looks.clear();
+    // Senders take turns, because the many tasks of one would otherwise hold up the result of another.
+    for (const task of due.sort((a, b) => lastLook(a) - lastLook(b))) {
       if (this.#polling.has(keyOf(task))) continue;
       if (this.#polling.size >= POLLS_AT_ONCE) return null;
-      // A look waits for hand-overs, unless those wait for the end of a task, or the time of this task is over.
+      // A look waits for hand-overs, unless those have to wait too, or the time of this task is over.
       const wait = !isOver(task, now) && this.deps.hasHandover() ? POLL_FIRST_MS : this.#budget.wait(now);
       if (wait > 0) return wait;
       this.#budget.take(now);
+      this.#looks.set(task.fromDid, ++this.#look);
       const work = this.#poll(task).catch(async (error) => {
         this.deps.emit("store_failed", { why: describeError(error) });
         // The row is unchanged, so without this pause it would be due at once, again and again.
