@@ -63,12 +63,16 @@ abstract class SendingLoop<T> {
 
   /** Sends the items that are due, also those of a server that has a pause, because they may be new. */
   wake(): void {
+    this.#endPauses();
+    this.sendDue();
+  }
+
+  /** Sends the items that are due. Later, because the caller may be about to store more. */
+  protected sendDue(): void {
     if (this.#isWoken) return;
     this.#isWoken = true;
-    // Later, because the caller may be about to store more.
     queueMicrotask(() => {
       this.#isWoken = false;
-      this.#endPauses();
       this.#look();
     });
   }
@@ -309,12 +313,20 @@ export class KeptSender extends SendingLoop<SentMessage> {
 
   /** Sends what waits for a server, because it has answered. The own server is `null`, and has no pauses. */
   reached(host: string | null): void {
-    if (host !== null && this.#pauses.reached(host)) this.sendAllNow();
+    if (host !== null && this.#pauses.reached(host)) this.#sendNow(host);
   }
 
   /** Ends the pause of a server early, so that the next try comes soon. */
   tryNow(host: string | null): void {
-    if (host !== null && this.#pauses.end(host, this.deps.clock.now())) this.sendAllNow();
+    if (host !== null && this.#pauses.end(host, this.deps.clock.now())) this.#sendNow(host);
+  }
+
+  /** Makes what waits for a server due. What waits for others keeps its time, because they have not answered. */
+  #sendNow(host: string): void {
+    const { clock, emit, store: { sent: { kept } } } = this.deps, now = clock.now();
+    const its = () => kept.due(Infinity, Infinity).filter((message) => this.hostOf(message) === host);
+    orReport(emit, () => its().forEach(({ seq }) => kept.makeAllDue(now, seq)), undefined);
+    this.sendDue();
   }
 
   #giveUp(message: SentMessage, problem: string): number {

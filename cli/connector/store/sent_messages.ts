@@ -125,6 +125,7 @@ const FIRST_KEPT = "seq IN (SELECT min(seq) FROM sent WHERE state = 'kept' GROUP
  * to the recipient, and read it for each message.
  */
 const OPEN_TO = "FROM sent INDEXED BY sent_open WHERE toDid = ? AND keep = 1 AND state IN ('kept', 'sending')";
+const MAKE_DUE = "UPDATE sent SET nextAt = ?1 WHERE state = 'kept' AND nextAt > ?1";
 const INTERRUPTED = "the connector ended during the request";
 const NO_BODY = "body = NULL, bodyBytes = 0";
 const FINISHED = "state NOT IN ('sending', 'kept', 'queued')";
@@ -427,15 +428,14 @@ export class SentMessages {
     due: (now: number, latest: number): SentMessage[] =>
       this.#select(`${FIRST_KEPT} AND (nextAt <= ? OR nextAt > ?) ORDER BY seq`, now, latest),
     nextAt: (now: number) => this.db.number(`SELECT min(nextAt) FROM sent WHERE ${FIRST_KEPT} AND nextAt > ?`, now),
-    makeAllDue: (now: number): void =>
-      void this.db.runWithoutSync("UPDATE sent SET nextAt = ?1 WHERE state = 'kept' AND nextAt > ?1", now),
+    makeAllDue: (now: number, seq: number | null = null) =>
+      void this.db.runWithoutSync(`${MAKE_DUE} AND seq = coalesce(?2, seq)`, now, seq),
   };
 
   /** The newest messages before `seq` whose state the proxy may change. */
   open(seq: number, limit: number): SentMessage[] {
-    const isOpen = "state IN ('queued', 'delivered', 'unknown', 'dead_lettered')";
-    const last = Math.min(seq, Number.MAX_SAFE_INTEGER);
-    return this.#select(`${isOpen} AND seq < ? ORDER BY seq DESC LIMIT ?`, last, limit);
+    const isOpen = "state IN ('queued', 'delivered', 'unknown', 'dead_lettered') AND seq < ?";
+    return this.#select(`${isOpen} ORDER BY seq DESC LIMIT ?`, Math.min(seq, Number.MAX_SAFE_INTEGER), limit);
   }
 
   /** Blanks the content of messages that have ended, to one recipient or to all. Returns how many. */

@@ -124,5 +124,23 @@ Deno.test("at most 8 requests to a server are under way, and 32 to all servers o
   sender.end();
 });
 
+Deno.test("a server whose agents write all the time makes no message to another server be sent more often", async () => {
+  await using disk = await Disk.make();
+  let tries = 0;
+  const { clock, sender, keep } = senderOn(disk, (to) => {
+    if (hostOf(to) === HOME) tries++;
+    return Promise.reject(new UnreachableError("the server cannot be reached", { cause: new Error("refused") }));
+  });
+  keep(didOf(HOME, 1), "home-message-1");
+  keep(didOf("bad.example", 1), "message-1-of-bad");
+  sender.wake();
+  for (let s = 0; s < 600; s += 6) {
+    await clock.advance(6_000);
+    sender.tryNow("bad.example");
+  }
+  assert(tries <= 16, `${tries} requests in 10 minutes`);
+  sender.end();
+});
+
 /** An answer at once. */
 const atOnce = () => Promise.resolve();
