@@ -71,7 +71,7 @@ export class Window {
   /** Returns the decision about one more request, without counting it. `now` is milliseconds since the Unix epoch. */
   peek(rule: WindowRule, now: number): Decision {
     const life = rule.windowMs + grainOf(rule);
-    const mended = this.#mend(now);
+    const mended = this.#mend(now, life);
     while (this.length > 0 && now >= this.timeOf(0) + life) {
       this.#times.shift();
       this.#used -= this.#counts.shift() ?? 0;
@@ -96,16 +96,17 @@ export class Window {
 
   /**
    * Corrects entries in the future, which come from a clock that was set back. They count as made now, because they
-   * would otherwise end late.
+   * would otherwise end late. One that is ahead by its whole life ends at once, because a full window that only refuses
+   * is not stored again, and would stay full for as long as the step.
    */
-  #mend(now: number): boolean {
+  #mend(now: number, life: number): boolean {
     let ahead = 0;
     while (this.length > 0 && (this.#times.at(-1) ?? 0) > now) {
-      this.#times.pop();
-      ahead += this.#counts.pop() ?? 0;
+      const at = this.#times.pop() ?? 0, count = this.#counts.pop() ?? 0;
+      this.#used -= count;
+      if (at - now < life) ahead += count;
     }
     if (ahead === 0) return false;
-    this.#used -= ahead;
     this.push(now, ahead);
     return true;
   }

@@ -194,7 +194,7 @@ Deno.test("the window update counts, keeps the record of a full window, or refus
   assertEquals(update.next(null), { value: [[NOW, 1]], expireInMs: 2000 });
   assertEquals(update.next([[NOW - 1, 1]]), { value: [[NOW - 1, 1], [NOW, 1]], expireInMs: 2000 });
   assertEquals(update.next([[NOW - 1, 2]]), "keep");
-  assertEquals(update.next([[NOW + 5000, 2]]), { value: [[NOW, 2]], expireInMs: 2000 });
+  assertEquals(update.next([[NOW + 500, 2]]), { value: [[NOW, 2]], expireInMs: 2000 });
   assertEquals(windowUpdate(["w"], TWO, () => NOW, note, { refuse: "full" }).next([[NOW - 1, 2]]), { refuse: "full" });
   assertEquals(seen, [true, true, false, false, false]);
 });
@@ -242,8 +242,20 @@ Deno.test("the limiter keeps its count over a restart and repairs a full window 
   const clock = new ManualClock();
   for (let i = 0; i < 20; i++) await openLimiter(kv, clock).hit(TWENTY, "a");
   assertEquals((await openLimiter(kv, clock).hit(TWENTY, "a")).allowed, false);
-  clock.step(-600_000);
+  clock.step(-30_000);
   assertEquals((await openLimiter(kv, clock).hit(TWENTY, "a")).allowed, false);
   await clock.advance(60_000);
   assertEquals((await openLimiter(kv, clock).hit(TWENTY, "a")).allowed, true);
+});
+
+Deno.test("a full window whose refusals store nothing is open again after the clock was set back by an hour", async () => {
+  using kv = await openTestKv();
+  const clock = new ManualClock();
+  const limiter = openLimiter(kv, clock);
+  for (let i = 0; i < 20; i++) assertEquals(await limiter.hitAll([[TWENTY, "a"]]), null);
+  assertEquals((await limiter.hitAll([[TWENTY, "a"]]))?.decision.allowed, false);
+  clock.step(-3_600_000);
+  await clock.advance(60_000);
+  assertEquals((await limiter.peek(TWENTY, "a")).allowed, true);
+  assertEquals(await limiter.hitAll([[TWENTY, "a"]]), null);
 });
