@@ -169,6 +169,5 @@ async function proveAgent(deps: AuthDeps, exchange: RequestContext): Promise<Pro
   }
   const { taken } = await deps.commits.claim([nonceUpdate(KEYS.nonce(claims.sub, nonce), timestamp, now)]);
   if (!taken) throw refuse("The nonce was used before");
-  const { sub: agentDid, ownerDid, jti: aitJti } = claims;
-  return { agentId: parseDid(agentDid)?.id ?? "", agentDid, ownerDid, aitJti, timestamp };
+  return { agentId: parseDid(claims.sub)?.id ?? "", agentDid: claims.sub, aitJti: claims.jti, timestamp };
 }

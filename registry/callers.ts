@@ -23,7 +23,6 @@ export type WithId<B = undefined> = Input<IdPath, undefined, B, ApiKeyCaller>;
 export interface ProvenAgent {
   agentId: string;
   agentDid: string;
-  ownerDid: string;
   aitJti: string;
   /** `X-Svc-Timestamp`, Unix seconds. */
   timestamp: number;

@@ -6,7 +6,6 @@ import type {
   VisitAnswer,
   VisitBody,
 } from "../../shared/protocol/api/sessions.ts";
-import { DAY_MS } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
@@ -15,29 +14,30 @@ import { signShortToken, VIS } from "../../shared/protocol/signed/short_token.ts
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import { invalidInput } from "../../shared/server/http/app.ts";
 import { type Answer, json, noContent, type RequestContext } from "../../shared/server/http/route.ts";
-import { type RateLimiter, rateLimitHeaders } from "../../shared/server/rate_limit.ts";
+import { type RateLimiter, rateLimitHeaders, type WindowRule } from "../../shared/server/rate_limit.ts";
 import type { ProvenAgent, WithBody } from "../callers.ts";
 import type { Signing } from "../signing_keys.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import { checkAccessToken } from "./access_token.ts";
 import { refreshSession } from "./store.ts";
 
-const windowMs = LIMITS.limitWindowMs;
-/** How often a person with all agents of the quota may refresh each in the lifetime of an access token. */
-const OWNER_REFRESHES = 4;
+const HOUR_MS = 3_600_000;
+/**
+ * How many times as often as its connector an agent may refresh. With less, attempts that a failing store leaves
+ * without an answer would use up the limit.
+ */
+const REFRESH_ROOM = 8;
 
 export async function refresh(
   deps: RegistryStore & { limiter: RateLimiter },
   { body, caller, exchange }: WithBody<RefreshBody, ProvenAgent>,
 ): Promise<Answer> {
-  const { quotas, accessTokenTtlSeconds } = deps.config;
-  const ofAll = Math.ceil(quotas.agents * OWNER_REFRESHES * DAY_MS / (accessTokenTtlSeconds * 1000));
-  await count(deps, [
-    // The limit per IP alone would let an agent with many addresses fill the store: each refresh leaves records for weeks.
-    [{ name: "refresh_agent", requests: 2 * LIMITS.refreshRequests, windowMs }, caller.agentDid],
-    // The limit per agent alone would let a person with hundreds of agents do the same.
-    [{ name: "refresh_owner", requests: ofAll, windowMs: DAY_MS }, caller.ownerDid],
-  ]);
+  // A connector refreshes 70 s before the end of its token, but waits at least 5 s.
+  const everyMs = Math.max(deps.config.accessTokenTtlSeconds * 1000 - 70_000, 5_000);
+  const requests = Math.ceil(REFRESH_ROOM * Math.max(1, HOUR_MS / everyMs));
+  // The limit per IP alone would let an agent with many addresses fill the store: each refresh leaves records for weeks.
+  // Each agent has a limit of its own, because one whose key was stolen would otherwise stop the others of its owner.
+  await countOf(deps, { name: "refresh_agent", requests, windowMs: HOUR_MS }, caller);
   return json<RefreshAnswer>({ agentAuth: await refreshSession(deps, caller, body, exchange.requestId) });
 }
 
@@ -55,7 +55,8 @@ export async function visit(
       message: "The audience must be the https origin of a proxy, without port or path",
     });
   }
-  await count(deps, [[{ name: "visit_agent", requests: LIMITS.visitRequests, windowMs }, agentDid]]);
+  const rule = { name: "visit_agent", requests: LIMITS.visitRequests, windowMs: LIMITS.limitWindowMs };
+  await countOf(deps, rule, caller);
   // The request is counted before this check, because a revoked agent with an unexpired identity token could otherwise
   // ask without limit.
   await requireAccess(deps, exchange, { agentDid, aitJti });
@@ -67,13 +68,14 @@ export async function visit(
   }, 201);
 }
 
-/** Counts a request in its windows. @throws {ServiceError} `RATE_LIMIT_EXCEEDED` */
-async function count(
+/** Counts a request of an agent in its window. @throws {ServiceError} `RATE_LIMIT_EXCEEDED` */
+async function countOf(
   { limiter }: { limiter: RateLimiter },
-  windows: Parameters<RateLimiter["hitAll"]>[0],
+  rule: WindowRule,
+  { agentDid }: ProvenAgent,
 ): Promise<void> {
-  const full = await limiter.hitAll(windows);
-  if (full) throw new ServiceError("RATE_LIMIT_EXCEEDED", { headers: rateLimitHeaders(full.rule, full.decision) });
+  const decision = await limiter.hit(rule, agentDid);
+  if (!decision.allowed) throw new ServiceError("RATE_LIMIT_EXCEEDED", { headers: rateLimitHeaders(rule, decision) });
 }
 
 /** Checks the access token of a request for a proxy in another process. */

@@ -189,17 +189,4 @@ export class RateLimiter {
     await this.commits.claim([windowUpdate(this.keyOf(rule.name, who), rule, () => this.clock.now(), seen)]);
     return decision as Decision;
   }
-
-  /** Counts one request in each window, in one commit, or in none if one of them is full, which it then returns. */
-  async hitAll(
-    windows: readonly (readonly [rule: WindowRule, who: string])[],
-  ): Promise<{ rule: WindowRule; decision: Decision } | null> {
-    const decisions = new Map<WindowRule, Decision>();
-    const updates = windows.map(([rule, who]) => {
-      const seen = (decision: Decision) => decisions.set(rule, decision);
-      return windowUpdate(this.keyOf(rule.name, who), rule, () => this.clock.now(), seen, { refuse: rule });
-    });
-    const result = await this.commits.claim<WindowRule>(updates);
-    return result.taken ? null : { rule: result.refused, decision: decisions.get(result.refused) as Decision };
-  }
 }

@@ -358,7 +358,7 @@ async function castOf(place: Place, apiKey: string): Promise<Omit<Cast, "refresh
   return { apiKey, pairing, sender, recipient, away };
 }
 
-/** A new agent for each trial, because an agent may refresh only 40 times a minute. */
+/** A new agent for each trial, because an agent may refresh only 35 times an hour. */
 async function refresherOf(place: Place, apiKey: string, name: string): Promise<Cast["refresher"]> {
   const agent = await newAgent(place, apiKey, name, { ...deps, fetch: fromAnywhere });
   return { agent, ...agent.agentAuth };
