@@ -26,7 +26,7 @@ interface HealthDeps extends ReadyDeps, Pick<RegistryStore, "config"> {
 }
 
 async function readiness({ probe, signing, clock }: ReadyDeps): Promise<Pick<RegistryHealth, "checks" | "ready">> {
-  // Both at once and with one deadline, because a store that hangs would otherwise leave the check without a result.
+  // At once and with one deadline, because a store that hangs would otherwise leave the check without a result.
   const key = withDeadline(clock, HEALTHY_MS, () => signing.current());
   const [kv, signingKey] = await Promise.all([probe.works(), key.then(() => true, () => false)]);
   return { checks: { kv, signingKey }, ready: kv && signingKey };
@@ -37,9 +37,10 @@ export async function registryReady(deps: ReadyDeps): Promise<boolean> {
 }
 
 export async function registryHealth(deps: HealthDeps): Promise<RegistryHealth> {
-  const { checks, ready } = await readiness(deps);
+  const fill = withDeadline(deps.clock, HEALTHY_MS, () => deps.crl.fill()).catch(() => 0);
+  const [{ checks, ready }, share] = await Promise.all([readiness(deps), fill]);
   const { version, environment } = deps.config;
-  const crlFill = Math.round(await deps.crl.fill() * 100) / 100;
+  const crlFill = Math.round(share * 100) / 100;
   return { status: ready ? "ok" : "unavailable", version, environment, ready, checks, crlFill };
 }
 

@@ -69,23 +69,25 @@ Deno.test("readyz is 200 or 503 as health is, and healthz is 200 without the sto
   assertEquals(await answered(await w.ask("GET", "/healthz")), { status: "ok" });
 });
 
-Deno.test("readyz is 503 after 5 s while the store hangs", async () => {
-  const clock = new ManualClock();
-  using faulty = await FaultyKv.open({}, 1, clock);
-  await using w = await openRegistry({ kv: faulty.kv });
-  faulty.faults = { before: () => new Promise<void>(() => {}) };
-  let status = 0;
-  const answer = w.ask("GET", "/readyz").then((response) => {
-    status = response.status;
-    return response.body?.cancel();
+for (const path of ["/readyz", "/health"]) {
+  Deno.test(`${path} is 503 after 5 s while the store hangs`, async () => {
+    const clock = new ManualClock();
+    using faulty = await FaultyKv.open({}, 1, clock);
+    await using w = await openRegistry({ kv: faulty.kv });
+    faulty.faults = { before: () => new Promise<void>(() => {}) };
+    let status = 0;
+    const answer = w.ask("GET", path).then((response) => {
+      status = response.status;
+      return response.body?.cancel();
+    });
+    await flushTasks();
+    await w.clock.advance(HEALTHY_MS);
+    assertEquals(status, 503);
+    faulty.faults = {};
+    await clock.advance(STORE_CALL_MS);
+    await answer;
   });
-  await flushTasks();
-  await w.clock.advance(HEALTHY_MS);
-  assertEquals(status, 503);
-  faulty.faults = {};
-  await clock.advance(STORE_CALL_MS);
-  await answer;
-});
+}
 
 Deno.test("health shows no cause, no key and no path", async () => {
   using faulty = await FaultyKv.open();
