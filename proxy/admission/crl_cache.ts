@@ -157,7 +157,11 @@ export class CrlCache {
     const list = this.#installed;
     // Without the absolute value, a clock that stepped back would keep an old list usable for as long as the step.
     if (!list || Math.abs(now - this.#confirmedAt) > this.options.maxAgeMs) return null;
-    return list.exp === null || unixSeconds(now) < list.exp ? list : null;
+    return this.#hasExpired(list) ? null : list;
+  }
+
+  #hasExpired({ exp }: Installed): boolean {
+    return exp !== null && unixSeconds(this.deps.clock.now()) >= exp;
   }
 
   async #refresh(): Promise<boolean> {
@@ -194,8 +198,11 @@ export class CrlCache {
     // The health check needs the keys even if no list needs them.
     await keys.current();
     if (this.#seen === undefined) this.#seen = (await kv.get<CrlSeen>(key)).value;
-    const { status, headers, value } = await registry.crl(this.#installed?.etag ?? null);
-    if (status === 304 && this.#installed?.etag) return "same";
+    // An expired list is fetched whole, because a 304 would count as a success: each request would ask again, and no log
+    // would say that the clocks of registry and proxy differ.
+    const etag = this.#installed && !this.#hasExpired(this.#installed) ? this.#installed.etag : null;
+    const { status, headers, value } = await registry.crl(etag);
+    if (status === 304 && etag) return "same";
     const response = value as { crl?: unknown; error?: { code?: unknown } } | undefined;
     if (status === 404 && response?.error?.code === "CRL_NOT_FOUND" && this.#seen === null) {
       this.#installed = { exp: null, revoked: new Map(), deleted: NONE, etag: null };

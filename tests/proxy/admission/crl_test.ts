@@ -264,7 +264,10 @@ test("a list is not used after its exp, even when 304 confirms it", async ({ w, 
   }
   w.clock.step(2_000);
   await lists.refresh();
-  assertEquals(await ask(w, a), UNAVAILABLE);
+  const { length } = lists.asked;
+  for (let i = 0; i < 3; i++) assertEquals(await ask(w, a), UNAVAILABLE);
+  assertEquals(lists.asked.length, length, "requests do not ask the registry again");
+  assertEquals(lists.asked.at(-1)?.headers.get("if-none-match"), null);
 });
 
 test("every request is refused until the first list arrives, and retries wait 10 s doubling to 60 s", async ({ w, a, lists }) => {
