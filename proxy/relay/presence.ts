@@ -7,6 +7,7 @@ import { KEYS } from "../schema/kv_keys.ts";
 import type { Presence, Seen } from "../schema/records.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Changes } from "../../shared/server/store/changes.ts";
 import { addWrite, type Update, type Write } from "../../shared/server/store/batch.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
@@ -84,12 +85,14 @@ export class PresenceStore {
 
   /**
    * Only a late request is compared with another one, because the clocks of an agent's machines may differ. One that
-   * waited in a pause of this instance is late too, and its client has long connected elsewhere.
+   * waited in a pause of this instance is late too, and its client has long connected elsewhere. A time that no request
+   * can have yet comes from a clock that was ahead, and would refuse the agent for as long as the step.
    */
   #isOvertaken({ signedAt, admittedAt }: ConnectRequest, presence: Presence | null): boolean {
-    const { clock, leases } = this.deps;
-    const isLate = leases.hasPaused || clock.now() - admittedAt > CONNECT_LATE_MS;
-    return isLate && this.#otherIn(presence) !== null && (presence?.signedAt ?? 0) >= signedAt;
+    const { clock, leases } = this.deps, now = clock.now(), newest = presence?.signedAt ?? 0;
+    const isLate = leases.hasPaused || now - admittedAt > CONNECT_LATE_MS;
+    const isPossible = newest <= unixSeconds(now) + LIMITS.timestampSkewSeconds;
+    return isLate && isPossible && this.#otherIn(presence) !== null && newest >= signedAt;
   }
 
   /**

@@ -127,6 +127,19 @@ Deno.test("a request that waited in a pause of its instance does not move an age
   await leases.stop();
 });
 
+Deno.test("a late request is taken after the clock of an earlier one was set back by an hour", async () => {
+  using kv = await openTestKv();
+  const clock = new ManualClock();
+  const a = instance(kv, clock, 1), b = instance(kv, clock, 2);
+  clock.step(3_600_000);
+  await a.claim(AGENT, isAway, noWrites, connectRequest(clock));
+  clock.step(-3_600_000);
+  const request = connectRequest(clock);
+  clock.step(CONNECT_LATE_MS + 1);
+  await b.claim(AGENT, isAway, noWrites, request);
+  assertEquals(await b.holderOf(AGENT), b.instance);
+});
+
 Deno.test("an agent connects while the store keeps a change of pairs waiting", async () => {
   using store = await FaultyKv.open();
   await using w = await openProxy({ kv: store.kv });
