@@ -81,10 +81,12 @@ export class BadProofLimiter {
 
   /**
    * Refuses a large body unread when the owner was refused often and has too little body budget left, because reading
-   * and hashing the body and writing the nonce would take time from other callers.
+   * and hashing the body and writing the nonce would take time from other callers. A body of unknown length counts as
+   * the largest, because a hostile client would otherwise leave the length out.
    */
   #rejectBody(exchange: RequestContext, ownerDid: string): Promise<never> | undefined {
-    const bytes = declaredBytes(exchange.request) ?? 0, count = this.#counts.get(ownerDid);
+    const bytes = declaredBytes(exchange.request) ?? LIMITS.hookBodyBytes;
+    const count = this.#counts.get(ownerDid);
     if (bytes <= LIMITS.bodyFreeBytes || !count || count.failures < QUICK_REFUSALS) return;
     const waitMs = this.#restMs(count) > 0 ? this.budgets.bodyWaitMs(ownerDid, bytes) : 0;
     if (waitMs === 0) return;
