@@ -64,6 +64,21 @@ Deno.test("a silent socket is closed in time, also when the clock was set back b
   assertEquals([far.closed?.code, relay.connectedAgents.size], [4408, 0]);
 });
 
+Deno.test("a socket that answers stays open when the clock is set ahead by an hour, and a silent one is closed", async () => {
+  const relay = new Relay();
+  const far = relay.connect();
+  const answer = () => far.say("heartbeat_ack", { ackId: far.of("heartbeat").at(-1)?.id });
+  await relay.clock.advance(30_000);
+  answer();
+  relay.clock.step(3_600_000);
+  await relay.clock.advance(30_000);
+  answer();
+  await relay.clock.advance(30_000);
+  assertEquals(far.closed, null);
+  await relay.clock.advance(30_000);
+  assertEquals(far.closed?.code, 4408);
+});
+
 Deno.test("a connector's heartbeat is answered", () => {
   const far = new Relay().connect();
   const id = far.say("heartbeat");
