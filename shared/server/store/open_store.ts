@@ -10,7 +10,7 @@ import { closeLocked } from "../../locked_file.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import type { Random } from "../../random.ts";
 import type { Metrics } from "../metrics/metrics.ts";
-import { StartRefused } from "../config_reader.ts";
+import { processEnviron, StartRefused } from "../config_reader.ts";
 import { WriteWatch } from "../write_watch.ts";
 import { type DiskSpace, diskSpace, fileBytes } from "../machine.ts";
 import { wrapStoreErrors } from "./store_errors.ts";
@@ -78,6 +78,7 @@ export interface StoreDeps {
  * @throws {StoreRefused} when another process holds the file, or when it cannot be opened
  */
 export async function openStore(url: string | null, clock: Clock = systemClock): Promise<Store> {
+  refuseMistake(url ?? "");
   if (url === null || /^https?:/.test(url)) {
     const place = url === null ? "attached to this deployment" : `at ${new URL(url).origin}`;
     const kv = await (url === null ? Deno.openKv() : Deno.openKv(url)).catch((cause) => {
@@ -98,6 +99,24 @@ export async function openStore(url: string | null, clock: Clock = systemClock):
     const isFull = (diskSpace(dirname(url))?.freeBytes ?? Infinity) < NEEDED_BYTES;
     const advice = isFull ? ". The disk is full: free some space, then start again." : "";
     throw new StoreRefused(`Cannot open the store ${url}: ${why}${advice}`);
+  }
+}
+
+/**
+ * Refuses a text that names another place than its author meant: a URL of another kind and a text with a line end would
+ * be the path of a new, empty store, and Deno panics at a token with a line end, as files of secrets often have.
+ *
+ * @throws {StoreRefused}
+ */
+function refuseMistake(url: string): void {
+  const isUrl = /^[a-z]{2,}:\//i.test(url), isNetworked = /^https?:/.test(url);
+  const refuse = (why: string) => new StoreRefused(`Cannot open the store: ${why}`);
+  if (isUrl && !(/^https?:\/\//.test(url) && URL.canParse(url))) {
+    throw refuse("KV_URL must be a path, :memory: or an http or https URL.");
+  }
+  if (/\p{Cc}/u.test(url)) throw refuse("KV_URL has a line end or another control character. Remove it.");
+  if (isNetworked && /\p{Cc}/u.test(processEnviron("DENO_KV_ACCESS_TOKEN") ?? "")) {
+    throw refuse("DENO_KV_ACCESS_TOKEN has a line end or another control character. Remove it.");
   }
 }
 

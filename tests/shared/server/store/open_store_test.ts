@@ -173,6 +173,24 @@ async function modeOf(path: string): Promise<number> {
 const FOLDER = ".data/kv_test";
 const mayWrite = Deno.permissions.querySync({ name: "write", path: FOLDER }).state === "granted";
 
+Deno.test("a store whose name is a URL of another kind or has a line end is refused, and no file is made", async () => {
+  for (const url of ["file:///tmp/svc.kv", "HTTPS://kv.example", "http:/kv.example", "http://", ".data/svc.kv\n"]) {
+    const error = await assertRejects(() => openStore(url), StoreRefused);
+    assertMatch(error.message, /KV_URL (?:must be a path|has a line end)/);
+  }
+});
+
+Deno.test("a token of the store with a line end is refused, because Deno panics at it", async () => {
+  const before = Deno.env.get("DENO_KV_ACCESS_TOKEN");
+  Deno.env.set("DENO_KV_ACCESS_TOKEN", "a-token-of-a-file\n");
+  try {
+    await assertRejects(() => openStore("http://127.0.0.1:1"), StoreRefused, "DENO_KV_ACCESS_TOKEN has a line end");
+  } finally {
+    if (before === undefined) Deno.env.delete("DENO_KV_ACCESS_TOKEN");
+    else Deno.env.set("DENO_KV_ACCESS_TOKEN", before);
+  }
+});
+
 Deno.test({
   name: "a store in a file keeps its records in files that only the owner can read",
   ignore: !mayWrite,
