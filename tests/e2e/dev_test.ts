@@ -87,7 +87,10 @@ Deno.test("the next command can be pasted when the secret comes from the environ
 
 Deno.test("an address that this machine cannot listen on is refused in one plain line", async () => {
   await using folder = await tempFolder();
-  for (const [HOST, why] of [["192.0.2.1", "is not an address of this machine"], ["host.invalid", "has no address"]]) {
+  const rows = [["192.0.2.1", "is not an address of this machine"], ["host.invalid", "has no address"]];
+  // Deno knows no such host, which differs from one without an address.
+  for (const bad of ["127.0.0.1:8787", "a..b"]) rows.push([bad, "is no host name and no address"]);
+  for (const [HOST, why] of rows) {
     const message = await refusedHere({ folder: folder.path, env: { HOST: HOST ?? "" } });
     assertMatch(message.split("\n").at(-1) ?? "", new RegExp(`HOST: ${HOST} ${why}`));
   }

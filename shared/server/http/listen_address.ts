@@ -30,6 +30,9 @@ export function refusedAddress(names: { host: string; port: string }, address: L
   if (error instanceof Deno.errors.AddrNotAvailable) {
     return new ConfigError([`${names.host}: ${address.host} is not an address of this machine`]);
   }
+  if (error instanceof URIError) {
+    return new ConfigError([`${names.host}: ${address.host} is no host name and no address`]);
+  }
   if (error instanceof Deno.errors.NotCapable) {
     const other = `Use svc serve or deno task start, or add --allow-net=${at}`;
     return new StartRefused(`${names.host}: this process may not listen on ${at}. ${other}`);
