@@ -72,6 +72,11 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
           "agents of other servers cannot pair with agents here: that needs https and a name without port";
         deps.log("warn", "not_federated", { registryUrl, message });
       }
+      if (address !== undefined && isSole) {
+        const message = "INSTANCE_LISTEN has no use here: a store in a file or in memory has one instance only; " +
+          "for more, set KV_URL to a store over the network";
+        deps.log("warn", "no_other_instances", { address, message });
+      }
       if (address !== undefined) leases.link = { at: address, key: toBase64Url(random.bytes(32)) };
       void crl.refresh();
       mailboxDelivery.start();

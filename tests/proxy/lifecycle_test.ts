@@ -73,3 +73,11 @@ Deno.test("pairs, tickets, receipts and limits survive a restart, and connectors
   assertEquals(await outcome(await w.message(a, b)), "202");
   assertEquals([socket.delivered.length, reconnected.delivered.length], [1, 2]);
 });
+
+Deno.test("a port for other instances beside a store that has none says in the log that it has no use", async () => {
+  for (const [isSole, lines] of [[true, 1], [false, 0]] as const) {
+    await using w = await openProxy();
+    await w.proxy.start({ isSole, address: "127.0.0.1:8790" });
+    assertEquals(w.log.filter(({ event }) => event === "no_other_instances").length, lines);
+  }
+});
