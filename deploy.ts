@@ -32,7 +32,7 @@ import {
   type Listener,
   refusedAddress,
 } from "./shared/server/http/listen_address.ts";
-import { openStore, type Store } from "./shared/server/store/open_store.ts";
+import { openStore, refusedByStore, type Store } from "./shared/server/store/open_store.ts";
 import { jsonLog, LimitedLog, type Log } from "./shared/server/log.ts";
 import { memoryBytes } from "./shared/server/machine.ts";
 import { LogQueue } from "./shared/server/log_queue.ts";
@@ -253,7 +253,7 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
     entry.giveUp();
     await settledWithin(systemClock, http.shutdown(), CLOSE_MS);
     store.close();
-    throw error;
+    throw refusedByStore(error, store);
   }
 }
 

@@ -12,7 +12,7 @@ import { ulidSource } from "./shared/protocol/ids.ts";
 import type { Kv } from "./shared/server/kv.ts";
 import { systemRandom } from "./shared/random.ts";
 import { processEnviron, StartRefused } from "./shared/server/config_reader.ts";
-import { openStore, type Store, StoreRefused } from "./shared/server/store/open_store.ts";
+import { openStore, refusedByStore, type Store, StoreRefused } from "./shared/server/store/open_store.ts";
 import { DEFAULT_STORE } from "./shared/server/server_config.ts";
 import { keyBytes, valueBytes } from "./shared/server/store/stored_bytes.ts";
 import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
@@ -55,6 +55,8 @@ async function withStore(kvUrl: string, work: (store: Store) => Promise<void>): 
   try {
     await readWithFormatCheck(store, []);
     await work(store);
+  } catch (error) {
+    throw refusedByStore(error, store);
   } finally {
     store.close();
   }

@@ -14,7 +14,7 @@ import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import { type Decision, type WindowRecord, windowUpdate } from "../../shared/server/rate_limit.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
-import { busyText, StoreLate, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
+import { reasonText, StoreLate, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
 /** What a claim commits beside the updates of its route. */
 type Part = "nonce and count" | "nonce" | "nothing more";
@@ -166,6 +166,6 @@ export function countCostly({ guard }: CheckDeps, state: AdmissionState, code: E
 /** Returns the error of a failed registry or store as `PROXY_AUTH_DEPENDENCY_UNAVAILABLE`, and any other unchanged. */
 export function asDependencyFailure(error: unknown): unknown {
   if (!(error instanceof StoreUnavailable || error instanceof RegistryUnavailable)) return error;
-  const options = Object.assign(busyText(error), { headers: { "Retry-After": "1" }, cause: error });
+  const options = Object.assign(reasonText(error), { headers: { "Retry-After": "1" }, cause: error });
   return new ServiceError("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", options);
 }

@@ -1,7 +1,7 @@
 /** A server whose start fails ends, also while a client waits for its answer. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { startServer } from "../../deploy.ts";
-import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
+import { StoreRefused } from "../../shared/server/store/open_store.ts";
 import { freePort, within } from "../support/process.ts";
 
 const TOKEN = "DENO_KV_ACCESS_TOKEN";
@@ -28,7 +28,7 @@ Deno.test("a start that the store fails ends although a request waits, which get
       PORT: port,
     };
     const started = startServer((name) => variables[name], () => {});
-    await assertRejects(() => within(10_000, "the start", started), StoreUnavailable);
+    await assertRejects(() => within(10_000, "the start", started), StoreRefused, "Cannot use the store at http://127");
     const answer = await (asked as Promise<Response> | null);
     await answer?.body?.cancel();
     assertEquals(answer?.status, 503);

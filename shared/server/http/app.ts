@@ -31,7 +31,7 @@ import type { Level, Log } from "../log.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import { type RateLimiter, rateLimitHeaders } from "../rate_limit.ts";
 import type { Store } from "../store/open_store.ts";
-import { busyText, StoreUnavailable } from "../store/store_errors.ts";
+import { reasonText, StoreUnavailable } from "../store/store_errors.ts";
 import type { WriteWatch } from "../write_watch.ts";
 
 /** Most problems that are reported. With more, one invalid input would get an answer many times its own length. */
@@ -311,7 +311,7 @@ function asServiceError(error: unknown): ServiceError {
   if (error instanceof ServiceError) return error;
   if (error instanceof StoreUnavailable) {
     const headers = { "Retry-After": "1" };
-    return new ServiceError("SERVICE_UNAVAILABLE", { ...busyText(error), headers, cause: error });
+    return new ServiceError("SERVICE_UNAVAILABLE", { ...reasonText(error), headers, cause: error });
   }
   return new ServiceError("INTERNAL_ERROR", { cause: error });
 }

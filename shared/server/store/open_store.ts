@@ -13,7 +13,7 @@ import type { Metrics } from "../metrics/metrics.ts";
 import { processEnviron, StartRefused } from "../config_reader.ts";
 import { WriteWatch } from "../write_watch.ts";
 import { type DiskSpace, diskSpace, fileBytes } from "../machine.ts";
-import { wrapStoreErrors } from "./store_errors.ts";
+import { StoreUnavailable, wrapStoreErrors } from "./store_errors.ts";
 
 /** The store is in use by another process, or cannot be opened. The message is for the operator. */
 export class StoreRefused extends StartRefused {
@@ -95,11 +95,20 @@ export async function openStore(url: string | null, clock: Clock = systemClock):
   } catch (error) {
     lock.close();
     const why = error instanceof Error ? error.message : error;
-    // SQLite reports only an I/O error then.
-    const isFull = (diskSpace(dirname(url))?.freeBytes ?? Infinity) < NEEDED_BYTES;
-    const advice = isFull ? ". The disk is full: free some space, then start again." : "";
-    throw new StoreRefused(`Cannot open the store ${url}: ${why}${advice}`);
+    throw new StoreRefused(`Cannot open the store ${url}: ${why}${fullAdvice(diskSpace(dirname(url)))}`);
   }
+}
+
+/** Returns the advice for a full disk. The space is asked, because SQLite reports only an I/O error when it opens a file. */
+function fullAdvice(space: DiskSpace | null): string {
+  return (space?.freeBytes ?? Infinity) < NEEDED_BYTES ? ". The disk is full: free some space, then start again." : "";
+}
+
+/** Turns the failure of an open store during a start into a refusal that names the store. Returns any other error. */
+export function refusedByStore(error: unknown, store: Pick<Store, "place" | "diskSpace">): unknown {
+  if (!(error instanceof StoreUnavailable)) return error;
+  const why = error.cause instanceof Error ? error.cause.message : error.message;
+  return new StoreRefused(`Cannot use the store ${store.place}: ${why}${fullAdvice(store.diskSpace())}`);
 }
 
 /**

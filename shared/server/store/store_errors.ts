@@ -42,9 +42,17 @@ export class StoreBusy extends StoreUnavailable {
   }
 }
 
-/** Returns the message for a busy store, because its caller would otherwise be told that it cannot be reached. */
-export function busyText(error: unknown): { message?: string } {
-  return error instanceof StoreBusy ? { message: error.message } : {};
+/**
+ * Returns the message for a store that is busy or whose disk is full, because its caller would otherwise be told that it
+ * cannot be reached, and its operator would look for another fault.
+ */
+export function reasonText(error: unknown): { message?: string } {
+  if (error instanceof StoreBusy) return { message: error.message };
+  return isDiskFull(error) ? { message: "The disk of the server is full, so its operator must free some space" } : {};
+}
+
+function isDiskFull(error: unknown): boolean {
+  return error instanceof Error && (error.message === "database or disk is full" || isDiskFull(error.cause));
 }
 
 /** The store did not answer in time. The call must not be tried again at once, because it may still take effect. */

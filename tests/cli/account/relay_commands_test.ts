@@ -3,7 +3,8 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
-import { PROXY_URL, type World } from "../../support/world.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { PROXY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
 const ID = "request-1";
@@ -168,6 +169,17 @@ Deno.test("admin overview warns and shows the rest when the proxy does not answe
   const { registry, proxy, relay, warnings } = await admin.json("admin", "overview");
   assertEquals([registry.problem, relay, typeof proxy.problem], [null, null, "string"]);
   assertStringIncludes(warnings[0], "The proxy did not report on its relay");
+});
+
+Deno.test("a command on a server whose disk is full says so, because waiting does not help", async () => {
+  using faulty = await FaultyKv.open();
+  await using world = await World.open({ kv: faulty.kv });
+  await using admin = await Machine.ofAdmin(world);
+  const writes = ["commit", "set", "delete"];
+  faulty.faults.fails = ({ method }) => writes.includes(method) && new TypeError("database or disk is full");
+  const { code, stderr } = await admin.svc("admin", "overview");
+  assertEquals(code, 1);
+  assertStringIncludes(stderr, "SERVICE_UNAVAILABLE: The disk of the server is full, so its operator must free some");
 });
 
 Deno.test("the API key of an admin is sent to the registry only, and a user's key is refused there", async () => {
