@@ -62,6 +62,7 @@ function workflowFaults(text: string): string[] {
       if (!job["continue-on-error"] && /deno@(?!2\.9\.6\b)/.test(step.run ?? "")) {
         faults.push(`another Deno: ${step.run}`);
       }
+      if (/npm install (?!.*@\d+\.\d+\.\d+$)/m.test(step.run ?? "")) faults.push(`not pinned: ${step.run}`);
       if (isTestRun(step) && step.env?.SVC_REQUIRE_BROWSER !== "1") faults.push(`${name} may skip the tests of pages`);
       if (!step.uses?.startsWith("actions/checkout@")) continue;
       if (step.with?.["persist-credentials"] !== false) faults.push(`${name} keeps the token on disk`);
@@ -122,6 +123,7 @@ Deno.test("a workflow that breaks a rule is refused", async () => {
     ["    permissions:\n      contents: write\n", "", "publish states no permissions"],
     ["run: npx -y deno@2.9.6 ci", "run: npx -y deno@2.9.6 ci ${{ github.ref_name }}", "an expression in a command"],
     ["run: npx -y deno@2.9.6 ci", "run: npx -y deno@latest ci", "another Deno"],
+    ["run: npm install --global npm@11.19.1", "run: npm install --global npm@11", "not pinned"],
     ["persist-credentials: false", "persist-credentials: true", "keeps the token"],
     ["fetch-depth: 0", "fetch-depth: 1", "without the history"],
     ["    timeout-minutes: 90\n", "", "build has no deadline"],
@@ -202,6 +204,90 @@ Deno.test("the packages of a release name its repository, because npm refuses th
   assertEquals(step?.env, { REPOSITORY_URL: "${{ github.server_url }}/${{ github.repository }}" });
   const repository = { type: "git", url: "git+https://github.com/example/svc.git" };
   assertEquals(JSON.parse(packageText({ name: "a" }, "https://github.com/example/svc")), { name: "a", repository });
+});
+
+/** An `npm` that remembers what was published, refuses a version twice, and fails once for the package b. */
+const NPM = `#!/bin/sh
+state=$(dirname "$0")
+case $1 in
+view) cat "$state/$2" 2>/dev/null || { echo "404 Not Found" >&2; exit 1; } ;;
+publish)
+  id=$(tar -xOf "$2" package/package.json)
+  id=$(expr "$id" : '.*"name":"\\([^"]*\\)')@$(expr "$id" : '.*"version":"\\([^"]*\\)')
+  [ ! -e "$state/$id" ] || { echo "cannot publish over $id" >&2; exit 1; }
+  case $id in b@*) [ -e "$state/failed" ] || { touch "$state/failed"; exit 1; } ;; esac
+  sha1sum "$2" | cut -d " " -f 1 >"$state/$id"
+  echo "$id $*" >>"$state/published" ;;
+esac
+`;
+
+Deno.test({
+  name: "a release that failed half-way publishes the other packages when it is repeated, a prerelease as next",
+  ignore: !await isInstalled("node") || !await isInstalled("sha1sum"),
+  async fn() {
+    const { jobs } = await release();
+    const script = jobs.npm?.steps.at(-1)?.run ?? "";
+    for (const [version, channel] of [["1.0.0", "latest"], ["1.0.0-rc.1", "next"]]) {
+      await using temp = await tempFolder();
+      const folder = temp.path, bin = `${folder}/bin`;
+      await Deno.mkdir(bin);
+      await Deno.mkdir(`${folder}/dist`);
+      await Deno.mkdir(`${folder}/package`);
+      await Deno.writeTextFile(`${bin}/npm`, NPM, { mode: 0o755 });
+      const run = async (...args: string[]) => {
+        const env = { PATH: `${bin}:${Deno.env.get("PATH")}`, TAG: `v${version}` };
+        return (await new Deno.Command("bash", { args, cwd: folder, env }).output()).success;
+      };
+      const make = async (name: string) => {
+        await Deno.writeTextFile(`${folder}/package/package.json`, JSON.stringify({ name, version }));
+        assert(await run("-c", `tar -czf dist/${name}.tgz package`));
+      };
+      for (const name of ["a", "b"]) await make(name);
+      const publish = () => run("-eo", "pipefail", "-c", script);
+      assertEquals([await publish(), await publish()], [false, true]);
+      const published = (await Deno.readTextFile(`${bin}/published`)).trim().split("\n");
+      const options = `--provenance --access public --tag ${channel}`;
+      assertEquals(
+        published,
+        ["a", "b"].map((name) => `${name}@${version} publish ./dist/${name}.tgz ${options}`),
+      );
+      await Deno.writeTextFile(`${folder}/package/other`, "");
+      await make("a");
+      assertEquals(await publish(), false, "other content under a published version");
+    }
+  },
+});
+
+Deno.test("a prerelease moves neither the tag latest of the image nor the latest release", async () => {
+  const { jobs } = await release();
+  await using temp = await tempFolder();
+  const folder = temp.path;
+  const shim = '#!/bin/sh\necho "${0##*/} $*" >>"$CALLS"\n[ "$1 $2" != "release view" ]\n';
+  for (const name of ["gh", "docker"]) await Deno.writeTextFile(`${folder}/${name}`, shim, { mode: 0o755 });
+  await Deno.mkdir(`${folder}/dist`);
+  for (const name of ["svc-linux-x64", "svc-linux-arm64"]) await Deno.writeTextFile(`${folder}/dist/${name}`, "");
+  for (const [tag, channel, isPrerelease] of [["v1.0.0", "latest", false], ["v1.0.0-rc.1", "next", true]]) {
+    const CALLS = `${folder}/calls-${tag}`;
+    const env = {
+      PATH: `${folder}:${Deno.env.get("PATH")}`,
+      CALLS,
+      TAG: `${tag}`,
+      IMAGE: "ghcr.io/Ex/svc",
+      ACTOR: "a",
+      TOKEN: "t",
+    };
+    for (const job of [jobs.image, jobs.publish]) {
+      const args = ["-eo", "pipefail", "-c", job?.steps.at(-1)?.run ?? ""];
+      const { success, stderr } = await new Deno.Command("bash", { args, cwd: folder, env }).output();
+      assert(success, new TextDecoder().decode(stderr));
+    }
+    const calls = await Deno.readTextFile(CALLS);
+    assert(
+      calls.includes(`--tag ghcr.io/ex/svc:${String(tag).slice(1)} --tag ghcr.io/ex/svc:${channel} --push`),
+      calls,
+    );
+    assert(calls.endsWith(`gh release edit ${tag} --draft=false --prerelease=${isPrerelease}\n`), calls);
+  }
 });
 
 Deno.test({
