@@ -24,6 +24,9 @@ const MAX_LENGTH = 512;
 /** The groups of a link: scheme, authority, path, query and fragment. */
 const PARTS = /^(https?):\/\/([^/?#\\\s]+)([^?#]*)(\?[^#]*)?(?:#(.*))?$/is;
 const CODE = /^svc_inv_[A-Za-z0-9_-]+$/;
+/** What a sentence or a mail program puts around a link. A link neither begins nor ends with any of it. */
+const AROUND =
+  /^[<(["'*`\u201c\u201d\u2018\u2019\u00ab\u00bb]+|[.,;:!?)>\]"'*`\u201c\u201d\u2018\u2019\u00ab\u00bb\u200b]+$/g;
 
 export function joinLink({ registryUrl, code, ticketFields }: JoinLink): string {
   return `${registryUrl}/join#${code}${ticketFields === null ? "" : `.${ticketFields}`}`;
@@ -44,13 +47,14 @@ export function joinWords(link: JoinLink): string[] {
 }
 
 /**
- * Returns the parts of a join link. White space is dropped, because a mail program may break a long line.
+ * Returns the parts of a join link. White space is dropped, because a mail program may break a long line, and so is
+ * punctuation around the link, because the person who sent it may have written a full stop behind it.
  *
  * @throws {CliError} `CLI_USAGE` with the reason
  */
 export function parseJoinLink(given: string): JoinLink {
   if (given.length > 2 * MAX_LENGTH) throw refused(`it has more than ${MAX_LENGTH} characters`);
-  const text = given.split(/\s+/).join("");
+  const text = given.split(/\s+/).join("").replace(AROUND, "");
   if (text.length > MAX_LENGTH) throw refused(`it has more than ${MAX_LENGTH} characters`);
   const [, scheme, authority = "", path, query, fragment] = PARTS.exec(text) ?? [];
   if (text.startsWith(TICKET_PREFIX)) {

@@ -81,7 +81,8 @@ Deno.test("join link parsing reads or refuses any text, and reads only texts tha
       const { registryUrl, code, ticketFields } = parseJoinLink(link);
       const url = new URL(link.split(/\s+/).join(""));
       assertEquals([url.origin, url.pathname, url.search, ticketFields], [registryUrl, "/join", "", null]);
-      assertEquals(url.hash, `#${code}`);
+      // Punctuation behind the link does not count.
+      assert(url.hash.startsWith(`#${code}`) && !/[\w-]/.test(url.hash.slice(code.length + 1)), url.hash);
       assertEquals([url.username, url.password], ["", ""]);
     }),
     { ...RUNS, numRuns: 2_000 },
@@ -109,7 +110,7 @@ Deno.test("the pairing part of a link is that of a ticket, whole or not at all",
   const link = (end: string) => `https://registry.example.test/join#${first.code}${end}`;
   assertEquals(parseJoinLink(link(`.${fields}`)).ticketFields, fields);
   for (
-    const cut of [".", ".A", ".AAECAwQFBgcICQoLDA0ODw", `.${fields.slice(0, -1)}`, `.${fields}.x`, `.${fields}A`, "..-"]
+    const cut of [".A", ".AAECAwQFBgcICQoLDA0ODw", `.${fields.slice(0, -1)}`, `.${fields}.x`, `.${fields}A`, "..-"]
   ) {
     assertStringIncludes(refusal(link(cut)) ?? "accepted", "pairing part is not whole", cut);
   }
