@@ -156,7 +156,8 @@ export class Receiving {
     }
     switch (taken) {
       case "full":
-        emit("inbox_full", about);
+        // Once a minute for each sender, because one that goes on writing would push all else off the terminal.
+        if (this.#refusals.add(`inbox full for ${from}`, clock.now()).count === 1) emit("inbox_full", about);
         return { accepted: false, reason: "inbox_full" };
       case "known":
         // Once a minute for each sender, because a relay may repeat one message without end.

@@ -84,7 +84,7 @@ Deno.test("unread messages go to the runtime when the agent gets one", async () 
   assertEquals(again.calls.map(({ headers }) => headers.get("x-request-id")), ["request-1"]);
 });
 
-Deno.test("a peer with 1,000 unread messages is refused, and another one is not", async () => {
+Deno.test("a peer with 1,000 unread messages is refused, which is said once a minute, and another one is not", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { platform: "inbox" });
   const c = await world.agent();
@@ -97,6 +97,8 @@ Deno.test("a peer with 1,000 unread messages is refused, and another one is not"
     results.push([delivered, reason]);
   }
   assertEquals(results, [[false, "inbox_full"], [true, undefined]]);
+  for (let n = 0; n < 3; n++) await (await world.message(a, b)).body?.cancel();
+  assertEquals(bench.eventsOf("inbox_full").length, 1);
 });
 
 Deno.test("a reply of another agent than the one that was asked is not a reply", async () => {
