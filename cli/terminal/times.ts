@@ -69,7 +69,8 @@ export function clockText(time: number | Date): string {
   return new Date(time).toTimeString().slice(0, 5);
 }
 
-function dateText(at: Date): string {
+/** A day within a year, for example `24 Nov`. */
+export function dateText(at: Date): string {
   return `${at.getDate()} ${MONTHS[at.getMonth()]}`;
 }
 

@@ -4,6 +4,7 @@ import { TICKET_PREFIX } from "../../../shared/protocol/ticket.ts";
 import { describe } from "../../errors.ts";
 import type { Style } from "../../terminal/escapes.ts";
 import { wordWrap } from "../../terminal/text_width.ts";
+import { dateText } from "../../terminal/times.ts";
 import { edgeOf, gutterLines, headerLine, sentenceLines } from "./log_text.ts";
 import type { ConsoleView } from "./view.ts";
 
@@ -69,10 +70,12 @@ export class Log {
   }
 
   message({ at, who, did, number, text, isWhole, isOwn = false }: LoggedMessage): void {
-    const { columns } = this.view;
+    const { columns } = this.view, isOld = dayText(at) !== dayText(this.clock.now());
     this.#newDay();
+    // An unread message of an earlier day would otherwise seem to be of today.
+    const what = isOld ? { who, did: `${did} on ${dateText(new Date(at))}` } : { who, did };
     this.view.show([
-      headerLine(at, { who, did }, number, columns),
+      headerLine(at, what, number, columns),
       ...gutterLines(text, { columns, number, isWhole, isOwn }),
     ]);
   }

@@ -220,6 +220,19 @@ Deno.test("u shows unread messages, the newest first, then older ones, also thos
   );
 });
 
+Deno.test("an unread message of an earlier day is shown with its day, and one of today without", async () => {
+  await using screen = new Screen(80, []);
+  const receivedAt = new Date(screen.clock.now() - 2 * 86_400_000).toISOString();
+  screen.inbox = [
+    screen.message({ id: 3, text: "Call me in 10 minutes.", receivedAt }),
+    screen.message({ id: 4, text: "x" }),
+  ];
+  screen.add();
+  await flushTasks();
+  const headers = screen.lines.filter((line) => line.includes("beta")).map((line) => line.replace(/ {2,}/g, "  "));
+  assertEquals(headers, ["07:57  beta of Bob asks on 19 Feb  3", "07:57  beta asks  4"]);
+});
+
 Deno.test("a message that comes back with a lower number is shown, and no older one that was there at the start", async () => {
   await using screen = new Screen(80, []);
   const of = (id: number) => screen.message({ id, text: `no ${id}.` });
