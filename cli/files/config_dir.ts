@@ -45,6 +45,10 @@ export async function ensureConfigDir(
     await Deno.mkdir(configDir, { recursive: true, mode: 0o700 });
     stat = await Deno.stat(configDir);
   } catch (error) {
+    // A file, or a link that leads nowhere. Free disk space, the usual advice, would not help.
+    if (error instanceof Deno.errors.AlreadyExists || error instanceof Deno.errors.NotADirectory) {
+      throw new CliError("CLI_FILE_UNSAFE", `${configDir} is not a directory`);
+    }
     throw saveFailed(configDir, "created", error);
   }
   if (uid === null || stat.mode === null || stat.uid === null) return null;

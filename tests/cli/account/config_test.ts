@@ -157,6 +157,17 @@ Deno.test("config.json is not followed when it is a symbolic link", async (t) =>
   assert(!("nowhere.json" in machine.tree()));
 });
 
+Deno.test("a configuration folder that is a file, or a link that leads nowhere, is named as such", async () => {
+  await using machine = await Machine.open();
+  machine.write("file", "x");
+  await Deno.symlink(machine.path("nowhere"), machine.path("link"));
+  for (const folder of ["file", "link", "file/below"]) {
+    machine.env.SVC_CONFIG_DIR = machine.path(folder);
+    const part = `${machine.path(folder)} is not a directory`;
+    await machine.refuses(["config", "set", "humanName", "x"], 1, "CLI_FILE_UNSAFE", part);
+  }
+});
+
 Deno.test("config init leaves the same file when it runs twice, and keeps API key and name", async () => {
   await using machine = await Machine.open();
   assertEquals((await machine.json("config", "init")).created, true);
