@@ -100,8 +100,8 @@ export interface System {
   keyboard?: Keyboard | null;
   /** Asks the user; true for `y`, and for Enter when `isYes`. `null` when there is no terminal. */
   confirm: ((question: string, isYes?: boolean) => Promise<boolean>) | null;
-  /** Asks the user for a line of at most 1,000 bytes; empty for Enter alone. Absent or `null` without a terminal. */
-  ask?: ((question: string) => Promise<string>) | null;
+  /** Asks for a line of at most 1,000 bytes; empty for Enter alone, `null` for Ctrl-D. Absent or `null`: no terminal. */
+  ask?: ((question: string) => Promise<string | null>) | null;
   /** Ctrl-C. A command that must finish its work takes it over; any other command ends at once. */
   interrupt: Interrupt;
   /** Returns the value of a variable; `undefined` when it is unset or empty. */

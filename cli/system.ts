@@ -45,7 +45,7 @@ export function realSystem(version: string, programs: Programs | null = null): S
     stdinIsTerminal: Deno.stdin.isTerminal(),
     keyboard: systemKeyboard(run),
     confirm: isAsked ? confirmOnTerminal : null,
-    ask: isAsked ? async (question) => await lineOnTerminal(question) ?? "" : null,
+    ask: isAsked ? lineOnTerminal : null,
     interrupt: new Interrupt(systemClock),
     env,
     programs,
@@ -144,6 +144,8 @@ async function lineOnTerminal(question: string): Promise<string | null> {
   write(Deno.stderr, `${layOut(question.trimEnd(), room).join("\n")} `);
   const buffer = new Uint8Array(1_000);
   const length = await Deno.stdin.read(buffer);
+  // The cursor is still behind the question.
+  if (length === null) write(Deno.stderr, "\n");
   return length === null ? null : new TextDecoder().decode(buffer.subarray(0, length));
 }
 

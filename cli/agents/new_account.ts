@@ -71,7 +71,10 @@ async function ask(
   if (ctx.ask === undefined || ctx.ask === null || ctx.out.json) return undefined;
   ctx.out.finish();
   for (let left = TRIES;; left--) {
-    const text = (await ctx.ask(question)).trim();
+    const line = await ctx.ask(question);
+    // With Ctrl-D as with Enter alone, the invite of a person who wants to leave would be used up.
+    if (line === null) throw new CliError("CLI_INTERRUPTED", "The question was not answered");
+    const text = line.trim();
     if (text === "" && !isNeeded) return undefined;
     try {
       await check(text);

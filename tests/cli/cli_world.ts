@@ -24,8 +24,8 @@ export class Machine extends SvcRunner implements AsyncDisposable {
   readsCharacters = Infinity;
   /** The answer to a question on the terminal; `null`: there is no terminal. */
   answers: boolean | null = null;
-  /** The lines that a person types; `null`: there is no terminal. */
-  types: string[] | null = null;
+  /** The lines that a person types, `null` for Ctrl-D; `null` for all: there is no terminal. */
+  types: (string | null)[] | null = null;
   /** Every question to the person. */
   readonly asked: string[] = [];
   isTerminal: boolean;
@@ -110,7 +110,8 @@ export class Machine extends SvcRunner implements AsyncDisposable {
       },
       ask: this.types === null ? null : (question) => {
         this.asked.push(question);
-        return Promise.resolve(this.types?.shift() ?? "");
+        const line = this.types?.shift();
+        return Promise.resolve(line === undefined ? "" : line);
       },
       interrupt: new Interrupt(this.world.clock),
       env: (name) => this.env[name] || undefined,

@@ -189,6 +189,10 @@ Deno.test("on a terminal, bootstrap and join ask for the names that are missing,
   // A name that cannot be is asked for again; the third one ends the command with the invite unused.
   machine.types = ["Bob", "a/b", "a b", "-"];
   assertEquals([(await machine.svc("join", link)).code, machine.types], [2, []]);
+  for (const types of [[null], ["Bob", null]]) {
+    machine.types = types;
+    assertEquals((await machine.svc("join", link)).code, 130);
+  }
   assert(await isUnused(admin, id));
   machine.types = ["", "a/b", "beta"];
   assertEquals((await machine.svc("join", link)).code, 0);
