@@ -96,14 +96,29 @@ export async function requireOwnService(
   });
 }
 
-/** Stops and removes a service. @returns true when there was one */
-export async function uninstallService(host: Host, system: ServiceSystem, service: ServiceName): Promise<boolean> {
+/**
+ * Stops and removes a service.
+ *
+ * @param warn called with why the service may still run
+ * @returns true when there was one
+ */
+export async function uninstallService(
+  host: Host,
+  system: ServiceSystem,
+  service: ServiceName,
+  warn: (text: string) => void = () => {},
+): Promise<boolean> {
   const path = servicePath(host, system, service);
   if (!await exists(path)) return false;
-  // The exit codes do not matter, because a service that is not loaded does not run.
   const name = nameOf(system, service);
-  if (system === "systemd") await host.run("systemctl", ["--user", "disable", "--now", name]);
-  else await host.run("launchctl", ["bootout", `gui/${host.uid}/${name}`]);
+  if (system === "systemd") {
+    const ran = await host.run("systemctl", ["--user", "disable", "--now", name]);
+    // Without its manager, as in a shell of sudo, the service runs on, and its person would believe that it has ended.
+    if (ran !== null && ran.code !== 0) warn(`${name} may still run, because systemctl failed: ${ran.stderr.trim()}`);
+  } else {
+    // The exit code does not matter, because a service that is not loaded does not run.
+    await host.run("launchctl", ["bootout", `gui/${host.uid}/${name}`]);
+  }
   await removeFile(path);
   if (system === "systemd") await host.run("systemctl", ["--user", "daemon-reload"]);
   return true;

@@ -150,7 +150,7 @@ async function servicesOf(ctx: Context, host: Host, agents: readonly (string | n
   const system = chooseSystem("auto", ctx.os), profile = profileOf(ctx), installed: Installed[] = [];
   for (const agentName of new Set([...agents, ...await agentsWithService(host, system, profile)])) {
     const service = { agentName, profile }, path = await serviceFile(host, system, service, ctx.configDir);
-    const remove = () => uninstallService(host, system, service);
+    const remove = () => uninstallService(host, system, service, (text) => ctx.out.warn(text));
     if (path !== null) installed.push({ kind: "service", path, what: agentName ?? "all agents", remove });
   }
   return installed;

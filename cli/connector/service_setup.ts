@@ -142,7 +142,7 @@ function requireProxy(ctx: Context, options: StartOptions): void {
 
 export async function uninstallConnector(ctx: Context, host: Host, agentName: string | null, platform?: string) {
   const { system, service } = await ownService(ctx, host, agentName, platform);
-  return { system, removed: await uninstallService(host, system, service) };
+  return { system, removed: await uninstallService(host, system, service, (text) => ctx.out.warn(text)) };
 }
 
 /** Returns the service manager and the command that shows the log: `null` when no service is installed. */

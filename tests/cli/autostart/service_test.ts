@@ -266,6 +266,17 @@ Deno.test("an install that the service manager rejects is reported with the mana
     }
   }));
 
+Deno.test("a service that its manager does not stop is removed, and said to run perhaps", () =>
+  withHost(async (host) => {
+    await installService(host, "systemd", SPEC);
+    host.fails = "disable";
+    const warnings: string[] = [];
+    assertEquals(await uninstallService(host, "systemd", ALPHA, (text) => warnings.push(text)), true);
+    assertEquals(warnings, [
+      "svc-connector-alpha.service may still run, because systemctl failed: its own reason",
+    ]);
+  }));
+
 Deno.test("the service manager is chosen by name or by the machine, and logs come from it", () => {
   assertEquals([chooseSystem("auto", "linux"), chooseSystem("auto", "darwin")], ["systemd", "launchd"]);
   assertEquals(chooseSystem("launchd", "linux"), "launchd");
