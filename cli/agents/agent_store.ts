@@ -41,7 +41,10 @@ export class AgentFolder extends PrivateFolder {
   }
 
   identity(): Identity {
-    return this.#present(AGENT_FILES.identity, this.readJson(AGENT_FILES.identity, Identity));
+    // svc agent reissue and svc agent delete <name> read this file too, so the usual advice would fail.
+    const fix = "Restore it from a backup. Without one, run svc agent list to see the agent's ID, then " +
+      "svc agent delete <id>, and remove its folder.";
+    return this.#present(AGENT_FILES.identity, this.readJson(AGENT_FILES.identity, Identity, { fix }), fix);
   }
 
   auth(): AgentAuth {
@@ -64,8 +67,8 @@ export class AgentFolder extends PrivateFolder {
     return keys;
   }
 
-  #present<T>(file: string, content: T | null): T {
-    if (content === null) throw new CliError("CLI_FILE_INVALID", `${join(this.path, file)} is missing`);
+  #present<T>(file: string, content: T | null, fix?: string): T {
+    if (content === null) throw new CliError("CLI_FILE_INVALID", `${join(this.path, file)} is missing`, { fix });
     return content;
   }
 }

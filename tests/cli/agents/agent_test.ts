@@ -65,6 +65,25 @@ Deno.test("agent list shows the other agents when one is damaged", async () => {
   assertEquals(agents.map((agent: { localName: string | null }) => agent.localName), ["beta", null]);
 });
 
+Deno.test("the advice about a damaged identity.json leads to a new agent with the same name", async () => {
+  await using machine = await Machine.ofPerson();
+  await machine.json("agent", "create", "alpha");
+  machine.write("agents/alpha/identity.json", "rubbish");
+  for (const command of ["delete", "reissue"]) {
+    const advice = "svc agent list to see the agent's ID, then svc agent delete <id>, and remove its folder";
+    await machine.refuses(
+      ["agent", command, "alpha", ...command === "delete" ? ["--yes"] : []],
+      1,
+      "CLI_FILE_INVALID",
+      advice,
+    );
+  }
+  const { agents: [{ id }] } = await machine.json("agent", "list");
+  await machine.json("agent", "delete", id, "--yes");
+  await Deno.remove(machine.path("agents/alpha"), { recursive: true });
+  assertEquals((await machine.json("agent", "create", "alpha")).name, "alpha");
+});
+
 Deno.test("agent inspect shows all verified facts and changes nothing but the copy of the keys", async () => {
   await using machine = await Machine.ofPerson();
   const made = await machine.json("agent", "create", "alpha", "--framework", "hermes");
