@@ -201,6 +201,8 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   PROXY_HOOK_REQUEST_ID_REUSED: "Give another --request-id, or none: svc then makes a new one for each message.",
   PROXY_AGENT_ACCESS_INVALID:
     "Run svc agent auth refresh <name>. If that is refused, its answer names the next command.",
+  PROXY_PAIR_OWNERSHIP_FORBIDDEN:
+    "Run svc agent auth refresh <name>. If that is refused, its answer names the reason; else the other agent has ended.",
   AGENT_AUTH_REFRESH_REVOKED: "Run svc agent reissue <name> to start a new session.",
   AGENT_AUTH_REFRESH_EXPIRED:
     "Run svc agent auth revoke <name>, then svc agent reissue <name>, to start a new session.",

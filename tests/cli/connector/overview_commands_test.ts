@@ -95,6 +95,21 @@ Deno.test("svc peers without a connector reports a refusal of the proxy with its
   assertEquals([exit, code], [3, "PROXY_AUTH_REVOKED"]);
 });
 
+Deno.test("svc peers after the end of the session names a command that says why, and what to do", async () => {
+  await using machine = await machineWithAlpha();
+  await machine.json("agent", "auth", "revoke", "alpha");
+  const advice = "Run svc agent auth refresh alpha. If that is refused, its answer names the reason";
+  await machine.refuses(["peers"], 3, "PROXY_PAIR_OWNERSHIP_FORBIDDEN", advice);
+  await machine.refuses(
+    ["agent", "auth", "refresh", "alpha"],
+    3,
+    "AGENT_AUTH_REFRESH_REVOKED",
+    "svc agent reissue alpha",
+  );
+  await machine.json("agent", "reissue", "alpha");
+  assertEquals((await machine.json("peers")).peers, []);
+});
+
 Deno.test("a command takes its agent from --agent, then from SVC_AGENT, and else lists the agents", async () => {
   await using machine = await machineWithAlpha();
   await machine.json("agent", "create", "other");
