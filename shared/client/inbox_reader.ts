@@ -39,8 +39,11 @@ export class InboxReader {
   readonly #leftToAsk = new Map<string, IncomingMessage[]>();
   /** Messages that are not added again: those in work, and those that stay unread. */
   readonly #known = new BoundedMap<string, true>(KNOWN_MAX);
-  /** Known messages that are read now. They are forgotten at the next page, because a page under way may show them. */
-  readonly #ended: string[] = [];
+  /**
+   * Known messages that are read now. They are forgotten at the next page, because a page under way may show them. The
+   * bound is for a program that only asks: it reads no page, so its replies would fill the memory.
+   */
+  readonly #ended = new BoundedMap<string, true>(KNOWN_MAX);
   /** Begins again after a failure too. */
   #place = new InboxPlace();
   #running: Promise<void> | null = null;
@@ -74,7 +77,7 @@ export class InboxReader {
     this.#asked.delete(requestId);
     if (taken !== null) {
       this.#known.set(keyOf(taken), true);
-      this.#ended.push(keyOf(taken));
+      this.#ended.set(keyOf(taken), true);
     }
     for (const message of this.#leftToAsk.get(requestId) ?? []) if (message.id !== taken?.id) this.#lanes.add(message);
     this.#leftToAsk.delete(requestId);
@@ -116,7 +119,8 @@ export class InboxReader {
     const limit = MESSAGES_HELD_MAX - this.#lanes.size;
     const query = get("/v1/inbox", { unread: true, after: this.#place.after, limit, wait: waitSeconds });
     const request = { ...query, waitSeconds, signal: this.#stop.signal };
-    for (const key of this.#ended.splice(0)) this.#known.delete(key);
+    for (const key of this.#ended.keys()) this.#known.delete(key);
+    this.#ended.clear();
     const { messages, more } = await call(this.local, InboxPage, request);
     this.#place.move(messages.at(-1)?.id, more);
     for (const message of messages.map(messageOfLocal)) {
@@ -167,7 +171,7 @@ export class InboxReader {
       }
     }
     await readMessages(this.local, { ids: [message.id] });
-    this.#ended.push(keyOf(message));
+    this.#ended.set(keyOf(message), true);
   }
 }
 

@@ -1,8 +1,11 @@
 /** Which messages of a connector's inbox `LocalAgent` gives to its handler, and when it marks them as read. */
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { assert, assertEquals } from "@std/assert";
 import type { IncomingMessage } from "../../../shared/client/agent_api.ts";
 import { EventHandlers, InboxReader, messageParts } from "../../../shared/client/inbox_reader.ts";
 import { readMessages, sendAndWait } from "../../../shared/client/local_client.ts";
+import { localMessage } from "../../support/local_message.ts";
 import { until } from "../../support/until.ts";
 import { asSvcError } from "../../../shared/client/svc_error.ts";
 import { FakeConnector, refusal } from "./fake_connector.ts";
@@ -262,6 +265,24 @@ Deno.test("a page that was read before a question took its reply does not give t
   b.connector.receive("request-2");
   await until(b.allRead);
   assertEquals(seen, ["request-2"]);
+});
+
+Deno.test("a program that only asks keeps a bounded number of replies in memory", async () => {
+  await using b = await bench();
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  let asked = 0;
+  const heapAfter = (questions: number) => {
+    for (; asked < questions; asked++) {
+      const reply = localMessage(`${asked}`.padStart(1_024, "0")) as unknown as IncomingMessage;
+      b.reader.expect("question-1");
+      b.reader.release("question-1", reply);
+    }
+    collect();
+    return Deno.memoryUsage().heapUsed;
+  };
+  const before = heapAfter(10_000);
+  assert(heapAfter(20_000) - before < 4 * 1024 ** 2);
 });
 
 Deno.test("stop() ends the wait at once, and messages that failed stay unread", async () => {
