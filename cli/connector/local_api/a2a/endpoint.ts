@@ -97,8 +97,9 @@ async function answer(connector: Connector, peerDid: string, wanted: RpcCall): P
   const { id } = wanted;
   if (wanted.method === "SendMessage") return await sendMessage(connector, peerDid, wanted.message, id);
   if (wanted.method === "ListTasks") return jsonText(resultText(id, listJson(connector, peerDid, wanted.query)));
+  const unknown = new RpcError("taskNotFound", "There is no such task of this peer", id);
   const sent = taskOf(connector, peerDid, wanted.taskId);
-  if (sent === null) throw new RpcError("taskNotFound", "There is no such task of this peer", id);
+  if (sent === null) throw unknown;
   if (wanted.method === "CancelTask") {
     throw new RpcError("taskNotCancelable", "The message has left, so its task cannot be canceled", id);
   }
@@ -108,12 +109,14 @@ async function answer(connector: Connector, peerDid: string, wanted: RpcCall): P
       await settledWithin(connector.deps.clock, connector.sending.ask(sent), LIMIT.receiptLookupTimeoutMs);
     }
   }
-  return jsonText(resultText(id, taskJson(present(connector, sent))));
+  const view = present(connector, sent);
+  if (isForgotten(connector, view)) throw unknown;
+  return jsonText(resultText(id, taskJson(view)));
 }
 
 /**
- * A page of tasks. It may have fewer than `pageSize`, because `status` selects from the tasks of the page, and because
- * long artifacts end it early.
+ * A page of tasks. It may have fewer than `pageSize`, because `status` selects from the tasks of the page, forgotten
+ * ones are left out, and long artifacts end it early.
  */
 function listJson(connector: Connector, peerDid: string, query: TaskQuery): string {
   const { store: { sent, received }, askedTasks, deps: { clock } } = connector;
@@ -124,7 +127,7 @@ function listJson(connector: Connector, peerDid: string, query: TaskQuery): stri
     const task = (tasks[seen] as typeof tasks[number]).sent;
     const view = viewOf(task, received.taskReply(task), now);
     if (isOpen(view)) askedTasks.add(task);
-    if (query.status !== undefined && view.state !== query.status) continue;
+    if (query.status !== undefined && view.state !== query.status || isForgotten(connector, view)) continue;
     // Only for a reply that the client gets, because another one would count as read although no one has seen it.
     if (query.hasArtifacts) received.takeReply(task, now);
     const text = taskJson(view, query.hasArtifacts);
@@ -246,6 +249,14 @@ interface TaskView {
 
 function isOpen({ state }: TaskView): boolean {
   return OPEN.has(state);
+}
+
+/**
+ * Whether the texts of an ended task are deleted. Its state cannot be told then: without its reply, a failed task would
+ * be a completed one, and later a completed one would have failed for want of a reply.
+ */
+function isForgotten({ store }: Connector, view: TaskView): boolean {
+  return !isOpen(view) && (view.reply?.payload ?? "") === "" && store.sent.payloadOf(view.sent) === null;
 }
 
 function viewOf(sent: SentMessage, reply: InboxMessage | null, now: number): TaskView {

@@ -286,6 +286,32 @@ Deno.test("ListTasks shows the tasks of the peer, newest state first, in pages a
   assertEquals(at.bench.connector.store.received.counts().waiting, 0);
 });
 
+Deno.test("a task whose texts are deleted is unknown, and does not get another state", async (t) => {
+  const error = { message: "No", svcError: { code: "TASK_FAILED", message: "No" } };
+  for (const [state, payload] of [["TASK_STATE_FAILED", error], ["TASK_STATE_COMPLETED", { message: "42" }]] as const) {
+    await t.step(state, async () => {
+      await using at = await place();
+      await at.online();
+      const { store } = at.bench.connector, { clock } = at.world;
+      const { body: { result: { task: { id } } } } = await at.send("hi");
+      const { body: { result: { task: open } } } = await at.send("not answered yet");
+      await reply(at.world, at.beta, at.alpha, id, payload);
+      assertEquals((await at.rpc("GetTask", { id })).body.result.status.state, state);
+      const unknown = async () => {
+        const { body: { result: { tasks } } } = await at.rpc("ListTasks", {});
+        return [(await at.rpc("GetTask", { id })).body.error?.code, tasks.map((task: { id: string }) => task.id)];
+      };
+      store.forgetTexts(null);
+      assertEquals(await unknown(), [-32001, [open.id]]);
+      assertEquals((await at.rpc("GetTask", { id: open.id })).body.result.status.state, "TASK_STATE_WORKING");
+      clock.step(A2A_TASK_MS);
+      store.deleteExpired(clock.now() + 1);
+      assertEquals(store.received.taskReply({ toDid: at.beta.agent.did, requestId: id }), null);
+      assertEquals(await unknown(), [-32001, []]);
+    });
+  }
+});
+
 Deno.test("a page of tasks ends before it is too long", async () => {
   await using at = await place();
   await at.online();
