@@ -47,7 +47,7 @@ export function localApi(options: LocalApiOptions): (request: Request) => Promis
     if (!isA2a) checkToken(headers, token, connector.options.agent.name);
     else if (typeof connector.api?.movedFrom === "number") throw new LocalError("CONNECTOR_OFF_PORT");
     else url.pathname = url.pathname.replace(/\/$/, "");
-    return await answer(options, { method, url, headers, read: (route) => textOf(request, route) });
+    return await answer(options, { method, url, headers, read: (route) => textOf(options, request, route) });
   };
   return async (request) => {
     const response = await respond(request).catch(refuse);
@@ -138,8 +138,14 @@ function queryOf({ query }: LocalRoute, given: URLSearchParams): unknown {
   return undefined;
 }
 
-async function textOf(request: Request, { textBody }: LocalRoute): Promise<string> {
-  const text = await boundedText(request, CONNECTOR_LIMITS.localBodyBytes).catch(() => undefined);
+async function textOf(
+  { connector: { deps: { clock } } }: LocalApiOptions,
+  request: Request,
+  { textBody }: LocalRoute,
+): Promise<string> {
+  const text = await boundedText(request, CONNECTOR_LIMITS.localBodyBytes, clock).catch((error) => {
+    if (error instanceof LocalError) throw error;
+  });
   if (text === null) throw new LocalError("PAYLOAD_TOO_LARGE");
   if (textBody !== undefined) return text ?? "";
   if (text === undefined) throw new LocalError("CONNECTOR_INVALID_BODY", "The body is not UTF-8 text");

@@ -1,8 +1,10 @@
 /** A row of the table of local routes, and what the handlers of the rows share. */
 import * as z from "zod";
+import type { Clock } from "../../../shared/clock.ts";
 import type { RouteAnswer } from "../../../shared/openapi.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
-import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { type Bytes, utf8Bytes } from "../../../shared/protocol/base64url.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import type { HttpResponse } from "../../../shared/client/http.ts";
 import type { Connector } from "../connector.ts";
@@ -113,16 +115,51 @@ export function digits<S extends z.ZodType>(number: S) {
   return z.preprocess((text) => typeof text === "string" && /^\d{1,15}$/.test(text) ? Number(text) : text, number);
 }
 
-/** The body as text; `null` when it has more than `maxBytes`. @throws {TypeError} when it is not UTF-8 */
-export async function boundedText({ body }: Request, maxBytes: number): Promise<string | null> {
+/**
+ * Pause between the answer to a late body and the end of its connection. With none, the platform goes on reading the
+ * body instead.
+ */
+const LATE_BODY_MS = 2_000;
+
+/**
+ * The body as text; `null` when it has more than `maxBytes`.
+ *
+ * @throws {TypeError} when it is not UTF-8
+ * @throws {LocalError} `CONNECTOR_INVALID_BODY` when it is late, because callers whose bodies never end would fill the
+ * memory
+ */
+export async function boundedText(
+  { body }: Pick<Request, "body">,
+  maxBytes: number,
+  clock: Pick<Clock, "after">,
+): Promise<string | null> {
+  const reader = body?.getReader();
+  const result = Promise.withResolvers<string | null>();
+  const cancel = clock.after(LIMITS.bodyTimeoutMs, () => {
+    const seconds = LIMITS.bodyTimeoutMs / 1000;
+    result.reject(new LocalError("CONNECTOR_INVALID_BODY", `The body did not arrive within ${seconds} s`));
+    clock.after(LATE_BODY_MS, () => void reader?.cancel().catch(() => {}));
+  });
+  textIn(reader, maxBytes).then(result.resolve, result.reject);
+  return await result.promise.finally(cancel);
+}
+
+async function textIn(
+  reader: ReadableStreamDefaultReader<Bytes> | undefined,
+  maxBytes: number,
+): Promise<string | null> {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   let text = "", length = 0;
-  for await (const chunk of body ?? []) {
-    length += chunk.length;
-    if (length > maxBytes) return null;
-    text += decoder.decode(chunk, { stream: true });
+  try {
+    for (let part = await reader?.read(); part?.value !== undefined; part = await reader?.read()) {
+      length += part.value.length;
+      if (length > maxBytes) return null;
+      text += decoder.decode(part.value, { stream: true });
+    }
+    return text + decoder.decode();
+  } finally {
+    reader?.cancel().catch(() => {});
   }
-  return text + decoder.decode();
 }
 
 export function json(value: unknown, status = 200): Response {

@@ -2,12 +2,15 @@
 import { assert, assertEquals } from "@std/assert";
 import { isSameSecret, peerTokenHash } from "../../../../cli/connector/local_api/a2a_peers.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../../../../cli/local_errors.ts";
+import { localApi } from "../../../../cli/connector/local_api/local_api.ts";
+import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../../shared/protocol/proof.ts";
 import { Machine } from "../../cli_world.ts";
 import { World } from "../../../support/world.ts";
 import { Bench, story } from "../bench.ts";
+import { flushTasks } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
-import { type Asked, asker, PORT, post, TOKEN } from "./local_caller.ts";
+import { type Asked, asker, localRequest, ORIGIN, PORT, post, TOKEN } from "./local_caller.ts";
 
 Deno.test("only a caller with the token, a loopback host name and no Origin is accepted", async (t) => {
   await using world = await World.open();
@@ -81,6 +84,26 @@ Deno.test("unknown routes, wrong methods and bad bodies are refused in one form"
       assertEquals(Object.keys(answer.body), ["error"]);
     });
   }
+});
+
+Deno.test("a body that does not end is refused after 10 s, and is then read no further", async () => {
+  await using world = await World.open();
+  const { bench: { connector } } = await story(world);
+  const answer = localApi({ connector, token: TOKEN, port: PORT });
+  let isLeft = false;
+  const body = new ReadableStream<Uint8Array>({
+    start: (controller) => controller.enqueue(new TextEncoder().encode("{")),
+    cancel: () => void (isLeft = true),
+  });
+  const headers = { host: `127.0.0.1:${PORT}`, authorization: `Bearer ${TOKEN}` };
+  const asked = answer(localRequest(`${ORIGIN}/v1/outbound`, { method: "POST", body, headers }));
+  await flushTasks();
+  await world.clock.advance(LIMITS.bodyTimeoutMs);
+  const response = await asked;
+  const { error } = await response.json();
+  assertEquals([response.status, error.message], [400, "The body did not arrive within 10 s"]);
+  await world.clock.advance(2_000);
+  assert(isLeft);
 });
 
 Deno.test("svc explain has an entry for every code that only a connector uses", async () => {
