@@ -118,11 +118,13 @@ export function parseCall(text: string, version: string | null): RpcCall {
         throw refuse("pushNotSupported", "Push notifications are not supported");
       }
       for (const part of parts) {
-        if (part.text !== undefined || Object.hasOwn(part, "data")) continue;
-        const isFile = ["raw", "url", "file"].some((name) => Object.hasOwn(part, name));
-        throw isFile
-          ? refuse("contentType", "Only text and data parts are accepted, no files")
-          : refuse("params", "Invalid params: a part has neither text nor data");
+        const has = (name: string) => (part[name] ?? "") !== "";
+        if (["raw", "url", "file"].some(has)) {
+          throw refuse("contentType", "Only text and data parts are accepted, no files");
+        }
+        // A part with both is refused, because only one of them would be sent.
+        const isOne = part.text === undefined ? Object.hasOwn(part, "data") : !has("data");
+        if (!isOne) throw refuse("params", "Invalid params: a part has neither text nor data, or has both");
       }
       const payload = payloadOf(parts, text);
       if (payload === null) throw refuse("params", "Invalid params: the message is blank");
