@@ -14,7 +14,7 @@ import { thisMachine } from "../platforms/local_machine.ts";
 import { withA2aPeer } from "../platforms/openclaw.ts";
 import { applyChange } from "../platforms/setup.ts";
 import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
-import { peerUnknown } from "../connector/peers/peers.ts";
+import { findPeerEver, peerUnknown, readPeers } from "../connector/peers/peers.ts";
 import { Status } from "../connector/status.ts";
 import { readPort } from "../connector/local_api/port.ts";
 import {
@@ -104,7 +104,9 @@ export const COMMANDS = [
       const folder = await chosenAgent(ctx, options.agent);
       const { alias, did } = await new AgentStore(ctx).lock(folder.name, async () => {
         const peers = readA2aPeers(folder);
-        const found = peers.find(({ alias, did }) => alias === args.peer || did === args.peer);
+        // The address keeps the alias that the peer had when it was added, and the person may know only the present one.
+        const found = peers.find(({ alias, did }) => alias === args.peer || did === args.peer) ??
+          peers.find(({ did }) => did === findPeerEver(readPeers(folder), args.peer));
         if (found === undefined) throw peerUnknown(`${args.peer} has no A2A address`);
         await writeA2aPeers(folder, peers.filter((peer) => peer !== found));
         return found;

@@ -335,6 +335,11 @@ Deno.test("an A2A address is listed until it is removed, and its token then open
   assertEquals(await ask(), 401);
   const again = await machine.failure("a2a", "remove", "beta");
   assertEquals([again.exit, again.code], [4, "CONNECTOR_PEER_UNKNOWN"]);
+  // By its present alias too: the person would otherwise read that there is no address, while its token works.
+  await machine.json("a2a", "add", "beta");
+  await machine.json("peers", "rename", "beta", "bob");
+  assertEquals((await machine.json("a2a", "remove", "bob")).peer, "beta");
+  assertEquals((await machine.json("a2a", "list")).peers, []);
 });
 
 Deno.test("a2a list shows the whole address at 80 columns, also of a long alias", async () => {
