@@ -36,7 +36,11 @@ const WITHOUT_RESULT: ReadonlyMap<string, TaskCode> = new Map([
   ["TASK_STATE_CANCELED", "TASK_CANCELED"],
 ]);
 const WORKING: ReadonlySet<string> = new Set(["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"]);
-const ASKING: ReadonlySet<string> = new Set(["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"]);
+/** States in which a task waits, each with the text for its sender, who would get none when the task says nothing. */
+const ASKING: ReadonlyMap<string, string> = new Map([
+  ["TASK_STATE_INPUT_REQUIRED", "The agent needs an answer to go on"],
+  ["TASK_STATE_AUTH_REQUIRED", "The agent needs a permission to go on"],
+]);
 
 const Parts = z.object({ parts: z.array(Part) });
 const Task = z.object({
@@ -152,7 +156,8 @@ function errorOf({ code, message }: z.infer<typeof Failure>["error"]): TaskAnswe
 function answerOfTask({ id: taskId, status: { state, message }, artifacts }: z.infer<typeof Task>): TaskAnswer {
   const said = textOfParts(message?.parts ?? []);
   if (WORKING.has(state)) return { kind: "working", taskId };
-  if (ASKING.has(state)) return { kind: "asks", taskId, text: said };
+  const need = ASKING.get(state);
+  if (need !== undefined) return { kind: "asks", taskId, text: said.trim() === "" ? need : said };
   const code = WITHOUT_RESULT.get(state);
   if (code !== undefined) return { kind: "ended", text: said, code };
   if (state !== "TASK_STATE_COMPLETED") return { kind: "unclear", why: "the answer has an unknown state" };

@@ -99,6 +99,9 @@ Deno.test("each state in which a task ends becomes its reply", async (t) => {
       message: "Which one?",
     }],
     ["auth required", (call) => call.say(TaskState.TASK_STATE_AUTH_REQUIRED, "Who?"), { message: "Who?" }],
+    ["auth required, without a text", (call) => call.say(TaskState.TASK_STATE_AUTH_REQUIRED), {
+      message: "The agent needs a permission to go on",
+    }],
     [
       "parts",
       (call) => {
