@@ -168,7 +168,7 @@ export class Connector {
     const proxyNamedBy = async (authority: string) => {
       const registryUrl = `https://${authority}`;
       deps.checkOrigin(registryUrl);
-      return new URL((await new RegistryClient(deps, registryUrl).metadata()).proxyUrl).origin;
+      return URL.parse((await new RegistryClient(deps, registryUrl).metadata()).proxyUrl)?.origin;
     };
     this.pairing = new Pairing({ ...parts, readPeers, proxyNamedBy, isOver: () => this.isOver });
     this.#receiving = new Receiving({

@@ -7,7 +7,7 @@
  * done: after a lost answer, after a kill, and while one of the two servers is away.
  */
 import type { Clock } from "../../../shared/clock.ts";
-import { ApiError } from "../../../shared/client/errors.ts";
+import { ApiError, UnreachableError, wasRefused } from "../../../shared/client/errors.ts";
 import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { PairConfirmAnswer, PairingProfile, type PairKey } from "../../../shared/protocol/api/pairing.ts";
@@ -46,7 +46,7 @@ interface PairingDeps {
   emit: EmitEvent;
   readPeers(): Promise<unknown>;
   /** The origin of the proxy that an authority names for its agents. @throws {UnreachableError} @throws {ApiError} */
-  proxyNamedBy(authority: string): Promise<string>;
+  proxyNamedBy(authority: string): Promise<string | undefined>;
   /** True once the connector has ended: what fails then is not reported. */
   isOver(): boolean;
 }
@@ -211,8 +211,9 @@ export class Pairing {
     try {
       return await this.deps.proxyNamedBy(authority) === origin;
     } catch (error) {
-      if (error instanceof ApiError) return false;
-      throw error;
+      if (wasRefused(error)) return false;
+      // A busy server has not said which proxy it names. As a refusal, its answer would end a good pair.
+      throw error instanceof ApiError ? new UnreachableError(`${authority}: ${describeError(error)}`) : error;
     }
   }
 

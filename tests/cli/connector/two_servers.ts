@@ -94,15 +94,19 @@ export class TwoServers implements AsyncDisposable {
 }
 
 /** Loses the answers of a server for one path: `instead` comes in their place. Returns what ends it. */
-export function losing({ proxy }: World, path: string, instead: () => Promise<never>): () => void {
-  const reach = proxy.fetch;
-  proxy.fetch = async (request, peer) => {
+export function losing(
+  server: Pick<World["proxy"], "fetch">,
+  path: string,
+  instead: () => Promise<Response>,
+): () => void {
+  const reach = server.fetch;
+  server.fetch = async (request, peer) => {
     const answer = await reach(request, peer);
     if (!request.url.endsWith(path)) return answer;
     await answer.body?.cancel();
     return await instead();
   };
-  return () => void (proxy.fetch = reach);
+  return () => void (server.fetch = reach);
 }
 
 export const request = (bench: Bench, path: string, body: unknown) => asker(bench)(path, post(body));

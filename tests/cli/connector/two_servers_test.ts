@@ -295,13 +295,14 @@ Deno.test("a pair is ended at both servers, and a server that is away is named",
   assertStringIncludes(String(b.bench.eventsOf("pair_half_removed").at(-1)?.why), "relay.a.example still has its half");
 });
 
-Deno.test("a confirmation goes on after a lost answer of either server", async () => {
-  for (const lost of ["/pair/confirm", "/pair/accept"]) {
+Deno.test("a confirmation goes on after a lost answer of either server, or while the registry of the peer is busy", async () => {
+  for (const lost of ["/pair/confirm", "/pair/accept", "/v1/metadata"]) {
     await using two = await TwoServers.open();
     const { a, b } = two;
     const ticket = await two.ticket();
-    const { world } = lost === "/pair/confirm" ? a : b;
-    const back = losing(world, lost, () => Promise.reject(new TypeError("connection reset")));
+    const back = lost === "/v1/metadata"
+      ? losing(a.world.registry, lost, () => Promise.resolve(new Response("busy", { status: 503 })))
+      : losing((lost === "/pair/confirm" ? a : b).world.proxy, lost, () => Promise.reject(new TypeError("reset")));
     assert((await request(b.bench, "/v1/pair/confirm", { ticket })).status >= 500, lost);
     assertEquals(b.bench.connector.store.pairConfirmations.all().length, 1, lost);
     back();
@@ -320,7 +321,7 @@ Deno.test("a peer that is removed while its confirmation goes on is not paired a
   await using two = await TwoServers.open();
   const { a, b } = two;
   const ticket = await two.ticket();
-  const found = losing(b.world, "/pair/accept", () => Promise.reject(new TypeError("connection reset")));
+  const found = losing(b.world.proxy, "/pair/accept", () => Promise.reject(new TypeError("connection reset")));
   assert((await request(b.bench, "/v1/pair/confirm", { ticket })).status >= 500);
   found();
   const back = two.away();
@@ -372,7 +373,7 @@ Deno.test("a connector that is killed between the halves of a pair goes on with 
     const { a, b } = two;
     const ticket = await two.ticket(), { world } = cut === "/pair/confirm" ? a : b;
     const answered = Promise.withResolvers<void>();
-    const back = losing(world, cut, () => {
+    const back = losing(world.proxy, cut, () => {
       answered.resolve();
       return new Promise(() => {});
     });
