@@ -5,7 +5,6 @@
  */
 import { retryWait } from "../../../shared/client/backoff.ts";
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
-import type { Query } from "../../../shared/client/http.ts";
 import { sleep } from "../../../shared/clock.ts";
 import { AUDIT_FILTERS, type AuditEntry } from "../../../shared/protocol/api/audit.ts";
 import { parseDid } from "../../../shared/protocol/did.ts";
@@ -29,7 +28,7 @@ const MAX_EVENTS = 1_000;
 const EVENTS = 50;
 /** The actor of what is done on the registry's host. */
 const HOST = "store recover";
-/** How often a page is asked for. With more, an export waits for longer while others use up the limit. */
+/** How often a page is asked for. With more, the command waits for longer while others use up the limit. */
 const TRIES = 5;
 
 export const COMMANDS = [
@@ -78,7 +77,7 @@ export const COMMANDS = [
         using stopped = stopSignal(ctx);
         return await followAudit(ctx, admin, filter, count, stopped.signal);
       }
-      const events = await newestEvents(admin, filter, count);
+      const events = await newestEvents(ctx, admin, filter, count);
       ctx.out.list({ events }, events, "No events.", [
         { head: "AT", rank: 1, of: ({ at }) => ctx.out.time(at) },
         { head: "EVENT", of: ({ event }) => event },
@@ -101,36 +100,43 @@ function isListed({ event }: AuditEntry, filter: AuditFilter): boolean {
   return filter.event !== undefined || event !== "admin.token_issued";
 }
 
-async function newestEvents(admin: AdminClient, filter: AuditFilter, count: number): Promise<AuditEntry[]> {
+async function newestEvents(
+  ctx: Context,
+  admin: AdminClient,
+  filter: AuditFilter,
+  count: number,
+): Promise<AuditEntry[]> {
   const found: AuditEntry[] = [];
   // Whole pages, because behind many events that are not listed, pages of only the missing number would be so many that
   // the registry refuses them.
-  for await (const { events } of pagesOf((cursor) => admin.audit({ ...filter, limit: PAGE, cursor }))) {
+  for await (const { events } of patientPages(ctx, admin, filter)) {
     found.push(...events.filter((entry) => isListed(entry, filter)));
     if (found.length >= count) break;
   }
   return found.slice(0, count);
 }
 
-function pagesOldestFirst(admin: Pick<AdminClient, "audit">, filter: AuditFilter) {
+function pagesOldestFirst(admin: AdminClient, filter: AuditFilter) {
   return pagesOf((cursor) => admin.audit({ ...filter, order: "asc", limit: PAGE, cursor }));
 }
 
 /**
  * Asks again while the registry refuses so many requests, because a long log has more pages than it answers in a minute,
- * and its export would never be complete. The fifth refusal in a row is passed on.
+ * and its end would never be reached. The fifth refusal in a row is passed on.
  */
-async function patiently<T>({ clock, out }: Context, ask: () => Promise<T>): Promise<T> {
-  for (let tries = 1;; tries++) {
-    try {
-      return await ask();
-    } catch (error) {
-      if (!(error instanceof ApiError && error.status === 429) || tries === TRIES) throw error;
-      const pauseMs = pauseAfter(error);
-      out.note(`The registry answers so many requests only after ${pauseMs / 1000} s. The export goes on then.`);
-      await sleep(clock, pauseMs);
+function patientPages({ clock, out }: Context, admin: AdminClient, query: AuditFilter & { order?: "asc" }) {
+  return pagesOf(async (cursor) => {
+    for (let tries = 1;; tries++) {
+      try {
+        return await admin.audit({ ...query, limit: PAGE, cursor });
+      } catch (error) {
+        if (!(error instanceof ApiError && error.status === 429) || tries === TRIES) throw error;
+        const pauseMs = pauseAfter(error);
+        out.note(`The registry answers so many requests only after ${pauseMs / 1000} s. The command goes on then.`);
+        await sleep(clock, pauseMs);
+      }
     }
-  }
+  });
 }
 
 /** Prints, as JSON lines, all events that exist when the export begins, and then their number. */
@@ -138,8 +144,7 @@ async function exportAudit(ctx: Context, admin: AdminClient, filter: AuditFilter
   const { events: [newest] } = await admin.audit({ limit: 1 });
   let count = 0;
   ctx.out.doing("Exporting the audit log");
-  const audit = (query: Query) => patiently(ctx, () => admin.audit(query));
-  for await (const { events } of pagesOldestFirst({ audit }, filter)) {
+  for await (const { events } of patientPages(ctx, admin, { ...filter, order: "asc" })) {
     const known = events.filter(({ id }) => newest !== undefined && id <= newest.id);
     for (const entry of known) if (!ctx.out.peerLines([JSON.stringify(entry)])) return;
     count += known.length;
@@ -165,7 +170,7 @@ async function followAudit(
   for await (const { events } of pagesOldestFirst(admin, follower.query)) {
     for (const entry of events) follower.mark(entry);
   }
-  for (const entry of (await newestEvents(admin, filter, count)).reverse()) {
+  for (const entry of (await newestEvents(ctx, admin, filter, count)).reverse()) {
     follower.mark(entry);
     if (!follower.print(entry)) return;
   }
