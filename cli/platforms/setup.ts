@@ -7,6 +7,7 @@ import { dirname } from "node:path";
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
+import { withHostsLock } from "../files/lock.ts";
 import { kindOf, type PrivateFolder, removeFile, writePrivate } from "../files/private_files.ts";
 import { type FileChange, MAX_SETTINGS_BYTES } from "./platform.ts";
 import * as z from "zod";
@@ -21,6 +22,9 @@ const Backup = z.array(z.object({
   written: z.string(),
 }));
 type Backup = z.infer<typeof Backup>;
+
+/** A settings file; `null` when there is none. */
+type Current = { text: string; mode: number | null } | null;
 
 /** Largest backup file. With less, a large settings file would have no backup to restore. */
 const MAX_BACKUP_BYTES = 4 * MAX_SETTINGS_BYTES;
@@ -44,11 +48,19 @@ export async function applyChange(ctx: Context, folder: PrivateFolder, { path, t
   else if (known) Object.assign(known, { before: current?.text ?? null, written });
   else backup.push({ path, before: current?.text ?? null, written });
   await folder.writeJson(BACKUP_FILE, backup, MAX_BACKUP_BYTES);
-  const isUnchanged = () => textNow(path) === (current?.text ?? null);
-  if (await writePrivate(ctx.random, path, text, current?.mode, isUnchanged)) return;
+  if (await replaced(ctx, path, text, current)) return;
   throw new CliError("CLI_BUSY", `${path} was changed by another program at the same moment`, {
     fix: "Run the command again.",
   });
+}
+
+/** Replaces a file, or removes it for `null`. Returns false when its program has changed it since it was read. */
+async function replaced({ random }: Context, path: string, text: string | null, current: Current): Promise<boolean> {
+  const isUnchanged = () => textNow(path) === (current?.text ?? null);
+  if (text !== null) return await writePrivate(random, path, text, current?.mode, isUnchanged);
+  if (!isUnchanged()) return false;
+  await removeFile(path);
+  return true;
 }
 
 /** The text of a file; `null` without one, or when it cannot be read. */
@@ -62,29 +74,31 @@ function textNow(path: string): string | null {
 
 /** Restores the files and returns their paths. @throws {CliError} `CLI_FILE_INVALID` when one was changed since */
 export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<string[]> {
-  const backup = readBackup(folder);
-  const modes = new Map<string, number | null>();
-  for (const { path, before, written } of backup) {
-    const current = await currentOf(path).catch(() => undefined);
-    // An undo that failed at another file has restored this one. It is skipped, so that the undo can be repeated.
-    if (current !== undefined && (current?.text ?? null) === before) continue;
-    if (!current || await sha256(current.text) !== written) {
-      throw new CliError(
-        "CLI_FILE_INVALID",
-        `${path} has been changed since. Undo svc's part by hand, then delete ${folder.path}/${BACKUP_FILE}, which holds ` +
-          "the content before",
-        { fix: "" },
-      );
+  return await withHostsLock(ctx, async () => {
+    const backup = readBackup(folder);
+    const changes: { path: string; before: string | null; current: Current }[] = [];
+    for (const { path, before, written } of backup) {
+      const current = await currentOf(path).catch(() => undefined);
+      // An undo that failed at another file has restored this one. It is skipped, so that the undo can be repeated.
+      if (current !== undefined && (current?.text ?? null) === before) continue;
+      if (!current || await sha256(current.text) !== written) throw changedSince(path, folder);
+      changes.push({ path, before, current });
     }
-    modes.set(path, current.mode);
-  }
-  for (const { path, before } of backup) {
-    if (!modes.has(path)) continue;
-    if (before === null) await removeFile(path);
-    else await writePrivate(ctx.random, path, before, modes.get(path));
-  }
-  await folder.remove(BACKUP_FILE);
-  return backup.map(({ path }) => path);
+    for (const { path, before, current } of changes) {
+      if (!await replaced(ctx, path, before, current)) throw changedSince(path, folder);
+    }
+    await folder.remove(BACKUP_FILE);
+    return backup.map(({ path }) => path);
+  });
+}
+
+function changedSince(path: string, folder: PrivateFolder): CliError {
+  return new CliError(
+    "CLI_FILE_INVALID",
+    `${path} has been changed since. Undo svc's part by hand, then delete ${folder.path}/${BACKUP_FILE}, which holds ` +
+      "the content before",
+    { fix: "" },
+  );
 }
 
 /** The files that `undoChanges` would restore. @throws {CliError} `CLI_FILE_INVALID` */
@@ -92,10 +106,8 @@ export function changedFiles(folder: PrivateFolder): string[] {
   return readBackup(folder).map(({ path }) => path);
 }
 
-/**
- * A settings file; `null` when there is none. @throws {CliError} `CLI_FILE_INVALID` when it is not UTF-8 or too large
- */
-async function currentOf(path: string): Promise<{ text: string; mode: number | null } | null> {
+/** @throws {CliError} `CLI_FILE_INVALID` when the file is not UTF-8 or too large */
+async function currentOf(path: string): Promise<Current> {
   try {
     const { size, mode } = await Deno.stat(path);
     if (size > MAX_SETTINGS_BYTES) {

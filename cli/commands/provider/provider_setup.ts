@@ -170,8 +170,7 @@ export const COMMANDS = [
         // The backup of settings for a single agent is in that agent's folder.
         const hasBackup = (folder: PrivateFolder) => changedFiles(folder).length > 0;
         const own = place.folder !== null && !hasBackup(settings) && hasBackup(place.folder) ? place.folder : settings;
-        const restored: string[] = [];
-        await withHostsLock(ctx, async () => void restored.push(...await undoChanges(ctx, own)));
+        const restored = await undoChanges(ctx, own);
         const text = restored.length === 0
           ? "There is nothing to undo."
           : ["Restored:", ...restored.map((path) => `  ${path}`)];

@@ -317,7 +317,7 @@ Deno.test("provider setup leaves a settings file with a number that it would rou
   });
 });
 
-Deno.test("what a runtime writes into its settings during a set-up stays, and a second set-up works", async () => {
+Deno.test("what a runtime writes into its settings during a set-up or its undo stays, and a second one works", async () => {
   await using machine = await machineOf();
   machine.write(OPENCLAW, '{"model": "o9"}');
   const { world } = machine, { random } = world;
@@ -329,14 +329,21 @@ Deno.test("what a runtime writes into its settings during a set-up stays, and a 
     machine.write(OPENCLAW, newest());
     return random.bytes(length);
   };
-  Object.assign(world, { random: { ...random, bytes } });
+  const meanwhile = { random: { ...random, bytes } };
+  Object.assign(world, meanwhile);
   await machine.refuses(["provider", "setup", "--for", "openclaw"], 1, "CLI_BUSY", "Run the command again");
   assertEquals(machine.read(OPENCLAW), newest());
   Object.assign(world, { random });
   await machine.json("provider", "setup", "--for", "openclaw");
-  assertEquals(JSON.parse(machine.read(OPENCLAW)).model, `o${writes}`);
-  await machine.json("provider", "setup", "--for", "openclaw", "--undo");
+  const before = newest(), setUp = machine.read(OPENCLAW), undo = ["provider", "setup", "--for", "openclaw", "--undo"];
+  assertEquals(JSON.parse(setUp).model, `o${writes}`);
+  Object.assign(world, meanwhile);
+  await machine.refuses(undo, 1, "CLI_FILE_INVALID", "has been changed since");
   assertEquals(machine.read(OPENCLAW), newest());
+  Object.assign(world, { random });
+  machine.write(OPENCLAW, setUp);
+  await machine.json(...undo);
+  assertEquals(machine.read(OPENCLAW), before);
 });
 
 Deno.test("two agents that are set up at the same time have the token of the runtime", async () => {
