@@ -34,10 +34,13 @@ export function connect(ctx: Context, options: ConnectionOptions = {}, own?: str
   return { registry: new RegistryClient(ctx, registryUrl), registryUrl, config };
 }
 
-/** Returns the words that name the same registry again. Without them, the next command would go to the saved one. */
+/**
+ * Returns the words that name the same registry again. Without them, the next command would go to the saved one, or be
+ * refused for plain http.
+ */
 export function registryWords(ctx: Pick<Context, "allowInsecure">, options: ConnectionOptions): string[] {
   const url = options["registry-url"];
-  return url === undefined ? [] : [`--registry-url=${url}`, ...ctx.allowInsecure ? ["--allow-insecure"] : []];
+  return [...url === undefined ? [] : [`--registry-url=${url}`], ...ctx.allowInsecure ? ["--allow-insecure"] : []];
 }
 
 /** Returns the client of the registry and the API key. @throws {CliError} `API_KEY_MISSING` */

@@ -55,6 +55,10 @@ Deno.test("agent list reads every page and stops at a registry whose pages never
   assertEquals(asked, 100);
   const more = "svc agent list --cursor=01KHYQ5H00AAAAAAAAAAAA0100 --registry-url=https://other.example";
   assertStringIncludes(stderr, `Next, for more: ${more}`);
+  // Without the last word, a saved address with plain http would be refused.
+  machine.env.SVC_REGISTRY_URL = "http://other.example";
+  const { stderr: plain } = await machine.svc("agent", "list", "--allow-insecure");
+  assertStringIncludes(plain, "Next, for more: svc agent list --cursor=01KHYQ5H00AAAAAAAAAAAA0100 --allow-insecure");
 });
 
 Deno.test("agent list shows the other agents when one is damaged", async () => {
