@@ -14,7 +14,7 @@ import { didYouMean } from "../../../shared/did_you_mean.ts";
 import { idEnd } from "../../terminal/tables.ts";
 
 const PAGE_MAX = 100;
-/** Most names have other characters. With them, each use of a name of six characters would read every page. */
+/** The end of an ID has only these. With others too, each name of six characters would read every page. */
 const ID_CHARACTERS = /^[0-9A-HJKMNP-TV-Z]+$/;
 
 export const PAGE_OPTIONS = {
@@ -136,7 +136,7 @@ async function idOfName<P extends PageAnswer, R extends { id: string }>(
   let found = beginning.filter((row) => nameOf(row).toLowerCase() === name.trim().toLowerCase());
   // The text may be the end of an ID, because tables show only that. A name counts too, because a person could take the
   // end of another's ID as a name, and would then be taken for the other.
-  if (end !== null && (found.length === 0 || ID_CHARACTERS.test(end))) {
+  if (end !== null && ID_CHARACTERS.test(end)) {
     const named = new Set(found.map(({ id }) => id));
     found = [...found, ...(await list({})).filter(({ id }) => id.endsWith(end) && !named.has(id))];
   }
