@@ -5,7 +5,7 @@
  */
 import { retryWait } from "../../../shared/client/backoff.ts";
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
-import { sleep } from "../../../shared/clock.ts";
+import { type Clock, sleep } from "../../../shared/clock.ts";
 import { AUDIT_FILTERS, type AuditEntry } from "../../../shared/protocol/api/audit.ts";
 import { parseDid } from "../../../shared/protocol/did.ts";
 import { parseIso, toIso } from "../../../shared/protocol/time.ts";
@@ -16,6 +16,7 @@ import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import { parseCount } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
+import { ServiceClock } from "../../link/service_clock.ts";
 import { stopSignal } from "../../terminal/interrupt.ts";
 import { idCell } from "../../terminal/tables.ts";
 
@@ -71,11 +72,17 @@ export const COMMANDS = [
       }
       const count = parseCount(options.limit ?? `${EVENTS}`, "--limit", MAX_EVENTS);
       const filter: AuditFilter = { event, actor, since };
-      const admin = connectAsAdmin(ctx, options);
+      const clock = new ServiceClock(ctx.clock);
+      const onResponse = (headers: Headers) => {
+        ctx.onResponse?.(headers);
+        clock.see(headers.get("Date"));
+        clock.adopt();
+      };
+      const admin = connectAsAdmin({ ...ctx, onResponse }, options);
       if (options.export) return await exportAudit(ctx, admin, filter);
       if (follow) {
         using stopped = stopSignal(ctx);
-        return await followAudit(ctx, admin, filter, count, stopped.signal);
+        return await followAudit(ctx, admin, new Follower(ctx.out, filter, clock), count, stopped.signal);
       }
       const events = await newestEvents(ctx, admin, filter, count);
       ctx.out.list({ events }, events, "No events.", [
@@ -157,11 +164,10 @@ async function exportAudit(ctx: Context, admin: AdminClient, filter: AuditFilter
 async function followAudit(
   ctx: Context,
   admin: AdminClient,
-  filter: AuditFilter,
+  follower: Follower,
   count: number,
   signal: AbortSignal,
 ): Promise<void> {
-  const follower = new Follower(ctx, filter);
   // Asked without the filter, because the newest event that fits it may be old, and the first look would read all
   // events since then.
   for (const entry of (await admin.audit({ limit: 1 })).events) follower.mark(entry);
@@ -170,7 +176,7 @@ async function followAudit(
   for await (const { events } of pagesOldestFirst(admin, follower.query)) {
     for (const entry of events) follower.mark(entry);
   }
-  for (const entry of (await newestEvents(ctx, admin, filter, count)).reverse()) {
+  for (const entry of (await newestEvents(ctx, admin, follower.filter, count)).reverse()) {
     follower.mark(entry);
     if (!follower.print(entry)) return;
   }
@@ -202,7 +208,8 @@ class Follower {
   readonly #seen = new Map<string, number>();
   #newest = -Infinity;
 
-  constructor(private readonly ctx: Context, private readonly filter: AuditFilter) {}
+  /** @param clock the registry's, because with one that is behind, each look would read all events since that time */
+  constructor(private readonly out: Context["out"], readonly filter: AuditFilter, private readonly clock: Clock) {}
 
   /** Asks for all events since 30 s before the newest one. Not filtered, so that any new event moves this time on. */
   get query(): AuditFilter {
@@ -211,7 +218,7 @@ class Follower {
 
   /** An event in the future is of a clock that was set back since. With its time, no new event would be found till then. */
   get #since(): number {
-    return Math.min(this.#newest, this.ctx.clock.now()) - OVERLAP_MS;
+    return Math.min(this.#newest, this.clock.now()) - OVERLAP_MS;
   }
 
   mark({ id, at }: AuditEntry): void {
@@ -245,7 +252,7 @@ class Follower {
   /** Prints an event. Returns false when no one reads the output any longer. */
   print(entry: AuditEntry): boolean {
     const { at, event, actor, subject, requestId, detail } = entry;
-    if (this.ctx.out.json) return this.ctx.out.jsonLine(JSON.stringify(entry));
-    return this.ctx.out.peerLines([[at, event, actor, subject, requestId, detail ?? ""].join("  ").trimEnd()]);
+    if (this.out.json) return this.out.jsonLine(JSON.stringify(entry));
+    return this.out.peerLines([[at, event, actor, subject, requestId, detail ?? ""].join("  ").trimEnd()]);
   }
 }

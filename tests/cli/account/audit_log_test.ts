@@ -3,6 +3,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { audited } from "../../../registry/audit/record.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { AuditRecord } from "../../../registry/schema/records.ts";
+import type { Clock } from "../../../shared/clock.ts";
 import { ulidSource } from "../../../shared/protocol/ids.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 import { withTime } from "../../support/registry_world.ts";
@@ -144,6 +145,29 @@ Deno.test("a follower prints each new entry once, also when the clock was an hou
   const all = (await stored(world)).filter((id) => !before.includes(id));
   // The last entry only ends the follower.
   assertEquals([...printed].sort(), all.slice(0, -1));
+});
+
+Deno.test("a follower on a machine that is an hour behind does not read all events of that hour at each look", async () => {
+  await using admin = await Machine.ofAdmin();
+  const { world } = admin, { clock } = world, create = writer(world, 101), asked: string[] = [];
+  admin.fetch = async (input, init) => {
+    asked.push(String(input));
+    const answer = await world.fetch(input, init);
+    answer.headers.set("Date", new Date(clock.now()).toUTCString());
+    return answer;
+  };
+  await withTime(world, create(0), 1);
+  clock.step(1_800_000);
+  const behind: Clock = { now: () => clock.now() - 3_600_000, after: (ms, fn) => clock.after(ms, fn) };
+  Object.assign(world, { clock: behind });
+  const following = admin.svc("admin", "audit", "--follow");
+  Object.assign(world, { clock });
+  await until(() => clock.waiting > 0 && asked.length >= 4);
+  await clock.advance(4_000);
+  admin.readsCharacters = 0;
+  await withTime(world, Promise.all([following, create(0)]), 500);
+  const since = asked.flatMap((url) => new URL(url).searchParams.get("since") ?? []).map((time) => Date.parse(time));
+  assertEquals(since.filter((time) => time < clock.now() - 1_900_000), []);
 });
 
 Deno.test("a follower with a filter prints new matching events, and waits while the registry does not answer", async () => {
