@@ -137,7 +137,7 @@ export const A2A: PushPlatform = {
     const steps = [`For Hermes, add these lines to its .env: A2A_PORT=9900 and A2A_PEER_TOKENS=${PEER}:${hookToken}`];
     if (path === null || text === null || target.hookPath !== HOOK_PATH) return { change: null, steps, hookToken };
     const wanted = withMember(withMember(settings, ["channels", "a2a", "enabled"], true), at, hookToken);
-    return { change: changeTo(wanted, path, settings), steps, hookToken };
+    return { change: changeTo(wanted, path, settings, text), steps, hookToken };
   },
 };
 

@@ -92,7 +92,7 @@ export const HERMES: PushPlatform = {
     const routes = await machine.read(join(folder, "webhook_subscriptions.json"));
     const hasRoute = memberOf(tryParse(routes), route) !== undefined;
     return {
-      change: isSet ? null : { path, text: withEnvValues(text, wanted) },
+      change: isSet ? null : { path, before: text, text: withEnvValues(text, wanted) },
       steps: [
         ...(isSet ? [] : ["Restart Hermes: it reads its .env at start"]),
         ...(hasRoute ? [] : [`Create the route, with your own prompt: ${subscribe(route)}`]),

@@ -68,7 +68,7 @@ export const OPENCLAW: PushPlatform = {
     if (memberOf(settings, "hooks", "path") !== hooks && (hooks !== "/hooks" || memberOf(settings, "hooks", "path"))) {
       wanted = withMember(wanted, ["hooks", "path"], hooks);
     }
-    return { change: changeTo(wanted, path, settings), steps: [], hookToken };
+    return { change: changeTo(wanted, path, settings, text), steps: [], hookToken };
   },
 };
 
@@ -107,7 +107,7 @@ export async function withA2aPeer(
     });
   }
   const wanted = withMember(withMember(settings, ["channels", "a2a", "enabled"], true), at, peer);
-  return { path, text: `${JSON.stringify(wanted, null, 2)}\n`, name };
+  return { path, before: text, text: `${JSON.stringify(wanted, null, 2)}\n`, name };
 }
 
 export function gatewayUrl(settings: unknown): string {

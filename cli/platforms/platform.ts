@@ -94,6 +94,8 @@ export interface RuntimeRequest {
 
 export interface FileChange {
   path: string;
+  /** The text from which `text` was made; `null` without a file. */
+  before: string | null;
   text: string;
 }
 

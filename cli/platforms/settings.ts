@@ -44,9 +44,9 @@ export function withMember(settings: Json, path: readonly string[], value: unkno
 }
 
 /** The change that gives a JSON file the wanted settings; `null` when it has them already. */
-export function changeTo(wanted: Json, path: string, present: Json): FileChange | null {
+export function changeTo(wanted: Json, path: string, present: Json, before: string | null): FileChange | null {
   const text = JSON.stringify(wanted, null, 2);
-  return text === JSON.stringify(present, null, 2) ? null : { path, text: `${text}\n` };
+  return text === JSON.stringify(present, null, 2) ? null : { path, before, text: `${text}\n` };
 }
 
 export function isRecord(value: unknown): value is Json {

@@ -30,11 +30,12 @@ type Current = { text: string; mode: number | null } | null;
 const MAX_BACKUP_BYTES = 4 * MAX_SETTINGS_BYTES;
 
 /**
- * Backs up a file, then changes it, unless its program changes it meanwhile.
+ * Backs up a file, then changes it, unless its program has changed it since the plan, or changes it meanwhile.
  *
  * @throws {CliError} `CLI_FILE_INVALID` without its folder, or if unreadable; `CLI_BUSY`
  */
-export async function applyChange(ctx: Context, folder: PrivateFolder, { path, text }: FileChange): Promise<void> {
+export async function applyChange(ctx: Context, folder: PrivateFolder, change: FileChange): Promise<void> {
+  const { path, before, text } = change;
   const backup = readBackup(folder);
   if (await kindOf(dirname(path)) !== "directory") {
     throw new CliError("CLI_FILE_INVALID", `${dirname(path)} is not there: is the runtime installed for this user?`, {
@@ -42,13 +43,15 @@ export async function applyChange(ctx: Context, folder: PrivateFolder, { path, t
     });
   }
   const current = await currentOf(path);
-  const written = await sha256(text);
-  const known = backup.find((entry) => entry.path === path);
-  if (known && known.written === await sha256(current?.text ?? "")) known.written = written;
-  else if (known) Object.assign(known, { before: current?.text ?? null, written });
-  else backup.push({ path, before: current?.text ?? null, written });
-  await folder.writeJson(BACKUP_FILE, backup, MAX_BACKUP_BYTES);
-  if (await replaced(ctx, path, text, current)) return;
+  if ((current?.text ?? null) === before) {
+    const written = await sha256(text);
+    const known = backup.find((entry) => entry.path === path);
+    if (known && known.written === await sha256(before ?? "")) known.written = written;
+    else if (known) Object.assign(known, { before, written });
+    else backup.push({ path, before, written });
+    await folder.writeJson(BACKUP_FILE, backup, MAX_BACKUP_BYTES);
+    if (await replaced(ctx, path, text, current)) return;
+  }
   throw new CliError("CLI_BUSY", `${path} was changed by another program at the same moment`, {
     fix: "Run the command again.",
   });

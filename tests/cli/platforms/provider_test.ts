@@ -318,32 +318,31 @@ Deno.test("provider setup leaves a settings file with a number that it would rou
 });
 
 Deno.test("what a runtime writes into its settings during a set-up or its undo stays, and a second one works", async () => {
-  await using machine = await machineOf();
-  machine.write(OPENCLAW, '{"model": "o9"}');
-  const { world } = machine, { random } = world;
-  let writes = 0;
-  const newest = () => `{"model": "o${writes}"}`;
-  // Each temporary file has a random name, and that of the settings comes last.
-  const bytes = (length: number) => {
-    writes++;
-    machine.write(OPENCLAW, newest());
-    return random.bytes(length);
-  };
-  const meanwhile = { random: { ...random, bytes } };
-  Object.assign(world, meanwhile);
-  await machine.refuses(["provider", "setup", "--for", "openclaw"], 1, "CLI_BUSY", "Run the command again");
-  assertEquals(machine.read(OPENCLAW), newest());
-  Object.assign(world, { random });
-  await machine.json("provider", "setup", "--for", "openclaw");
-  const before = newest(), setUp = machine.read(OPENCLAW), undo = ["provider", "setup", "--for", "openclaw", "--undo"];
-  assertEquals(JSON.parse(setUp).model, `o${writes}`);
-  Object.assign(world, meanwhile);
-  await machine.refuses(undo, 1, "CLI_FILE_INVALID", "has been changed since");
-  assertEquals(machine.read(OPENCLAW), newest());
-  Object.assign(world, { random });
-  machine.write(OPENCLAW, setUp);
-  await machine.json(...undo);
-  assertEquals(machine.read(OPENCLAW), before);
+  const setUp = ["provider", "setup", "--for", "openclaw"], changed = '{"model": "new"}';
+  // At each name and token that svc makes up before the settings are replaced.
+  for (let moment = 1; moment <= 4; moment++) {
+    await using machine = await machineOf();
+    machine.write(OPENCLAW, '{"model": "old"}');
+    const { world } = machine, { random } = world;
+    const writesAt = (left: number) => {
+      const bytes = (length: number) => {
+        if (left-- === 1) machine.write(OPENCLAW, changed);
+        return random.bytes(length);
+      };
+      Object.assign(world, { random: { ...random, bytes } });
+    };
+    writesAt(moment);
+    if (moment > 1) await machine.refuses(setUp, 1, "CLI_BUSY", "Run the command again");
+    await machine.json(...setUp);
+    const text = machine.read(OPENCLAW);
+    assertEquals(JSON.parse(text).model, "new");
+    writesAt(1);
+    await machine.refuses([...setUp, "--undo"], 1, "CLI_FILE_INVALID", "has been changed since");
+    assertEquals(machine.read(OPENCLAW), changed);
+    machine.write(OPENCLAW, text);
+    await machine.json(...setUp, "--undo");
+    assertEquals(machine.read(OPENCLAW), changed);
+  }
 });
 
 Deno.test("two agents that are set up at the same time have the token of the runtime", async () => {
