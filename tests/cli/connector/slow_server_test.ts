@@ -94,7 +94,7 @@ Deno.test("a server that does not confirm its ticket holds up no other ticket th
   const { b, clock } = two, gamma = await b.world.agent(undefined, "gamma");
   await using its = await Bench.open(b.world, gamma, INBOX);
   const tickets = [await two.ticket(), (await local<{ ticket: string }>(its, "/v1/pair/start", {})).ticket];
-  const back = [two.away(), losing(b.world, "/pair/confirm", () => Promise.reject(GONE))];
+  const back = [two.away(), losing(b.world.proxy, "/pair/confirm", () => Promise.reject(GONE))];
   for (const ticket of tickets) {
     assertEquals((await request(b.bench, "/v1/pair/confirm", { ticket })).status >= 500, true);
   }
