@@ -45,6 +45,7 @@ import {
 } from "./shared/server/server_config.ts";
 import { confirmCommits } from "./shared/server/confirmed_commits.ts";
 import { TimerWheel } from "./shared/server/timer_wheel.ts";
+import { OpenSockets } from "./shared/server/http/open_sockets.ts";
 import { serveMetrics } from "./shared/server/http/probes.ts";
 import { type Answer, json } from "./shared/server/http/route.ts";
 import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
@@ -133,7 +134,7 @@ async function compose(
   store: Store,
   port: number,
   { log, metrics, between }: { log: Log; metrics: Metrics; between: InstanceListener | null },
-): Promise<{ registry: Registry | null; proxy: Proxy | null; guard: MemoryGuard | null }> {
+): Promise<{ registry: Registry | null; proxy: Proxy | null; guard: MemoryGuard | null; sockets: OpenSockets }> {
   const { environment, service, trustedProxies, accessLog } = server;
   const own = `http://127.0.0.1:${port}`;
   const place = { registryUrl: server.registryUrl ?? own, proxyUrl: server.proxyUrl ?? own };
@@ -151,6 +152,7 @@ async function compose(
   };
   if (service === "proxy") await readWithFormatCheck(store, []);
   const heldBytes = () => Deno.memoryUsage().rss;
+  const sockets = new OpenSockets();
   let proxy: Proxy | null = null;
   const registry = service === "proxy" ? null : await createRegistry(
     {
@@ -168,7 +170,7 @@ async function compose(
     ...registry
       ? { send: (request) => registry.fetch(request, { from: "process" }), judgeAccess: registry.judgeAccess }
       : { send: (request) => fetch(request) },
-    upgrade: (request) => Deno.upgradeWebSocket(request, { idleTimeout: 45 }),
+    upgrade: sockets.upgrade,
     dial: { fetch: (url, init) => fetch(url, { ...init, redirect: "error" }), open: (url) => new WebSocket(url) },
     // `RegistryClient` follows no redirect, because a redirect would lead past the check of the address.
     abroad: { send: (request) => fetch(request), lookup: (host) => lookup(host, { all: true }) },
@@ -185,7 +187,7 @@ async function compose(
   await proxy?.start({ isSole: store.isExclusive, address: between?.address });
   // In one process the revocation list is available at once. Read here, it makes the proxy ready for its first request.
   if (registry) await proxy?.deps.crl.refresh();
-  return { registry, proxy, guard };
+  return { registry, proxy, guard, sockets };
 }
 
 /**
@@ -226,7 +228,7 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
   try {
     if (metricsListen) scraped = serveMetrics(metricsListen, { clock, metrics, log, entry });
     if (instanceListen && service !== "registry") between = listenForInstances(instanceListen);
-    const { registry, proxy, guard } = await compose(configuration, store, port, { log, metrics, between });
+    const { registry, proxy, guard, sockets } = await compose(configuration, store, port, { log, metrics, between });
     entry.open(servedBy(registry, proxy));
     if (registry) void resumeOften(registry, stopped.signal);
     if (!isLoopbackHost(host)) {
@@ -241,7 +243,7 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
       async stop() {
         stopped.abort();
         guard?.stop();
-        await stop(entry, http, registry, proxy, store);
+        await stop(entry, http, registry, proxy, sockets, store);
         await scraped?.stop();
         await between?.stop();
       },
@@ -361,6 +363,7 @@ async function stop(
   http: Listening,
   registry: Registry | null,
   proxy: Proxy | null,
+  sockets: OpenSockets,
   store: Store,
 ): Promise<void> {
   const began = systemUptime();
@@ -375,8 +378,8 @@ async function stop(
   registry?.stop();
   await proxy?.stop(left() - CLOSE_MS);
   proxy?.closeSockets();
-  // Deno's shutdown closes sockets with a reason of its own, so agents would not learn when to connect again.
-  await sleep(systemClock, 20);
+  // The end of the server cuts off sockets that are still open, so their agents would not learn when to connect again.
+  await sockets.closed(left() - 550);
   await settledWithin(systemClock, http.shutdown(), left() - 500);
   store.close();
 }
