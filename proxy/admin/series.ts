@@ -78,8 +78,11 @@ export class RelaySeries {
     const reading = readingOf(metrics);
     const dayStep = dayStepAt(at), ends = [{ span: "hour" as Span, end: at }];
     // The numbers of steps are compared, because a pause or a clock that is set can skip the minute in which one ends.
-    if (dayStep !== this.#dayStep) ends.push({ span: "day", end: dayStep * SPANS.day.stepMs });
-    this.#dayStep = dayStep;
+    // When the clock is set back into the step before, none ends, because its point would replace the one of that step.
+    if (dayStep > this.#dayStep || dayStep < this.#dayStep - 1) {
+      ends.push({ span: "day", end: dayStep * SPANS.day.stepMs });
+      this.#dayStep = dayStep;
+    }
     const steps = ends.map(({ span, end }) => ({ span, end, from: this.#began[span] }));
     for (const { span } of steps) this.#began[span] = reading;
     const now = await counts.current().catch(() => null);

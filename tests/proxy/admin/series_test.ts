@@ -84,6 +84,19 @@ Deno.test("a step ends although a pause or a clock that is set skips its last mi
   series.stop();
 });
 
+Deno.test("a clock that is set back by two minutes replaces no point of 15 minutes", async () => {
+  const { clock, metrics, series } = world(NOON + 30_000);
+  for (const passed of [3, 5, 2]) {
+    for (let i = 0; i < passed; i++) metrics.count("relay_messages_total", "delivered", "local");
+    await clock.advance(15 * 60_000);
+    clock.step(-120_000);
+    await clock.advance(120_000);
+  }
+  const points = new Map(series.of("day").points.map(({ at, delivered }) => [at, delivered]));
+  assertEquals([...points], [15, 30, 45].map((minute, i) => [toIso(NOON + minute * 60_000), [3, 5, 2][i]]));
+  series.stop();
+});
+
 Deno.test("two rings have a fixed size, and their points stay below 40 KB", async () => {
   const { clock, metrics, series } = world(NOON + 60_000);
   for (let minute = 0; minute < 26 * 60; minute++) {
