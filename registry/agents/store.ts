@@ -229,7 +229,6 @@ export async function pageOfAgents(
   const selector = belowCursor(ownerId === undefined ? KEYS.agents() : KEYS.agentsOf(ownerId), query.cursor);
   return await readPage<AgentRecord>(deps.kv, selector, query, async (entries) => {
     if (ownerId === undefined) return entries.map(({ value }) => fitting(value));
-    // In calls of their own, because ten such pages at once would fill the queue of all reads, and others get a 503.
     const agents = await readAll<AgentRecord>(deps.kv, entries.map(({ key }) => KEYS.agent(String(key.at(-1)))));
     return agents.map(({ value }) => fitting(value));
   });

@@ -66,8 +66,6 @@ export async function createApiKey(deps: RegistryStore, by: Asker, name: string)
 
 export async function listApiKeys(deps: RegistryStore, humanId: string, query: PageQuery): Promise<Page<ApiKeyRecord>> {
   const page = await readPage<string>(deps.kv, belowCursor(KEYS.apiKeysOf(humanId), query.cursor), query);
-  // In calls of their own, because the 1,000 of one person would fill the queue of all reads, and the next request
-  // would get a 503.
   const keys = await readAll<ApiKeyRecord>(deps.kv, page.items.map((digest) => KEYS.apiKey(digest)));
   return { items: keys.map(({ value }) => value).filter((value) => value !== null), nextCursor: page.nextCursor };
 }

@@ -84,7 +84,6 @@ const isActive = ({ status }: ApiKeyRecord): boolean => status === "active";
 async function countRevoked({ kv }: RegistryStore, humanId: string): Promise<number> {
   const limit = LIMITS.filteredPageReads;
   const index = await Array.fromAsync(kv.list({ prefix: KEYS.agentsOf(humanId) }, { reverse: true, limit }));
-  // In calls of their own, because so many would fill the queue of all reads, and one more request would get a 503.
   const agents = await readAll<AgentRecord>(kv, index.map(({ key }) => KEYS.agent(String(key.at(-1)))));
   return agents.filter(({ value }) => value?.status === "revoked").length;
 }
@@ -115,7 +114,6 @@ export async function listAllAgents(deps: RegistryStore, query: AdminAgentQuery)
 
 /** Reads owners and sessions of agents, whose order stays. */
 export async function withOwners({ kv }: RegistryStore, agents: readonly AgentRecord[]): Promise<AgentWithSession[]> {
-  // In calls of their own, because a few lists at once would fill the queue of all reads, and others would get a 503.
   const [owners, sessions] = await Promise.all([
     readAll<HumanRecord>(kv, agents.map(({ ownerId }) => KEYS.human(ownerId))),
     readAll<SessionRecord>(kv, agents.map(({ id }) => KEYS.session(id))),

@@ -188,7 +188,6 @@ export class Suspensions {
 
   async #changed(agentIds: readonly string[], wanted: HumanRecord["status"]) {
     const { clock, kv } = this.deps;
-    // In calls of their own, because ten suspensions at once would fill the queue of all reads, and each would fail.
     const entries = await readAll<SessionRecord>(kv, agentIds.map((id) => KEYS.session(id)));
     return entries.flatMap((entry, i) => {
       const next = sessionFor(wanted, entry.value, clock.now());

@@ -14,7 +14,12 @@ interface QueuedRead {
 /** The most keys that one call of the store accepts. */
 const KEYS_PER_CALL = 10;
 
-/** Reads any number of records at once, and returns them in the order of their keys. @throws {StoreUnavailable} */
+/**
+ * Reads any number of records at once, and returns them in the order of their keys. Lists are read with this, because a
+ * few of them at once would fill the queue of `BatchedReads`, and other requests would get a 503.
+ *
+ * @throws {StoreUnavailable}
+ */
 export async function readAll<T>(kv: Kv, keys: readonly KvKey[]): Promise<KvEntryMaybe<T>[]> {
   const calls: Promise<KvEntryMaybe<T>[]>[] = [];
   for (let i = 0; i < keys.length; i += KEYS_PER_CALL) calls.push(kv.getMany<T[]>(keys.slice(i, i + KEYS_PER_CALL)));
