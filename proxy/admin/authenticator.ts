@@ -54,9 +54,7 @@ export const ADMIN_TOKEN: Authenticator<AdminTokenDeps, Admin> = {
 async function adminOf(deps: AdminTokenDeps, { request }: RequestContext): Promise<string> {
   const token = authorizationToken(request.headers, "Bearer");
   if (!token) throw new TokenError("malformed", "The Authorization header is not of the form Bearer <admin token>");
-  const jws = parseShortToken(ADM, token);
-  let keys = await deps.keys.current();
-  if (!keys.has(jws.kid)) keys = await deps.keys.search();
+  const jws = parseShortToken(ADM, token), keys = await deps.keys.withKey(jws.kid);
   const authority = { issuer: deps.config.registryUrl, audience: deps.origins[0] ?? "", keys };
   return (await verifyShortToken(ADM, jws, authority, unixSeconds(deps.clock.now()))).sub;
 }

@@ -53,15 +53,8 @@ export class AitCache {
    */
   async verify(token: string): Promise<VerifiedAit> {
     const kept = this.#kept.get(token);
-    const { fresh } = this.keys;
-    let keys = await this.keys.current();
-    if (kept?.signer && keys.get(kept.kid) === kept.signer) return kept;
-    const jws = parseAit(token);
-    // If the keys were fetched just for this token, no newer ones are searched for, because a stranger's token would
-    // otherwise cost its registry two requests. If that fetch failed, the search fails too, because the token would
-    // otherwise be called invalid although only its registry is away.
-    const isJustFetched = fresh === null && this.keys.fresh !== null;
-    if (!keys.has(jws.kid) && !isJustFetched) keys = await this.keys.search();
+    if (kept?.signer && (await this.keys.current()).get(kept.kid) === kept.signer) return kept;
+    const jws = parseAit(token), keys = await this.keys.withKey(jws.kid);
     const claims = await verifyAitSignature(jws, { issuer: this.issuer, keys });
     const publicKey = readPublicKey(claims.cnf.jwk.x);
     const { sub: agentDid, ownerDid, iss: issuer, jti: aitJti, name } = claims;

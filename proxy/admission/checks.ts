@@ -105,7 +105,7 @@ interface PrefetchedRecords {
 export interface IssuerDocuments {
   readonly issuer: string;
   aits: { verify(token: string): Promise<VerifiedAit> };
-  keys: { current(): Promise<VerificationKeys>; search(): Promise<VerificationKeys> };
+  keys: { current(): Promise<VerificationKeys>; withKey(kid: string): Promise<VerificationKeys> };
   crl: {
     isRevoked(jti: string): Promise<boolean>;
     /** True when the newest list that was seen, of any age, ends the agent or its token; false if none can be read. */

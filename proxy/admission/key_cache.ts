@@ -72,6 +72,21 @@ export class KeyCache {
   }
 
   /**
+   * Returns keys of which one has this `kid`, if the newest document has it. If the keys were fetched just for this, no
+   * newer ones are searched for, because a stranger's token would otherwise cost its registry two requests. If that
+   * fetch failed, the search fails too, because the token would otherwise be called invalid although only its registry
+   * is away.
+   *
+   * @throws {RegistryUnavailable} when there are no usable keys, or the search fails
+   */
+  async withKey(kid: string): Promise<VerificationKeys> {
+    const { fresh } = this;
+    const keys = await this.current();
+    const isJustFetched = fresh === null && this.fresh !== null;
+    return keys.has(kid) || isJustFetched ? keys : await this.search();
+  }
+
+  /**
    * Returns the keys after a search for an unknown `kid`. Calls the registry at most once in 30 s, because tokens with
    * invented key IDs could otherwise make a call each.
    *

@@ -162,7 +162,7 @@ class Issuer implements IssuerDocuments {
   readonly aits: IssuerDocuments["aits"] = { verify: (token) => this.#named(this.#aits.verify(token)) };
   readonly keys: IssuerDocuments["keys"] = {
     current: () => this.#named(this.#keys.current()),
-    search: () => this.#named(this.#keys.search()),
+    withKey: (kid) => this.#named(this.#keys.withKey(kid)),
   };
   readonly crl: IssuerDocuments["crl"] = {
     isRevoked: async (jti) => {

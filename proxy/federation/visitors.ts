@@ -124,10 +124,7 @@ export class Visitors implements VisitorChecks {
     const { issuer } = visitor;
     try {
       const jws = parseShortToken(VIS, token);
-      let keys = await visitor.keys.current();
-      // A registry that has just rotated its key signs with one that is not known here yet.
-      if (!keys.has(jws.kid)) keys = await visitor.keys.search();
-      const authority = { issuer, audience, keys };
+      const authority = { issuer, audience, keys: await visitor.keys.withKey(jws.kid) };
       const { sub, aitJti, proxy, exp } = await verifyShortToken(VIS, jws, authority, now);
       return { agentDid: sub, aitJti, audience, proxy, exp };
     } catch (error) {
