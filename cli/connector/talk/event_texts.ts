@@ -28,6 +28,14 @@ const QUIET: { readonly [name in EventName]?: ((fields: EventFields & { end: str
   runtime_up: null,
 };
 
+/** Events of tries that go on until the cause has ended. */
+const OF_TRIES: ReadonlySet<EventName> = new Set([
+  "refused",
+  "registry_unavailable",
+  "refresh_failed",
+  "clock_offset_refused",
+]);
+
 /** When no message came for 1 s, all that waited at the server has arrived. The count ends after 30 s in any case. */
 const ARRIVED_MS = 1_000, COUNTED_MS = 30_000;
 /** With more senders the line gives their number in place of their names. */
@@ -36,6 +44,8 @@ const PEERS_NAMED = 3;
 export class CalmTexts {
   #lostAt: number | null = null;
   #wasOnline = false;
+  /** What was told of each kind of try since the link was last there. */
+  readonly #tries = new Map<EventName, string>();
   /** Since when the link is back, and the messages that waited, counted by peer. */
   #back: { at: number; heardAt: number; from: Map<string, number> } | null = null;
 
@@ -45,6 +55,7 @@ export class CalmTexts {
       case "connected":
         this.#back = { at: now, heardAt: now, from: new Map() };
         this.#wasOnline = true;
+        this.#tries.clear();
         return null;
       case "received": {
         const from = typeof peer === "string" ? peer : "another agent";
@@ -62,7 +73,12 @@ export class CalmTexts {
     }
     if (QUIET[name] !== undefined) return null;
     const about = typeof peer === "string" ? ` (${peer})` : "";
-    return EVENTS[name] + about + endOf(fields);
+    const text = EVENTS[name] + about + endOf(fields);
+    if (!OF_TRIES.has(name)) return text;
+    // Told once, because the same sentence at each try of a night would push the messages off the screen.
+    const isKnown = this.#tries.get(name) === text;
+    this.#tries.set(name, text);
+    return isKnown ? null : text;
   }
 
   /** The sentence about a link that is back, once the messages that waited have arrived; `null` before. */

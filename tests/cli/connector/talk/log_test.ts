@@ -75,6 +75,25 @@ for (const columns of [80, 40]) {
   });
 }
 
+Deno.test("tries that fail again for the same reason are told once, and again after the link was back", () => {
+  const texts = new CalmTexts();
+  const told = (name: "registry_unavailable" | "refused" | "clock_offset_refused" | "connected", why?: string) =>
+    texts.of(name, why === undefined ? {} : { why }, 0) !== null;
+  const night = () => [
+    told("registry_unavailable", "x cannot be reached"),
+    told("clock_offset_refused"),
+    told("registry_unavailable", "x cannot be reached"),
+    told("clock_offset_refused"),
+    told("registry_unavailable", "the clock is 52 h off"),
+    told("refused", "the clock is 52 h off"),
+    told("refused", "the clock is 52 h off"),
+  ];
+  const expected = [true, true, false, false, true, true, false];
+  assertEquals(night(), expected);
+  assertEquals(told("connected"), false);
+  assertEquals(night(), expected);
+});
+
 Deno.test("after an outage the log says who has written meanwhile, once what waited is there", () => {
   const cases: [string[], string][] = [
     [[], ""],
