@@ -8,7 +8,13 @@ import { isInstalled } from "../support/installed.ts";
 import { npmInstall } from "../support/client_package.ts";
 import { ChildProcess, ROOT, Service, tempFolder } from "../support/process.ts";
 
-const TOOLS = ["typescript@5.9", "@types/node@20", "openapi-typescript@7", "openapi-fetch@0.17"];
+const TOOLS = [
+  "typescript@5.9",
+  "typescript-5.4@npm:typescript@5.4",
+  "@types/node@20",
+  "openapi-typescript@7",
+  "openapi-fetch@0.17",
+];
 const MODES = [["nodenext", "nodenext"], ["bundler", "esnext"]] as const;
 const README = Deno.readTextFileSync(`${ROOT}/shared/protocol/README.md`);
 const EXAMPLE = /^```ts\n(.*?)^```$/ms.exec(README)?.[1] ?? "";
@@ -38,10 +44,11 @@ async function run(command: string, ...args: string[]): Promise<string> {
 }
 
 /** Compiles a program with strict types, also those of the package. */
-async function compile(file: string, lib: string): Promise<void> {
+async function compile(file: string, lib: string, compiler = "typescript"): Promise<void> {
   for (const [resolution, module] of MODES) {
     const options = ["--strict", "--skipLibCheck", "false", "--target", "es2022", "--lib", lib];
-    await run("npx", "tsc", ...options, "--module", module, "--moduleResolution", resolution, "--types", "node", file);
+    const tsc = `node_modules/${compiler}/bin/tsc`;
+    await run("node", tsc, ...options, "--module", module, "--moduleResolution", resolution, "--types", "node", file);
   }
 }
 
@@ -66,6 +73,7 @@ Deno.test({
     await Deno.writeTextFile(`${folder.path}/example.ts`, EXAMPLE);
     // A program of Node has no types of a browser.
     for (const lib of ["es2022", "es2022,dom"]) await compile("example.ts", lib);
+    await compile("example.ts", "es2022,dom", "typescript-5.4");
     assertEquals(await run("node", "example.js"), "true\n");
     const deno = ["run", "--quiet", "--no-prompt", "--node-modules-dir=manual", "example.ts"];
     assertEquals(await run(Deno.execPath(), ...deno), "true\n");

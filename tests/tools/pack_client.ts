@@ -100,13 +100,15 @@ export function packageText(content: Record<string, unknown>, url = Deno.env.get
   }\n`;
 }
 
-/** A declaration file for Node: without the paths of this machine, with the names of the packed files. */
+/**
+ * A declaration file for Node: without the paths of this machine, with the names of the packed files. TypeScript before 5.7
+ * knows no parameter of `Uint8Array`, and would find an error in the package.
+ */
 export function declaration(text: string): string {
   const lines = text.split("\n").filter((line) => !line.startsWith("/// <amd-module"));
-  return ['/// <reference lib="esnext.disposable" />', ...lines].join("\n").replaceAll(
-    /(from "\.[\w./]+)\.ts"/g,
-    '$1.js"',
-  );
+  return ['/// <reference lib="esnext.disposable" />', ...lines].join("\n")
+    .replaceAll(/(from "\.[\w./]+)\.ts"/g, '$1.js"')
+    .replaceAll("Uint8Array<ArrayBuffer>", "(Uint8Array & { buffer: ArrayBuffer })");
 }
 
 export async function copyFolder(from: string, to: string): Promise<void> {
