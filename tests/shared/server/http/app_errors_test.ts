@@ -51,6 +51,13 @@ Deno.test("an internal failure is logged with the request ID and never answered"
   });
 });
 
+Deno.test("a client cannot make the log line of its refusal long", async () => {
+  using t = await TestApp.open();
+  assertEquals(await errorOf(await t.ask(`/open/${"x".repeat(60_000)}`)), [404, "NOT_FOUND"]);
+  assertEquals(await errorOf(await t.ask("/open", { method: "X".repeat(60_000) })), [405, "METHOD_NOT_ALLOWED"]);
+  for (const { fields } of t.log) assert(JSON.stringify(fields).length < 600, String(fields.code));
+});
+
 Deno.test("a 401 names the scheme of its route", async () => {
   using t = await TestApp.open();
   assertEquals((await t.ask("/things/1", post("", {}))).headers.get("www-authenticate"), "Bearer");
