@@ -359,7 +359,8 @@ Deno.test("the image runs as an unprivileged user and keeps the store in its vol
     "VOLUME /data",
     "EXPOSE 8787",
     'ENTRYPOINT ["/usr/local/bin/svc","serve"]',
-    'HEALTHCHECK CMD ["/usr/local/bin/svc","health"]',
+    // At the port that the server takes, because a container with another PORT would otherwise count as unhealthy.
+    'HEALTHCHECK CMD /usr/local/bin/svc health --url "http://127.0.0.1:${PORT:-8787}"',
   ]);
 });
 
