@@ -38,7 +38,7 @@ async function refuseMissing(kvUrl: string): Promise<void> {
   try {
     await Deno.stat(kvUrl);
   } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    if (!(error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory)) throw error;
     throw new StoreRefused(
       `There is no store at ${kvUrl}. Name the store that the server uses with --store or KV_URL.`,
     );

@@ -35,6 +35,11 @@ function store(kvUrl: string, command: string | string[], input = "") {
   return outputFor(input, new Deno.Command(Deno.execPath(), { ...PIPED, args, env: { KV_URL: kvUrl } }).spawn());
 }
 
+Deno.test("a store whose folder is a file does not exist", async () => {
+  const path = `${new URL(import.meta.url).pathname}/svc.kv`;
+  await assertRejects(() => runStore(["inspect", "--store", path]), StartRefused, `There is no store at ${path}`);
+});
+
 Deno.test("store recover gives the admin a new key when all are lost, once the server is stopped", async () => {
   await using folder = await tempFolder();
   const kvUrl = `${folder.path}/svc.kv`;
