@@ -2,7 +2,7 @@
 import type { Environment } from "../protocol/api/meta.ts";
 import { authorityOf } from "../protocol/did.ts";
 import { TrustedProxies } from "./http/client_ip.ts";
-import type { ListenAddress } from "./http/listen_address.ts";
+import { addressText, type ListenAddress } from "./http/listen_address.ts";
 import { type ConfigReader, list, oneOf, origin, type Parse, wholeNumber } from "./config_reader.ts";
 
 export interface ServiceAddresses {
@@ -134,7 +134,9 @@ function hostAndPort(text: string): ListenAddress {
 
 function reachable(text: string): ListenAddress {
   const address = hostAndPort(text);
-  if (!["0.0.0.0", "::"].includes(address.host)) return address;
+  // A URL has one spelling of each address, as for 0 and [0::0], by which the others would also reach only themselves.
+  const { hostname } = new URL(`http://${addressText(address)}`);
+  if (!["0.0.0.0", "[::]", "[::ffff:0:0]"].includes(hostname)) return address;
   throw new TypeError("must name the address at which other instances reach this one, as 10.0.0.7:8790");
 }
 

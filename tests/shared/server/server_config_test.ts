@@ -60,7 +60,7 @@ Deno.test("the server configuration accepts each variable or names it", async (t
     [
       "INSTANCE_LISTEN",
       ["127.0.0.1:8790", "10.0.0.7:0", "[fd00::7]:8790", "svc-1.internal:8790"],
-      ["8790", "0.0.0.0:8790", "[::]:8790", "10.0.0.7:65536"],
+      ["8790", "0.0.0.0:8790", "0:8790", "[::]:8790", "[0::0]:8790", "[::ffff:0.0.0.0]:8790", "10.0.0.7:65536"],
     ],
     ["ACCESS_LOG", ["on", "off"], ["true", "ON"]],
     ["TRUSTED_PROXIES", ["10.0.0.0/8, ::1", "192.0.2.1"], ["10.0.0.0/40", "proxy.local"]],
