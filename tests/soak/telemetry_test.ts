@@ -1,6 +1,6 @@
 /** Deno's OpenTelemetry export of a real server, read by a small receiver of OTLP in JSON. */
 import { assert, assertEquals } from "@std/assert";
-import { messageTo, Service, within } from "../support/process.ts";
+import { messageTo, ROOT, Service, startServer, tempFolder, within } from "../support/process.ts";
 
 interface Attribute {
   key: string;
@@ -80,4 +80,22 @@ Deno.test("OTEL_DENO exports the metrics of the table and spans with the path of
   const addresses = receiver.spans.flatMap(({ attributes }) => textOf(attributes, "url.full") ?? []);
   assert(addresses.length > 0);
   assertEquals(addresses.filter((url) => /svc_|eyJ|svcpair1_/.test(url)), []);
+});
+
+Deno.test("a server whose collector does not answer ends in time with the variables of its unit", async () => {
+  const unit = await Deno.readTextFile(`${ROOT}/docs/examples/svc.service`);
+  const [, milliseconds = ""] = /OTEL_EXPORTER_OTLP_TIMEOUT=(\d+)/.exec(unit) ?? [];
+  const [, seconds = ""] = /TimeoutStopSec=(\d+)/.exec(unit) ?? [];
+  using collector = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  await using folder = await tempFolder();
+  await using server = await startServer({
+    folder: folder.path,
+    env: {
+      OTEL_DENO: "true",
+      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${collector.addr.port}`,
+      OTEL_EXPORTER_OTLP_TIMEOUT: milliseconds,
+    },
+  });
+  await (await fetch(`${server.address}/nothing`)).body?.cancel();
+  assertEquals((await server.end("SIGTERM", Number(seconds) * 1000)).code, 0);
 });
