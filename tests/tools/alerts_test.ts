@@ -38,6 +38,8 @@ const FAULTS: readonly (readonly [alert: string, series: string, samples: string
   ["SvcRateLimited", 'svc_refusals_total{instance="a",check="9"}', "0+30x120", 60],
   ["SvcTokensEnding", 'svc_agent_tokens_expiring_7d{instance="a"}', "0+0x60 3+0x60", 62],
   ["SvcDiskFilling", 'svc_store_free_bytes{instance="a"}', "5e9-5e7x120", 62],
+  // A registry in its own process, which has no reserve.
+  ["SvcDiskFilling", 'svc_store_free_bytes{instance="registry"}', "5e9-5e7x95 2e8+0x25", 98],
   ["SvcStoreErrors", 'svc_store_commits_total{instance="a",result="error"}', "0+0x60 1+0x60", 62],
   ["SvcBadProofs", 'svc_refusals_total{instance="a",check="4"}', "0+0x90 0+100x30", 95],
   ["SvcMemory", 'svc_process_resident_memory_bytes{instance="a"}', "2e8+0x60 9e8+0x60", 66],
@@ -53,9 +55,10 @@ Deno.test({
     const rules = [...text.matchAll(/alert: (\w+)[\s\S]*?severity: (\w+) \}[\s\S]*?summary: (.+?) \}/g)];
     const alerts = rules.map(([, alert = ""]) => alert);
     assertEquals(new Set(FAULTS.map(([alert]) => alert)), new Set(alerts), "each alert has a fault here");
-    const expected = (firing: string | null, at: number) =>
+    const expected = (firing: string | null, at: number, series = "") =>
       rules.map(([, alertname = "", severity, summary]) => {
-        const labels = { severity, ...NAMED.includes(alertname) ? { instance: "a" } : {} };
+        const [, instance = ""] = /instance="(\w+)"/.exec(series) ?? [];
+        const labels = { severity, ...NAMED.includes(alertname) ? { instance } : {} };
         const one = { exp_labels: labels, exp_annotations: { summary } };
         return { eval_time: `${at}m`, alertname, exp_alerts: alertname === firing ? [one] : [] };
       });
@@ -66,7 +69,7 @@ Deno.test({
       ...FAULTS.map(([alert, series, samples, at]) => ({
         interval: "1m",
         input_series: input({ ...HEALTHY, [series]: samples }),
-        alert_rule_test: expected(alert, at),
+        alert_rule_test: expected(alert, at, series),
       })),
     ];
     await using folder = await tempFolder();
