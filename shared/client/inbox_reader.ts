@@ -17,6 +17,11 @@ import { describeError } from "./refusals.ts";
 
 /** Most messages that are read and not yet handled. With more, they fill memory while the handlers are busy. */
 const MESSAGES_HELD_MAX = 20;
+/**
+ * Most of them from one sender. With more, a peer whose messages are handled slowly holds up those of the others; with
+ * less, the inbox is read more often.
+ */
+const SENDER_HELD_MAX = 10;
 /** Messages that are remembered. With more, a peer whose messages cannot be handled would fill the memory. */
 const KNOWN_MAX = 10_000;
 /** Attempts to handle one message. With more, a message that cannot be handled blocks later ones for longer. */
@@ -46,6 +51,10 @@ export class InboxReader {
   readonly #ended = new BoundedMap<string, true>(KNOWN_MAX);
   /** Begins again after a failure too. */
   #place = new InboxPlace();
+  /** Senders of whom no more is read until half of what is held of them is handled. */
+  readonly #full = new Set<string>();
+  /** Ends the read under way. */
+  #reading = new AbortController();
   #running: Promise<void> | null = null;
   /** Wakes the loop when it waits for a handler or for room. */
   #wake = () => {};
@@ -103,6 +112,7 @@ export class InboxReader {
         [isConnected, failures] = [true, 0];
       } catch (cause) {
         if (this.#stop.signal.aborted) return;
+        if (this.#reading.signal.aborted) continue;
         const error = asSvcError(cause);
         if (isConnected) this.events.emit("disconnected", "The connector does not answer");
         if (!isDown(error) || failures++ === 0) this.events.problem(error);
@@ -117,16 +127,21 @@ export class InboxReader {
 
   async #readPage(waitSeconds: number): Promise<void> {
     const limit = MESSAGES_HELD_MAX - this.#lanes.size;
-    const query = get("/v1/inbox", { unread: true, after: this.#place.after, limit, wait: waitSeconds });
-    const request = { ...query, waitSeconds, signal: this.#stop.signal };
+    const except = this.#full.size > 0 ? [...this.#full].join(",") : undefined;
+    const query = get("/v1/inbox", { unread: true, after: this.#place.after, limit, wait: waitSeconds, except });
+    const { signal } = this.#reading = new AbortController();
+    const request = { ...query, waitSeconds, signal: AbortSignal.any([this.#stop.signal, signal]) };
     for (const key of this.#ended.keys()) this.#known.delete(key);
     this.#ended.clear();
     const { messages, more } = await call(this.local, InboxPage, request);
+    if (signal.aborted) return;
     this.#place.move(messages.at(-1)?.id, more);
     for (const message of messages.map(messageOfLocal)) {
-      if (this.#known.has(keyOf(message))) continue;
+      const { agentDid } = message.from;
+      if (this.#known.has(keyOf(message)) || this.#full.has(agentDid)) continue;
       this.#known.set(keyOf(message), true);
       this.#add(message);
+      if (this.#lanes.countOf(agentDid) >= SENDER_HELD_MAX) this.#full.add(agentDid);
     }
   }
 
@@ -157,7 +172,15 @@ export class InboxReader {
         if (this.#stop.signal.aborted) break;
       }
     }
+    this.#readMoreOf(message.from.agentDid);
     this.#wake();
+  }
+
+  /** Reads again what was left out of a sender, once there is room for it. */
+  #readMoreOf(did: string): void {
+    if (this.#lanes.countOf(did) > SENDER_HELD_MAX / 2 || !this.#full.delete(did)) return;
+    this.#place = new InboxPlace();
+    this.#reading.abort();
   }
 
   async #finish(message: IncomingMessage, value: Content | void): Promise<void> {
@@ -230,6 +253,10 @@ export class HandlerLanes {
     let size = 0;
     for (const lane of this.#lanes.values()) size += lane.length;
     return size;
+  }
+
+  countOf(did: string): number {
+    return [...this.#lanes.values()].flat().filter(({ from }) => from.agentDid === did).length;
   }
 
   set handler(handler: MessageHandler | null) {

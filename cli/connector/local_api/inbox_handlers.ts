@@ -40,12 +40,13 @@ const Senders = z.string().min(1).max(LIMIT.sendersAtOnce * 257).transform((list
   .pipe(z.array(Peer).max(LIMIT.sendersAtOnce));
 
 /**
- * Query of `GET /v1/inbox`. `from` is one or more aliases or DIDs, separated by commas. `held` also lists the messages
- * that a program holds, for a caller that only shows them (D-395).
+ * Query of `GET /v1/inbox`. `from` is one or more aliases or DIDs, separated by commas, and so is `except`, whose
+ * messages are left out. `held` also lists the messages that a program holds, for a caller that only shows them (D-395).
  */
 export const InboxQuery = z.strictObject({
   unread: Flag(true),
   from: Senders.optional(),
+  except: Senders.optional(),
   conversation: z.string().min(1).max(128).optional(),
   after: digits(z.int().min(0).max(MAX_ID).default(0)),
   newest: Flag(false),
@@ -66,17 +67,19 @@ export const SentQuery = z.strictObject({
 export async function inbox({ connector, query }: QueryInput<typeof InboxQuery>): Promise<Response> {
   if (connector.store.received.delivery === "push") throw new LocalError("CONNECTOR_RUNTIME_PUSHES");
   const { unread, conversation: conversationId, after, newest, held, limit, wait } = query;
-  const fromDids = query.from && await Promise.all(query.from.map((peer) => didEver(connector, peer)));
+  const didsOf = async (peers: string[]) => await Promise.all(peers.map((peer) => didEver(connector, peer)));
+  const fromDids = query.from && await didsOf(query.from), exceptDids = await didsOf(query.except ?? []);
   const look = () => {
     const freeAt = held ? undefined : connector.deps.clock.now();
-    const page = connector.store.received.list({ unread, fromDids, conversationId, after, newest, limit, freeAt });
+    const which = { unread, fromDids, exceptDids, conversationId, after, newest };
+    const page = connector.store.received.list({ ...which, limit, freeAt });
     return page.messages.length === 0 ? null : page;
   };
   const isAffected = (change: Change) => {
     if (change.kind !== "arrived") return change.kind === "taken" && !unread;
     const { message } = change;
     return unread && message.seq > after && (fromDids?.includes(message.fromDid) ?? true) &&
-      message.conversationId === (conversationId ?? message.conversationId);
+      !exceptDids.includes(message.fromDid) && message.conversationId === (conversationId ?? message.conversationId);
   };
   const written = (page: ReturnType<typeof look>) =>
     inboxPageJson(page?.messages ?? [], page?.more ?? false, connector.peers);

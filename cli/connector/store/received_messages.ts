@@ -55,6 +55,8 @@ export interface InboxFilter {
   unread: boolean;
   /** Only messages of one of these senders. */
   fromDids?: readonly string[] | undefined;
+  /** No messages of these senders. */
+  exceptDids?: readonly string[] | undefined;
   conversationId?: string | undefined;
   /** Only messages with a higher `seq`. */
   after?: number | undefined;
@@ -212,18 +214,20 @@ export class ReceivedMessages {
   }
 
   /** Messages, oldest first: at most `limit` and `LISTED_BYTES` of payload, but at least one. */
-  list({ unread, fromDids, conversationId, after = 0, newest = false, freeAt, limit }: InboxFilter): {
+  list({ unread, fromDids, exceptDids = [], conversationId, after = 0, newest = false, freeAt, limit }: InboxFilter): {
     messages: InboxMessage[];
     /** True when there are others: after the last one, with `newest` before the first one. */
     more: boolean;
   } {
     // A value for each DID, because with a list as one value SQLite reads all unread messages, not those of one sender.
-    const isFrom = fromDids === undefined ? "" : `AND fromDid IN (${fromDids.map(() => "?").join(", ")})`;
+    const among = (dids: readonly string[]) => `IN (${dids.map(() => "?").join(", ")})`;
+    const isOther = exceptDids.length === 0 ? "" : `AND fromDid NOT ${among(exceptDids)}`;
+    const isFrom = `${fromDids === undefined ? "" : `AND fromDid ${among(fromDids)}`} ${isOther}`;
     const found = this.db.all<{ seq: number; bytes: number }>(
       `SELECT seq, bytes FROM messages WHERE seq > ?2 AND ${unread ? "state = 'waiting'" : "readAt IS NOT NULL"}
        AND (?1 IS NULL OR ${IS_FREE}) AND conversationId IS coalesce(?3, conversationId) ${isFrom}
        ORDER BY seq ${newest ? "DESC" : "ASC"} LIMIT ?`,
-      ...[freeAt ?? null, after, conversationId ?? null, ...fromDids ?? [], limit + 1],
+      ...[freeAt ?? null, after, conversationId ?? null, ...fromDids ?? [], ...exceptDids, limit + 1],
     );
     const listed = withinBytes(found.slice(0, limit), LISTED_BYTES);
     const messages = listed.flatMap(({ seq }) => this.one(seq) ?? []);

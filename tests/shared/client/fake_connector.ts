@@ -86,8 +86,9 @@ export class FakeConnector implements AsyncDisposable {
       return Response.json({ read: read.map(({ id }) => id) });
     }
     if (path === "/v1/inbox") {
+      const after = Number(query.get("after")), except = query.get("except")?.split(",") ?? [];
       const found = () =>
-        this.inbox.filter(({ id, readAt }) => readAt === null && id > Number(query.get("after")))
+        this.inbox.filter(({ id, readAt, from }) => readAt === null && id > after && !except.includes(from.agentDid))
           .slice(0, Number(query.get("limit")));
       if (found().length === 0 && query.get("wait") !== "0") await this.#next(Number(query.get("wait")), signal);
       return Response.json({ messages: found(), more: false });

@@ -9,7 +9,8 @@ import { localMessage } from "../../support/local_message.ts";
 import { until } from "../../support/until.ts";
 import { asSvcError } from "../../../shared/client/svc_error.ts";
 import { FakeConnector, refusal } from "./fake_connector.ts";
-import { passing } from "./library_bench.ts";
+import type { LocalMessage } from "../../../shared/client/local_shapes.ts";
+import { didOf, passing } from "./library_bench.ts";
 
 async function bench() {
   const connector = await FakeConnector.open();
@@ -52,6 +53,25 @@ Deno.test("each unread message is handled once and then marked as read, also tho
   await until(b.allRead);
   assertEquals([seen.length, new Set(seen).size, b.told], [46, 46, ["connected"]]);
   assert(b.connector.calls.every(({ query }) => Number(query.get("limit") ?? 0) <= 20));
+});
+
+Deno.test("a peer whose many messages are handled slowly holds up no message of another one", async () => {
+  await using b = await bench();
+  for (let n = 1; n <= 45; n++) b.connector.receive(`loud-message-${n}`);
+  const [{ from }] = b.connector.inbox as [LocalMessage];
+  const busy = Promise.withResolvers<void>();
+  const seen = b.handle([() => busy.promise]);
+  await until(() => seen.length === 1);
+  b.connector.receive("quiet-message", { from: { ...from, agentDid: didOf("Q") } });
+  await until(() => seen.length === 2);
+  assertEquals(seen, ["loud-message-1", "quiet-message"]);
+  busy.resolve();
+  await until(b.allRead);
+  assertEquals(
+    seen.filter((id) => id !== "quiet-message"),
+    Array.from({ length: 45 }, (_, n) => `loud-message-${n + 1}`),
+  );
+  assertEquals(b.told, ["connected"]);
 });
 
 Deno.test("a message is tried again after 1, 2, 4 and 8 s, and stays unread with a problem after five tries", async () => {

@@ -51,6 +51,8 @@ Deno.test("messages are listed by sender, conversation and position, unread or t
   assertEquals(await texts(`?from=${a.agent.name}&conversation=x`), ["14", false]);
   assertEquals(await texts(`?from=${c.agent.did}`), ["2", false]);
   assertEquals(await texts(`?from=${c.agent.did},${a.agent.name}&limit=2`), ["12", true]);
+  assertEquals(await texts(`?except=${a.agent.name}`), ["2", false]);
+  assertEquals(await texts(`?except=${c.agent.did},${a.agent.name}`), ["", false]);
   assertEquals(await texts("?newest=true&limit=2"), ["34", true]);
   const tooMany = Array.from({ length: CONNECTOR_LIMITS.sendersAtOnce + 1 }, () => a.agent.name).join(",");
   for (const from of [tooMany, `${a.agent.name},`, ","]) {
@@ -76,11 +78,13 @@ Deno.test("a page ends at 1 MiB of payloads, and the next one begins after it", 
 Deno.test("a call waits for the first message that fits, and returns it at once when it is there", async () => {
   await using world = await World.open();
   const { a, b, c, ask } = await readers(world);
-  const waiting = ask(`/v1/inbox?wait=60&from=${c.agent.did}`);
+  const waiting = [`from=${c.agent.did}`, `except=${a.agent.did}`].map((which) => ask(`/v1/inbox?wait=60&${which}`));
   await flushTasks();
   await world.message(a, b);
   await world.message(c, b, { body: '{"message":"from c"}' });
-  assertEquals((await waiting).body.messages.map(({ text }: { text: string }) => text), ["from c"]);
+  for (const { body } of await Promise.all(waiting)) {
+    assertEquals(body.messages.map(({ text }: { text: string }) => text), ["from c"]);
+  }
   assertEquals((await ask("/v1/inbox?wait=60")).body.messages.length, 2);
   const late = ask("/v1/inbox?wait=60&after=2");
   await flushTasks();
