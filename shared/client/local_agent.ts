@@ -63,7 +63,7 @@ export class LocalAgent implements AsyncDisposable {
       local,
       clock,
       this.#events,
-      (message, content, requestId) => this.#post({ replyTo: message.id, auto: true }, content, { requestId }),
+      (message, content, requestId) => this.#post({ ...answerTo(message), auto: true }, content, { requestId }),
     );
   }
 
@@ -95,7 +95,7 @@ export class LocalAgent implements AsyncDisposable {
 
   /** Answers a message. Recipient and conversation are those of that message. */
   async reply(to: IncomingMessage, content: Content, options: SendOptions = {}): Promise<Sent> {
-    return await this.#post({ replyTo: to.id }, content, options);
+    return await this.#post(answerTo(to), content, options);
   }
 
   /** Sends a message and returns the first reply. Rejects with `NO_REPLY` when none comes in time. */
@@ -196,6 +196,14 @@ export class LocalAgent implements AsyncDisposable {
   #call<S extends z.ZodType>(schema: S, request: LocalRequest): Promise<z.output<S>> {
     return orSvcError(call(this.#local, schema, request));
   }
+}
+
+/**
+ * The members that address the reply to a message. The connector compares them, because a new database gives the number
+ * of a message to another one, and its sender would get the reply.
+ */
+function answerTo({ id, from, requestId }: IncomingMessage) {
+  return { replyTo: id, to: from.agentDid, inReplyTo: requestId };
 }
 
 /** Returns the name of the agent to open. @throws {SvcError} `CLI_USAGE` */

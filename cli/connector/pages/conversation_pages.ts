@@ -298,7 +298,8 @@ async function send(pages: Pages, draft: Draft): Promise<Html | null> {
   const { to, text, keeps, requestId, replyTo, conversationId } = draft;
   if (text.trim() === "") return markup`<p class="error" role="alert">Write a message: it is empty.</p>`;
   const body = {
-    ...replyTo === null ? { to } : { replyTo },
+    to,
+    ...replyTo === null ? {} : { replyTo },
     text,
     requestId,
     origin: "person",

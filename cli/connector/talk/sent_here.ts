@@ -17,6 +17,8 @@ export interface Recipient {
   alias: string;
   did: string;
   replyTo?: number;
+  /** Request ID of the message with the number `replyTo`, which may be that of another one after a new start. */
+  inReplyTo?: string;
 }
 
 interface Open {
@@ -62,17 +64,16 @@ export class SentHere {
     }
   }
 
-  async #send(agent: TalkAgent, { alias, did, replyTo }: Recipient, text: string): Promise<Open> {
+  async #send(agent: TalkAgent, { alias, did: to, replyTo, inReplyTo }: Recipient, text: string): Promise<Open> {
     const { clock, log, newId } = this.deps;
     const requestId = newId();
-    const to = replyTo === undefined ? { to: did } : { replyTo };
     const sending = sendAndWait(agent.calls, clock, {
-      members: { ...to, requestId, prefer: "respond-async", keep: true, origin: "person" },
+      members: { to, replyTo, inReplyTo, requestId, prefer: "respond-async", keep: true, origin: "person" },
       payload: JSON.stringify({ message: text }),
       waitSeconds: 0,
     });
     await settledWithin(clock, sending.catch(() => {}), ROW_MS);
-    const seq = await rowOf(agent, requestId, did);
+    const seq = await rowOf(agent, requestId, to);
     const who = `${log.whose(agent)}You to ${alias}`;
     log.message({ at: clock.now(), who, did: "", number: seq, text, isWhole: true, isOwn: true });
     const { result: { state, problem, nextTryAt } } = await sending;
@@ -81,7 +82,7 @@ export class SentHere {
     if (state === "kept" && refusal !== null && nextTryAt !== null) {
       const seconds = Math.max(1, Math.ceil((Date.parse(nextTryAt) - clock.now()) / 1000));
       log.say(`Not sent yet: ${refusal}. Next try in ${seconds} s.`, "yellow");
-    } else this.#tellState(open, problem, state === "queued" ? await lastSeenOf(agent, did) : null);
+    } else this.#tellState(open, problem, state === "queued" ? await lastSeenOf(agent, to) : null);
     return open;
   }
 

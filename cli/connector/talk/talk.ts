@@ -444,8 +444,8 @@ export class Talk {
     // The person may have begun to write meanwhile, and the rest of that text would go to another peer.
     if (this.#prompt.isOpen) return;
     if (known === null) return this.#refuse("No unread message is shown. 12r replies to message 12.");
-    const { message: { id, from } } = known;
-    const to = { alias: from.alias ?? from.name, did: from.agentDid, replyTo: id };
+    const { message: { id, from, requestId } } = known;
+    const to = { alias: from.alias ?? from.name, did: from.agentDid, replyTo: id, inReplyTo: requestId };
     if (aliasesOf(endedPeers(known.agent.peers())).has(to.did)) return this.#refuse(endedText(to.alias));
     this.#prompt.write(to.alias, async (text) => {
       if (await this.#sent.send(known.agent, to, text)) this.#arrivals.answered(known);

@@ -46,6 +46,20 @@ Deno.test("a question whose reply is an error rejects with the reply, which no h
   assertEquals(seen, ["request-2"]);
 });
 
+Deno.test("a reply names sender and question, because a new database gives the number to another message", async () => {
+  await using connector = await FakeConnector.open();
+  await using place = await opened(connector);
+  connector.receive("request-1");
+  const [message] = connector.inbox;
+  place.agent.onMessage(async (question) => {
+    await place.agent.reply(question, "soon");
+    return "done";
+  });
+  while (connector.sent.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
+  const wanted = [message?.from.agentDid, 1, "request-1"];
+  assertEquals(connector.sent.map(({ to, replyTo, inReplyTo }) => [to, replyTo, inReplyTo]), [wanted, wanted]);
+});
+
 Deno.test("a refusal says how long to wait", async () => {
   await using connector = await FakeConnector.open();
   await using place = await opened(connector);

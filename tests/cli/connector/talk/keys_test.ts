@@ -50,9 +50,9 @@ Deno.test("r replies to the newest message, a number names another one, and spac
   await screen.press("r", ..."8443");
   assertEquals(screen.live(), "to beta› 8443");
   await screen.press(ENTER, "1", "1", "r", ..."no", ENTER);
-  assertEquals(screen.requests("/v1/outbound").map(({ replyTo, payload }) => [replyTo, payload]), [
-    [12, { message: "8443" }],
-    [11, { message: "no" }],
+  assertEquals(screen.requests("/v1/outbound").map(({ to, replyTo, payload }) => [to, replyTo, payload]), [
+    [DID, 12, { message: "8443" }],
+    [DID, 11, { message: "no" }],
   ]);
   await screen.arrive({ id: 13, text: "three" });
   await screen.arrive({ id: 14, text: "four" });
