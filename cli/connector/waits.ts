@@ -101,6 +101,11 @@ export class Waits {
     return this.#asked.has(key) || isRecent ? now + LIMIT.heldMs : 0;
   }
 
+  /** Keys (`keyOf`) of the sent messages whose reply a caller waits for now. */
+  get asked(): string[] {
+    return [...this.#asked.keys()];
+  }
+
   isAsked(sent: SentKey): boolean {
     return this.#asked.has(keyOf(sent));
   }

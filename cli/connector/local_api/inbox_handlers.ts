@@ -70,9 +70,12 @@ export async function inbox({ connector, query }: QueryInput<typeof InboxQuery>)
   const didsOf = async (peers: string[]) => await Promise.all(peers.map((peer) => didEver(connector, peer)));
   const fromDids = query.from && await didsOf(query.from), exceptDids = await didsOf(query.except ?? []);
   const look = () => {
-    const freeAt = held ? undefined : connector.deps.clock.now();
-    const which = { unread, fromDids, exceptDids, conversationId, after, newest };
-    const page = connector.store.received.list({ ...which, limit, freeAt });
+    const { store: { received }, waits, deps: { clock } } = connector;
+    const freeAt = held ? undefined : clock.now();
+    // The reply to a call that waits for it is left to that call, because two programs would otherwise act on it.
+    const exceptRepliesTo = held || !unread ? [] : waits.asked;
+    const which = { unread, fromDids, exceptDids, exceptRepliesTo, conversationId, after, newest };
+    const page = received.list({ ...which, limit, freeAt });
     return page.messages.length === 0 ? null : page;
   };
   const isAffected = (change: Change) => {

@@ -40,13 +40,17 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     response: { status: 200, body: Status },
     handler: ({ connector }) => json(connector.status()),
   }),
-  route("GET /v1/inbox", "Messages of the agent, oldest first; with wait: as soon as there is one", {
-    query: inbox.InboxQuery,
-    bounds: [`${PAGE_BOUND}, and ${WAIT_BOUND}`],
-    response: { status: 200, body: shapes.InboxPage },
-    errors: ["CONNECTOR_RUNTIME_PUSHES", "CONNECTOR_PEER_UNKNOWN", "CONNECTOR_BUSY"],
-    handler: inbox.inbox,
-  }),
+  route(
+    "GET /v1/inbox",
+    "Messages, oldest first; with wait: as soon as there is one. Replies that a call awaits are left to it",
+    {
+      query: inbox.InboxQuery,
+      bounds: [`${PAGE_BOUND}, and ${WAIT_BOUND}`],
+      response: { status: 200, body: shapes.InboxPage },
+      errors: ["CONNECTOR_RUNTIME_PUSHES", "CONNECTOR_PEER_UNKNOWN", "CONNECTOR_BUSY"],
+      handler: inbox.inbox,
+    },
+  ),
   route("GET /v1/inbox/:id", "One message, unread or taken", {
     params: inbox.MessageId,
     invalidPath: "CONNECTOR_MESSAGE_UNKNOWN",

@@ -64,6 +64,8 @@ export interface InboxFilter {
   newest?: boolean;
   /** Leaves out what a program holds at this time (D-395); without it, lists those too. */
   freeAt?: number | undefined;
+  /** Leaves out the replies to these sent messages, which are keys (`keyOf`). */
+  exceptRepliesTo?: readonly string[];
   limit: number;
 }
 
@@ -214,20 +216,23 @@ export class ReceivedMessages {
   }
 
   /** Messages, oldest first: at most `limit` and `LISTED_BYTES` of payload, but at least one. */
-  list({ unread, fromDids, exceptDids = [], conversationId, after = 0, newest = false, freeAt, limit }: InboxFilter): {
+  list(filter: InboxFilter): {
     messages: InboxMessage[];
     /** True when there are others: after the last one, with `newest` before the first one. */
     more: boolean;
   } {
+    const { unread, fromDids, exceptDids = [], exceptRepliesTo = [], conversationId, after = 0, newest, limit } =
+      filter;
     // A value for each DID, because with a list as one value SQLite reads all unread messages, not those of one sender.
-    const among = (dids: readonly string[]) => `IN (${dids.map(() => "?").join(", ")})`;
-    const isOther = exceptDids.length === 0 ? "" : `AND fromDid NOT ${among(exceptDids)}`;
-    const isFrom = `${fromDids === undefined ? "" : `AND fromDid ${among(fromDids)}`} ${isOther}`;
+    const isFrom = fromDids === undefined ? "" : `AND fromDid IN (${fromDids.map(() => "?").join(", ")})`;
     const found = this.db.all<{ seq: number; bytes: number }>(
       `SELECT seq, bytes FROM messages WHERE seq > ?2 AND ${unread ? "state = 'waiting'" : "readAt IS NOT NULL"}
-       AND (?1 IS NULL OR ${IS_FREE}) AND conversationId IS coalesce(?3, conversationId) ${isFrom}
+       AND (?1 IS NULL OR ${IS_FREE}) AND conversationId IS coalesce(?3, conversationId)
+       AND fromDid NOT IN (SELECT value FROM json_each(?4))
+       AND (inReplyTo IS NULL OR fromDid || ' ' || inReplyTo NOT IN (SELECT value FROM json_each(?5))) ${isFrom}
        ORDER BY seq ${newest ? "DESC" : "ASC"} LIMIT ?`,
-      ...[freeAt ?? null, after, conversationId ?? null, ...fromDids ?? [], ...exceptDids, limit + 1],
+      ...[filter.freeAt ?? null, after, conversationId ?? null, JSON.stringify(exceptDids)],
+      ...[JSON.stringify(exceptRepliesTo), ...fromDids ?? [], limit + 1],
     );
     const listed = withinBytes(found.slice(0, limit), LISTED_BYTES);
     const messages = listed.flatMap(({ seq }) => this.one(seq) ?? []);

@@ -188,6 +188,27 @@ Deno.test("a reply before, during, between and after waits is returned to each, 
   });
 });
 
+Deno.test("a reply that a call waits for is left to it, and listed when that call does not take it", async (t) => {
+  for (const isTaken of [true, false]) {
+    await t.step(isTaken ? "taken" : "not taken", async () => {
+      await using world = await World.open();
+      const { a, b, ask } = await readers(world);
+      const socket = world.connect(a);
+      await world.connected();
+      const asked = ask("/v1/outbound?wait=60", post({ to: a.agent.did, text: "?", requestId: "question-1" }));
+      await until(() => socket.delivered.length === 1);
+      const other = ask("/v1/inbox?wait=60"), shown = ask("/v1/inbox?held=true&wait=60");
+      const headers = { "x-svc-in-reply-to": "question-1" };
+      await world.message(a, b, { body: JSON.stringify({ message: "answer" }), headers });
+      const { id } = (await asked).body.reply;
+      assertEquals((await shown).body.messages.map((message: { id: number }) => message.id), [id]);
+      if (isTaken) assertEquals((await ask("/v1/inbox/read", post({ ids: [id] }))).body.read, [id]);
+      await world.clock.advance(60_000);
+      assertEquals((await other).body.messages.map((message: { id: number }) => message.id), isTaken ? [] : [id]);
+    });
+  }
+});
+
 Deno.test("an answer to a message marks it as taken once it is sent, and not when it is refused", async () => {
   await using world = await World.open();
   const { a, b, ask } = await readers(world);
