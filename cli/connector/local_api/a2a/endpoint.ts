@@ -15,7 +15,7 @@ import { isTaskId, type SentMessage } from "../../store/sent_messages.ts";
 import { type InboxMessage, isAbout } from "../../store/received_rows.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../../limits.ts";
 import { LOCAL_ERRORS } from "../../../local_errors.ts";
-import { json, jsonText, laterJsonText, LocalError, type LocalInput } from "../local_route.ts";
+import { jsonText, laterJsonText, LocalError, type LocalInput } from "../local_route.ts";
 import { a2aPath } from "../a2a_peers.ts";
 import { type ClientMessage, parseCall, type RpcCall, RpcError, type RpcId, type TaskQuery } from "./rpc_request.ts";
 import { errorIn } from "../../../../shared/client/local_shapes.ts";
@@ -88,8 +88,7 @@ export async function call({ connector, peer, headers, text }: LocalInput<{ alia
     return await answer(connector, peer.did, wanted);
   } catch (error) {
     if (!(error instanceof RpcError)) throw error;
-    const { code, message, id } = error;
-    return json({ jsonrpc: "2.0", id, error: rpcError(code, message) });
+    return jsonText(errorText(error));
   }
 }
 
@@ -178,7 +177,7 @@ async function sendMessage(
       // it again.
       if (!(error instanceof DiskFullError)) throw error;
       const { when } = LOCAL_ERRORS.CONNECTOR_DISK_FULL;
-      return JSON.stringify({ jsonrpc: "2.0", id, error: rpcError("internal", when) });
+      return errorText(new RpcError("internal", when, id));
     }
   });
 }
@@ -221,7 +220,11 @@ function present({ store: { sent, received }, deps: { clock } }: Connector, task
 }
 
 function resultText(id: RpcId, result: string): string {
-  return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${result}}`;
+  return `{"jsonrpc":"2.0","id":${id},"result":${result}}`;
+}
+
+function errorText({ id, code, message }: RpcError): string {
+  return `{"jsonrpc":"2.0","id":${id},"error":${JSON.stringify(rpcError(code, message))}}`;
 }
 
 /** After this time a task without a reply fails for its client, which would otherwise wait forever. */

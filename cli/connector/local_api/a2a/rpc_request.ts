@@ -10,13 +10,14 @@ import { Part, type RPC_ERROR, TASK_STATES, type TaskState } from "../../../plat
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import type { TaskCursor } from "../../store/sent_messages.ts";
 
-export type RpcId = string | number | null;
+/** The ID of a request as JSON text. As a value, a large number would lose digits, and its client finds no answer. */
+export type RpcId = string;
 
-/** An error of JSON-RPC. `id` is that of the request, `null` when it is unknown. */
+/** An error of JSON-RPC. Its `id` is that of the request, `null` when that is unknown. */
 export class RpcError extends Error {
   override name = "RpcError";
 
-  constructor(readonly code: keyof typeof RPC_ERROR, message: string, readonly id: RpcId = null) {
+  constructor(readonly code: keyof typeof RPC_ERROR, message: string, readonly id: RpcId = "null") {
     super(message);
   }
 }
@@ -158,7 +159,7 @@ export function parseCall(text: string, version: string | null): RpcCall {
   throw code === undefined ? refuse("method", "There is no such method") : refuse(code, "This is not supported");
 }
 
-function envelopeOf(text: string): z.output<typeof Envelope> {
+function envelopeOf(text: string): Omit<z.output<typeof Envelope>, "id"> & { id: RpcId } {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -166,10 +167,11 @@ function envelopeOf(text: string): z.output<typeof Envelope> {
     throw new RpcError("parse", "The body is not JSON");
   }
   const { success, data } = Envelope.safeParse(value);
-  if (success) return data;
-  const id = Envelope.shape.id.safeParse((value as { id?: unknown } | null)?.id);
+  const id = memberText(text, "id") ?? "null";
+  if (success) return { ...data, id };
+  const isId = Envelope.shape.id.safeParse((value as { id?: unknown } | null)?.id).success;
   const message = Array.isArray(value) ? "Batches are not served" : "The body is not a JSON-RPC 2.0 request with an id";
-  throw new RpcError("request", message, id.data ?? null);
+  throw new RpcError("request", message, isId ? id : "null");
 }
 
 /**

@@ -73,12 +73,15 @@ Deno.test("each request that does not fit has its code", async (t) => {
   for (const version of ["1.0", "1.1", null]) await t.step(`A2A ${version}`, () => void parseCall(send(), version));
 });
 
-Deno.test("the ID of a request is in its call and in its error", () => {
-  for (const id of [1, 1.5, "x", "", null]) {
-    assertEquals(parseCall(request("GetTask", { id: "x" }, { id }), null).id, id);
-    assertEquals(assertThrows(() => parseCall(request("Nothing", {}, { id }), null), RpcError).id, id);
+Deno.test("the ID of a request is in its call and in its error, with all its digits", () => {
+  for (const id of ["1", "1.50", "9223372036854775807", '"x"', '""', "null"]) {
+    const text = (method: string) => `{"id": ${id} ,"jsonrpc":"2.0","method":"${method}","params":{"id":"x"}}`;
+    assertEquals(parseCall(text("GetTask"), null).id, id);
+    assertEquals(assertThrows(() => parseCall(text("Nothing"), null), RpcError).id, id);
   }
-  assertEquals(assertThrows(() => parseCall("{", null), RpcError).id, null);
+  for (const text of ["{", "null", "[]", '{"id":{}}']) {
+    assertEquals(assertThrows(() => parseCall(text, null), RpcError).id, "null");
+  }
 });
 
 Deno.test("parts become a payload: texts and data as lines, one object of data unchanged", () => {
@@ -169,7 +172,7 @@ Deno.test("any text is a call or an error with a code, and a call keeps what the
       try {
         const call = parseCall(text, version);
         calls++;
-        assertEquals(call.id, JSON.parse(text).id);
+        assertEquals(JSON.parse(call.id), JSON.parse(text).id);
         if (call.method === "SendMessage") assertEquals(typeof JSON.parse(call.message.payload), "object");
       } catch (error) {
         assert(error instanceof RpcError, String(error));
