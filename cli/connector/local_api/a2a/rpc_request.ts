@@ -58,6 +58,9 @@ const Envelope = z.object({
 const optional = <S extends z.ZodType>(schema: S, blank = "") =>
   z.preprocess((value) => value === "" || value === null || value === blank ? undefined : value, schema.optional());
 
+/** Parts of a message. With more, one body of invalid parts would hold up the connector for a second. */
+const PARTS_MAX = 1_000;
+
 const SendParams = z.looseObject({
   message: z.looseObject({
     messageId: z.string().min(1).max(128),
@@ -66,7 +69,7 @@ const SendParams = z.looseObject({
     ),
     taskId: optional(z.string().max(512)),
     role: z.literal("ROLE_USER"),
-    parts: z.array(Part).min(1),
+    parts: z.array(Part).min(1).max(PARTS_MAX),
   }),
   configuration: z.looseObject({
     returnImmediately: z.boolean().nullish(),

@@ -206,4 +206,7 @@ Deno.test("the worst bodies of 264 KiB are calls or errors with a code, at any d
       assert(error instanceof RpcError, String(error));
     }
   }
+  // Each of them would be a problem of its own, and all together would take a second.
+  const { message } = assertThrows(() => parseCall(around(`[${Array(130_000).fill(1).join(",")}]`), null), RpcError);
+  assertEquals(message, "Invalid params: message.parts must have at most 1000 entries");
 });
