@@ -158,7 +158,10 @@ export interface SendResult {
   json: string;
 }
 
-/** Wait between two requests, because a connector that is ending answers at once and would be asked all the time. */
+/**
+ * Wait after a request that is answered sooner, because a connector that is ending answers at once and would be asked
+ * all the time. After a longer one there is none, because another program could take a reply that comes meanwhile.
+ */
 const PAUSE_MS = 250;
 /** Wait before `onState`. With less, it is called for a reply that comes at once; with more, a person waits for it. */
 const STATE_SECONDS = 1;
@@ -180,7 +183,8 @@ export async function sendAndWait(calls: LocalCalls, clock: Clock, message: Wait
   for (let sent: SendResult | null = null;;) {
     const isFirst = sent === null;
     const wait = Math.min(isFirst && onState ? STATE_SECONDS : callSeconds, Math.ceil(left() / 1000));
-    let pauseMs = PAUSE_MS;
+    const began = clock.now();
+    let pauseMs = 0;
     try {
       sent = sent === null || sent.result.state === "unknown"
         ? await resultOf(calls, { method: "POST", target: `/v1/outbound?wait=${wait}`, body, waitSeconds: wait })
@@ -188,13 +192,14 @@ export async function sendAndWait(calls: LocalCalls, clock: Clock, message: Wait
       if (isOver(sent.result) || left() === 0 || signal?.aborted) return sent;
       if (isFirst) onState?.(sent.result);
       if (sent.result.state === "unknown") pauseMs = AGAIN_MS;
+      else if (clock.now() - began < PAUSE_MS) pauseMs = PAUSE_MS;
     } catch (error) {
       const asked = message.obeysRetryAfter && error instanceof ApiError ? error.retryAfter : null;
       pauseMs = Math.max(AGAIN_MS, (asked ?? 0) * 1000);
       const isPassing = error instanceof LocalDown || asked !== null;
       if (!isPassing || pauseMs >= left() || signal?.aborted) throw error;
     }
-    await sleep(clock, Math.min(pauseMs, left()), signal);
+    if (pauseMs > 0) await sleep(clock, Math.min(pauseMs, left()), signal);
   }
 }
 

@@ -3,6 +3,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { ApiError, LocalDown } from "../../../shared/client/errors.ts";
 import { get, sendAndWait, type WaitedMessage } from "../../../shared/client/local_client.ts";
 import { FakeConnector, refusal } from "./fake_connector.ts";
+import { passing } from "./library_bench.ts";
 import { until } from "../../support/until.ts";
 
 const MESSAGE: WaitedMessage = {
@@ -50,4 +51,20 @@ Deno.test("the payload is sent byte for byte, and a signal ends the wait after t
   await until(() => state !== "");
   assertEquals([state, connector.sent.length, clock.waiting], ["delivered", 1, 0]);
   assertEquals(bodies[0], `{"to":"beta","requestId":"question-1","payload":${MESSAGE.payload}}`);
+});
+
+Deno.test("a wait follows on the one before without a pause, so that no other program gets the reply in between", async () => {
+  await using connector = await FakeConnector.open();
+  const { local, clock } = connector;
+  const begun = clock.now(), times: number[] = [];
+  connector.tamper = ({ query }) => {
+    times.push(clock.now() - begun);
+    const wait = Number(query.get("wait") ?? 0) * 1000;
+    return new Promise((resolve) => clock.after(wait, () => resolve(null as unknown as Response)));
+  };
+  let isOver = false;
+  void sendAndWait(local, clock, { ...MESSAGE, waitSeconds: 120, onState: () => {} }).then(() => isOver = true);
+  await until(() => times.length > 0);
+  await passing(clock, 130, () => isOver);
+  assertEquals(times, [0, 1_000, 61_000]);
 });
