@@ -150,8 +150,9 @@ export async function addPeer(
     const inboundToken = toBase64Url(ctx.random.bytes(32));
     const peer = { url, token: inboundToken, outboundToken: token };
     const change = isForOpenClaw ? await withA2aPeer(thisMachine(ctx), stateDir, alias, peer) : null;
-    await writeA2aPeers(folder, [...others, added]);
+    // First, because a refusal would otherwise leave OpenClaw with a token that no longer works.
     if (change !== null) await applyChange(ctx, folder, change);
+    await writeA2aPeers(folder, [...others, added]);
     const target = change && `a2a:${change.name}`;
     const isAgain = others.length < known.length;
     return { url, card: url + CARD_PATH, token, changed: change && change.path, target, isAgain };

@@ -113,6 +113,28 @@ Deno.test("no A2A address is given out while another program has the agent's por
   });
 });
 
+Deno.test("the token of an A2A address works on when OpenClaw changes its settings while a new one is made", async () => {
+  await using machine = await Machine.ofPerson();
+  const { alpha: folder } = await twoAgents(machine.world, machine);
+  await folder.write("port", "12000");
+  const peer = { alias: "beta", did: "did:svc:registry.example.test:agent:01KHYQ5H00BBBBBBBBBBBBBBBB" };
+  const settings = "openclaw/openclaw.json",
+    ctx = { ...contextOf(machine.world, machine), reach: () => Promise.resolve(false) };
+  const add = (random = ctx.random) =>
+    addPeer({ ...ctx, random }, { folder, client: null }, peer, true, machine.path("openclaw"));
+  await Deno.mkdir(machine.path("openclaw"));
+  machine.write(settings, "{}");
+  await add();
+  const [text, known] = [machine.read(settings), readA2aPeers(folder)];
+  let writes = 0;
+  const bytes = (length: number) => {
+    machine.write(settings, text + " ".repeat(++writes));
+    return ctx.random.bytes(length);
+  };
+  const { code } = await assertRejects(() => add({ ...ctx.random, bytes }), CliError);
+  assertEquals([code, readA2aPeers(folder)], ["CLI_BUSY", known]);
+});
+
 Deno.test("--port refuses the port of another agent, for a start and for a service, and names that agent", async () => {
   await using machine = await Machine.ofPerson();
   await twoAgents(machine.world, machine);
