@@ -7,7 +7,7 @@
  * done: after a lost answer, after a kill, and while one of the two servers is away.
  */
 import type { Clock } from "../../../shared/clock.ts";
-import { ApiError, UnreachableError, wasRefused } from "../../../shared/client/errors.ts";
+import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
 import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { PairConfirmAnswer, PairingProfile, type PairKey } from "../../../shared/protocol/api/pairing.ts";
@@ -211,9 +211,10 @@ export class Pairing {
     try {
       return await this.deps.proxyNamedBy(authority) === origin;
     } catch (error) {
-      if (wasRefused(error)) return false;
+      if (!(error instanceof ApiError)) throw error;
       // A busy server has not said which proxy it names. As a refusal, its answer would end a good pair.
-      throw error instanceof ApiError ? new UnreachableError(`${authority}: ${describeError(error)}`) : error;
+      if (isPassing(error)) throw new UnreachableError(`${authority}: ${describeError(error)}`);
+      return false;
     }
   }
 
@@ -281,6 +282,6 @@ export class Pairing {
 }
 
 /** Whether the next try can succeed after this refusal. */
-function isPassing(response: HttpResponse): boolean {
-  return response.status === 429 || response.status >= 500;
+function isPassing({ status }: { status: number }): boolean {
+  return status === 429 || status >= 500;
 }
