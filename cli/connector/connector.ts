@@ -165,11 +165,8 @@ export class Connector {
     const hasPins = Object.values(peers.all).some(({ key }) => key !== undefined);
     if (store.proofs.begin(hasPins, clock.now())) emit("memory_lost");
     const readPeers = () => this.updatePeers();
-    const proxyNamedBy = async (authority: string) => {
-      const registryUrl = `https://${authority}`;
-      deps.checkOrigin(registryUrl);
-      return URL.parse((await new RegistryClient(deps, registryUrl).metadata()).proxyUrl)?.origin;
-    };
+    const proxyNamedBy = async (authority: string) =>
+      URL.parse((await new RegistryClient(deps, `https://${authority}`).metadata()).proxyUrl)?.origin;
     this.pairing = new Pairing({ ...parts, readPeers, proxyNamedBy, isOver: () => this.isOver });
     this.#receiving = new Receiving({
       ...parts,
