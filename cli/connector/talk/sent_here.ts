@@ -1,6 +1,7 @@
 /** The messages that a person sends from a terminal, and the states that they reach. */
 import { sinceText } from "../../terminal/times.ts";
 import { type Cancel, type Clock, settledWithin } from "../../../shared/clock.ts";
+import { LocalDown } from "../../../shared/client/errors.ts";
 import { call, get, sendAndWait } from "../../../shared/client/local_client.ts";
 import { SentPage, type SentState } from "../../../shared/client/local_shapes.ts";
 import { connectorPeers } from "../peers/peer_list.ts";
@@ -48,7 +49,7 @@ export class SentHere {
     if (this.#answered.size > REMEMBERED) this.#answered.clear();
   }
 
-  /** Sends a text and shows it with its number. Returns false, and says why, when it was not sent. */
+  /** Sends a text and shows it with its number. Returns false, and says why, when it may not be sent. */
   async send(agent: TalkAgent, to: Recipient, text: string): Promise<boolean> {
     const { log } = this.deps;
     try {
@@ -59,7 +60,9 @@ export class SentHere {
       }
       return true;
     } catch (error) {
-      log.sayFailure(error, `Not sent to ${to.alias}: `);
+      // A connector that was stopped with Ctrl-Z sends it when it goes on, and the person would send it twice.
+      const mayBeSent = error instanceof LocalDown && error.wasSent;
+      log.sayFailure(error, mayBeSent ? `Unclear, ${to.alias} may get it: ` : `Not sent to ${to.alias}: `);
       return false;
     }
   }

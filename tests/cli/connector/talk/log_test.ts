@@ -5,6 +5,7 @@ import { pairedFields } from "../../../../cli/connector/events.ts";
 import { CalmTexts } from "../../../../cli/connector/talk/event_texts.ts";
 import { painted } from "../../../../cli/terminal/escapes.ts";
 import { textColumns } from "../../../../cli/terminal/text_width.ts";
+import { LocalDown } from "../../../../shared/client/errors.ts";
 import { codePointsUpTo } from "../../../shared/protocol/arbitraries.ts";
 import { flushTasks } from "../../../support/manual_clock.ts";
 import fc from "fast-check";
@@ -180,6 +181,18 @@ Deno.test("a message that the server does not take now says why in words, and wh
   screen.isFirst = false;
   await screen.press("s", "x", ENTER);
   assertEquals(screen.lines.at(-1)?.slice(7), "12 to beta waits here: an admin has suspended this account.");
+});
+
+Deno.test("a message whose connector has it and does not answer is not said to be unsent", async () => {
+  for (const [wasSent, text] of [[true, "Unclear, beta may get it:"], [false, "Not sent to beta:"]] as const) {
+    await using screen = new Screen();
+    const failing = Promise.reject(new LocalDown("alpha", "does not answer", { wasSent }));
+    failing.catch(() => {});
+    screen.slow.set("/v1/outbound?wait=0", failing);
+    await screen.press("s", ..."hello", ENTER);
+    await screen.clock.advance(1_000);
+    assertStringIncludes(screen.lines.join(" "), text);
+  }
 });
 
 Deno.test("a flood of one peer is counted in place, and another peer is still seen", async () => {
