@@ -65,7 +65,10 @@ export class Tickets {
   find(agent: TalkAgent, text: string): Ticket | null {
     const { log } = this.deps;
     const origin = agent.status()?.proxy.origin;
-    if (origin === undefined) return null;
+    if (origin === undefined) {
+      log.say("The connector does not answer now, so nothing is paired. Paste the ticket again later.");
+      return null;
+    }
     const { host } = new URL(origin);
     // Only for its own agent, because another agent of this terminal may pair with the ticket.
     const own = this.#open?.agent === agent.name ? parseTicket(this.#open.text) : null;

@@ -195,6 +195,13 @@ Deno.test("a message whose connector has it and does not answer is not said to b
   }
 });
 
+Deno.test("a ticket that is pasted while the connector does not answer is not dropped without a word", async () => {
+  await using screen = new Screen();
+  screen.isSilent = true;
+  await screen.paste(TICKET);
+  assertStringIncludes(screen.lines.slice(-2).join(" "), "so nothing is paired.");
+});
+
 Deno.test("a flood of one peer is counted in place, and another peer is still seen", async () => {
   await using screen = new Screen();
   const before = screen.lines.length;

@@ -48,6 +48,8 @@ export class Screen {
   inbox: unknown[] = [];
   /** Rows of `GET /v1/log`. */
   written: Record<string, unknown>[] = [];
+  /** Whether the connector does not answer. */
+  isSilent = false;
   /** Calls that wait for a test, by target. */
   readonly slow = new Map<string, Promise<void>>();
   readonly #arriving = new Map<string, (messages: unknown[]) => void>();
@@ -106,7 +108,8 @@ export class Screen {
     this.talk.add(agent);
   }
 
-  status(name: string): Status {
+  status(name: string): Status | null {
+    if (this.isSilent) return null;
     const connection = { state: "connected", nextTryAt: null };
     const runtime = { url: null, reachable: true };
     const inbox = { waiting: this.unread };
