@@ -94,7 +94,7 @@ export function isTaskId(requestId: string | null): requestId is string {
 const NEXT: Readonly<Record<SentState, readonly SentState[]>> = {
   sending: ["kept", "queued", "delivered", "processed", "dead_lettered", "refused", "unknown"],
   kept: ["queued", "delivered", "processed", "dead_lettered", "refused", "unknown"],
-  unknown: ["sending", "queued", "delivered", "processed", "dead_lettered", "refused"],
+  unknown: ["sending", "queued", "delivered", "processed", "dead_lettered"],
   refused: ["sending", "queued", "delivered", "processed", "dead_lettered", "unknown"],
   queued: ["delivered", "processed", "dead_lettered"],
   delivered: ["processed", "dead_lettered"],

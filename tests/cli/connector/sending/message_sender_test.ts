@@ -195,6 +195,21 @@ Deno.test("a message that may have arrived is not refused when it is repeated as
   assertEquals([state, mayHaveArrived], ["kept", true]);
 });
 
+Deno.test("a message that may have arrived is not refused by the answer to a request that left at the same time", async () => {
+  await using disk = await Disk.make();
+  const { send, at, sent } = senderOn(disk);
+  const limited: Answer = () => ({
+    status: 429,
+    body: { error: { code: "PROXY_RATE_LIMIT_EXCEEDED", message: "No" } },
+  });
+  for (const [id, answers] of [["request-1", [noAnswer, limited]], ["request-2", [limited, noAnswer]]] as const) {
+    let asked = 0;
+    at.answer = (request) => (answers[asked++] ?? delivered)(request);
+    await Promise.allSettled([send({ requestId: id }), send({ requestId: id })]);
+    assertEquals(sent.find(id, BETA)?.state, "unknown", id);
+  }
+});
+
 Deno.test("a reply has its own conversation, else that of its question, which opens one when it names none", async () => {
   await using disk = await Disk.make();
   const { inbox, send, requests } = senderOn(disk);
