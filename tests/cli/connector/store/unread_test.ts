@@ -138,7 +138,8 @@ Deno.test("a list of the messages of one sender does not read those of others", 
     return all(sql, ...values);
   };
   inbox.list({ unread: true, fromDids: [BETA], freeAt: 0, limit: 20 });
-  assert(plans.every((plan) => /^SEARCH messages .*\(fromDid=\? /.test(plan)), plans.join("\n"));
+  const looks = plans.filter((plan) => plan.includes("messages"));
+  assert(looks.length > 0 && looks.every((plan) => /^SEARCH messages .*\(fromDid=\? /.test(plan)), plans.join("\n"));
 });
 
 Deno.test("a reply for a waiting caller leaves its lane until the caller takes it or the wait is over", async () => {
