@@ -124,7 +124,10 @@ function refuseMistake(url: string): void {
     throw refuse("KV_URL must be a path, :memory: or an http or https URL.");
   }
   if (/\p{Cc}/u.test(url)) throw refuse("KV_URL has a line end or another control character. Remove it.");
-  if (isNetworked && /\p{Cc}/u.test(processEnviron("DENO_KV_ACCESS_TOKEN") ?? "")) {
+  const token = isNetworked ? processEnviron("DENO_KV_ACCESS_TOKEN") : "";
+  // Deno's own text would send the operator of a denokv to a web page of another service.
+  if (token === undefined) throw refuse("DENO_KV_ACCESS_TOKEN is missing. Set it to the access token of that store.");
+  if (/\p{Cc}/u.test(token)) {
     throw refuse("DENO_KV_ACCESS_TOKEN has a line end or another control character. Remove it.");
   }
 }
