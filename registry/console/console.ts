@@ -24,7 +24,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { type AppDeps, recordResponse, requestContextOf } from "../../shared/server/http/app.ts";
 import { readBody } from "../../shared/server/http/body.ts";
-import type { Peer } from "../../shared/server/http/client_ip.ts";
+import { type Peer, unmapped } from "../../shared/server/http/client_ip.ts";
 import { isLoopbackHost } from "../../shared/server/http/listen_address.ts";
 import { type Answer, json } from "../../shared/server/http/route.ts";
 import { toResponse } from "../../shared/server/http/response.ts";
@@ -157,8 +157,9 @@ export class Console {
   }
 }
 
+/** Tells whether the client is on this machine. A server on `::` sees IPv4 addresses as IPv6 ones. */
 function isLocal(peer: Peer): boolean {
-  return peer.from === "socket" && peer.address !== null && isLoopbackHost(peer.address);
+  return peer.from === "socket" && peer.address !== null && isLoopbackHost(unmapped(peer.address));
 }
 
 function sorry(why: string, status: number): PageAnswer {

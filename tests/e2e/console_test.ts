@@ -70,6 +70,14 @@ Deno.test("the console of one process opens by its code, over a restart, and sho
   await again.body?.cancel();
 });
 
+Deno.test("a server that listens on :: opens the console to a browser of its machine that uses IPv4", async () => {
+  await using folder = await tempFolder();
+  const port = String(freePort());
+  await using _ = await startServerHere({ folder: folder.path, env: { CONSOLE: "on", HOST: "::", PORT: port } });
+  const answer = await fetch(`http://127.0.0.1:${port}/console/open/a-code`);
+  assertStringIncludes(await answer.text(), "Open the console?");
+});
+
 Deno.test("with the proxy in another process the console reads it over HTTP, and works when it has ended", async () => {
   await using folder = await tempFolder();
   const registryUrl = `http://127.0.0.1:${freePort()}`, proxyPort = String(freePort());

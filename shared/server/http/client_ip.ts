@@ -58,7 +58,7 @@ function bucketOf(address: string): string {
 }
 
 /** Returns the IPv4 address in an IPv4-mapped IPv6 address. Any other address is returned without its zone. */
-function unmapped(address: string): string {
+export function unmapped(address: string): string {
   const plain = address.replace(/^\[|\]$/g, "").replace(/%.*$/s, "");
   if (isIP(plain) !== 6) return plain;
   const groups = ipv6Groups(plain);
