@@ -8,6 +8,7 @@ const MESSAGES = 'svc_http_requests_total{instance="a",route="/hooks/agent",stat
 
 /** Samples of a minute each, in promtool's notation: first value, change, number of changes. */
 const HEALTHY: Readonly<Record<string, string>> = {
+  'up{job="svc",instance="a"}': "1+0x120",
   'svc_ready{instance="a"}': "1+0x120",
   'svc_crl_age_seconds{instance="a"}': "100+0x120",
   'svc_relay_ack_seconds_bucket{instance="a",le="0.5"}': "0+10x120",
@@ -30,6 +31,7 @@ const HEALTHY: Readonly<Record<string, string>> = {
 const FAULTS: readonly (readonly [alert: string, series: string, samples: string | null, at: number])[] = [
   ["SvcNotReady", 'svc_ready{instance="a"}', "1+0x60 0+0x60", 62],
   ["SvcNotReady", 'svc_ready{instance="a"}', null, 62],
+  ["SvcInstanceDown", 'up{job="svc",instance="proxy"}', "1+0x60 0+0x60", 66],
   ["SvcRevocationListOld", 'svc_crl_age_seconds{instance="a"}', "100+0x60 500+0x60", 64],
   ["SvcAcknowledgementsSlow", 'svc_relay_ack_seconds_bucket{instance="a",le="0.5"}', "0+5x120", 60],
   ["SvcMailboxOld", 'svc_mailbox_oldest_seconds{instance="a"}', "0+60x120", 62],
@@ -39,13 +41,13 @@ const FAULTS: readonly (readonly [alert: string, series: string, samples: string
   ["SvcTokensEnding", 'svc_agent_tokens_expiring_7d{instance="a"}', "0+0x60 3+0x60", 62],
   ["SvcDiskFilling", 'svc_store_free_bytes{instance="a"}', "5e9-5e7x120", 62],
   // A registry in its own process, which has no reserve.
-  ["SvcDiskFilling", 'svc_store_free_bytes{instance="registry"}', "5e9-5e7x95 2e8+0x25", 98],
+  ["SvcDiskFilling", 'svc_store_free_bytes{instance="registry"}', "5e9-5e7x95 5e7+0x25", 98],
   ["SvcStoreErrors", 'svc_store_commits_total{instance="a",result="error"}', "0+0x60 1+0x60", 62],
   ["SvcBadProofs", 'svc_refusals_total{instance="a",check="4"}', "0+0x90 0+100x30", 95],
   ["SvcMemory", 'svc_process_resident_memory_bytes{instance="a"}', "2e8+0x60 9e8+0x60", 66],
 ];
 /** These rules compare each instance, so the alert names it. */
-const NAMED = ["SvcRevocationListOld", "SvcDiskFilling", "SvcMemory"];
+const NAMED = ["SvcInstanceDown", "SvcRevocationListOld", "SvcDiskFilling", "SvcMemory"];
 
 Deno.test({
   name: "a healthy server fires no alert, and each fault fires its own one",
@@ -58,7 +60,8 @@ Deno.test({
     const expected = (firing: string | null, at: number, series = "") =>
       rules.map(([, alertname = "", severity, summary]) => {
         const [, instance = ""] = /instance="(\w+)"/.exec(series) ?? [];
-        const labels = { severity, ...NAMED.includes(alertname) ? { instance } : {} };
+        const job = alertname === "SvcInstanceDown" ? { job: "svc" } : {};
+        const labels = { severity, ...job, ...NAMED.includes(alertname) ? { instance } : {} };
         const one = { exp_labels: labels, exp_annotations: { summary } };
         return { eval_time: `${at}m`, alertname, exp_alerts: alertname === firing ? [one] : [] };
       });

@@ -51,7 +51,7 @@ Deno.test({
     const { code, stdout, stderr } = await new Deno.Command("promtool", { args }).output();
     const printed = new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
     assertEquals(code, 0, printed);
-    assert(printed.includes("12 rules found"), printed);
+    assert(printed.includes("13 rules found"), printed);
   },
 });
 
