@@ -181,15 +181,16 @@ export async function sendAndWait(calls: LocalCalls, clock: Clock, message: Wait
   const body = `${JSON.stringify(members).slice(0, -1)},"payload":${payload}}`;
   const left = timeLeft(clock, waitSeconds * 1000);
   for (let sent: SendResult | null = null;;) {
-    const isFirst = sent === null;
-    const wait = Math.min(isFirst && onState ? STATE_SECONDS : callSeconds, Math.ceil(left() / 1000));
+    const isFirst = sent === null, rest = Math.ceil(left() / 1000);
+    const wait = Math.min(isFirst && onState ? STATE_SECONDS : callSeconds, rest);
     const began = clock.now();
     let pauseMs = 0;
     try {
       sent = sent === null || sent.result.state === "unknown"
         ? await resultOf(calls, { method: "POST", target: `/v1/outbound?wait=${wait}`, body, waitSeconds: wait })
         : await sentMessage(calls, sent.result, wait);
-      if (isOver(sent.result) || left() === 0 || signal?.aborted) return sent;
+      // After a shorter wait there is one more look, because the reply may have come while this machine slept.
+      if (isOver(sent.result) || left() === 0 && wait === rest || signal?.aborted) return sent;
       if (isFirst) onState?.(sent.result);
       if (sent.result.state === "unknown") pauseMs = AGAIN_MS;
       else if (clock.now() - began < PAUSE_MS) pauseMs = PAUSE_MS;

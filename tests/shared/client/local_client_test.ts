@@ -4,7 +4,7 @@ import { ApiError, LocalDown } from "../../../shared/client/errors.ts";
 import { get, sendAndWait, type WaitedMessage } from "../../../shared/client/local_client.ts";
 import { FakeConnector, refusal } from "./fake_connector.ts";
 import { passing } from "./library_bench.ts";
-import { until } from "../../support/until.ts";
+import { until, untilLater } from "../../support/until.ts";
 
 const MESSAGE: WaitedMessage = {
   members: { to: "beta", requestId: "question-1" },
@@ -67,4 +67,20 @@ Deno.test("a wait follows on the one before without a pause, so that no other pr
   await until(() => times.length > 0);
   await passing(clock, 130, () => isOver);
   assertEquals(times, [0, 1_000, 61_000]);
+});
+
+Deno.test("a reply that came while the machine slept is found, although the time is over when it wakes", async () => {
+  await using connector = await FakeConnector.open();
+  const { local, clock } = connector;
+  connector.tamper = ({ method }) => {
+    if (method === "POST") clock.step(100_000);
+    else connector.receive("answer-1", { inReplyTo: "question-1" });
+    return null;
+  };
+  let reply: string | null | undefined = null;
+  void sendAndWait(local, clock, { ...MESSAGE, onState: () => {} })
+    .then(({ result }) => reply = result.reply?.requestId);
+  await untilLater(clock, () => reply !== null, 1);
+  assertEquals(reply, "answer-1");
+  assertEquals(connector.calls.map(({ method, query }) => `${method} ${query.get("wait")}`), ["POST 1", "GET 0"]);
 });
