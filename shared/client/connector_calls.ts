@@ -22,8 +22,12 @@ export async function orSvcError<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-/** Returns the client of the connector whose discovery file is in the agent's folder. */
-export function localClient(system: ClientSystem, directory: AgentDirectory): LocalClient {
+/**
+ * Returns the client of the connector whose discovery file is in the agent's folder.
+ *
+ * @param closed ends every request
+ */
+export function localClient(system: ClientSystem, directory: AgentDirectory, closed?: AbortSignal): LocalClient {
   const { fetch, clock } = system;
   const find = async () => {
     if (leavesMachine(system)) {
@@ -37,12 +41,20 @@ export function localClient(system: ClientSystem, directory: AgentDirectory): Lo
       throw new LocalDown(directory.name, "may run, but Deno needs --allow-run to find out", { cause });
     }
   };
-  return new LocalClient(directory.name, { fetch, clock, find, isOfOtherUser: ({ url }) => system.isOfOtherUser(url) });
+  const isOfOtherUser = ({ url }: { url: string }) => system.isOfOtherUser(url);
+  return new LocalClient(directory.name, {
+    fetch,
+    clock,
+    find,
+    isOfOtherUser,
+    ...closed === undefined ? {} : { closed },
+  });
 }
 
 /**
  * Sends a message and returns its first reply, which it marks as read.
  *
+ * @param closed ends the wait; it must also end the requests of `local`
  * @throws {SvcError} `NO_REPLY` when there is none in time; the error of the connector or the proxy
  */
 export async function askThrough(
@@ -50,13 +62,17 @@ export async function askThrough(
   clock: Clock,
   question: Pick<WaitedMessage, "members" | "payload">,
   timeoutMs: number,
+  closed: AbortSignal = new AbortController().signal,
 ): Promise<IncomingMessage> {
-  const message = { ...question, waitSeconds: timeoutMs / 1000, obeysRetryAfter: true };
+  const message = { ...question, waitSeconds: timeoutMs / 1000, obeysRetryAfter: true, signal: closed };
   const left = timeLeft(clock, timeoutMs);
-  const { result } = await orSvcError(sendAndWait(local, clock, message));
+  const { result } = await orSvcError(sendAndWait(local, clock, message)).catch((error) => {
+    throw closed.aborted ? noReply({ ...question.members, state: "unknown" }, CLOSED) : error;
+  });
   const { reply, problem } = result;
   if (reply === null) {
-    throw noReply(result, isOver(result) ? problem ?? "the recipient gave up on it" : "none came in time");
+    const late = closed.aborted ? CLOSED : "none came in time";
+    throw noReply(result, isOver(result) ? problem ?? "the recipient gave up on it" : late);
   }
   // Only the program that marked the reply as read may return it, because another one would otherwise act on it too.
   for (let wasSent = false;;) {
@@ -68,15 +84,17 @@ export async function askThrough(
     } catch (error) {
       if (!(error instanceof LocalDown)) throw asSvcError(error);
       wasSent ||= error.wasSent;
-      if (left() === 0) {
+      if (left() === 0 || closed.aborted) {
         if (wasSent) return messageOfLocal(reply);
         throw asSvcError(error);
       }
-      await sleep(clock, Math.min(RETRY_FIRST_MS, left()));
+      await sleep(clock, Math.min(RETRY_FIRST_MS, left()), closed);
     }
   }
 }
 
-function noReply({ requestId, state }: OutboundResult, why: string): SvcError {
+const CLOSED = "the agent was closed";
+
+function noReply({ requestId, state }: Pick<OutboundResult, "requestId" | "state">, why: string): SvcError {
   return new SvcError("NO_REPLY", `No reply to the message (state ${state}): ${why}`, { requestId });
 }

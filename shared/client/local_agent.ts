@@ -50,14 +50,21 @@ export class LocalAgent implements AsyncDisposable {
   readonly #system: ClientSystem;
   readonly #directory: AgentDirectory;
   readonly #local: LocalClient;
+  readonly #closed: AbortController;
   readonly #events = new EventHandlers();
   readonly #inbox: InboxReader;
   readonly #newId: NewId;
   #closing: Promise<void> | null = null;
 
-  private constructor(system: ClientSystem, directory: AgentDirectory, local: LocalClient, readonly did: string) {
+  private constructor(
+    system: ClientSystem,
+    directory: AgentDirectory,
+    local: LocalClient,
+    closed: AbortController,
+    readonly did: string,
+  ) {
     const { clock, random } = system;
-    [this.#system, this.#directory, this.#local] = [system, directory, local];
+    [this.#system, this.#directory, this.#local, this.#closed] = [system, directory, local, closed];
     this.#newId = ulidSource(() => clock.now(), random.bytes);
     this.#inbox = new InboxReader(
       local,
@@ -82,10 +89,11 @@ export class LocalAgent implements AsyncDisposable {
     const configDir = options.configDir ?? defaultConfigDir(system);
     const name = await chosenName(system, configDir, options.name);
     const directory = await AgentDirectory.open(system, join(configDir, "agents", name));
-    const local = localClient(system, directory);
+    const closed = new AbortController();
+    const local = localClient(system, directory, closed.signal);
     const request = { ...get("/v1/status"), timeoutMs: STATUS_MS };
     const { agent } = await orSvcError(call(local, Status, request));
-    return new LocalAgent(system, directory, local, agent.did);
+    return new LocalAgent(system, directory, local, closed, agent.did);
   }
 
   /** Sends a message. Its state is `refused` when the recipient did not accept it. */
@@ -106,7 +114,7 @@ export class LocalAgent implements AsyncDisposable {
     this.#inbox.expect(requestId);
     let reply: IncomingMessage | null = null;
     try {
-      reply = await askThrough(this.#local, this.#system.clock, question, timeoutMs);
+      reply = await askThrough(this.#local, this.#system.clock, question, timeoutMs, this.#closed.signal);
     } finally {
       this.#inbox.release(requestId, reply);
     }
@@ -169,7 +177,10 @@ export class LocalAgent implements AsyncDisposable {
     return this.#events.add(event, handler);
   }
 
-  /** Stops receiving, gives running handlers 4 s to end, and releases all resources. A second call changes nothing. */
+  /**
+   * Stops receiving, gives running handlers 4 s to end, and ends all calls: an `ask` that waits rejects with `NO_REPLY`.
+   * A second call changes nothing.
+   */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -183,6 +194,7 @@ export class LocalAgent implements AsyncDisposable {
     const late = new AbortController();
     await Promise.race([this.#inbox.stop(), sleep(this.#system.clock, CLOSE_MS, late.signal)]);
     late.abort();
+    this.#closed.abort();
   }
 
   async #post(target: object, content: Content, options: SendOptions): Promise<Sent> {

@@ -62,6 +62,8 @@ export interface LocalDeps {
   find(): Promise<ConnectorFile | null>;
   /** Tells whether another user's process listens at a connector's address. If absent, that is not checked. */
   isOfOtherUser?(file: ConnectorFile): Promise<boolean>;
+  /** Ends every request, also one under way. */
+  closed?: AbortSignal;
 }
 
 export class LocalClient implements LocalCalls {
@@ -69,7 +71,9 @@ export class LocalClient implements LocalCalls {
 
   async send(request: LocalRequest): Promise<HttpResponse> {
     const { agentName, deps } = this;
-    const { method, target, body, waitSeconds = 0, timeoutMs = CALL_MS, signal } = request;
+    const { method, target, body, waitSeconds = 0, timeoutMs = CALL_MS } = request;
+    const signals = [request.signal, deps.closed].filter((signal) => signal !== undefined);
+    if (deps.closed?.aborted) throw new LocalDown(agentName, "is not called, because the agent was closed");
     const file = await deps.find();
     if (file === null) throw new LocalDown(agentName, "does not run");
     const { url, token, pid } = file;
@@ -87,7 +91,7 @@ export class LocalClient implements LocalCalls {
       timeoutMs: timeoutMs + waitSeconds * 1000,
       maxBytes: ANSWER_BYTES_MAX,
       onTooLarge: "fail",
-      ...signal === undefined ? {} : { signal },
+      ...signals.length === 0 ? {} : { signal: AbortSignal.any(signals) },
     }).catch((cause) => {
       throw new LocalDown(agentName, `does not answer at ${url}`, { cause, wasSent: true, silentPid: pid });
     });

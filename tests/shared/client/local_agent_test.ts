@@ -67,3 +67,22 @@ Deno.test("a refusal says how long to wait", async () => {
   const error = await assertRejects(() => place.agent.send("beta", "x"), SvcError);
   assertEquals([error.status, error.retryAfter], [429, 7]);
 });
+
+Deno.test("close() ends a question that waits, and each later call", async () => {
+  await using connector = await FakeConnector.open();
+  await using place = await opened(connector);
+  const reached = Promise.withResolvers<void>();
+  const gate = Promise.withResolvers<Response>();
+  connector.tamper = () => {
+    reached.resolve();
+    return gate.promise;
+  };
+  const asked = place.agent.ask("beta", "?", { timeoutMs: 600_000 });
+  await reached.promise;
+  const rejected = assertRejects(() => asked, SvcError, "the agent was closed");
+  await place.agent.close();
+  assertEquals((await rejected).code, "NO_REPLY");
+  const late = await assertRejects(() => place.agent.send("beta", "x"), SvcError, "was closed");
+  assertEquals(late.code, "CONNECTOR_DOWN");
+  gate.resolve(refusal(500, "INTERNAL_ERROR"));
+});
