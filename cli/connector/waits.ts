@@ -13,6 +13,8 @@ import { BoundedMap } from "../../shared/bounded_map.ts";
  * loses the reply.
  */
 const HELD_AFTER_WAIT_MS = 10_000;
+/** Time in which a caller marks the reply that it got as read. With less, another program would act on it too. */
+const TAKE_MS = 2_000;
 /**
  * Ended waits that are remembered, the newest. With more, a program that begins waits in a loop would fill the memory.
  */
@@ -24,6 +26,8 @@ export class Waits {
   readonly #asked = new Map<string, number>();
   /** Questions whose last wait has ended, with the time. */
   readonly #ended = new BoundedMap<string, number>(ENDED_WAITS);
+  /** Sent messages whose reply a caller has got, with the time of the first one. */
+  readonly #given = new BoundedMap<string, number>(ENDED_WAITS);
   #calls = 0;
   #isStopped = false;
 
@@ -101,9 +105,17 @@ export class Waits {
     return this.#asked.has(key) || isRecent ? now + LIMIT.heldMs : 0;
   }
 
-  /** Keys (`keyOf`) of the sent messages whose reply a caller waits for now. */
-  get asked(): string[] {
-    return [...this.#asked.keys()];
+  /** Records that a caller gets the reply to a sent message. A later call for the same reply changes nothing. */
+  gave(sent: SentKey): void {
+    const key = keyOf(sent);
+    if (!this.#given.has(key)) this.#given.set(key, this.clock.now());
+  }
+
+  /** Keys (`keyOf`) of the sent messages whose reply is a caller's: of one that waits, or that has just got it. */
+  replyKeys(): string[] {
+    const now = this.clock.now();
+    const given = [...this.#given].filter(([, at]) => now >= at && now - at < TAKE_MS);
+    return [...this.#asked.keys(), ...given.map(([key]) => key)];
   }
 
   isAsked(sent: SentKey): boolean {

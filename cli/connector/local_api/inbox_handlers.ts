@@ -73,7 +73,7 @@ export async function inbox({ connector, query }: QueryInput<typeof InboxQuery>)
     const { store: { received }, waits, deps: { clock } } = connector;
     const freeAt = held ? undefined : clock.now();
     // The reply to a call that waits for it is left to that call, because two programs would otherwise act on it.
-    const exceptRepliesTo = held || !unread ? [] : waits.asked;
+    const exceptRepliesTo = held || !unread ? [] : waits.replyKeys();
     const which = { unread, fromDids, exceptDids, exceptRepliesTo, conversationId, after, newest };
     const page = received.list({ ...which, limit, freeAt });
     return page.messages.length === 0 ? null : page;

@@ -112,11 +112,15 @@ function result(
   sent: SentMessage,
   wait: { owned: Disposable; seconds: number } | null,
 ): Response {
-  const { store: { sent: outbox, received }, sending, peers, deps: { clock } } = connector;
+  const { store: { sent: outbox, received }, sending, peers, waits, deps: { clock } } = connector;
   // The row may have been deleted by now, to make room for others.
   const present = () => outbox.find(sent.requestId, sent.toDid) ?? sent;
   const reply = () => received.replyTo(sent, clock.now());
-  const written = () => outboundJson(present(), reply(), received.repliesTo(sent), peers);
+  const written = () => {
+    const found = reply();
+    if (found?.readAt === null) waits.gave(sent);
+    return outboundJson(present(), found, received.repliesTo(sent), peers);
+  };
   const look = () => reply() !== null || ENDED.has(present().state) || null;
   if (wait === null || look()) {
     wait?.owned[Symbol.dispose]();
@@ -124,7 +128,7 @@ function result(
   }
   return laterJsonText(connector, wait.owned, async (signal) => {
     using _receipts = sending.follow(sent);
-    await connector.waits.until(look, (change) => isAbout(change, sent), wait.seconds * 1000, signal);
+    await waits.until(look, (change) => isAbout(change, sent), wait.seconds * 1000, signal);
     return written();
   });
 }
