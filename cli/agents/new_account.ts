@@ -12,9 +12,10 @@ import {
   updateConfig,
 } from "../account/config_store.ts";
 import type { Context } from "../context.ts";
-import { CliError } from "../errors.ts";
+import { CliError, describe } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { AgentStore } from "./agent_store.ts";
+import { createAgent, type CreatedAgent, type Owner } from "./registration.ts";
 import { saveTrust } from "../files/profile.ts";
 import { maskSecret } from "../../shared/protocol/secrets.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
@@ -117,6 +118,22 @@ export async function saveAccount(
     const why = cause instanceof Error ? cause.message : String(cause);
     const fix = "Store it now, and save it with svc config set apiKey - when the file is writable.";
     throw new CliError("CLI_SAVE_FAILED", `The API key above could not be saved: ${why}`, { cause, fix });
+  }
+}
+
+/**
+ * Creates the first agent of a new account.
+ *
+ * @throws as `createAgent`. `CLI_SAVE_FAILED` names the command that goes on, because an invite works only once
+ */
+export async function firstAgent(ctx: Context, owner: Owner, name: string): Promise<CreatedAgent> {
+  try {
+    return await createAgent(ctx, owner, { name });
+  } catch (error) {
+    const { code, cause: message, fix, details = [] } = describe(error);
+    if (code !== "CLI_SAVE_FAILED") throw error;
+    const next = fix.replace("run the command again", `run svc agent create ${name}`);
+    throw new CliError(code, message, { cause: error, fix: next, details });
   }
 }
 

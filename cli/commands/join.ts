@@ -1,9 +1,9 @@
 /** `svc join`: turns a join link into an account, and on request into an agent. */
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { checkSavable, configPath, readConfig } from "../account/config_store.ts";
-import { accountFields, FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../agents/new_account.ts";
+import { accountFields, FIRST_NAME_OPTIONS, firstAgent, firstNames, saveAccount } from "../agents/new_account.ts";
 import { parseJoinLink, ticketOf } from "../account/join_link.ts";
-import { createAgent, type CreatedAgent } from "../agents/registration.ts";
+import type { CreatedAgent } from "../agents/registration.ts";
 import { secureServiceUrl } from "../files/profile.ts";
 import { runConnectors } from "./connector/connector.ts";
 import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
@@ -63,7 +63,7 @@ export const COMMANDS = [
       let agent: CreatedAgent | null = null, pairing: PairResult | null = null;
       try {
         await saveAccount(ctx, owner, human, proxyUrl);
-        if (agentName !== undefined) agent = await createAgent(ctx, owner, { name: agentName });
+        if (agentName !== undefined) agent = await firstAgent(ctx, owner, agentName);
         const ticket = pairs ? ticketOf(link, proxyUrl) : null;
         if (agent !== null && ticket !== null) pairing = await pairWith(ctx, agent, ticket);
       } finally {

@@ -1,5 +1,5 @@
 /** `svc admin …`: the commands for registry operators. */
-import { createAgent, type CreatedAgent } from "../../agents/registration.ts";
+import type { CreatedAgent } from "../../agents/registration.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { IssuedServiceAnswer } from "../../../shared/protocol/api/services.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../../command_line/command.ts";
@@ -13,7 +13,7 @@ import { PrivateFolder } from "../../files/private_files.ts";
 import { fields } from "../../terminal/output.ts";
 import { idCell, idEnd } from "../../terminal/tables.ts";
 import { checkSavable } from "../../account/config_store.ts";
-import { accountFields, FIRST_NAME_OPTIONS, firstNames, saveAccount } from "../../agents/new_account.ts";
+import { accountFields, FIRST_NAME_OPTIONS, firstAgent, firstNames, saveAccount } from "../../agents/new_account.ts";
 
 const SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
 const CODE_MIN = LIMITS.pageCodeMs / 60_000;
@@ -81,7 +81,7 @@ export const COMMANDS = [
       let agent: CreatedAgent | null = null;
       try {
         await saveAccount(ctx, owner, human);
-        if (agentName !== undefined) agent = await createAgent(ctx, owner, { name: agentName });
+        if (agentName !== undefined) agent = await firstAgent(ctx, owner, agentName);
       } finally {
         // Printed even after a failure, because the account exists by then, and its key is never shown again.
         const made = agent === null ? {} : { agent: { ...agent.identity, path: agent.path } };

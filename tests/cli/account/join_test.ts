@@ -205,6 +205,19 @@ Deno.test("on a terminal, bootstrap and join ask for the names that are missing,
   assertEquals([other.asked.slice(1), other.types], [Array(3).fill("Name of your first agent: "), []]);
 });
 
+Deno.test("join without room for the files of the agent names the command that goes on, and it works", async () => {
+  await using admin = await bootstrapped();
+  await using machine = await Machine.open(admin.world);
+  const taken = machine.path("agents/.beta.pending/public.key");
+  for (const folder of ["agents", "agents/.beta.pending", "agents/.beta.pending/public.key"]) {
+    await Deno.mkdir(machine.path(folder), { mode: 0o700 });
+  }
+  const { link } = await invited(admin);
+  await machine.refuses(["join", link, "--agent", "beta"], 1, "CLI_SAVE_FAILED", "then run svc agent create beta.");
+  await Deno.remove(taken, { recursive: true });
+  assertEquals((await machine.json("agent", "create", "beta")).name, "beta");
+});
+
 Deno.test("a secret from a terminal's standard input says how it ends", async () => {
   await using machine = await Machine.open();
   machine.stdin = null;
