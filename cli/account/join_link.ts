@@ -24,9 +24,10 @@ const MAX_LENGTH = 512;
 /** The groups of a link: scheme, authority, path, query and fragment. */
 const PARTS = /^(https?):\/\/([^/?#\\\s]+)([^?#]*)(\?[^#]*)?(?:#(.*))?$/is;
 const CODE = /^svc_inv_[A-Za-z0-9_-]+$/;
-/** What a sentence or a mail program puts around a link. A link neither begins nor ends with any of it. */
-const AROUND =
-  /^[<(["'*`\u201c\u201d\u2018\u2019\u00ab\u00bb]+|[.,;:!?)>\]"'*`\u201c\u201d\u2018\u2019\u00ab\u00bb\u200b]+$/g;
+/** What a sentence or a mail program puts before and behind a link. A link neither begins nor ends with any of it. */
+const QUOTES = "\"'*`\u201c\u201d\u2018\u2019\u00ab\u00bb",
+  BEFORE = `<([${QUOTES}`,
+  BEHIND = `.,;:!?)>]${QUOTES}\u200b`;
 
 export function joinLink({ registryUrl, code, ticketFields }: JoinLink): string {
   return `${registryUrl}/join#${code}${ticketFields === null ? "" : `.${ticketFields}`}`;
@@ -46,6 +47,14 @@ export function joinWords(link: JoinLink): string[] {
   return ["join", joinLink(link), ...isPlain(link.registryUrl) ? ["--allow-insecure"] : []];
 }
 
+/** A loop and not a regular expression, which would take quadratic time for many of these characters in a row. */
+function withoutPunctuation(text: string): string {
+  let start = 0, end = text.length;
+  while (start < end && BEFORE.includes(text.charAt(start))) start++;
+  while (end > start && BEHIND.includes(text.charAt(end - 1))) end--;
+  return text.slice(start, end);
+}
+
 /**
  * Returns the parts of a join link. White space is dropped, because a mail program may break a long line, and so is
  * punctuation around the link, because the person who sent it may have written a full stop behind it.
@@ -54,7 +63,7 @@ export function joinWords(link: JoinLink): string[] {
  */
 export function parseJoinLink(given: string): JoinLink {
   if (given.length > 2 * MAX_LENGTH) throw refused(`it has more than ${MAX_LENGTH} characters`);
-  const text = given.split(/\s+/).join("").replace(AROUND, "");
+  const text = withoutPunctuation(given.split(/\s+/).join(""));
   if (text.length > MAX_LENGTH) throw refused(`it has more than ${MAX_LENGTH} characters`);
   const [, scheme, authority = "", path, query, fragment] = PARTS.exec(text) ?? [];
   if (text.startsWith(TICKET_PREFIX)) {

@@ -1,7 +1,7 @@
-/** A server whose start fails ends, also while a client waits for its answer. */
+/** A server whose start fails ends, also while a client waits for its answer, and says what to change. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { startServer } from "../../deploy.ts";
-import { StoreRefused } from "../../shared/server/store/open_store.ts";
+import { openStore, StoreRefused } from "../../shared/server/store/open_store.ts";
 import { freePort, within } from "../support/process.ts";
 
 const TOKEN = "DENO_KV_ACCESS_TOKEN";
@@ -36,5 +36,18 @@ Deno.test("a start that the store fails ends although a request waits, which get
     if (before === undefined) Deno.env.delete(TOKEN);
     else Deno.env.set(TOKEN, before);
     await store.shutdown();
+  }
+});
+
+Deno.test("a missing token of the store, and one with a line end, at which Deno panics, are refused", async () => {
+  const before = Deno.env.get(TOKEN);
+  Deno.env.set(TOKEN, "a-token-of-a-file\n");
+  try {
+    await assertRejects(() => openStore("http://127.0.0.1:1"), StoreRefused, `${TOKEN} has a line end`);
+    Deno.env.delete(TOKEN);
+    await assertRejects(() => openStore("http://127.0.0.1:1"), StoreRefused, `${TOKEN} is missing. Set it`);
+  } finally {
+    if (before === undefined) Deno.env.delete(TOKEN);
+    else Deno.env.set(TOKEN, before);
   }
 });

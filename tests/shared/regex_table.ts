@@ -28,6 +28,9 @@ const BUILD_TIME = "the text is the path of a row of the route table";
 
 export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/\.\d+$/`, ".", "1", "x"),
+  never(String.raw`/\p{Cc}/u`, "the text is a variable of the server"),
+  never(String.raw`/^[a-z]{2,}:\//i`, "the text is a variable of the server"),
+  never(String.raw`/^https?:\/\//`, "the text is a variable of the server"),
   meets("/^-{1,2}([^=]+)(?:=(.*))?$/s", "", "-", ""),
   meets(String.raw`/^\.(.+)\.pending$/`, ".", ".pending", "x"),
 

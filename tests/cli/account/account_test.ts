@@ -88,13 +88,13 @@ Deno.test("a secret is not spent where its account cannot be saved, and a key is
     ["join", async (admin) => ["join", (await admin.json("invite", "create")).joinLink]],
     ["redeem", async (admin) => ["invite", "redeem", (await admin.json("invite", "create")).invite.code]],
   ];
-  const places: [string, (machine: Machine) => Promise<string>][] = [
-    ["below a file", async (machine) => {
+  const places: [string, string, (machine: Machine) => Promise<string>][] = [
+    ["below a file", "CLI_FILE_UNSAFE", async (machine) => {
       await Deno.writeTextFile(machine.path("file"), "");
       return machine.path("file/config");
     }],
-    ["below a file that cannot have children", () => Promise.resolve("/dev/null/config")],
-    ["a folder in the place of config.json", async (machine) => {
+    ["below a file that cannot have children", "CLI_FILE_UNSAFE", () => Promise.resolve("/dev/null/config")],
+    ["a folder in the place of config.json", "CLI_SAVE_FAILED", async (machine) => {
       await Deno.mkdir(machine.path("config.json/folder"), { recursive: true });
       return machine.dir;
     }],
@@ -104,10 +104,10 @@ Deno.test("a secret is not spent where its account cannot be saved, and a key is
       await using world = await World.open();
       await using admin = command === "bootstrap" ? await Machine.open(world) : await bootstrapped(world);
       const argv = [...await argvOf(admin), "--json"];
-      for (const [place, dirOf] of places) {
+      for (const [place, refused, dirOf] of places) {
         await using machine = await Machine.open(world);
         const { code, stdout, stderr } = await machine.svc(...argv, "--config-dir", await dirOf(machine));
-        assertEquals([code, stdout, JSON.parse(stderr).error.code], [1, "", "CLI_SAVE_FAILED"], place);
+        assertEquals([code, stdout, JSON.parse(stderr).error.code], [1, "", refused], place);
       }
       await using machine = await Machine.open(world);
       const { fetch } = machine;

@@ -180,19 +180,6 @@ Deno.test("a store whose name is a URL of another kind or has a line end is refu
   }
 });
 
-Deno.test("a missing token of the store, and one with a line end, at which Deno panics, are refused", async () => {
-  const before = Deno.env.get("DENO_KV_ACCESS_TOKEN");
-  Deno.env.set("DENO_KV_ACCESS_TOKEN", "a-token-of-a-file\n");
-  try {
-    await assertRejects(() => openStore("http://127.0.0.1:1"), StoreRefused, "DENO_KV_ACCESS_TOKEN has a line end");
-    Deno.env.delete("DENO_KV_ACCESS_TOKEN");
-    await assertRejects(() => openStore("http://127.0.0.1:1"), StoreRefused, "DENO_KV_ACCESS_TOKEN is missing. Set it");
-  } finally {
-    if (before === undefined) Deno.env.delete("DENO_KV_ACCESS_TOKEN");
-    else Deno.env.set("DENO_KV_ACCESS_TOKEN", before);
-  }
-});
-
 Deno.test({
   name: "a store in a file keeps its records in files that only the owner can read",
   ignore: !mayWrite,
