@@ -1,6 +1,6 @@
 /** Shows that a server can wait until each of many sockets is closed, before its process ends and cuts them off. */
 import { assertEquals } from "@std/assert";
-import { OpenSockets } from "../../../../shared/server/http/open_sockets.ts";
+import { OpenSockets } from "../../shared/server/http/open_sockets.ts";
 
 Deno.test("of 600 sockets that are closed at once none is open after the wait, nor one that left early", async () => {
   const sockets = new OpenSockets(), served: WebSocket[] = [];
