@@ -180,6 +180,8 @@ async function followAudit(
     follower.mark(entry);
     if (!follower.print(entry)) return;
   }
+  // In place of the line that counts the seconds of the first call, which would read as a registry that does not answer.
+  ctx.out.doing("Waiting for events");
   while (!signal.aborted) {
     let pauseMs = LOOK_EVERY_MS;
     try {

@@ -195,6 +195,19 @@ Deno.test("a follower with a filter prints new matching events, and waits while 
   assertStringIncludes(stderr, "asking again");
 });
 
+Deno.test("a follower to whom no event was shown says that it waits, and not that it still calls the registry", async () => {
+  await using admin = await Machine.ofAdmin();
+  const { clock } = admin.world, create = writer(admin.world, 101);
+  admin.isTerminal = true;
+  const following = admin.svc("admin", "audit", "--follow", "--event", "service.created");
+  await until(() => clock.waiting > 0 && admin.requests.length >= 4);
+  await clock.advance(6_000);
+  admin.readsCharacters = 0;
+  const [{ stderr }] = await withTime(admin.world, Promise.all([following, create(0)]), 500);
+  assert(!/Calling .* \d+ s/.test(stderr), stderr);
+  assertStringIncludes(stderr, "Waiting for events … 5 s");
+});
+
 Deno.test("admin audit refuses an unknown event, a bad time and options that exclude each other", async () => {
   await using world = await World.open();
   await using admin = await Machine.ofAdmin(world);
