@@ -25,6 +25,7 @@ import { DEFAULT_PROFILE, profileFolders, profileOf } from "../files/profile.ts"
 import { recordedEntries } from "../hosts/install.ts";
 import { changedFiles, undoChanges } from "../platforms/setup.ts";
 import { shellWord } from "../terminal/output.ts";
+import { table } from "../terminal/tables.ts";
 import { COMPLETION_START } from "./completions.ts";
 import { isConfirmed, YES } from "./confirm.ts";
 
@@ -50,11 +51,9 @@ export const COMMANDS = [
       if (deletes) await checkPurge(ctx, keptAgents);
       for (const { agent, error } of unread) ctx.out.warn(`What svc wrote for ${agent}: ${describeError(error)}`);
       const listed = installed.map(shown);
-      const lines = listed.length === 0 ? ["There is nothing to remove."] : ctx.out.table([
-        { head: "WHAT", of: ({ kind }) => kind },
-        { head: "FILE", rank: 1, of: ({ path }) => path },
-        { head: "NAME", of: ({ what }) => what },
-      ], listed);
+      // Whole also on a narrow terminal, because a person who is asked must see which files change.
+      const rows = listed.map(({ kind, what, path }) => [kind, what, path]);
+      const lines = rows.length === 0 ? ["There is nothing to remove."] : table(["WHAT", "NAME", "FILE"], rows);
       const inZsh = await zshNote(thisHost(ctx));
       const kept = [
         agents.length === 0

@@ -40,8 +40,11 @@ Deno.test({
     assertEquals(kinds, ["service", "entry", "entry", "entry", "entry", "entry", "completion"]);
     assertEquals([list.agents, list.folder], [["alpha", "beta"], machine.env.SVC_CONFIG_DIR]);
     await machine.refuses(["uninstall"], 2, "CLI_USAGE");
-    machine.answers = false;
-    assertEquals((await machine.svc("uninstall")).code, 1);
+    Object.assign(machine, { answers: false, isTerminal: true, columns: 80 });
+    const asked = await machine.svc("uninstall");
+    assertEquals(asked.code, 1);
+    for (const { path } of list.installed) assertStringIncludes(asked.stderr, path, "the list before the question");
+    Object.assign(machine, { isTerminal: false, columns: null });
     for (const [path, text] of before) assert(await Deno.readTextFile(path) !== text, path);
 
     machine.answers = true;
