@@ -38,7 +38,9 @@ export function localClient(system: ClientSystem, directory: AgentDirectory, clo
     try {
       return file !== null && system.isRunning(file.pid) ? file : null;
     } catch (cause) {
-      throw new LocalDown(directory.name, "may run, but Deno needs --allow-run to find out", { cause });
+      throw new LocalDown(directory.name, "may run, but Deno needs --allow-run and --allow-sys=uid to find out", {
+        cause,
+      });
     }
   };
   const isOfOtherUser = ({ url }: { url: string }) => system.isOfOtherUser(url);

@@ -18,7 +18,7 @@ export interface ClientSystem {
   usesProxyVariables: boolean;
   /** The value of a variable; `undefined` when it is unset, empty, or may not be read. */
   env(name: string): string | undefined;
-  /** Tells whether a process of this user has the ID. */
+  /** Tells whether a process of this user has the ID. @throws {Error} when Deno does not permit to find out */
   isRunning(pid: number): boolean;
   /** Tells whether another user's process listens at an address of this machine; false if the system does not tell. */
   isOfOtherUser(url: string): Promise<boolean>;
@@ -46,6 +46,8 @@ export function hostSystem(): ClientSystem {
     usesProxyVariables: host.versions.deno !== undefined || env("NODE_USE_ENV_PROXY") === "1",
     env,
     isRunning(pid) {
+      // Throws without the permission, because the connector's port could then be another user's, who would get the token.
+      host.getuid?.();
       try {
         return host.kill(pid, 0);
       } catch (error) {
