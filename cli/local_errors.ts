@@ -96,7 +96,7 @@ export const LOCAL_ERRORS = Object.freeze(
     CONNECTOR_PROXY_UNREACHABLE: {
       status: 502,
       when: "The proxy cannot be reached",
-      fix: "Check its address and that it runs. svc connector status shows the link to the own server.",
+      fix: "Check its address and that it runs. svc connector status shows the link to the agent's own server.",
     },
     CONNECTOR_DISK_FULL: {
       status: 507,

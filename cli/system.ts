@@ -144,7 +144,7 @@ async function lineOnTerminal(question: string): Promise<string | null> {
   write(Deno.stderr, `${layOut(question.trimEnd(), room).join("\n")} `);
   const buffer = new Uint8Array(1_000);
   const length = await Deno.stdin.read(buffer);
-  // The cursor is still behind the question.
+  // The next line would otherwise stand behind the question.
   if (length === null) write(Deno.stderr, "\n");
   return length === null ? null : new TextDecoder().decode(buffer.subarray(0, length));
 }

@@ -14,7 +14,7 @@ export interface AdmittedAgent {
   ownerDid: string;
   /** Whose budgets the agent uses: those of its owner, or those of its registry when that is another one. */
   payer: string;
-  /** The budgets of requests that the agent uses: that one, and for a visitor the one of its host's visitors. */
+  /** The budgets of its requests: that of `payer`, and for a visitor also that of all visitors of one owner here. */
   payers: readonly string[];
   /** Origin of the home proxy of an agent of another registry, as its visit token says; otherwise `null`. */
   homeProxy: string | null;

@@ -73,7 +73,7 @@ async function ask(
   ctx.out.finish();
   for (let left = TRIES;; left--) {
     const line = await ctx.ask(question);
-    // With Ctrl-D as with Enter alone, the invite of a person who wants to leave would be used up.
+    // If Ctrl-D counted as Enter alone, the invite of a person who wants to leave would be used up.
     if (line === null) throw new CliError("CLI_INTERRUPTED", "The question was not answered");
     const text = line.trim();
     if (text === "" && !isNeeded) return undefined;

@@ -57,13 +57,13 @@ interface IdKind {
   what: string;
   named: string;
   list: string;
-  /** Default: whether the text is a ULID. */
+  /** Tells whether the text is a whole ID (default: whether it is a ULID). */
   isWhole?(text: string): boolean;
 }
 
 /**
- * Returns the text if it is an ID, else the one known ID that ends in it. `known` is called only for the end of an ID,
- * because it costs a request.
+ * Returns the text if it is an ID, and otherwise the one known ID that ends in it. `known` is called only for the end of
+ * an ID, because it costs a request.
  *
  * @throws {CliError} `CLI_USAGE` for another text, `CLI_AMBIGUOUS` when several IDs end in it
  */

@@ -18,7 +18,7 @@ import { describeError } from "./refusals.ts";
 /** Most messages that are read and not yet handled. With more, they fill memory while the handlers are busy. */
 const MESSAGES_HELD_MAX = 20;
 /**
- * Most of them from one sender. With more, a peer whose messages are handled slowly holds up those of the others; with
+ * Most such messages of one sender. With more, a peer whose messages are handled slowly holds up those of the others; with
  * less, the inbox is read more often.
  */
 const SENDER_HELD_MAX = 10;
@@ -45,8 +45,8 @@ export class InboxReader {
   /** Messages that are not added again: those in work, and those that stay unread. */
   readonly #known = new BoundedMap<string, true>(KNOWN_MAX);
   /**
-   * Known messages that are read now. They are forgotten at the next page, because a page under way may show them. The
-   * bound is for a program that only asks: it reads no page, so its replies would fill the memory.
+   * Known messages that have been marked read. They are forgotten at the next page, because a page under way may show
+   * them. The bound is for a program that only asks: it reads no page, so its replies would fill the memory.
    */
   readonly #ended = new BoundedMap<string, true>(KNOWN_MAX);
   /** Begins again after a failure too. */

@@ -163,8 +163,9 @@ export interface SendResult {
 }
 
 /**
- * Wait after a request that is answered sooner, because a connector that is ending answers at once and would be asked
- * all the time. After a longer one there is none, because another program could take a reply that comes meanwhile.
+ * Wait after a request that was answered in less time than this, because a connector that is ending answers at once and
+ * would be asked all the time. After a longer request there is no wait, because another program could take a reply that
+ * comes meanwhile.
  */
 const PAUSE_MS = 250;
 /** Wait before `onState`. With less, it is called for a reply that comes at once; with more, a person waits for it. */

@@ -134,7 +134,8 @@ function hostAndPort(text: string): ListenAddress {
 
 function reachable(text: string): ListenAddress {
   const address = hostAndPort(text);
-  // A URL has one spelling of each address, as for 0 and [0::0], by which the others would also reach only themselves.
+  // Compared as a URL, which has one spelling of each address, because 0 and [0::0] would lead the other instances to
+  // themselves too.
   const { hostname } = new URL(`http://${addressText(address)}`);
   if (!["0.0.0.0", "[::]", "[::ffff:0:0]"].includes(hostname)) return address;
   throw new TypeError("must name the address at which other instances reach this one, as 10.0.0.7:8790");

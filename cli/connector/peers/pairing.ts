@@ -98,10 +98,10 @@ export class Pairing {
     return work.finally(() => this.#confirming.delete(work));
   }
 
-  /** Resolves when the confirmations under way whose ticket may be an agent's have ended. Never rejects. */
+  /** Resolves when all confirmations under way have ended whose ticket the agent `did` may have made. Never rejects. */
   async settled(did: string): Promise<void> {
     const isElsewhere = authorityIn(did) !== authorityIn(this.deps.did);
-    // Another server that does not answer would otherwise hold up the messages of contacts at the own one.
+    // Another server that does not answer would otherwise hold up the messages of contacts at this agent's server.
     const its = [...this.#confirming].filter(([, ofOther]) => ofOther === isElsewhere);
     await Promise.allSettled(its.map(([work]) => work));
   }

@@ -37,8 +37,8 @@ interface Result {
 
 export class RuntimeRoom {
   /**
-   * A sender takes no more than what is left for the others. Without that, a peer whose messages the runtime is slow to
-   * answer would take every request.
+   * A sender gets another request only while it has fewer than are still free. Without that, a peer whose messages the
+   * runtime is slow to answer would take every request.
    */
   readonly #lanes = new Lanes((sender, taken) =>
     taken < HANDOVERS_AT_ONCE - this.#underWay.size && !this.#crowding.has(sender)

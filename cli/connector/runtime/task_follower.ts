@@ -20,9 +20,7 @@ import { LIMITS } from "../../../shared/protocol/limits.ts";
 /** Requests to an A2A agent in a minute. OpenClaw refuses the 31st one, even if it is a hand-over. */
 export const TASK_REQUESTS = 24;
 const TASK_REQUEST_WINDOW_MS = 60_000;
-/**
- * Those of them that hand over messages while tasks are open. With more, a peer that writes all the time hides results.
- */
+/** Most hand-overs among them while tasks are open. With more, a peer that writes all the time would hide results. */
 export const TASK_HANDOVERS = 18;
 /** Wait after the early looks at a task; it doubles. With less, looks use up the requests that hand-overs need. */
 const POLL_FIRST_MS = 1_000;
@@ -67,7 +65,7 @@ const EARLY_LOOKS_MS = [50, 250];
 export class TaskFollower {
   readonly #budget = new RequestBudget(TASK_REQUESTS, TASK_REQUEST_WINDOW_MS);
   readonly #handovers = new RequestBudget(TASK_HANDOVERS, TASK_REQUEST_WINDOW_MS);
-  /** The number of each sender's last look, while tasks are due. */
+  /** The number of the last look at a task of each sender, while tasks are due. */
   readonly #looks = new Map<string, number>();
   #look = 0;
   readonly #stop = new AbortController();
@@ -96,8 +94,8 @@ export class TaskFollower {
   }
 
   /**
-   * The senders that have as many open tasks as are left for all. Without that bound, a peer whose tasks do not end
-   * would hold up the messages of every other for an hour.
+   * The senders that have as many open tasks as there are places left for tasks. Without that bound, a peer whose tasks
+   * do not end would hold up the messages of every other for an hour.
    */
   get crowding(): ReadonlySet<string> {
     return this.#rows.sendersWith(LIMIT.openTasks - this.#rows.size);

@@ -229,7 +229,7 @@ export class Sending {
       if (open.length === 0) break;
       const byHost = Map.groupBy(open, ({ toDid }) => this.deps.proxies.hostOf(toDid));
       for (const [host, some] of byHost) {
-        // Another server may fail or answer late, which would hide what the own server says.
+        // Another server may fail or answer late, which would hide what the agent's own server says.
         if (host !== null) abroad.push(this.#askAbout(some).catch(() => {}));
       }
       if (abroad.length > 0) this.#followAbroad();

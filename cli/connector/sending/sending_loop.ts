@@ -15,8 +15,8 @@ import type { PendingReceipt } from "../store/receipt_rows.ts";
 import { keptUntil, type SentMessage } from "../store/sent_messages.ts";
 
 /**
- * Requests under way to one server, and to all servers of others. With more, other messages wait behind them; with
- * fewer, a slow peer or server holds up what others get.
+ * Requests under way to one server, and to all servers but the agent's own. With more, other messages wait behind them;
+ * with fewer, a slow peer or server holds up what others get.
  */
 const SENT_AT_ONCE = 8, SENT_ABROAD_AT_ONCE = 32;
 
@@ -35,13 +35,13 @@ interface SendingQueue<T> {
 /** Sends items side by side, so that a slow answer holds up only what goes the same way (D-287). */
 abstract class SendingLoop<T> {
   #cancel: Cancel = () => {};
-  /** The items that are due and not begun, by their server. The own server is `null`. */
+  /** The items that are due and not begun, by their server. The agent's own is `null`. */
   #due = new Map<string | null, T[]>();
   readonly #underWay = new Map<string, { host: string | null; done: Promise<void> }>();
   /** Servers to which nothing is begun for now. */
   readonly #pauses = new Map<string | null, { until: number; cancel: Cancel }>();
   #isWoken = false;
-  /** How often the proxy has come back. A request may fail because it began before. */
+  /** How often the proxy has come back. A request that began before may fail although the proxy is there again. */
   #returns = 0;
   #stopped = false;
   /** Results that could not be stored. Until they are, nothing is sent, because each look would send the same again. */
@@ -200,7 +200,7 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
     return String(seq);
   }
 
-  /** All receipts go to the own server. */
+  /** All receipts go to the agent's own server. */
   protected override hostOf(): null {
     return null;
   }
@@ -311,7 +311,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
     return 0;
   }
 
-  /** Sends what waits for a server, because it has answered. The own server is `null`, and has no pauses. */
+  /** Sends what waits for a server, because it has answered. The agent's own is `null`, and has none of these pauses. */
   reached(host: string | null): void {
     if (host !== null && this.#pauses.reached(host)) this.#sendNow(host);
   }

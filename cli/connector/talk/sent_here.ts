@@ -18,7 +18,7 @@ export interface Recipient {
   alias: string;
   did: string;
   replyTo?: number;
-  /** Request ID of the message with the number `replyTo`, which may be that of another one after a new start. */
+  /** Request ID of the message with the number `replyTo`, because that number may be another message's after a restart. */
   inReplyTo?: string;
 }
 

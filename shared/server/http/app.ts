@@ -286,7 +286,7 @@ function errorAnswer(deps: AppDeps, exchange: RequestContext, error: unknown, cr
       code: known.code,
       status: known.status,
       requestId: exchange.requestId,
-      // A client may send 60 KB as the method, and with whole ones the lines of a flood would fill the disk.
+      // A client may send 60 KB as the method, and with whole methods the lines of a flood would fill the disk.
       method: exchange.request.method.slice(0, 16),
       path: exchange.target.split("?")[0]?.slice(0, 256),
       ip: exchange.ip,

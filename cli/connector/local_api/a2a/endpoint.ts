@@ -255,8 +255,8 @@ function isOpen({ state }: TaskView): boolean {
 }
 
 /**
- * Whether the texts of an ended task are deleted. Its state cannot be told then: without its reply, a failed task would
- * be a completed one, and later a completed one would have failed for want of a reply.
+ * Whether the texts of an ended task are deleted. Its state cannot be told then: without the text of its reply, a failed
+ * task would seem completed, and once the reply is gone, a completed task would seem to have failed.
  */
 function isForgotten({ store }: Connector, view: TaskView): boolean {
   return !isOpen(view) && (view.reply?.payload ?? "") === "" && store.sent.payloadOf(view.sent) === null;
