@@ -89,7 +89,8 @@ async function change(
   const count = "replayed" in answer ? answer.replayed : answer.purged;
   const messages = `${count} ${count === 1 ? "message is" : "messages are"} ${DONE[what]}.`;
   const missing = options.all ? 0 : ids.length - count;
-  const rest = missing === 0 ? "" : ` ${missing} of the IDs ${missing === 1 ? "is" : "are"} not a dead letter.`;
+  const are = missing === 1 ? "is not a dead letter" : "are not dead letters";
+  const rest = missing === 0 ? "" : ` ${missing} of the IDs ${are}.`;
   ctx.out.result({ agent: folder.name, ...answer }, messages + rest);
   return missing === 0 ? EXIT.done : EXIT.notFound;
 }

@@ -86,11 +86,15 @@ export const COMMANDS = [
       "The proxy reads it from its records of the message, which it keeps for a limited time. handed_over means that",
       "the recipient's connector has the queued message.",
     ],
-    args: { requestId: { summary: "Request ID of the message, from svc sent or the log" } },
+    args: { requestId: { summary: "Whole request ID of the message, from svc sent --wide or the log" } },
     options: PERSON_OPTIONS,
     examples: { "svc admin relay delivery 01KHYQ5H00AAAAAAAAAAAAAAAA": "Show the timeline of a message" },
     async run(ctx, { args: { requestId }, options }) {
-      if (!isRequestId(requestId)) throw new CliError("CLI_USAGE", `this is not a request ID: ${REQUEST_ID_FORM}`);
+      if (!isRequestId(requestId)) {
+        // The terminal shows only the end of an ID, which fits messages of many agents.
+        const fix = "Give the whole ID, which svc sent --wide shows.";
+        throw new CliError("CLI_USAGE", `this is not a request ID: ${REQUEST_ID_FORM}`, { fix });
+      }
       const relay = await connectToRelay(ctx, options);
       const [{ deliveries }, { refusals }] = await Promise.all([
         relay.deliveries(requestId),

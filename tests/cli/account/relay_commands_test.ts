@@ -59,6 +59,8 @@ Deno.test("admin relay delivery shows the timeline of a message", async () => {
   for (const wrong of ["x", "a b c d e f g h", "x".repeat(129)]) {
     assertEquals((await admin.failure("admin", "relay", "delivery", wrong)).exit, 2);
   }
+  const end = await admin.svc("admin", "relay", "delivery", `…${ID.slice(-6)}`);
+  assertStringIncludes(end.stderr, "Give the whole ID, which svc sent --wide shows.");
   assertEquals(admin.requests.length, sent);
 });
 
