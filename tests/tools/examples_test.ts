@@ -80,6 +80,13 @@ Deno.test("an agent behind nginx sees the time of the service, because nginx oth
   assertStringIncludes(text, "\n        proxy_pass_header Date;\n");
 });
 
+Deno.test("npm installs Deno without a package.json, because deno ci would refuse the lockfile beside it", async () => {
+  for (const path of ["docs/examples/svc.service", "docs/operations.md"]) {
+    const [, ...installs] = (await Deno.readTextFile(new URL(path, ROOT))).split("npm install ");
+    assertEquals(installs.filter((text) => /^\S*deno@/.test(text)), [], path);
+  }
+});
+
 Deno.test("a unit may ask the registries of other servers, because FEDERATION is on by default", async () => {
   for (const name of ["svc.service", "instances.conf"]) {
     const text = await Deno.readTextFile(new URL(`docs/examples/${name}`, ROOT));
