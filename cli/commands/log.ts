@@ -40,7 +40,7 @@ export const COMMANDS = [
     },
     examples: {
       "svc log beta --since 2d": "What was said with beta in two days",
-      "svc log --search port": "Every message with the word port",
+      "svc log --search port": "Every message that contains port",
       "svc log --export": "All texts as JSON lines, to keep them elsewhere",
     },
     async run(ctx, { args: { peer }, options }) {
