@@ -50,7 +50,7 @@ export const COMMANDS = [
         summary: "Wake the model when a message arrives: auto, inbox (Claude Code, Codex) or hook (Claude Code)",
         complete: WAKES,
       },
-      "read-only": { summary: "Only tools that change nothing: no sending, no pairing" },
+      "read-only": { summary: "Only tools that change nothing: none sends, pairs or marks a message read" },
       peers: { value: "aliases", summary: "Only these peers, separated by commas" },
       print: { summary: "Show the file and the entry, and write nothing" },
       undo: { summary: "Remove the entry, if it is the one that svc wrote" },

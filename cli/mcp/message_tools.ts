@@ -153,6 +153,9 @@ export const READ_INBOX: ToolRow = tool({
   description:
     "Take unread messages, oldest first; each is returned once. unread_only:false shows the newest that were read. " +
     "With id: that message; with offset too: more of a text that was cut.",
+  descriptionWhenReadOnly:
+    "Show the newest unread messages. They stay unread, so the next call shows them again. unread_only:false shows the " +
+    "newest that were read. With id: that message; with offset too: more of a text that was cut.",
   input: z.strictObject({
     unread_only: z.boolean().default(true),
     from: Peer.optional(),
@@ -193,6 +196,8 @@ async function oneMessage(mcp: McpAgent, id: number, offset: number, { answer }:
 export const WAIT_FOR_MESSAGE: ToolRow = tool({
   name: "wait_for_message",
   description: "Wait for the next unread messages and take them. Returns at once when there are some.",
+  descriptionWhenReadOnly:
+    "Wait for unread messages that this tool has not returned yet. They stay unread. Returns at once when there are some.",
   input: z.strictObject({
     from: Peer.optional(),
     conversation: Conversation.optional(),

@@ -121,7 +121,8 @@ export function mcpServer(mcp: McpAgent, version: string, more: ServerCapabiliti
 }
 
 function register(server: McpServer, mcp: McpAgent, row: ToolRow): void {
-  const { name, description, input, output, isLookup, hasPeerText } = row;
+  const { name, input, output, isLookup, hasPeerText } = row;
+  const description = mcp.options.isReadOnly && row.descriptionWhenReadOnly || row.description;
   const hints = isLookup ? { readOnlyHint: true, idempotentHint: true } : { openWorldHint: true };
   server.registerTool(name, {
     description,

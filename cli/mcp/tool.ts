@@ -24,6 +24,8 @@ export interface Person {
 export interface ToolRow {
   name: string;
   description: string;
+  /** The one of a server that only reads, because a model would take a message that is shown again for a new one. */
+  descriptionWhenReadOnly?: string;
   input: z.ZodObject;
   output: z.ZodObject;
   /** True when it changes nothing, so that a repeated call is harmless. */

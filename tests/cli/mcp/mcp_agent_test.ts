@@ -29,6 +29,7 @@ Deno.test("an MCP server that only reads has no tool that sends or pairs, and ma
   const { tools } = await client.client.listTools();
   const names = ["whoami", "list_peers", "read_inbox", "wait_for_message", "delivery_status"];
   assertEquals(tools.map(({ name }) => name), names);
+  for (const { name, description = "" } of tools) assert(!/\btake|returned once/i.test(description), name);
   for (let n = 1; n <= 12; n++) await beta.write(beta.a, `text ${n}`);
   // The newest, since the older ones stay unread.
   assertEquals(textsOf(await client.data("read_inbox", { limit: 2 })), ["text 11", "text 12"]);
