@@ -48,7 +48,7 @@ export const COMMANDS = [
       const [first] = peers;
       if (first !== undefined) ctx.out.next(["send", first.alias, "Hello", "--agent", folder.name]);
       if (client === null) {
-        const when = first === undefined ? "then press p to pair with another agent" : "to pair and to receive";
+        const when = first === undefined ? "to pair with another agent by pressing p" : "to pair and to receive";
         ctx.out.next(["connector", "start", folder.name], { when });
       } else if (first === undefined && ctx.stdinIsTerminal) {
         ctx.out.note(`To pair with another agent, press p where the connector of ${folder.name} runs.`);

@@ -69,12 +69,12 @@ export const COMMANDS = [
       const lonely = agents.find(({ hasPeers, problem }) => !hasPeers && problem === null);
       const stopped = agents.find(({ connector, problem }) => connector === "not running" && problem === null);
       // A command that reads the link from standard input keeps the code out of the process list.
-      if (person.problem === NO_API_KEY) ctx.out.next(["join", "-"], { when: "then paste the link of your invite" });
+      if (person.problem === NO_API_KEY) ctx.out.next(["join", "-"], { when: "to paste the link of your invite" });
       else if (registry.problem !== null) {
         ctx.out.note(`Start the server of ${registry.url}, or check the address: svc config get registryUrl.`);
       } else if (agents.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
       else if (lonely?.connector === "not running") {
-        ctx.out.next(["connector", "start", lonely.name], { when: "then press p to pair with another agent" });
+        ctx.out.next(["connector", "start", lonely.name], { when: "to pair with another agent by pressing p" });
       } else if (lonely !== undefined) {
         ctx.out.note(`${lonely.name} has no peer yet: press p where its connector runs.`);
       } else if (stopped !== undefined) ctx.out.next(["connector", "start", stopped.name]);

@@ -70,7 +70,7 @@ Deno.test("svc peers without peers tells a person of the key that pairs, and a p
     machine.stdin = stdin;
     return (await machine.svc("peers")).stderr;
   };
-  assertEquals(await next(null), "Next, then press p to pair with another agent: svc connector start alpha\n");
+  assertEquals(await next(null), "Next, to pair with another agent by pressing p: svc connector start alpha\n");
   await using _connector = await connectorOfAlpha(machine.world, machine);
   assertEquals(await next(null), "To pair with another agent, press p where the connector of alpha runs.\n");
   assertEquals(await next(""), "Next, to see how a program pairs: svc connector alpha\n");
