@@ -61,6 +61,7 @@ const WITH_CONNECTOR: readonly string[] = [
   "a2a add beta",
   "send beta hi",
   "sent",
+  "sent --wide",
   "sent <sent> --json",
   "sent --cancel <kept>",
   "peers",
