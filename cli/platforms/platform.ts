@@ -22,12 +22,16 @@ export interface RuntimeMessage {
   requestId: string;
   identity: FrameIdentity;
   conversationId: string | null;
-  /** The conversation that has a session of its own at the runtime; `null` for the sender's general session. */
+  /**
+   * The session of the runtime for this conversation; `null`: the sender's common session. It is also `null` when the
+   * first message of the conversation had no conversation ID, because the second one's session would lack the first.
+   */
   session: string | null;
   /** ID of the message that this one answers, as its sender states it. */
   inReplyTo: string | null;
   /** True when a program sent the message and no person or model decided to send it. */
   auto: boolean;
+  /** How the key of its sender is known: from a ticket, or from registry and proxy. */
   verified: Verified;
   /** When its sender signed it, Unix seconds. */
   signedAt: number;

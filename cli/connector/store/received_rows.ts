@@ -1,7 +1,6 @@
 /** Rows of the table `messages` as objects; times are milliseconds since the Unix epoch. */
 import { sha256 } from "../../../shared/protocol/base64url.ts";
-import type { FrameIdentity } from "../../../shared/protocol/frames.ts";
-import type { Verified } from "../../../shared/client/local_shapes.ts";
+import type { RuntimeMessage } from "../../platforms/platform.ts";
 
 export interface Tries {
   attempts: number;
@@ -10,31 +9,12 @@ export interface Tries {
   firstTriedAt: number | null;
 }
 
-export interface InboxMessage {
+/** A stored message. `payload` is unchanged byte for byte, and empty when the content is blanked. */
+export interface InboxMessage extends Omit<RuntimeMessage, "idempotencyKey" | "taskId"> {
   seq: number;
-  fromDid: string;
-  requestId: string;
-  toDid: string;
-  identity: FrameIdentity;
-  conversationId: string | null;
-  /**
-   * The session of the runtime for this conversation; `null`: the sender's common session. It is also `null` when the
-   * first message of the conversation had no conversation ID, because the second one's session would lack the first.
-   */
-  session: string | null;
-  /** Request ID of the message that this one answers, as the sender gave it. */
-  inReplyTo: string | null;
   /** True when the message that `inReplyTo` names went from this agent to this sender (D-112). */
   isReply: boolean;
-  /** True when a program sent it without a decision of a person or a model. */
-  auto: boolean;
-  /** JSON text, unchanged byte for byte; empty when the content is blanked. */
-  payload: string;
   receivedAt: number;
-  /** How the key of its sender is known: from a ticket, or from registry and proxy. */
-  verified: Verified;
-  /** When its sender signed it, Unix seconds. */
-  signedAt: number;
   /** When the agent took it (D-116); `null` when it is unread or goes to a runtime. */
   readAt: number | null;
   /** True for an unread message that a program held and may have shown before it ended (D-395). */
