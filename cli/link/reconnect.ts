@@ -135,26 +135,21 @@ export class ReconnectingLink {
       } catch (error) {
         if (this.#stop.signal.aborted) break;
         this.#report(error);
-        if (!repaired && await this.#repair(error)) {
-          repaired = true;
-          continue;
-        }
-        repaired = false;
-        if (this.#fatal !== null || isPermanent(error)) {
+        const failure: unknown = repaired ? null : await this.#repair(error);
+        repaired = failure === "repaired";
+        if (repaired) continue;
+        const final = [failure, error].find(isPermanent);
+        if (final !== undefined) {
           this.#become("stopped");
-          return this.#fatal ?? error;
+          return final;
         }
-        wait = this.#needsOperator ? OPERATOR_RETRY_MS : this.#afterRefusal(error);
-        this.#needsOperator = false;
+        wait = needsOperator(failure) ? OPERATOR_RETRY_MS : this.#afterRefusal(error);
       }
       await this.#pause(wait);
     }
     this.#become("stopped");
     return null;
   }
-  #fatal: unknown = null;
-  /** Whether the present attempt failed for a reason that only the operator of the server can change. */
-  #needsOperator = false;
 
   stop(): void {
     this.#stop.abort();
@@ -252,18 +247,19 @@ export class ReconnectingLink {
     else this.deps.emit("unreachable", { why });
   }
 
-  /** Repairs the cause of a refusal if it can. Returns true when the next attempt may follow at once. */
-  async #repair(error: unknown): Promise<boolean> {
+  /**
+   * Repairs the cause of a refusal if it can. Returns "repaired" when the next attempt may follow at once, else why the
+   * repair has failed; `null` when nothing can be repaired.
+   */
+  async #repair(error: unknown): Promise<unknown> {
     const { serviceClock: clock, session, emit } = this.deps;
     if (error instanceof RefusedError) clock.see(error.date);
     try {
-      return await repair(error, { clock, session, emit });
+      return await repair(error, { clock, session, emit }) ? "repaired" : null;
     } catch (failure) {
       emit("refresh_failed", { why: describeError(failure) });
       this.#status.problem = describeError(failure);
-      if (isPermanent(failure)) this.#fatal = failure;
-      this.#needsOperator = needsOperator(failure);
-      return false;
+      return failure;
     }
   }
 
