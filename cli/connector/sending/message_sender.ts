@@ -137,7 +137,8 @@ export class MessageSender {
       return { sent: row, response: isOther ? { status: 409, headers: new Headers(), text: REUSED } : null };
     }
     const request = this.request(row, payload, { mayWait });
-    if (keep) return await this.#sendOrKeep(row, request);
+    const tried = keep ? await attempt(request, 0) : null;
+    if (tried?.later) return this.#keep(row, tried);
     try {
       const { response, outcome } = await request;
       if (outcome.state === "refused") guard.notSent(toDid, requestId);
@@ -170,20 +171,11 @@ export class MessageSender {
     }
   }
 
-  /** Stores the outcome of the first request, or keeps the message. @throws {DiskFullError} when it cannot be stored */
-  async #sendOrKeep(row: SentMessage, request: ReturnType<MessageSender["request"]>): Promise<SentResult> {
-    const { clock, guard, store: { sent }, emit } = this.deps;
-    const { toDid, requestId } = row;
-    const tried = await attempt(request, 0);
-    if (!tried.later) {
-      if (tried.outcome.state === "refused") guard.notSent(toDid, requestId);
-      const { response } = tried;
-      return { sent: this.#settle(row, outcomeOf(row, response, tried.outcome)), response };
-    }
-    const { problem, mayHaveArrived, waitMs } = tried;
-    const now = clock.now();
+  /** Keeps a message whose first request has failed. @throws {DiskFullError} when it cannot be stored */
+  #keep(row: SentMessage, { problem, mayHaveArrived, waitMs }: Attempt & { later: true }): SentResult {
+    const { clock, store: { sent }, emit } = this.deps, now = clock.now();
     const kept = sent.keep(row, { problem, mayHaveArrived, nextAt: now + waitMs }, now, { isAnswered: true });
-    emit("kept", { to: toDid, requestId, why: problem, nextInMs: waitMs });
+    emit("kept", { to: row.toDid, requestId: row.requestId, why: problem, nextInMs: waitMs });
     return { sent: kept, response: null };
   }
 
