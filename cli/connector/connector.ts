@@ -22,6 +22,7 @@ import { NOT_READ } from "./store/received_messages.ts";
 import type { Change } from "./store/received_rows.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
 import { LoopGuard } from "../link/loop_guard.ts";
+import { MinuteCounts } from "../link/minute_counts.ts";
 import { Sending } from "./sending/sending.ts";
 import type { ProxyPlace } from "../link/link.ts";
 import { readAllPeers } from "../link/peer_pages.ts";
@@ -36,7 +37,7 @@ import {
   presentPeers,
 } from "./peers/peers.ts";
 import { Pairing } from "./peers/pairing.ts";
-import { MinuteCounts, Receiving, REPORTS_A_MINUTE } from "./receiving.ts";
+import { Receiving, REPORTS_A_MINUTE } from "./receiving.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 import { PeerProxies } from "../link/peer_proxies.ts";
 import { ProxyCaller } from "../link/proxy_caller.ts";
@@ -160,14 +161,15 @@ export class Connector {
     const elsewhere = { ...deps, machine: clock, check: deps.checkOrigin, onAnswer };
     const proxies = this.proxies = new PeerProxies(elsewhere, proxy, (did) => peers.of(did)?.proxy);
     const { agent: { did }, strict } = options, { newId } = this, guard = this.#guard;
-    const parts = { ...deps, store, peers, proxy, proxies, guard, newId, did, strict };
+    const isOver = () => this.isOver;
+    const parts = { ...deps, store, peers, proxy, proxies, guard, newId, did, strict, isOver };
     this.sending = new Sending(parts, () => void this.updatePeers());
     const hasPins = Object.values(peers.all).some(({ key }) => key !== undefined);
     if (store.proofs.begin(hasPins, clock.now())) emit("memory_lost");
     const readPeers = () => this.updatePeers();
     const proxyNamedBy = async (authority: string) =>
       URL.parse((await new RegistryClient(deps, `https://${authority}`).metadata()).proxyUrl)?.origin;
-    this.pairing = new Pairing({ ...parts, readPeers, proxyNamedBy, isOver: () => this.isOver });
+    this.pairing = new Pairing({ ...parts, readPeers, proxyNamedBy });
     this.#receiving = new Receiving({
       ...parts,
       agent: { did, origin: options.proxy.origin, openingKey: deps.openingKey },
@@ -278,7 +280,6 @@ export class Connector {
     this.#stopped.abort();
     this.#cancelCleanup();
     this.#cancelLeases();
-    this.#receiving.stop();
     await settledWithin(this.deps.clock, this.peers.settled(), LIMIT.closeMs);
   }
 

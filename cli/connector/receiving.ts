@@ -3,7 +3,6 @@
  * stores the message before it is acknowledged. Messages of one sender are stored in the order in which they came.
  */
 import * as z from "zod";
-import { BoundedMap } from "../../shared/bounded_map.ts";
 import { type Clock, sleep } from "../../shared/clock.ts";
 import type { AckReason } from "../../shared/protocol/ack_reasons.ts";
 import type { DeliverFrame } from "../../shared/protocol/frames.ts";
@@ -12,6 +11,7 @@ import { describeError } from "../../shared/client/refusals.ts";
 import type { Ack } from "../link/link.ts";
 import { Undecided } from "../link/reconnect.ts";
 import type { LoopGuard } from "../link/loop_guard.ts";
+import { MinuteCounts } from "../link/minute_counts.ts";
 import { checkProof, type ProofCheck, type ProvenMessage, type Recipient } from "./check_proof.ts";
 import type { EmitEvent } from "./events.ts";
 import type { Pairing } from "./peers/pairing.ts";
@@ -42,6 +42,8 @@ interface ReceivingDeps {
   readPeers(): Promise<boolean>;
   /** Closes the link until messages can be decided, because a refused one would be lost after five attempts. */
   onUndecided(why: string): void;
+  /** True once the connector has ended. */
+  isOver(): boolean;
 }
 
 export class Receiving {
@@ -57,13 +59,8 @@ export class Receiving {
   refused = 0;
   /** Why the last message could not be stored; `null` after one that could. */
   problem: string | null = null;
-  #isStopped = false;
 
   constructor(private readonly deps: ReceivingDeps) {}
-
-  stop(): void {
-    this.#isStopped = true;
-  }
 
   /** Checks and stores a message. Returns its acknowledgement. @throws {Undecided} when it stays at the proxy */
   async deliver(frame: DeliverFrame): Promise<Ack> {
@@ -121,7 +118,7 @@ export class Receiving {
     await before;
     const verdict = await judging;
     // The store of a stopped connector is closed, and another connector may have the peers by now.
-    if (this.#isStopped) return { accepted: false, reason: "store_failed" };
+    if (this.deps.isOver()) return { accepted: false, reason: "store_failed" };
     if ("refused" in verdict) return this.#refuse(frame, verdict.refused, verdict.shown);
     const { proven } = verdict, { fromAgentDid: from, requestId } = proven;
     const about = { from, requestId };
@@ -250,24 +247,4 @@ const Probe = z.strictObject({ svcProbe: z.string() });
 export function isProbe(payload: string): boolean {
   if (payload.length > PROBE_CHARACTERS || !payload.includes('"svcProbe"')) return false;
   return Probe.safeParse(JSON.parse(payload)).success;
-}
-
-const MINUTE_MS = 60_000;
-/** Names that are counted at a time. Without a bound, invented senders would fill the memory. */
-const COUNTED = 1_000;
-
-/** Counts events by name. A minute of a name begins with its first event. */
-export class MinuteCounts {
-  readonly #counts = new BoundedMap<string, { since: number; count: number; before: number }>(COUNTED);
-
-  /** Counts an event. Returns how many this minute has had, and how many the last one had. */
-  add(name: string, now: number): { count: number; before: number } {
-    const known = this.#counts.get(name);
-    // A minute that begins in the future ends too, because it comes from a clock that was set back, and would suppress
-    // receipts and reports until then.
-    const isOver = known === undefined || Math.abs(now - known.since) >= MINUTE_MS;
-    const minute = isOver ? { since: now, count: 1, before: known?.count ?? 0 } : { ...known, count: known.count + 1 };
-    this.#counts.set(name, minute);
-    return minute;
-  }
 }

@@ -7,6 +7,7 @@ import { BoundedMap } from "../../shared/bounded_map.ts";
 import { UnreachableError } from "../../shared/client/errors.ts";
 import type { AgentAuth, VisitAnswer } from "../../shared/protocol/api/sessions.ts";
 import { retryWait } from "../../shared/client/backoff.ts";
+import { MinuteCounts } from "./minute_counts.ts";
 import type { EmitLinkEvent } from "./link_events.ts";
 import {
   describeError,
@@ -36,11 +37,6 @@ const LEAST_MS = 5_000;
 
 /** How long a kept visit token must still be valid. With less, it could expire before the request arrives. */
 const VISIT_AHEAD_MS = 60_000;
-/**
- * Time between two refused visit tokens of a server that are replaced. With less, a server that refuses each one would
- * use up the tokens of this agent for all servers.
- */
-const VISIT_AGAIN_MS = 60_000;
 /** How many visit tokens are kept. With more, those for servers that the agent no longer calls would take memory. */
 const VISITS_KEPT = 1_000;
 
@@ -91,8 +87,8 @@ export async function repair(
 export class StoredCredentials {
   #refreshing: Promise<void> | null = null;
   readonly #visits = new BoundedMap<string, Promise<VisitAnswer>>(VISITS_KEPT);
-  /** When a refused visit token was last replaced. */
-  readonly #visitsEndedAt = new BoundedMap<string, number>(VISITS_KEPT);
+  /** Refused visit tokens by server. */
+  readonly #refusedVisits = new MinuteCounts();
   #failures = 0;
   /** Whether the last refresh was refused for a reason that only the operator of the server can change. */
   #needsOperator = false;
@@ -166,11 +162,10 @@ export class StoredCredentials {
 
   /** Forgets a token that was refused, so that `visit` gets another. Returns false when another would not help. */
   endVisit(audience: string): boolean {
-    const now = this.deps.clock.now(), endedAt = this.#visitsEndedAt.get(audience) ?? -Infinity;
-    // Without the absolute value, a clock that was set back by an hour would keep a refused token until it ends.
-    if (Math.abs(now - endedAt) < VISIT_AGAIN_MS) return false;
-    this.#visitsEndedAt.set(audience, now);
-    return this.#visits.delete(audience);
+    // One a minute is replaced, because a server that refuses each one would use up the tokens of this agent for all
+    // servers.
+    const isFirst = this.#refusedVisits.add(audience, this.deps.clock.now()).count === 1;
+    return isFirst && this.#visits.delete(audience);
   }
 
   /** Refreshes the access token before it expires, from now on. */

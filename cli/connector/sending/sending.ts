@@ -11,6 +11,7 @@ import { shownState } from "../states.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { keyOf, type SentKey } from "../store/received_rows.ts";
 import type { CheckedReceipt } from "../../../shared/client/local_shapes.ts";
+import { MinuteCounts } from "../../link/minute_counts.ts";
 import { pinOf } from "../peers/peers.ts";
 import { MessageSender, type MessageToSend, type SendingDeps, type SentResult } from "./message_sender.ts";
 import { KeptSender, ReceiptSender } from "./sending_loop.ts";
@@ -29,8 +30,6 @@ const RECEIPTS_CHECKED_MAX = 200;
 const ToldReceipt = Receipt.omit({ ait: true }).extend({ signed: ReceiptBody.shape.signed.unwrap() });
 /** Told receipts that wait for their check. With more, a relay could fill the memory; the rest are asked for. */
 const TOLD_MAX = 1_000;
-/** Time between two reports of a wrong receipt. With less, a relay that forges receipts would fill the log. */
-const REPORT_MS = 60_000;
 
 /** States after which a receipt can say more. */
 const OPEN: ReadonlySet<string> = new Set(["queued", "delivered", "unknown", "dead_lettered"]);
@@ -126,9 +125,8 @@ export class Sending {
   }
 
   async stop(ms: number): Promise<void> {
-    this.#isStopped = true;
-    this.#cancelAbroad?.();
     await Promise.all([this.#loops.receipt.stop(ms), this.#loops.kept.stop(ms)]);
+    this.end();
   }
 
   /**
@@ -197,14 +195,13 @@ export class Sending {
       .slice(0, RECEIPTS_CHECKED_MAX);
     const checked = await Promise.all(ofMessage.map((receipt) => checkReceipt(receipt, known)));
     const why = checked.find(({ problem }) => problem !== undefined)?.problem;
-    // Without the absolute value, a clock that was set back by an hour would hide what a relay forges for an hour.
-    if (why !== undefined && Math.abs(clock.now() - this.#reportedAt) >= REPORT_MS) {
-      this.#reportedAt = clock.now();
+    // Reported once a minute, because a relay that forges receipts would otherwise fill the log.
+    if (why !== undefined && this.#wrong.add("all", clock.now()).count === 1) {
       emit("receipt_invalid", { to: toDid, requestId, why });
     }
     return checked;
   }
-  #reportedAt = -Infinity;
+  readonly #wrong = new MinuteCounts();
 
   /**
    * Asks for the outcomes of the messages whose state can still change, the newest first, at most once in 10 s; calls

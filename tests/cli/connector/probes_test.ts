@@ -1,7 +1,8 @@
 /** Probes of `provider relay-test`: the peer's connector answers them, and its agent sees none. */
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { isProbe, MinuteCounts, PROBES_A_MINUTE } from "../../../cli/connector/receiving.ts";
+import { isProbe, PROBES_A_MINUTE } from "../../../cli/connector/receiving.ts";
+import { MinuteCounts } from "../../../cli/link/minute_counts.ts";
 import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
 import { Bench, INBOX, story } from "./bench.ts";
