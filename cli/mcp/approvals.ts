@@ -5,6 +5,7 @@
 import type { Clock } from "../../shared/clock.ts";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
 import type { Random } from "../../shared/random.ts";
+import { WindowBudget } from "../connector/window_budget.ts";
 
 /** With more, a model could ask until the person says yes out of fatigue. */
 export const QUESTIONS_MAX = 3;
@@ -19,17 +20,16 @@ const STATE_BYTES = 16;
 export class Approvals {
   /** Open questions by state. At most `QUESTIONS_MAX` of them in a window. */
   readonly #open = new Map<string, { about: string; at: number }>();
-  #asked: number[] = [];
+  readonly #asked = new WindowBudget(QUESTIONS_MAX, QUESTIONS_WINDOW_MS);
 
   constructor(private readonly deps: { clock: Clock; random: Random }) {}
 
   /** The state of a new question; `null` when too many were asked. */
   ask(tool: string, args: unknown): string | null {
     const now = this.deps.clock.now();
-    this.#asked = this.#asked.filter((at) => Math.abs(now - at) < QUESTIONS_WINDOW_MS);
     for (const [state, { at }] of this.#open) if (Math.abs(now - at) >= APPROVAL_MS) this.#open.delete(state);
-    if (this.#asked.length >= QUESTIONS_MAX) return null;
-    this.#asked.push(now);
+    if (this.#asked.wait(now) > 0) return null;
+    this.#asked.take(now);
     const state = toBase64Url(this.deps.random.bytes(STATE_BYTES));
     this.#open.set(state, { about: JSON.stringify([tool, args]), at: now });
     return state;

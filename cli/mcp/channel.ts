@@ -3,9 +3,10 @@
  * contain no text of a message, because a peer could otherwise put text before a model that did not ask. Nothing is
  * marked read.
  */
-import { type Clock, sleep } from "../../shared/clock.ts";
+import { sleep } from "../../shared/clock.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { Unseen } from "../connector/unseen.ts";
+import { WindowBudget } from "../connector/window_budget.ts";
 import { announcement } from "../messages/announcement.ts";
 import type { Received, ReceivedPage } from "../messages/received.ts";
 import { CALL_SECONDS, type McpAgent } from "./mcp_agent.ts";
@@ -37,15 +38,16 @@ export async function announce(
   signal: AbortSignal,
 ): Promise<void> {
   const { clock } = mcp.options;
-  const gate = new Gate(clock);
+  const notices = new WindowBudget(NOTICES_MAX, NOTICES_WINDOW_MS);
   await sleep(clock, CHANNEL_DELAY_MS, signal);
   const unseen = new Unseen();
   for (let isFirst = true; !signal.aborted; isFirst = false) {
     const found = await newMessages(mcp, unseen, isFirst ? 0 : CALL_SECONDS, signal);
     const isMany = isFirst || found.length > MESSAGES_EACH_MAX;
     for (const messages of isMany && found.length > 0 ? [found] : found.map((one) => [one])) {
-      await gate.pass(signal);
+      while (!signal.aborted && notices.wait(clock.now()) > 0) await sleep(clock, notices.wait(clock.now()), signal);
       if (signal.aborted) return;
+      notices.take(clock.now());
       await notify(noticeOf(mcp.options.identity.name, messages)).catch(() => {});
     }
     await sleep(clock, CONNECTOR_LIMITS.waitPauseMs, signal);
@@ -85,21 +87,4 @@ export async function newMessages(
 function noticeOf(agent: string, messages: readonly Received[]): ChannelNotice {
   const content = announcement(agent, messages.map(({ message }) => message));
   return { method: "notifications/claude/channel", params: { content, meta: { agent, count: `${messages.length}` } } };
-}
-
-class Gate {
-  #passed: number[] = [];
-
-  constructor(private readonly clock: Clock) {}
-
-  async pass(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      const now = this.clock.now();
-      this.#passed = this.#passed.filter((at) => Math.abs(now - at) < NOTICES_WINDOW_MS);
-      const [oldest = now] = this.#passed;
-      if (this.#passed.length < NOTICES_MAX) break;
-      await sleep(this.clock, oldest + NOTICES_WINDOW_MS - now, signal);
-    }
-    this.#passed.push(this.clock.now());
-  }
 }

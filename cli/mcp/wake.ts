@@ -6,6 +6,7 @@
 import { sleep } from "../../shared/clock.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
 import { keyOf, Unseen } from "../connector/unseen.ts";
+import { WindowBudget } from "../connector/window_budget.ts";
 import type { System } from "../context.ts";
 import { announcement } from "../messages/announcement.ts";
 import type { Received } from "../messages/received.ts";
@@ -26,7 +27,7 @@ export type Wake = (line: string) => Promise<boolean>;
  */
 export async function wakeModel(mcp: McpAgent, wayOf: () => Wake | null, signal: AbortSignal): Promise<void> {
   const { clock, identity } = mcp.options;
-  let wakeUps: number[] = [];
+  const wakeUps = new WindowBudget(LIMIT.hookWakeUps, LIMIT.hookWakeUpsMs);
   const unseen = new Unseen();
   let found: Received[] = [];
   while (!signal.aborted) {
@@ -37,10 +38,9 @@ export async function wakeModel(mcp: McpAgent, wayOf: () => Wake | null, signal:
       continue;
     }
     await sleep(clock, WAKE_DELAY_MS, signal);
-    wakeUps = wakeUps.filter((at) => Math.abs(clock.now() - at) < LIMIT.hookWakeUpsMs);
-    const [oldest = 0] = wakeUps;
-    if (wakeUps.length >= LIMIT.hookWakeUps) {
-      await sleep(clock, oldest + LIMIT.hookWakeUpsMs - clock.now(), signal);
+    const wait = wakeUps.wait(clock.now());
+    if (wait > 0) {
+      await sleep(clock, wait, signal);
       continue;
     }
     found.push(...await newMessages(mcp, unseen, 0, signal));
@@ -51,7 +51,7 @@ export async function wakeModel(mcp: McpAgent, wayOf: () => Wake | null, signal:
     for (const message of found) if (!still.has(keyOf(message))) unseen.forget(message);
     found = left;
     if (found.length > 0) {
-      wakeUps.push(clock.now());
+      wakeUps.take(clock.now());
       // A failure is tried again. It is counted too, because it would otherwise be tried every 2 s.
       if (!await wake(announcement(identity.name, found.map(({ message }) => message)))) continue;
     }

@@ -9,6 +9,7 @@ import { describeError } from "../../../shared/client/refusals.ts";
 import { contextOf } from "../../platforms/a2a.ts";
 import type { TaskAnswer, TaskCode, TaskProtocol } from "../../platforms/platform.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
+import { WindowBudget } from "../window_budget.ts";
 import { classifyAnswer, type RuntimeResult, type StatusAnswer } from "./delivery_rules.ts";
 import type { InboxMessage } from "../store/received_rows.ts";
 import type { RuntimeDeps, RuntimeReplies, RuntimeReplyRow } from "./runtime_replies.ts";
@@ -63,8 +64,8 @@ const NEVER: RuntimeResult = { attempts: 1, isOutage: false, retryAfterMs: 0 };
 const EARLY_LOOKS_MS = [50, 250];
 
 export class TaskFollower {
-  readonly #budget = new RequestBudget(TASK_REQUESTS, TASK_REQUEST_WINDOW_MS);
-  readonly #handovers = new RequestBudget(TASK_HANDOVERS, TASK_REQUEST_WINDOW_MS);
+  readonly #budget = new WindowBudget(TASK_REQUESTS, TASK_REQUEST_WINDOW_MS);
+  readonly #handovers = new WindowBudget(TASK_HANDOVERS, TASK_REQUEST_WINDOW_MS);
   /** The number of the last look at a task of each sender, while tasks are due. */
   readonly #looks = new Map<string, number>();
   #look = 0;
@@ -266,30 +267,6 @@ function isOver({ startedAt }: OpenTask, now: number): boolean {
 
 function keyOf({ fromDid, requestId }: OpenTask): string {
   return `${fromDid} ${requestId}`;
-}
-
-/** Requests in a sliding window: how many are left, and when the next one may be made. */
-class RequestBudget {
-  #times: number[] = [];
-
-  constructor(private readonly most: number, private readonly windowMs: number) {}
-
-  /** Milliseconds until a request may be made; 0: now. */
-  wait(now: number): number {
-    // Times in the future are dropped, because they come from a clock that was set back and would block requests.
-    this.#times = this.#times.filter((time) => time <= now && now - time < this.windowMs);
-    const oldest = this.#times[this.#times.length - this.most];
-    return oldest === undefined ? 0 : oldest + this.windowMs - now;
-  }
-
-  /** Whether at most half of the window is used. */
-  isHalfFree(now: number): boolean {
-    return this.wait(now) === 0 && this.#times.length <= this.most / 2;
-  }
-
-  take(now: number): void {
-    this.#times.push(now);
-  }
 }
 
 /** Texts for tasks whose runtime says nothing. */
