@@ -1,6 +1,6 @@
 /** How long a tool may wait, and the notifications that let it wait longer. */
 import type { ServerContext } from "@modelcontextprotocol/server";
-import { type Clock, sleep } from "../../shared/clock.ts";
+import { type Clock, repeat } from "../../shared/clock.ts";
 
 /** With more, programs that run a model end the call, and the model sees an error and no answer. */
 export const WAIT_SECONDS = 45;
@@ -27,22 +27,14 @@ export function longestWait({ _meta }: McpRequest): number {
  * one that follows the answer would name a call that the client no longer knows.
  */
 export function reportProgress(clock: Clock, { _meta, notify, signal }: McpRequest): Disposable {
-  const ended = new AbortController();
   const progressToken = _meta?.progressToken;
-  if (progressToken !== undefined) void report();
-  return { [Symbol.dispose]: () => ended.abort() };
-
-  async function report(): Promise<void> {
-    const stop = AbortSignal.any([ended.signal, signal]);
-    for (let progress = PROGRESS_MS / 1000;; progress += PROGRESS_MS / 1000) {
-      await sleep(clock, PROGRESS_MS, stop);
-      if (stop.aborted) return;
-      const params = {
-        progressToken: progressToken as string | number,
-        progress,
-        message: `Waiting for ${progress} s`,
-      };
-      await notify({ method: "notifications/progress", params }).catch(() => {});
-    }
-  }
+  if (progressToken === undefined) return { [Symbol.dispose]: () => {} };
+  let progress = 0;
+  const end = repeat(clock, () => PROGRESS_MS, async () => {
+    progress += PROGRESS_MS / 1000;
+    const params = { progressToken, progress, message: `Waiting for ${progress} s` };
+    await notify({ method: "notifications/progress", params }).catch(() => {});
+  });
+  signal.addEventListener("abort", end);
+  return { [Symbol.dispose]: end };
 }
