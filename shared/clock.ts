@@ -66,13 +66,13 @@ export function yieldToEventLoop(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 0));
 }
 
-/** Resolves when a promise is settled, or after `ms`. The promise itself goes on. */
-export function settledWithin(clock: Pick<Clock, "after">, promise: Promise<unknown>, ms: number): Promise<void> {
+/** Resolves when a promise is settled (true), or after `ms` (false). The promise itself goes on. */
+export function settledWithin(clock: Pick<Clock, "after">, promise: Promise<unknown>, ms: number): Promise<boolean> {
   return new Promise((resolve) => {
-    const cancel = clock.after(ms, resolve);
+    const cancel = clock.after(ms, () => resolve(false));
     const finish = () => {
       cancel();
-      resolve();
+      resolve(true);
     };
     promise.then(finish, finish);
   });

@@ -167,7 +167,7 @@ export async function startAgentConnector(
   const { listener, movedFrom } = await openPort(store, folder, wanted, (request) => respond(request), choice);
   // Waiting calls still get their answers. The wait is bounded, because one slow request could otherwise keep the
   // connector from ending.
-  opened.defer(() => settledWithin(clock, listener.shutdown(), CONNECTOR_LIMITS.closeMs));
+  opened.defer(async () => void await settledWithin(clock, listener.shutdown(), CONNECTOR_LIMITS.closeMs));
   const { port } = listener.addr;
   // After a move to another port there is no page, because the address that a browser knows leads to another program
   // (D-119).

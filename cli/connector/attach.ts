@@ -155,17 +155,9 @@ export class Access implements LocalCalls, AsyncDisposable {
   }
 
   async #ready(client: Promise<LocalCalls>): Promise<LocalCalls> {
-    if (!this.keeps) return await client;
-    const { promise, reject } = Promise.withResolvers<never>();
-    const cancel = this.ctx.clock.after(READY_MS, () => {
-      const fix = "Call the tool again in some seconds.";
-      reject(new CliError("CLI_CONNECTOR_DOWN", `The connector of ${this.agentName} is not ready yet`, { fix }));
-    });
-    try {
-      return await Promise.race([client, promise]);
-    } finally {
-      cancel();
-    }
+    if (!this.keeps || await settledWithin(this.ctx.clock, client, READY_MS)) return await client;
+    const fix = "Call the tool again in some seconds.";
+    throw new CliError("CLI_CONNECTOR_DOWN", `The connector of ${this.agentName} is not ready yet`, { fix });
   }
 
   #forget(client: Promise<LocalCalls>): void {

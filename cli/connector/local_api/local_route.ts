@@ -1,6 +1,6 @@
 /** A row of the table of local routes, and what the handlers of the rows share. */
 import * as z from "zod";
-import type { Clock } from "../../../shared/clock.ts";
+import { type Clock, settledWithin } from "../../../shared/clock.ts";
 import type { RouteAnswer } from "../../../shared/openapi.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { type Bytes, utf8Bytes } from "../../../shared/protocol/base64url.ts";
@@ -133,15 +133,10 @@ export async function boundedText(
   maxBytes: number,
   clock: Pick<Clock, "after">,
 ): Promise<string | null> {
-  const reader = body?.getReader();
-  const result = Promise.withResolvers<string | null>();
-  const cancel = clock.after(LIMITS.bodyTimeoutMs, () => {
-    const seconds = LIMITS.bodyTimeoutMs / 1000;
-    result.reject(new LocalError("CONNECTOR_INVALID_BODY", `The body did not arrive within ${seconds} s`));
-    clock.after(LATE_BODY_MS, () => void reader?.cancel().catch(() => {}));
-  });
-  textIn(reader, maxBytes).then(result.resolve, result.reject);
-  return await result.promise.finally(cancel);
+  const reader = body?.getReader(), reading = textIn(reader, maxBytes), ms = LIMITS.bodyTimeoutMs;
+  if (await settledWithin(clock, reading, ms)) return await reading;
+  clock.after(LATE_BODY_MS, () => void reader?.cancel().catch(() => {}));
+  throw new LocalError("CONNECTOR_INVALID_BODY", `The body did not arrive within ${ms / 1000} s`);
 }
 
 async function textIn(

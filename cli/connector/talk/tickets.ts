@@ -108,13 +108,11 @@ const STATUS_MS = 3_000;
 
 /** Whether a ticket pairs no agent now, also because one without a proof has used it. False when that is not known. */
 async function isUsed(clock: Clock, { calls }: TalkAgent, ticket: string): Promise<boolean> {
-  let isUsedNow = false;
   const asking = call(calls, PairStatusAnswer, post("/v1/pair/status", { ticket })).then(
     ({ status }) => status === "confirmed",
     (error) => error instanceof ApiError && error.code?.startsWith("PROXY_PAIR_TICKET_") === true,
-  ).then((used) => isUsedNow = used);
-  await settledWithin(clock, asking, STATUS_MS);
-  return isUsedNow;
+  );
+  return await settledWithin(clock, asking, STATUS_MS) && await asking;
 }
 
 /** Columns for the text beside the code, and rows below it for the ticket, the live line and a blank row at each. */
