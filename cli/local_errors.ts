@@ -120,5 +120,15 @@ export const LOCAL_ERRORS = Object.freeze(
 
 export type LocalCode = keyof typeof LOCAL_ERRORS;
 
+/** The connector refuses a call, or to send a message. */
+export class LocalError extends Error {
+  override name = "LocalError";
+
+  /** @param retryAfter seconds after which the call may succeed; `null` when that time is not known */
+  constructor(readonly code: LocalCode, message?: string, readonly retryAfter: number | null = null) {
+    super(message ?? LOCAL_ERRORS[code].when);
+  }
+}
+
 /** Codes that only a connector uses; the services have the others too. */
 export const CONNECTOR_CODES = Object.keys(LOCAL_ERRORS).filter((code) => code.startsWith("CONNECTOR_"));

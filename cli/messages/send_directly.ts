@@ -16,13 +16,13 @@ import { outboundJson } from "../connector/local_api/message_json.ts";
 import { PeerBook } from "../connector/peers/peer_book.ts";
 import { aliasesOf, findPeer, noPeer, peerUnknown, readPeers } from "../connector/peers/peers.ts";
 import { isStrict, runtimeSettings } from "../connector/runtime/runtime_file.ts";
-import { MessageSender, type MessageToSend, SendRefusedError } from "../connector/sending/message_sender.ts";
+import { MessageSender, type MessageToSend } from "../connector/sending/message_sender.ts";
 import { Database } from "../connector/store/database.ts";
 import { SentMessages } from "../connector/store/sent_messages.ts";
 import type { Context } from "../context.ts";
 import { LoopGuard } from "../link/loop_guard.ts";
 import type { ProxyCaller, ProxyRequest } from "../link/proxy_caller.ts";
-import { LOCAL_ERRORS } from "../local_errors.ts";
+import { LOCAL_ERRORS, LocalError } from "../local_errors.ts";
 
 /**
  * Sends a message, and returns what became known of it.
@@ -80,7 +80,7 @@ export async function sendDirectly(
     const json = outboundJson(sent, null, [], peers);
     return { json, result: OutboundResult.parse(JSON.parse(json)) };
   } catch (error) {
-    if (!(error instanceof SendRefusedError)) throw error;
+    if (!(error instanceof LocalError)) throw error;
     throw new ApiError(LOCAL_ERRORS[error.code].status, error.code, error.message, null, error.retryAfter);
   }
 }

@@ -21,10 +21,10 @@ import {
   json,
   jsonText,
   laterJsonText,
-  LocalError,
   type LocalInput,
   type QueryInput,
 } from "./local_route.ts";
+import { LocalError } from "../../local_errors.ts";
 import { inboxPageJson, messageJson, sentEntry, textOf, writtenJson } from "./message_json.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
 import type { Content, Place } from "../store/history.ts";

@@ -12,11 +12,10 @@ import { firstProblem, inputText } from "../../../shared/protocol/input_text.ts"
 import { CliError } from "../../errors.ts";
 import type { Connector } from "../connector.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
-import { SendRefusedError } from "../sending/message_sender.ts";
 import { DiskFullError } from "../store/database.ts";
 import { type A2aPeer, isSameSecret, peerTokenHash } from "./a2a_peers.ts";
-import { LOCAL_ERRORS } from "../../local_errors.ts";
-import { boundedText, json, LocalError, type LocalRoute, type OpenPage } from "./local_route.ts";
+import { LOCAL_ERRORS, LocalError } from "../../local_errors.ts";
+import { boundedText, json, type LocalRoute, type OpenPage } from "./local_route.ts";
 import { LOCAL_ROUTES } from "./local_routes.ts";
 
 export interface LocalApiOptions {
@@ -175,8 +174,8 @@ function parse(schema: z.ZodType, value: unknown, what: "body" | "query"): unkno
   throw new LocalError("CONNECTOR_INVALID_BODY", `Invalid ${what}: ${firstProblem(parsed.error)}`);
 }
 
-function refusalOf(error: unknown): LocalError | SendRefusedError {
-  if (error instanceof LocalError || error instanceof SendRefusedError) return error;
+function refusalOf(error: unknown): LocalError {
+  if (error instanceof LocalError) return error;
   if (error instanceof UnreachableError) return new LocalError("CONNECTOR_PROXY_UNREACHABLE", describeError(error));
   if (error instanceof DiskFullError) return new LocalError("CONNECTOR_DISK_FULL");
   return new LocalError("INTERNAL_ERROR", error instanceof CliError ? error.message : undefined);

@@ -9,16 +9,7 @@ import { HEADERS } from "../../../shared/protocol/proof.ts";
 import type { HttpResponse } from "../../../shared/client/http.ts";
 import type { Connector } from "../connector.ts";
 import type { A2aPeer } from "./a2a_peers.ts";
-import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
-
-export class LocalError extends Error {
-  override name = "LocalError";
-
-  /** @param retryAfter seconds after which the call may succeed; `null` when that time is not known */
-  constructor(readonly code: LocalCode, message?: string, readonly retryAfter: number | null = null) {
-    super(message ?? LOCAL_ERRORS[code].when);
-  }
-}
+import { LOCAL_ERRORS, type LocalCode, LocalError } from "../../local_errors.ts";
 
 export interface LocalInput<P = undefined, Q = undefined, B = undefined> {
   connector: Connector;

@@ -16,7 +16,6 @@ import { Status } from "../status.ts";
 import {
   json,
   type LocalCaller,
-  LocalError,
   localErrorsOf,
   type LocalInput,
   type LocalRoute,
@@ -24,7 +23,7 @@ import {
   Members,
 } from "./local_route.ts";
 import { type DocumentForm, openApiDocument } from "../../../shared/openapi.ts";
-import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
+import { LOCAL_ERRORS, type LocalCode, LocalError } from "../../local_errors.ts";
 
 const MEMORY = "because more would fill the memory";
 const WAIT_BOUND = `${CONNECTOR_LIMITS.waitingCalls} calls wait at the same time, ${MEMORY}`;

@@ -10,7 +10,8 @@ import type { MessageToSend } from "../sending/message_sender.ts";
 import { isTaskId, type SentMessage } from "../store/sent_messages.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { beginWait, didEver, didOf, Peer, storedMessage } from "./inbox_handlers.ts";
-import { digits, jsonText, laterJsonText, LocalError, type LocalInput, passed } from "./local_route.ts";
+import { digits, jsonText, laterJsonText, type LocalInput, passed } from "./local_route.ts";
+import { LocalError } from "../../local_errors.ts";
 import { outboundJson } from "./message_json.ts";
 import * as z from "zod";
 

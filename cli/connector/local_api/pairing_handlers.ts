@@ -23,15 +23,8 @@ import {
   renamePeer,
   replacePeer,
 } from "../peers/peers.ts";
-import {
-  type BodyInput,
-  json,
-  LocalError,
-  type LocalInput,
-  type Members,
-  passed,
-  type QueryInput,
-} from "./local_route.ts";
+import { type BodyInput, json, type LocalInput, type Members, passed, type QueryInput } from "./local_route.ts";
+import { LocalError } from "../../local_errors.ts";
 import type { LocalPeers } from "../../../shared/client/local_shapes.ts";
 import { listedPeers } from "../peers/peer_list.ts";
 import { didEver, Peer } from "./inbox_handlers.ts";

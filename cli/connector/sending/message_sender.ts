@@ -16,23 +16,16 @@ import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { payloadProblem } from "../../../shared/protocol/payload_bounds.ts";
 import { payloadHash, SALT_BYTES, sealPayload } from "../../../shared/protocol/sealed_body.ts";
 import type { Random } from "../../../shared/random.ts";
-import { LOCAL_ERRORS, type LocalCode } from "../../local_errors.ts";
+import { LocalError } from "../../local_errors.ts";
 import { NOT_SENT } from "../states.ts";
 import { type EmitEvent, orReport } from "../events.ts";
-import { CONNECTOR_LIMITS } from "../limits.ts";
 import type { PeerBook } from "../peers/peer_book.ts";
 import { busyReply, conversationOf, TOO_MANY, waitForThread } from "./automatic_replies.ts";
 import type { Answered } from "../store/received_messages.ts";
 import type { AgentCredentials } from "../../link/agent_credentials.ts";
 import type { LoopGuard } from "../../link/loop_guard.ts";
 import type { ProxyCaller } from "../../link/proxy_caller.ts";
-import {
-  type NewSentMessage,
-  OutboxFullError,
-  type SentBody,
-  type SentMessage,
-  type StateChange,
-} from "../store/sent_messages.ts";
+import type { NewSentMessage, SentBody, SentMessage, StateChange } from "../store/sent_messages.ts";
 import type { ConnectorStore } from "../store/store.ts";
 import { retryWait } from "../../../shared/client/backoff.ts";
 
@@ -63,20 +56,6 @@ const REUSED = JSON.stringify({
 
 export const UNCONFIRMED = "The peer did not prove a ticket, and contacts are refused";
 
-/** The connector refuses to send a message. Nothing was sent. */
-export class SendRefusedError extends Error {
-  override name = "SendRefusedError";
-
-  constructor(
-    readonly code: LocalCode,
-    message: string,
-    /** Seconds after which the message may be sent; `null` when that time is not known. */
-    readonly retryAfter: number | null = null,
-  ) {
-    super(message);
-  }
-}
-
 export interface SendingDeps {
   clock: Clock;
   random: Random;
@@ -105,23 +84,21 @@ export class MessageSender {
   /**
    * Sends a message. A repeated request ID is the same message (D-69).
    *
-   * @throws {SendRefusedError} before anything is stored or sent
+   * @throws {LocalError} before anything is stored or sent
    * @throws {UnreachableError} when the proxy does not answer; the state is `unknown` if it may have the message
    */
   async send(message: MessageToSend): Promise<SentResult> {
     const { newId, store: { sent, received }, guard } = this.deps;
     const { toDid, payload, origin, inReplyTo = null, auto = false, mayWait = false, keep = false } = message;
-    if (this.deps.peers.isBlocked(toDid)) {
-      throw new SendRefusedError("CONNECTOR_PEER_BLOCKED", LOCAL_ERRORS.CONNECTOR_PEER_BLOCKED.when);
-    }
+    if (this.deps.peers.isBlocked(toDid)) throw new LocalError("CONNECTOR_PEER_BLOCKED");
     const bytes = utf8Bytes(payload).length;
     if (bytes > LIMITS.payloadBytes) {
       const text = `The payload has ${bytes} bytes, and at most ${LIMITS.payloadBytes} are sent`;
-      throw new SendRefusedError("PAYLOAD_TOO_LARGE", text);
+      throw new LocalError("PAYLOAD_TOO_LARGE", text);
     }
     const problem = payloadProblem(payload);
-    if (problem !== null) throw new SendRefusedError("CONNECTOR_INVALID_BODY", problem);
-    if (this.refuses(toDid)) throw new SendRefusedError("CONNECTOR_PEER_UNCONFIRMED", UNCONFIRMED);
+    if (problem !== null) throw new LocalError("CONNECTOR_INVALID_BODY", problem);
+    if (this.refuses(toDid)) throw new LocalError("CONNECTOR_PEER_UNCONFIRMED", UNCONFIRMED);
     const answered = inReplyTo === null ? null : received.question(toDid, inReplyTo);
     const conversationId = message.conversationId ?? (answered && conversationOf(answered));
     const { requestId = newId() } = message;
@@ -157,17 +134,14 @@ export class MessageSender {
     return this.deps.strict && this.deps.peers.sealTo(toDid) === null;
   }
 
-  /** @throws {SendRefusedError} `CONNECTOR_OUTBOX_FULL` */
+  /** @throws {LocalError} `CONNECTOR_OUTBOX_FULL` */
   #begin(message: NewSentMessage): SentMessage {
     const { clock, guard, store: { sent } } = this.deps;
     try {
       return sent.begin(message, clock.now());
     } catch (error) {
-      if (!(error instanceof OutboxFullError)) throw error;
-      guard.notSent(message.toDid, message.requestId);
-      const { keptMessages, keptBytes } = CONNECTOR_LIMITS;
-      const text = `Over ${keptMessages} messages, or ${keptBytes / 1024 ** 2} MiB, wait here`;
-      throw new SendRefusedError("CONNECTOR_OUTBOX_FULL", text);
+      if (error instanceof LocalError) guard.notSent(message.toDid, message.requestId);
+      throw error;
     }
   }
 
@@ -228,12 +202,12 @@ export class MessageSender {
   #refusalOf(
     { toDid, requestId, origin, auto }: { toDid: string; requestId: string; origin: Origin; auto: boolean },
     answered: Answered | null,
-  ): SendRefusedError | Promise<SendRefusedError> | null {
+  ): LocalError | Promise<LocalError> | null {
     const { clock, guard, store: { sent }, emit } = this.deps;
     const now = clock.now();
     const refused = (why: string, waitMs: number | null) => {
       emit("loop_guard", { to: toDid, why });
-      return new SendRefusedError("CONNECTOR_LOOP_GUARD", `Not sent: ${why}`, waitMs && Math.ceil(waitMs / 1000));
+      return new LocalError("CONNECTOR_LOOP_GUARD", `Not sent: ${why}`, waitMs && Math.ceil(waitMs / 1000));
     };
     if (auto && answered !== null) {
       if (answered.auto) {

@@ -6,6 +6,7 @@
 import type { Origin, SentState } from "../../../shared/client/local_shapes.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
+import { LocalError } from "../../local_errors.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { Cell, Database } from "./database.ts";
 import { type OnChange, TASK_REPLY } from "./received_rows.ts";
@@ -76,11 +77,6 @@ export type NewSentMessage =
 
 export function keptUntil({ sentAt }: Pick<SentMessage, "sentAt">): number {
   return sentAt + LIMIT.keptMs;
-}
-
-/** The messages that wait here take up all their space. Nothing was stored. */
-export class OutboxFullError extends Error {
-  override name = "OutboxFullError";
 }
 
 export type StateChange = Pick<SentMessage, "state"> & Partial<Pick<SentMessage, "problem" | "expiresAt">>;
@@ -160,7 +156,7 @@ export class SentMessages {
    * message. `settle` with `isAnswered` puts it on disk before the caller gets an answer, so a power failure before
    * that loses only a row that no caller knows.
    *
-   * @throws {OutboxFullError}
+   * @throws {LocalError} `CONNECTOR_OUTBOX_FULL`
    */
   begin(message: NewSentMessage, now: number): SentMessage {
     return this.db.transactionWithoutSync(() => this.add(message, now));
@@ -207,7 +203,9 @@ export class SentMessages {
    */
   #checkOutbox(bytes: number): void {
     const open = this.#sums("bytes", "keep = 1 AND state IN ('kept', 'sending')");
-    if (open.rows >= LIMIT.keptMessages || open.bytes + bytes > LIMIT.keptBytes) throw new OutboxFullError();
+    if (open.rows < LIMIT.keptMessages && open.bytes + bytes <= LIMIT.keptBytes) return;
+    const text = `Over ${LIMIT.keptMessages} messages, or ${LIMIT.keptBytes / 1024 ** 2} MiB, wait here`;
+    throw new LocalError("CONNECTOR_OUTBOX_FULL", text);
   }
 
   /** How many messages wait here, or are tried now. */

@@ -10,12 +10,11 @@ import { sha256 } from "../../../../shared/protocol/base64url.ts";
 import { A2A_VERSION, A2A_VERSION_HEADER, rpcError, type TaskState } from "../../../platforms/a2a_protocol.ts";
 import type { Connector } from "../../connector.ts";
 import { DiskFullError } from "../../store/database.ts";
-import { SendRefusedError } from "../../sending/message_sender.ts";
 import { isTaskId, type SentMessage } from "../../store/sent_messages.ts";
 import { type InboxMessage, isAbout } from "../../store/received_rows.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../../limits.ts";
-import { LOCAL_ERRORS } from "../../../local_errors.ts";
-import { jsonText, laterJsonText, LocalError, type LocalInput } from "../local_route.ts";
+import { LOCAL_ERRORS, LocalError } from "../../../local_errors.ts";
+import { jsonText, laterJsonText, type LocalInput } from "../local_route.ts";
 import { a2aPath } from "../a2a_peers.ts";
 import { type ClientMessage, parseCall, type RpcCall, RpcError, type RpcId, type TaskQuery } from "./rpc_request.ts";
 import { errorIn } from "../../../../shared/client/local_shapes.ts";
@@ -202,7 +201,7 @@ async function deliver(
       seconds = wholeSeconds(response.headers.get("Retry-After"));
     throw new RpcError("internal", seconds === null ? why : `${why}. Try again in ${seconds} s`, id);
   } catch (error) {
-    if (error instanceof SendRefusedError) throw new RpcError("params", error.message, id);
+    if (error instanceof LocalError) throw new RpcError("params", error.message, id);
     // The client gets no error, because the row of the message says that it was not sent, or may have arrived.
     if (!(error instanceof UnreachableError)) throw error;
   }

@@ -6,12 +6,9 @@ import { messageTarget } from "../../../../shared/protocol/message_context.ts";
 import { isUlid } from "../../../../shared/protocol/ids.ts";
 import { ApiError, UnreachableError } from "../../../../shared/client/errors.ts";
 import type { ProxyCaller, ProxyRequest } from "../../../../cli/link/proxy_caller.ts";
+import { LocalError } from "../../../../cli/local_errors.ts";
 import { LOOP_MESSAGES, LOOP_WINDOW_MS, LoopGuard } from "../../../../cli/link/loop_guard.ts";
-import {
-  MessageSender,
-  type MessageToSend,
-  SendRefusedError,
-} from "../../../../cli/connector/sending/message_sender.ts";
+import { MessageSender, type MessageToSend } from "../../../../cli/connector/sending/message_sender.ts";
 import type { EventFields } from "../../../../cli/link/link_events.ts";
 import { World } from "../../../support/world.ts";
 import { Bench, story } from "../bench.ts";
@@ -228,7 +225,7 @@ Deno.test("a payload over the bound is refused, and nothing is stored or sent", 
   const { send, requests, sent } = senderOn(disk);
   const payload = (bytes: number) => `"${"é".repeat((bytes - 2) / 2)}"`;
   await send({ payload: payload(LIMITS.payloadBytes) });
-  const error = await assertRejects(() => send({ payload: payload(LIMITS.payloadBytes + 2) }), SendRefusedError);
+  const error = await assertRejects(() => send({ payload: payload(LIMITS.payloadBytes + 2) }), LocalError);
   assertEquals([error.code, error.retryAfter], ["PAYLOAD_TOO_LARGE", null]);
   assertMatch(error.message, /196446 bytes, and at most 196444/);
   assertEquals([requests.length, sent.list({ limit: 10 }).messages.length], [1, 1]);
@@ -240,7 +237,7 @@ Deno.test("the 33rd question of a model is refused until the peer answers one, o
   const ask = (requestId: string) => send({ origin: "model", requestId });
   await Promise.all(Array.from({ length: LOOP_MESSAGES }, (_, n) => ask(`question-${n}`)));
   await clock.advance(1_500);
-  const error = await assertRejects(() => ask("question-32"), SendRefusedError);
+  const error = await assertRejects(() => ask("question-32"), LocalError);
   assertEquals([error.code, error.retryAfter, requests.length], ["CONNECTOR_LOOP_GUARD", 3_599, LOOP_MESSAGES]);
   assertEquals(events.at(-1)?.event, "loop_guard");
   await send({ origin: "person" });
@@ -250,7 +247,7 @@ Deno.test("the 33rd question of a model is refused until the peer answers one, o
   await ask("question-33");
   at.answer = delivered;
   await ask("question-34");
-  await assertRejects(() => ask("question-35"), SendRefusedError);
+  await assertRejects(() => ask("question-35"), LocalError);
   assertEquals([requests.length, guard.refusals], [LOOP_MESSAGES + 4, 2]);
 });
 
@@ -262,7 +259,7 @@ Deno.test("a model answers a hundred messages of a silent peer, and repeats itse
     await send({ origin: "model", inReplyTo: `question-${n}` });
   }
   for (let n = 0; n < LOOP_MESSAGES; n++) await send({ origin: "model", inReplyTo: "question-1" });
-  await assertRejects(() => send({ origin: "model", inReplyTo: "question-1" }), SendRefusedError);
+  await assertRejects(() => send({ origin: "model", inReplyTo: "question-1" }), LocalError);
 });
 
 Deno.test("of two answers of a model at the same time one counts as a message", async () => {
@@ -272,7 +269,7 @@ Deno.test("of two answers of a model at the same time one counts as a message", 
   const answer = () => send({ origin: "model", inReplyTo: "question-1" });
   for (let n = 1; n < LOOP_MESSAGES; n++) await send({ origin: "model" });
   await Promise.all([answer(), answer()]);
-  await assertRejects(answer, SendRefusedError);
+  await assertRejects(answer, LocalError);
 });
 
 Deno.test("a request ID that is sent again is not counted again", async () => {
@@ -287,7 +284,7 @@ Deno.test("an automatic reply to an automatic message is refused, also at the fi
   const { send, inbox, requests, guard } = senderOn(disk);
   store(inbox, "question-1", { auto: true });
   store(inbox, "question-2");
-  const error = await assertRejects(() => send({ inReplyTo: "question-1", auto: true }), SendRefusedError);
+  const error = await assertRejects(() => send({ inReplyTo: "question-1", auto: true }), LocalError);
   assertEquals([error.code, error.retryAfter], ["CONNECTOR_LOOP_GUARD", null]);
   await send({ inReplyTo: "question-1" });
   await send({ inReplyTo: "question-2", auto: true });
@@ -306,7 +303,7 @@ Deno.test("the 33rd automatic reply of a thread becomes one that says how long t
   };
   for (let n = 0; n < LOOP_MESSAGES; n++) await turn(n);
   await clock.advance(60_000);
-  const error = await assertRejects(() => turn(LOOP_MESSAGES), SendRefusedError);
+  const error = await assertRejects(() => turn(LOOP_MESSAGES), LocalError);
   assertEquals([error.code, error.retryAfter], ["CONNECTOR_LOOP_GUARD", null]);
   const [busy] = sent.list({ limit: 1 }).messages;
   assert(busy);
@@ -317,7 +314,7 @@ Deno.test("the 33rd automatic reply of a thread becomes one that says how long t
   assertMatch(svcError.message, / in 3540 s\.$/);
   // What answers it gets nothing, or the two agents would go on.
   store(inbox, "of-peer-last", { inReplyTo: busy.requestId });
-  await assertRejects(() => send({ inReplyTo: "of-peer-last", auto: true }), SendRefusedError);
+  await assertRejects(() => send({ inReplyTo: "of-peer-last", auto: true }), LocalError);
   assertEquals(sent.list({ limit: 1 }).messages[0]?.requestId, busy.requestId);
   // A new question is answered.
   store(inbox, "question-2");
@@ -335,7 +332,7 @@ Deno.test("a program that passes messages on stops after 32 in an hour", async (
     await send({ auto: true, inReplyTo: n % 2 === 0 ? "not-of-this-peer" : undefined });
   }
   guard.received("did:svc:other", null);
-  const error = await assertRejects(() => send({ auto: true }), SendRefusedError);
+  const error = await assertRejects(() => send({ auto: true }), LocalError);
   assertEquals([error.code, error.retryAfter], ["CONNECTOR_LOOP_GUARD", 3_600]);
 });
 
