@@ -2,6 +2,7 @@
  * The errors of the connector's local API: code, status, condition and fix. A code that only a connector uses begins
  * with `CONNECTOR_`, because a program could otherwise not tell it from one of the proxy, which is passed on unchanged.
  */
+import { ApiError } from "../shared/client/errors.ts";
 
 interface LocalErrorRow {
   status: number;
@@ -120,13 +121,14 @@ export const LOCAL_ERRORS = Object.freeze(
 
 export type LocalCode = keyof typeof LOCAL_ERRORS;
 
-/** The connector refuses a call, or to send a message. */
-export class LocalError extends Error {
+/** A refusal of the connector, or of a command that does its work while none runs. */
+export class LocalError extends ApiError {
   override name = "LocalError";
+  declare readonly code: LocalCode;
 
   /** @param retryAfter seconds after which the call may succeed; `null` when that time is not known */
-  constructor(readonly code: LocalCode, message?: string, readonly retryAfter: number | null = null) {
-    super(message ?? LOCAL_ERRORS[code].when);
+  constructor(code: LocalCode, message: string = LOCAL_ERRORS[code].when, retryAfter: number | null = null) {
+    super(LOCAL_ERRORS[code].status, code, message, null, retryAfter);
   }
 }
 

@@ -2,6 +2,7 @@
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { type AgentFolder, AgentStore, chosenAgent } from "../agents/agent_store.ts";
 import { CliError } from "../errors.ts";
+import { LocalError } from "../local_errors.ts";
 import { withHostsLock } from "../files/lock.ts";
 import { fields } from "../terminal/output.ts";
 import { connectorOf } from "./connector/connector.ts";
@@ -14,7 +15,7 @@ import { thisMachine } from "../platforms/local_machine.ts";
 import { withA2aPeer } from "../platforms/openclaw.ts";
 import { applyChange } from "../platforms/setup.ts";
 import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
-import { findPeerEver, peerUnknown, readPeers } from "../connector/peers/peers.ts";
+import { findPeerEver, readPeers } from "../connector/peers/peers.ts";
 import { Status } from "../connector/status.ts";
 import { readPort } from "../connector/local_api/port.ts";
 import {
@@ -107,7 +108,7 @@ export const COMMANDS = [
         // The address keeps the alias that the peer had when it was added, and the person may know only the present one.
         const found = peers.find(({ alias, did }) => alias === args.peer || did === args.peer) ??
           peers.find(({ did }) => did === findPeerEver(readPeers(folder), args.peer));
-        if (found === undefined) throw peerUnknown(`${args.peer} has no A2A address`);
+        if (found === undefined) throw new LocalError("CONNECTOR_PEER_UNKNOWN", `${args.peer} has no A2A address`);
         await writeA2aPeers(folder, peers.filter((peer) => peer !== found));
         return found;
       });

@@ -8,12 +8,10 @@ import { CliError, describe, EXIT } from "../errors.ts";
 import { connectorOf } from "./connector/connector.ts";
 import { connectorPeers, directPeers, peerOf, updatePeers } from "../connector/peers/peer_list.ts";
 import {
-  AliasError,
   blockPeer,
   noPeer,
   peerIn,
   type Peers,
-  peerUnknown,
   presentPeers,
   readPeers,
   removePeer,
@@ -22,7 +20,6 @@ import {
   writePeers,
 } from "../connector/peers/peers.ts";
 import { isConfirmed, YES } from "./confirm.ts";
-import { ApiError } from "../../shared/client/errors.ts";
 import { call, type LocalCalls, post } from "../../shared/client/local_client.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
@@ -172,7 +169,7 @@ async function changeThrough(client: LocalCalls, folder: AgentFolder, named: str
   const { kind, ...members } = change;
   if (kind !== "remove") return await call(client, ChangedPeer, post(`/v1/peers/${kind}`, { peer: named, ...members }));
   const peers = readPeers(folder), peer = peerIn(peers, named);
-  if (peer === null) throw peerUnknown(noPeer(named, peers));
+  if (peer === null) throw noPeer(named, peers);
   const refused = apiErrorOf(await client.send(post("/v1/pair/remove", { peerAgentDid: peer.agentDid })));
   if (refused !== null) throw refused;
   return peer;
@@ -188,7 +185,7 @@ async function changeHere(ctx: Context, folder: AgentFolder, named: string, chan
     // The peer may be new, so that no connector of this agent has recorded it yet.
     if (peerIn(peers, named) === null) peers = (await updatePeers(direct.proxy, folder)).known;
     const { agentDid } = peerIn(peers, named) ?? {};
-    if (agentDid === undefined) throw peerUnknown(noPeer(named, peers));
+    if (agentDid === undefined) throw noPeer(named, peers);
     // Checks the change before the pair ends, because a refusal after that would come too late.
     changed(peers, agentDid, change);
     const { agentDid: peerAgentDid } = peerIn(peers, ended ?? "") ?? {};
@@ -210,13 +207,8 @@ async function changeHere(ctx: Context, folder: AgentFolder, named: string, chan
   return peerIn(next, agentDid) as ChangedPeer;
 }
 
-/** @throws {ApiError} `CONNECTOR_ALIAS_TAKEN`, as a connector answers it */
+/** @throws {LocalError} `CONNECTOR_ALIAS_TAKEN` */
 function changed(peers: Peers, did: string, change: PeerChange): Peers {
-  try {
-    if (change.kind === "rename") return (change.replaces ? replacePeer : renamePeer)(peers, did, change.alias);
-    return change.kind === "remove" ? removePeer(peers, did) : blockPeer(peers, did, change.kind === "block");
-  } catch (error) {
-    if (!(error instanceof AliasError)) throw error;
-    throw new ApiError(409, "CONNECTOR_ALIAS_TAKEN", error.message, null);
-  }
+  if (change.kind === "rename") return (change.replaces ? replacePeer : renamePeer)(peers, did, change.alias);
+  return change.kind === "remove" ? removePeer(peers, did) : blockPeer(peers, did, change.kind === "block");
 }

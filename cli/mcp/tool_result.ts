@@ -3,7 +3,7 @@ import type { CallToolResult } from "@modelcontextprotocol/server";
 import { ApiError } from "../../shared/client/errors.ts";
 import type { ReplyError } from "../../shared/client/local_shapes.ts";
 import { firstProblem, inputText } from "../../shared/protocol/input_text.ts";
-import { LOCAL_ERRORS, type LocalCode } from "../local_errors.ts";
+import { type LocalCode, LocalError } from "../local_errors.ts";
 import { describe } from "../errors.ts";
 import { oneLine, printable } from "../terminal/escapes.ts";
 import { sentence } from "../terminal/output.ts";
@@ -43,10 +43,9 @@ export class ToolError extends Error {
 }
 
 /** The error of a local route, with another message or fix. */
-export function localError(code: LocalCode, message?: string, fix?: string): ApiError {
-  const row = LOCAL_ERRORS[code];
-  const error = new ApiError(row.status, code, message ?? row.when, null);
-  error.fix = fix ?? row.fix;
+export function localError(code: LocalCode, message?: string, fix?: string): LocalError {
+  const error = new LocalError(code, message);
+  error.fix = fix;
   return error;
 }
 

@@ -4,7 +4,6 @@
  * connector that starts meanwhile would find it taken.
  */
 import { join } from "node:path";
-import { ApiError } from "../../shared/client/errors.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
 import type { SendResult } from "../../shared/client/local_client.ts";
 import { OutboundResult } from "../../shared/client/local_shapes.ts";
@@ -14,7 +13,7 @@ import { ConnectorLockedError, lockConnector } from "../connector/connector_lock
 import { directProxy } from "../connector/file_credentials.ts";
 import { outboundJson } from "../connector/local_api/message_json.ts";
 import { PeerBook } from "../connector/peers/peer_book.ts";
-import { aliasesOf, findPeer, noPeer, peerUnknown, readPeers } from "../connector/peers/peers.ts";
+import { aliasesOf, findPeer, noPeer, readPeers } from "../connector/peers/peers.ts";
 import { isStrict, runtimeSettings } from "../connector/runtime/runtime_file.ts";
 import { MessageSender, type MessageToSend } from "../connector/sending/message_sender.ts";
 import { Database } from "../connector/store/database.ts";
@@ -22,7 +21,6 @@ import { SentMessages } from "../connector/store/sent_messages.ts";
 import type { Context } from "../context.ts";
 import { LoopGuard } from "../link/loop_guard.ts";
 import type { ProxyCaller, ProxyRequest } from "../link/proxy_caller.ts";
-import { LOCAL_ERRORS, LocalError } from "../local_errors.ts";
 
 /**
  * Sends a message, and returns what became known of it.
@@ -73,16 +71,11 @@ export async function sendDirectly(
     strict: isStrict(ctx, runtimeSettings(folder)?.file ?? null),
     emit: () => {},
   });
-  try {
-    const { sent, response } = await sender.send({ toDid, ...message });
-    const refused = response && apiErrorOf(response);
-    if (refused) throw refused;
-    const json = outboundJson(sent, null, [], peers);
-    return { json, result: OutboundResult.parse(JSON.parse(json)) };
-  } catch (error) {
-    if (!(error instanceof LocalError)) throw error;
-    throw new ApiError(LOCAL_ERRORS[error.code].status, error.code, error.message, null, error.retryAfter);
-  }
+  const { sent, response } = await sender.send({ toDid, ...message });
+  const refused = response && apiErrorOf(response);
+  if (refused) throw refused;
+  const json = outboundJson(sent, null, [], peers);
+  return { json, result: OutboundResult.parse(JSON.parse(json)) };
 }
 
 /**
@@ -99,6 +92,6 @@ async function recipientOf(proxy: ProxyCaller, folder: AgentFolder, peer: string
     peers = (await updatePeers(proxy, folder)).known;
   }
   const did = findPeer(peers, peer);
-  if (did === null) throw peerUnknown(noPeer(peer, peers));
+  if (did === null) throw noPeer(peer, peers);
   return { did, proxy: peers[aliasesOf(peers).get(did) ?? ""]?.proxy };
 }

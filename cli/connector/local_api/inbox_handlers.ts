@@ -133,7 +133,7 @@ export async function sent({ connector, query }: QueryInput<typeof SentQuery>): 
 /** The DID of a peer, from an alias or a DID. @throws {LocalError} `CONNECTOR_PEER_UNKNOWN` */
 export async function didOf(connector: Connector, to: string): Promise<string> {
   const did = await connector.findPeer(to);
-  if (did === null) throw new LocalError("CONNECTOR_PEER_UNKNOWN", noPeer(to, connector.peers.all));
+  if (did === null) throw noPeer(to, connector.peers.all);
   return did;
 }
 

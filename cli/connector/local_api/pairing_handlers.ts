@@ -13,16 +13,7 @@ import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import type { Connector } from "../connector.ts";
 import { readAllPeers } from "../../link/peer_pages.ts";
-import {
-  AliasError,
-  blockPeer,
-  noPeer,
-  peerIn,
-  type Peers,
-  removePeer,
-  renamePeer,
-  replacePeer,
-} from "../peers/peers.ts";
+import { blockPeer, noPeer, peerIn, type Peers, removePeer, renamePeer, replacePeer } from "../peers/peers.ts";
 import { type BodyInput, json, type LocalInput, type Members, passed, type QueryInput } from "./local_route.ts";
 import { LocalError } from "../../local_errors.ts";
 import type { LocalPeers } from "../../../shared/client/local_shapes.ts";
@@ -179,7 +170,7 @@ export async function renamed(
   const place = (peers: Peers, did: string) => replacePeer(peers, did, alias);
   const named = await didOf(connector, peer), before = peerIn(connector.peers.all, alias);
   // Tried before the old pair ends, because a rename that is refused afterwards could not bring that pair back.
-  await withAliases(() => place(connector.peers.all, named));
+  place(connector.peers.all, named);
   if (before !== null) {
     const response = await endPair(connector, before.agentDid);
     if (apiErrorOf(response) !== null) return passed(response);
@@ -198,7 +189,7 @@ async function changed(
   change: (peers: Peers, did: string) => Peers,
 ): Promise<Response> {
   const { peers } = connector, did = await didOf(connector, named);
-  await withAliases(() => peers.change((all) => change(all, did)));
+  await peers.change((all) => change(all, did));
   connector.version++;
   return json(peerIn(peers.all, did));
 }
@@ -209,16 +200,6 @@ async function didOf(connector: Connector, named: string): Promise<string> {
   // A peer that paired a moment ago is only in the list of the proxy.
   if (peerIn(peers.all, named) === null) await connector.updatePeers();
   const did = peerIn(peers.all, named)?.agentDid;
-  if (did === undefined) throw new LocalError("CONNECTOR_PEER_UNKNOWN", noPeer(named, peers.all));
+  if (did === undefined) throw noPeer(named, peers.all);
   return did;
-}
-
-/** @throws {LocalError} `CONNECTOR_ALIAS_TAKEN` */
-async function withAliases(change: () => unknown): Promise<void> {
-  try {
-    await change();
-  } catch (error) {
-    if (error instanceof AliasError) throw new LocalError("CONNECTOR_ALIAS_TAKEN", error.message);
-    throw error;
-  }
 }

@@ -8,7 +8,7 @@ import { type LocalPeer, LocalPeers } from "../../../shared/client/local_shapes.
 import { toIso } from "../../../shared/protocol/time.ts";
 import { type Peer, readAllPeers } from "../../link/peer_pages.ts";
 import type { ProxyCaller } from "../../link/proxy_caller.ts";
-import { aliasesOf, findPeer, mergePeers, noPeer, type Peers, peerUnknown, readPeers } from "./peers.ts";
+import { aliasesOf, findPeer, mergePeers, noPeer, type Peers, readPeers } from "./peers.ts";
 
 export async function connectorPeers(connector: LocalCalls): Promise<LocalPeer[]> {
   return (await call(connector, LocalPeers, get("/v1/peers"))).peers;
@@ -40,7 +40,7 @@ export async function updatePeers(
 
 /**
  * Finds a peer by alias or DID: in `peers.json`, else as `svc peers` does.
- * @throws {ApiError} `CONNECTOR_PEER_UNKNOWN`
+ * @throws {LocalError} `CONNECTOR_PEER_UNKNOWN`
  */
 export async function peerOf(
   ctx: Context,
@@ -53,7 +53,7 @@ export async function peerOf(
   if (did !== null && alias !== undefined && !known[alias]?.gone) return { alias, did };
   const peers = client === null ? await directPeers(ctx, folder) : await connectorPeers(client);
   const found = peers.find((peer) => peer.alias === named || peer.agentDid === named);
-  if (found === undefined) throw peerUnknown(noPeer(named, readPeers(folder)));
+  if (found === undefined) throw noPeer(named, readPeers(folder));
   return { alias: found.alias, did: found.agentDid };
 }
 

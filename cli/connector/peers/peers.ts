@@ -5,7 +5,6 @@
  */
 import * as z from "zod";
 import { PEERS_FILE, PEERS_FILE_BYTES } from "../../../shared/client/agent_files.ts";
-import { ApiError } from "../../../shared/client/errors.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
 import { didYouMean } from "../../../shared/did_you_mean.ts";
 import { isAgentDid } from "../../../shared/protocol/did.ts";
@@ -16,6 +15,7 @@ import { isPublicKey } from "../../../shared/protocol/ed25519.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import { ALIAS, ALIAS_FORM, CONTACT, extended, folded, foldedNames, freeAlias, RESERVED, wordOf } from "./aliases.ts";
 import { CliError } from "../../errors.ts";
+import { LocalError } from "../../local_errors.ts";
 import type { Peer } from "../../link/peer_pages.ts";
 import type { Pin } from "../check_proof.ts";
 import type { ChangedPeer } from "../../../shared/client/local_shapes.ts";
@@ -224,15 +224,15 @@ export function blockPeer(peers: Peers, did: string, isBlocked: boolean): Peers 
 /** Former aliases of a peer. With more, renaming again and again would make the file too large to be read. */
 const FORMER_ALIASES = 8;
 
-export class AliasError extends Error {
-  override name = "AliasError";
+function aliasError(message: string): LocalError {
+  return new LocalError("CONNECTOR_ALIAS_TAKEN", message);
 }
 
 /**
  * Returns the peers after one of them has got another alias. Its old alias stays its own. A contact keeps the prefix,
  * because it would otherwise look like a peer whose ticket proved its key.
  *
- * @throws {AliasError}
+ * @throws {LocalError} `CONNECTOR_ALIAS_TAKEN`
  */
 export function renamePeer(peers: Peers, did: string, wanted: string): Peers {
   const present = aliasesOf(peers).get(did) ?? "";
@@ -240,13 +240,13 @@ export function renamePeer(peers: Peers, did: string, wanted: string): Peers {
   if (peer === undefined) return peers;
   const isContact = present.startsWith(CONTACT);
   const name = isContact && wanted.startsWith(CONTACT) ? wanted.slice(CONTACT.length) : wanted;
-  if (!ALIAS.test(name)) throw new AliasError(`"${wanted}" is not an alias: ${ALIAS_FORM}`);
-  if (RESERVED.has(folded(name))) throw new AliasError(`"${wanted}" could be taken for a person or a program`);
-  if (name.startsWith(CONTACT)) throw new AliasError(`An alias that begins with ${CONTACT} is for a contact`);
+  if (!ALIAS.test(name)) throw aliasError(`"${wanted}" is not an alias: ${ALIAS_FORM}`);
+  if (RESERVED.has(folded(name))) throw aliasError(`"${wanted}" could be taken for a person or a program`);
+  if (name.startsWith(CONTACT)) throw aliasError(`An alias that begins with ${CONTACT} is for a contact`);
   const alias = isContact ? CONTACT + name : name;
   if (alias === present) return peers;
   const like = Object.entries(others).find((other) => foldedNames(other).includes(folded(alias)))?.[0];
-  if (like !== undefined) throw new AliasError(`"${alias}" is, or looks like, a name of the peer ${like}`);
+  if (like !== undefined) throw aliasError(`"${alias}" is, or looks like, a name of the peer ${like}`);
   const former = [...(peer.former ?? []).filter((known) => known !== alias), present];
   if (former.length > FORMER_ALIASES) throw tooManyNames(present);
   return byAlias([...Object.entries(others), [alias, { ...peer, former }]]);
@@ -258,17 +258,17 @@ export function renamePeer(peers: Peers, did: string, wanted: string): Peers {
  * still be read.
  *
  * @param wanted a name of the other
- * @throws {AliasError} also for a contact, because a relay could list one under any name
+ * @throws {LocalError} `CONNECTOR_ALIAS_TAKEN` also for a contact, because a relay could list one under any name
  */
 export function replacePeer(peers: Peers, did: string, wanted: string): Peers {
   const present = aliasesOf(peers).get(did) ?? "", alias = presentAlias(peers, wanted) ?? "";
   const { [present]: peer, [alias]: before, ...others } = peers;
-  if (before === undefined) throw new AliasError(`No peer is called "${wanted}"`);
-  if (peer === undefined || alias === present) throw new AliasError(`The peer has the alias "${wanted}" already`);
+  if (before === undefined) throw aliasError(`No peer is called "${wanted}"`);
+  if (peer === undefined || alias === present) throw aliasError(`The peer has the alias "${wanted}" already`);
   if (peer.how !== "ticket" || peer.gone || peer.removed) {
-    throw new AliasError(`${present} has not paired by a ticket of yours, so it cannot take the place of ${alias}`);
+    throw aliasError(`${present} has not paired by a ticket of yours, so it cannot take the place of ${alias}`);
   }
-  if (alias.startsWith(CONTACT)) throw new AliasError(`${alias} is a contact; svc peers remove ends its pair`);
+  if (alias.startsWith(CONTACT)) throw aliasError(`${alias} is a contact; svc peers remove ends its pair`);
   const { former: names = [], ...ended } = before;
   const former = [...names, present, ...peer.former ?? []];
   if (former.length > FORMER_ALIASES) throw tooManyNames(present);
@@ -289,8 +289,8 @@ export function perhapsReplaced(peers: Peers, did: string): string | null {
   return alias === present || other?.how !== "ticket" || other.humanName !== peer.humanName ? null : alias;
 }
 
-function tooManyNames(alias: string): AliasError {
-  return new AliasError(`${alias} has had ${FORMER_ALIASES} other names, and each of them stays its own`);
+function tooManyNames(alias: string): LocalError {
+  return aliasError(`${alias} has had ${FORMER_ALIASES} other names, and each of them stays its own`);
 }
 
 /**
@@ -367,14 +367,9 @@ export function peerIn(peers: Peers, named: string): ChangedPeer | null {
   return { alias, agentDid: peer.did, agentName, humanName, blocked };
 }
 
-/** Says that no peer has the alias or DID, and which alias is spelled nearly like it. */
-export function noPeer(named: string, peers: Peers): string {
-  return `No peer has the ${named.startsWith("did:") ? "DID" : "alias"} "${named}".${
-    didYouMean(named, Object.keys(presentPeers(peers)))
-  }`;
-}
-
-/** The error for a peer that is not there, as a connector answers it. */
-export function peerUnknown(message: string): ApiError {
-  return new ApiError(404, "CONNECTOR_PEER_UNKNOWN", message, null);
+/** The error for a peer that is not there. It says which alias is spelled nearly like the name. */
+export function noPeer(named: string, peers: Peers): LocalError {
+  const hint = didYouMean(named, Object.keys(presentPeers(peers)));
+  const what = named.startsWith("did:") ? "DID" : "alias";
+  return new LocalError("CONNECTOR_PEER_UNKNOWN", `No peer has the ${what} "${named}".${hint}`);
 }

@@ -3,7 +3,6 @@ import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/a
 import fc from "fast-check";
 import { ALIAS } from "../../../cli/connector/peers/aliases.ts";
 import {
-  AliasError,
   blockPeer,
   findPeer,
   findPeerEver,
@@ -18,6 +17,7 @@ import {
   replacePeer,
   writePeers,
 } from "../../../cli/connector/peers/peers.ts";
+import { LocalError } from "../../../cli/local_errors.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import type { Machine } from "../cli_world.ts";
@@ -58,7 +58,7 @@ Deno.test("an alias that could be taken for another peer, a person or a program 
   const peers = renamePeer(ofTickets("beta", "gamma", "paul"), didOf(1), "greta");
   const ofOthers = ["gamma", "Gamma", "greta", "GRETA", "pau1", "PauI"];
   for (const alias of [...ofOthers, "svc", "Admin", "contact-x", "", "-x", "a b", "ü", "x".repeat(33)]) {
-    assertThrows(() => renamePeer(peers, didOf(0), alias), AliasError, undefined, alias);
+    assertThrows(() => renamePeer(peers, didOf(0), alias), LocalError, undefined, alias);
   }
   assertEquals(findPeer(renamePeer(peers, didOf(0), "Beta"), "beta"), didOf(0));
 });
@@ -94,20 +94,20 @@ Deno.test("the new agent of a person takes all names of the old one, which is re
   assertEquals(replaced["bob-old"]?.key, KEY);
   assertEquals(perhapsReplaced(replaced, didOf(2)), null);
   for (const [did, alias] of [[didOf(2), "another"], [didOf(2), "bob"], [didOf(0), "gamma"]] as const) {
-    assertThrows(() => replacePeer(replaced, did, alias), AliasError);
+    assertThrows(() => replacePeer(replaced, did, alias), LocalError);
   }
 });
 
 Deno.test("a contact takes no place of a peer, under any name that a relay lists", () => {
   const peers = { ...ofTickets("beta"), ...contacts("x", "beta") };
   assertEquals([Object.keys(peers).includes("contact-beta"), perhapsReplaced(peers, didOf(1))], [true, null]);
-  assertThrows(() => replacePeer(peers, didOf(1), "beta"), AliasError, "has not paired by a ticket of yours");
+  assertThrows(() => replacePeer(peers, didOf(1), "beta"), LocalError, "has not paired by a ticket of yours");
 });
 
 Deno.test("a peer has at most eight other names, which stay its own", () => {
   let peers = ofTickets("beta");
   for (let n = 0; n < 8; n++) peers = renamePeer(peers, didOf(0), `name${"abcdefgh"[n]}`);
-  assertThrows(() => renamePeer(peers, didOf(0), "one-more"), AliasError, "8 other names");
+  assertThrows(() => renamePeer(peers, didOf(0), "one-more"), LocalError, "8 other names");
   assertEquals(findPeer(renamePeer(peers, didOf(0), "beta"), "nameh"), didOf(0));
 });
 
@@ -142,7 +142,7 @@ Deno.test("any sequence of names leaves each name with one peer, and looks like 
         peers = renamePeer(peers, didOf(n), alias);
         given.set(alias, n);
       } catch (error) {
-        assert(error instanceof AliasError);
+        assert(error instanceof LocalError);
       }
     }
     for (const [alias, n] of given) assertEquals(findPeer(peers, alias), didOf(n), alias);
