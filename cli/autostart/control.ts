@@ -5,6 +5,7 @@
  */
 import { basename, dirname, isAbsolute, join } from "node:path";
 import { isAgentName } from "../../shared/protocol/names.ts";
+import { parseWord } from "../command_line/numbers.ts";
 import { CliError } from "../errors.ts";
 import { removeFile, saveFailed } from "../files/private_files.ts";
 import { type Ran, runProgram } from "../platforms/local_machine.ts";
@@ -25,10 +26,8 @@ export interface Installed {
  * `CLI_SERVICE_FAILED`
  */
 export function chooseSystem(wanted: string, os: typeof Deno.build.os): ServiceSystem {
-  if (wanted === "systemd" || wanted === "launchd") return wanted;
-  if (wanted !== "auto") {
-    throw new CliError("CLI_USAGE", `--platform is one of auto, launchd, systemd, not "${wanted}"`);
-  }
+  const word = parseWord(["auto", "launchd", "systemd"], wanted, "--platform");
+  if (word !== "auto") return word;
   if (os === "darwin") return "launchd";
   if (os === "linux") return "systemd";
   throw new CliError("CLI_SERVICE_FAILED", "This system has neither systemd nor launchd", {

@@ -91,3 +91,10 @@ export function oneOf<T extends string>(known: readonly T[], text: string, what:
   const hint = didYouMean(text, known) || ` ${all} ${known.join(", ")}.`;
   throw new CliError("CLI_USAGE", `There is no ${what} "${text}".${hint}`);
 }
+
+/** Returns the value of an option or setting that takes one of some words. @throws {CliError} `CLI_USAGE` */
+export function parseWord<T extends string>(known: readonly T[], text: string, name: string): T {
+  const found = known.find((one) => one === text);
+  if (found !== undefined) return found;
+  throw new CliError("CLI_USAGE", `${name} is one of ${known.join(", ")}, not "${text}"`);
+}

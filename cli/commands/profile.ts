@@ -1,6 +1,7 @@
 /** `svc profile …`: configuration folders side by side, and what each of them trusts. */
 import { configPath, readConfig } from "../account/config_store.ts";
 import { command } from "../command_line/command.ts";
+import { parseWord } from "../command_line/numbers.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
@@ -96,7 +97,7 @@ export const COMMANDS = [
       } else if (setting === "historyDays" && values.length === 1) {
         await profiles.updateProfile(ctx, { historyDays: profiles.parseHistoryDays(value) });
       } else if (setting === "notify" && values.length === 1) {
-        await profiles.updateProfile(ctx, { notify: profiles.parseNotify(value, "notify") });
+        await profiles.updateProfile(ctx, { notify: parseWord(profiles.NOTIFY, value, "notify") });
       } else {
         const others =
           "ca to one file, insecure to addresses such as http://registry.lan:8787, historyDays to a number";

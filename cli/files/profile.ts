@@ -134,13 +134,6 @@ export async function saveInsecureOrigins(ctx: Context, origins: readonly string
   await updateProfile(ctx, { insecureOrigins });
 }
 
-/** Returns the setting that a text names. @param name of the option or setting @throws {CliError} `CLI_USAGE` */
-export function parseNotify(text: string, name: string): Notify {
-  const found = NOTIFY.find((known) => known === text);
-  if (found !== undefined) return found;
-  throw new CliError("CLI_USAGE", `${name} is one of ${NOTIFY.join(", ")}, not "${text}"`);
-}
-
 /** Returns for how many days texts are kept. @param text `0` to `365` @throws {CliError} `CLI_USAGE` */
 export function parseHistoryDays(text: string): number {
   const days = /^[0-9]{1,3}$/.test(text) ? Number(text) : Infinity;

@@ -6,6 +6,7 @@
 import * as z from "zod";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
+import { parseWord } from "../../command_line/numbers.ts";
 import { CliError } from "../../errors.ts";
 import { kindOf, type PrivateFolder } from "../../files/private_files.ts";
 import {
@@ -145,10 +146,7 @@ export function runtimeTarget(
 
 /** @throws {CliError} `CLI_USAGE` */
 export function parseReplies(text: string | undefined): Replies | undefined {
-  if (text === undefined) return undefined;
-  const found = REPLIES.find((known) => known === text);
-  if (found !== undefined) return found;
-  throw new CliError("CLI_USAGE", `--replies is one of ${REPLIES.join(", ")}, not "${text}"`);
+  return text === undefined ? undefined : parseWord(REPLIES, text, "--replies");
 }
 
 function sendsReplies({ name, replyOf, tasks, repliesByDefault }: PushPlatform, wanted: Replies): boolean {

@@ -9,7 +9,8 @@ import type { AgentFolder } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { openPage } from "../../files/open_page.ts";
-import { parseNotify, readProfile } from "../../files/profile.ts";
+import { parseWord } from "../../command_line/numbers.ts";
+import { NOTIFY, readProfile } from "../../files/profile.ts";
 import type { Keyboard } from "../../terminal/keyboard.ts";
 import { onStop } from "../../terminal/interrupt.ts";
 import { pairedFields } from "../events.ts";
@@ -55,7 +56,7 @@ export async function openScreen(ctx: Context, options: ScreenOptions, stop: () 
     },
   });
   const write = (sequence: string) => isDumb || view.signal(sequence);
-  const how = options.notify === undefined ? readProfile(ctx).notify : parseNotify(options.notify, "--notify");
+  const how = options.notify === undefined ? readProfile(ctx).notify : parseWord(NOTIFY, options.notify, "--notify");
   const notifier = new Notifier(ctx.clock, write, how, term);
   const talk = new Talk({
     clock: ctx.clock,

@@ -2,7 +2,8 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { CliError } from "../../../../cli/errors.ts";
 import { Notifier } from "../../../../cli/connector/talk/notifier.ts";
-import { NOTIFY, type Notify, parseNotify } from "../../../../cli/files/profile.ts";
+import { NOTIFY, type Notify } from "../../../../cli/files/profile.ts";
+import { parseWord } from "../../../../cli/command_line/numbers.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
 
 Deno.test("a person is told of messages once in 30 s, without their text, and the title is given back", () => {
@@ -30,5 +31,5 @@ Deno.test("a person is told of messages once in 30 s, without their text, and th
     "\x1b]9;svc: 4 unread messages for alpha\x07",
   ]);
   assertEquals(told("desktop", "foot-extra")[0], "\x1b]777;notify;svc;1 unread message for alpha\x07");
-  assertThrows(() => parseNotify("loud", "--notify"), CliError, NOTIFY.join(", "));
+  assertThrows(() => parseWord(NOTIFY, "loud", "--notify"), CliError, NOTIFY.join(", "));
 });
