@@ -8,7 +8,6 @@
  *     └──── sending ◀────┘         └── local API
  */
 import { type Cancel, settledWithin } from "../../shared/clock.ts";
-import { isAgentDid } from "../../shared/protocol/did.ts";
 import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
 import type { OpeningKey } from "../../shared/protocol/sealed_body.ts";
 import { toIso } from "../../shared/protocol/time.ts";
@@ -27,15 +26,7 @@ import { Sending } from "./sending/sending.ts";
 import type { ProxyPlace } from "../link/link.ts";
 import { readAllPeers } from "../link/peer_pages.ts";
 import { PeerBook, type PeerFile } from "./peers/peer_book.ts";
-import {
-  aliasesOf,
-  findPeer,
-  LISTED_PAIRS,
-  mergePeers,
-  type Peers,
-  peersWithOtherKey,
-  presentPeers,
-} from "./peers/peers.ts";
+import { aliasesOf, LISTED_PAIRS, mergePeers, type Peers, peersWithOtherKey, presentPeers } from "./peers/peers.ts";
 import { Pairing } from "./peers/pairing.ts";
 import { Receiving, REPORTS_A_MINUTE } from "./receiving.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
@@ -349,21 +340,6 @@ export class Connector {
       if (!this.#stopped.signal.aborted) emit("peers_failed", { why: describeError(error) });
       return false;
     }
-  }
-
-  /**
-   * The DID of a peer, from a DID or an alias. Reads the peers again when the alias is unknown, and for an unknown DID
-   * while a ticket is open, because an agent that has just used the ticket refuses unsealed messages.
-   */
-  async findPeer(to: string): Promise<string | null> {
-    if (isAgentDid(to)) {
-      if (this.peers.of(to) === null && this.pairing.hasOpenTicket) await this.updatePeers();
-      return to;
-    }
-    const known = findPeer(this.peers.all, to);
-    if (known !== null) return known;
-    await this.updatePeers();
-    return findPeer(this.peers.all, to);
   }
 
   #cleanUp(): void {

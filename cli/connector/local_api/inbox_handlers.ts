@@ -14,7 +14,7 @@ import {
 import type { Connector } from "../connector.ts";
 import type { Change, InboxMessage, SentKey } from "../store/received_rows.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
-import { findPeerEver, noPeer } from "../peers/peers.ts";
+import { findPeer, findPeerEver, noPeer } from "../peers/peers.ts";
 import {
   type BodyInput,
   digits,
@@ -26,6 +26,7 @@ import {
 } from "./local_route.ts";
 import { LocalError } from "../../local_errors.ts";
 import { inboxPageJson, messageJson, sentEntry, textOf, writtenJson } from "./message_json.ts";
+import { isAgentDid } from "../../../shared/protocol/did.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
 import type { Content, Place } from "../store/history.ts";
 
@@ -130,10 +131,18 @@ export async function sent({ connector, query }: QueryInput<typeof SentQuery>): 
   return json({ messages: entries, more } satisfies SentPage);
 }
 
-/** The DID of a peer, from an alias or a DID. @throws {LocalError} `CONNECTOR_PEER_UNKNOWN` */
+/**
+ * The DID of a peer, from an alias or a DID. Reads the peers again when the alias is unknown, and for an unknown DID
+ * while a ticket is open, because an agent that has just used the ticket refuses unsealed messages.
+ *
+ * @throws {LocalError} `CONNECTOR_PEER_UNKNOWN`
+ */
 export async function didOf(connector: Connector, to: string): Promise<string> {
-  const did = await connector.findPeer(to);
-  if (did === null) throw noPeer(to, connector.peers.all);
+  const { peers, pairing } = connector;
+  const isNew = isAgentDid(to) ? peers.of(to) === null && pairing.hasOpenTicket : findPeer(peers.all, to) === null;
+  if (isNew) await connector.updatePeers();
+  const did = findPeer(peers.all, to);
+  if (did === null) throw noPeer(to, peers.all);
   return did;
 }
 

@@ -23,7 +23,7 @@ import type { PeerProxies } from "../../link/peer_proxies.ts";
 import { answerOf, type ProxyCaller } from "../../link/proxy_caller.ts";
 import type { EmitEvent } from "../events.ts";
 import type { PeerBook } from "./peer_book.ts";
-import { pinTicket, removePeer } from "./peers.ts";
+import { type PinnedPeer, pinTicket, removePeer } from "./peers.ts";
 import type { PairConfirmation } from "../store/pairing_rows.ts";
 import type { ConnectorStore } from "../store/store.ts";
 
@@ -49,13 +49,6 @@ interface PairingDeps {
   proxyNamedBy(authority: string): Promise<string | undefined>;
   /** True once the connector has ended: what fails then is not reported. */
   isOver(): boolean;
-}
-
-interface PinnedPeer {
-  did: string;
-  profile: PairingProfile;
-  /** Origin of its home proxy, for a peer of another server. */
-  proxy: string | undefined;
 }
 
 /** The result of a confirmation: the proxy's answer, or that the agent of the ticket did not prove its key. */
@@ -177,7 +170,7 @@ export class Pairing {
       (!isElsewhere || await this.#isServedAt(did, ticket.origin));
     const isProven = isOfTicket && key !== undefined &&
       await provesPairKey(secret, { role: "initiator", did, profile }, key) &&
-      await this.#pin({ did, profile, proxy: isElsewhere ? ticket.origin : undefined }, key);
+      await this.#pin({ did, ...profile, proxy: isElsewhere ? ticket.origin : undefined }, key);
     if (!isProven) {
       // An agent that was a peer before keeps its pair, because a relay could otherwise end a good pair with a false
       // answer.
@@ -259,7 +252,7 @@ export class Pairing {
     for (const secret of secrets.open(clock.now())) {
       for (const { agentDid: did, profile, peerKey, proxy } of proving) {
         if (!peerKey || !await provesPairKey(secret, { role: "responder", did, profile }, peerKey)) continue;
-        if (!await this.#pin({ did, profile, proxy }, peerKey)) continue;
+        if (!await this.#pin({ did, ...profile, proxy }, peerKey)) continue;
         secrets.remove(secret);
         break;
       }
@@ -270,10 +263,10 @@ export class Pairing {
    * Pins a peer. Returns false when an earlier ticket proved another key of it, because a person would otherwise
    * believe that the new ticket counts.
    */
-  async #pin({ did, profile, proxy }: PinnedPeer, { publicKey }: PairKey): Promise<boolean> {
-    const { peers, clock, emit } = this.deps;
+  async #pin(peer: PinnedPeer, { publicKey }: PairKey): Promise<boolean> {
+    const { peers, clock, emit } = this.deps, { did } = peer;
     const before = peers.of(did);
-    await peers.change((known) => pinTicket(known, { did, ...profile, proxy }, publicKey, toIso(clock.now())));
+    await peers.change((known) => pinTicket(known, peer, publicKey, toIso(clock.now())));
     if (before?.key !== undefined && before.key !== publicKey) {
       emit("peer_key_changed", { from: did, key: before.key, shown: publicKey });
     }

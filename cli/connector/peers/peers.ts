@@ -65,6 +65,7 @@ type PairedPeer = Pick<Peer, "agentDid" | "profile" | "pairedAt" | "proxy">;
 /** Alias → peer. */
 export type Peers = z.infer<typeof PeersFile>;
 type KnownPeer = Peers[string];
+export type PinnedPeer = Pick<KnownPeer, "did" | "agentName" | "humanName" | "proxy">;
 
 function withPeer(peers: Peers, did: string, change: (peer: KnownPeer) => KnownPeer): Peers {
   return Object.fromEntries(
@@ -141,7 +142,7 @@ export function mergePeers(known: Peers, { peers }: { peers: readonly PairedPeer
  */
 export function pinTicket(
   peers: Peers,
-  { did, agentName, humanName, proxy }: Pick<KnownPeer, "did" | "agentName" | "humanName" | "proxy">,
+  { did, agentName, humanName, proxy }: PinnedPeer,
   key: string,
   since: string,
 ): Peers {

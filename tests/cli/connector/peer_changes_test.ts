@@ -17,6 +17,7 @@ import {
   replacePeer,
   writePeers,
 } from "../../../cli/connector/peers/peers.ts";
+import { didOf as peerDid } from "../../../cli/connector/local_api/inbox_handlers.ts";
 import { LocalError } from "../../../cli/local_errors.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { type TestAgent, World } from "../../support/world.ts";
@@ -266,7 +267,7 @@ Deno.test("without a connector a peer that only the proxy knows gets its name an
   assertEquals(findPeer(readPeers(folder), "contact-gamma"), gamma.agent.did);
   await using connector = await connectorOfAlpha(machine.world, machine);
   await until(() => connector.connector.peers.of(gamma.agent.did) !== null);
-  assertEquals(await connector.connector.findPeer("contact-gus"), gamma.agent.did);
+  assertEquals(await peerDid(connector.connector, "contact-gus"), gamma.agent.did);
 });
 
 Deno.test("without a connector the end of a pair names a server that refuses to end its half", async () => {

@@ -1,5 +1,7 @@
 /** Keys that a ticket proves (D-145, D-146): two connectors pair next to both services, and a relay answers as it likes. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { didOf } from "../../../cli/connector/local_api/inbox_handlers.ts";
+import { LocalError } from "../../../cli/local_errors.ts";
 import { mergePeers, type Peers, pinContact, PINS, pinTicket } from "../../../cli/connector/peers/peers.ts";
 import { provePairKey } from "../../../shared/protocol/pair_key.ts";
 import { parseTicket, withPairSecret } from "../../../shared/protocol/ticket.ts";
@@ -196,8 +198,8 @@ Deno.test("an agent that the relay lists under an expected name gets neither the
   await until(() => one.eventsOf("contact_listed").length === 1);
   await confirm(await ticketOf());
   await pinned();
-  assertEquals(await one.connector.findPeer("beta"), b.agent.did);
-  assertEquals(await one.connector.findPeer("contact-beta"), mallory.agent.did);
+  assertEquals(await didOf(one.connector, "beta"), b.agent.did);
+  assertEquals(await didOf(one.connector, "contact-beta"), mallory.agent.did);
 });
 
 Deno.test("a plain ticket makes a contact, and a ticket with a secret makes the contact a peer", async () => {
@@ -224,7 +226,7 @@ Deno.test("a removed peer stays removed with any list of the relay, until anothe
   await until(() => one.eventsOf("paired").length === 2);
   await one.connector.updatePeers();
   assertEquals((await (await world.message(b, a)).json()).reason, "not_a_peer");
-  assertEquals(await one.connector.findPeer("beta"), null);
+  await assertRejects(() => didOf(one.connector, "beta"), LocalError);
   await confirm(await ticketOf());
   await until(() => !one.connector.peers.of(b.agent.did)?.removed);
   assertEquals((await asker(other)("/v1/outbound", post({ to: "alpha", text: "hi" }))).body.delivered, true);
