@@ -224,17 +224,18 @@ export class AgentStore {
     return { agents: agents.sort(), pending: pending.sort() };
   }
 
-  async namesByDid(): Promise<Map<string, string>> {
-    const names = new Map<string, string>();
+  /** What `read` finds in the folder of each agent, by name. */
+  async each<T>(read: (folder: AgentFolder) => T): Promise<Map<string, T>> {
+    const found = new Map<string, T>();
     for (const name of (await this.names()).agents) {
       try {
-        names.set((await this.open(name)).identity().did, name);
+        found.set(name, read(await this.open(name)));
       } catch (error) {
         // Skips the agent, because one damaged file would otherwise make commands about the other agents fail.
         if (!(error instanceof CliError)) throw error;
       }
     }
-    return names;
+    return found;
   }
 
   #pathOf(name: string): string {
@@ -284,8 +285,8 @@ export async function findAgent(ctx: Context, text: string): Promise<AgentRefere
   const id = did?.kind === "agent" ? did.id : isUlid(text) ? text : null;
   const { agents } = await store.names();
   if (id !== null && !agents.includes(text)) {
-    const here = [...await store.namesByDid()].find(([known]) => parseDid(known)?.id === id);
-    return { id, localName: here?.[1] ?? null };
+    const here = [...await store.each((folder) => folder.identity().did)].find(([, did]) => parseDid(did)?.id === id);
+    return { id, localName: here?.[0] ?? null };
   }
   const identity = (await store.open(text)).identity();
   const own = parseDid(identity.did)?.id;

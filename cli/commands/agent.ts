@@ -99,7 +99,8 @@ export const COMMANDS = [
       const read = (cursor?: string) => registry.agents(apiKey, { ...query, cursor });
       const pages = isAll ? await Array.fromAsync(pagesOf(read, undefined, PAGES_MAX)) : [await read(cursor)];
       const agents = pages.flatMap((page) => page.agents), pagination = pages.at(-1)?.pagination;
-      const store = new AgentStore(ctx), here = await store.namesByDid();
+      const store = new AgentStore(ctx), dids = await store.each((folder) => folder.identity().did);
+      const here = new Map([...dids].map(([name, did]) => [did, name]));
       const listed = agents.map((agent) => ({ ...agent, localName: here.get(agent.did) ?? null }));
       ctx.out.list({ agents: listed, pagination }, listed, "No agents.", [
         { head: "NAME", of: ({ name }) => name },

@@ -123,7 +123,8 @@ export async function installFleet(
     ...commonArguments(ctx, options),
     ...readerArguments(options),
   ];
-  return await install(ctx, host, place, await agentFolders(ctx), command);
+  const folders = await new AgentStore(ctx).each((folder) => folder);
+  return await install(ctx, host, place, [...folders.values()], command);
 }
 
 /**
@@ -166,13 +167,6 @@ async function ownService(ctx: Context, host: Host, agentName: string | null, pl
   const system = chooseSystem(platform, ctx.os), service = { agentName, profile: profileOf(ctx) };
   await requireOwnService(host, system, service, ctx.configDir);
   return { system, service };
-}
-
-/** The folders of all agents that can be opened, because a damaged one must not stop the others. */
-async function agentFolders(ctx: Context): Promise<AgentFolder[]> {
-  const store = new AgentStore(ctx);
-  const folders = (await store.names()).agents.map((name) => store.open(name).catch(() => null));
-  return (await Promise.all(folders)).filter((folder) => folder !== null);
 }
 
 /**

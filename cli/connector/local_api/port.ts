@@ -98,18 +98,8 @@ export function readPort(folder: AgentFolder): number | null {
 
 /** The saved ports of the other agents, each with the name of its agent. */
 async function portsOfOthers(store: AgentStore, name: string): Promise<Map<number, string>> {
-  const ports = new Map<number, string>();
-  for (const other of (await store.names()).agents) {
-    if (other === name) continue;
-    try {
-      const port = readPort(await store.open(other));
-      if (port !== null) ports.set(port, other);
-    } catch (error) {
-      // Ignored, because a damaged folder of another agent would otherwise stop this one from starting.
-      if (!(error instanceof CliError)) throw error;
-    }
-  }
-  return ports;
+  const ports = [...await store.each(readPort)];
+  return new Map(ports.flatMap(([other, port]) => other === name || port === null ? [] : [[port, other]]));
 }
 
 /** Listens on the first free port that no other agent has. @throws {CliError} `CLI_BUSY` */
