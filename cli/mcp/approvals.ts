@@ -5,7 +5,6 @@
 import type { Clock } from "../../shared/clock.ts";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
 import type { Random } from "../../shared/random.ts";
-import { WindowBudget } from "../connector/window_budget.ts";
 
 /** With more, a model could ask until the person says yes out of fatigue. */
 export const QUESTIONS_MAX = 3;
@@ -18,28 +17,26 @@ export const APPROVAL_MS = 5 * 60_000;
 const STATE_BYTES = 16;
 
 export class Approvals {
-  /** Open questions by state. At most `QUESTIONS_MAX` of them in a window. */
-  readonly #open = new Map<string, { about: string; at: number }>();
-  readonly #asked = new WindowBudget(QUESTIONS_MAX, QUESTIONS_WINDOW_MS);
+  /** The questions of a window, by state. */
+  readonly #asked = new Map<string, { about: string | null; at: number }>();
 
   constructor(private readonly deps: { clock: Clock; random: Random }) {}
 
   /** The state of a new question; `null` when too many were asked. */
   ask(tool: string, args: unknown): string | null {
     const now = this.deps.clock.now();
-    for (const [state, { at }] of this.#open) if (Math.abs(now - at) >= APPROVAL_MS) this.#open.delete(state);
-    if (this.#asked.wait(now) > 0) return null;
-    this.#asked.take(now);
+    for (const [state, { at }] of this.#asked) if (Math.abs(now - at) >= QUESTIONS_WINDOW_MS) this.#asked.delete(state);
+    if (this.#asked.size >= QUESTIONS_MAX) return null;
     const state = toBase64Url(this.deps.random.bytes(STATE_BYTES));
-    this.#open.set(state, { about: JSON.stringify([tool, args]), at: now });
+    this.#asked.set(state, { about: JSON.stringify([tool, args]), at: now });
     return state;
   }
 
   /** Ends a question. Returns true when the state is that of an open question about this tool and these arguments. */
   take(state: string, tool: string, args: unknown): boolean {
-    const question = this.#open.get(state);
+    const question = this.#asked.get(state);
     if (question?.about !== JSON.stringify([tool, args])) return false;
-    this.#open.delete(state);
+    question.about = null;
     // Without the absolute value, a clock that was set back by an hour would make the question count an hour longer.
     return Math.abs(this.deps.clock.now() - question.at) < APPROVAL_MS;
   }

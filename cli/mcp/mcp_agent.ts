@@ -106,16 +106,14 @@ export class McpAgent {
   }
 
   /** A page of the inbox; empty when none of the allowed peers is known. */
-  async page(
-    { unread, from, conversation, after = 0, newest = false, limit, wait = 0 }: PageQuery,
-  ): Promise<ReceivedPage> {
+  async page({ from, ...query }: PageQuery): Promise<ReceivedPage> {
     const { connector, clock } = this.options;
     const senders = from === undefined ? this.allowed() : [this.peer(from)];
     if (senders?.length === 0) {
-      if (wait > 0) await sleep(clock, wait * 1000);
+      if (query.wait) await sleep(clock, query.wait * 1000);
       return { messages: [], more: false };
     }
-    return await readPage(connector, { unread, after, limit, wait, newest, from: senders?.join(","), conversation });
+    return await readPage(connector, { ...query, from: senders?.join(",") });
   }
 
   /** One message. @throws {import("../../shared/client/errors.ts").ApiError} `CONNECTOR_MESSAGE_UNKNOWN` */
