@@ -121,7 +121,10 @@ export async function refreshAgent(
         await folder.remove(REFRESH_MARKER);
         return { auth, how: isRecovery ? "recovered" : "refreshed" };
       } catch (error) {
-        if (error instanceof ApiError && error.code === "AGENT_NOT_FOUND") error.fix = wayBack(name);
+        if (error instanceof ApiError && error.code === "AGENT_NOT_FOUND") {
+          const again = `svc agent delete ${name}, then svc agent create ${name}, and pair it again`;
+          error.fix = `Ask its administrator. To begin again: ${again}`;
+        }
         // The marker stays after any refusal, because an intermediary may have sent the request twice, and the first
         // copy may have worked.
         if (!(error instanceof ApiError) || error.status !== 409 || tries === TRIES) throw error;
@@ -140,11 +143,6 @@ async function mark(folder: AgentFolder, refreshToken: string): Promise<boolean>
   if (found !== null && (found === digest || !/^[A-Za-z0-9_-]{43}$/.test(found))) return true;
   await folder.write(REFRESH_MARKER, digest);
   return false;
-}
-
-/** The fix for an agent that its registry no longer has. */
-function wayBack(name: string): string {
-  return `Ask its administrator. To begin again: svc agent delete ${name}, then svc agent create ${name}, and pair it again`;
 }
 
 async function saveTokens(folder: AgentFolder, auth: AgentAuth): Promise<void> {

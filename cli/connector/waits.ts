@@ -171,8 +171,6 @@ export class AskedTasks {
   block(): Disposable | null {
     if (this.#blocking >= LIMIT.a2aBlockingCalls) return null;
     this.#blocking++;
-    const end = new DisposableStack();
-    end.defer(() => this.#blocking--);
-    return end;
+    return { [Symbol.dispose]: () => void this.#blocking-- };
   }
 }

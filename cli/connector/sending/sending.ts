@@ -301,7 +301,7 @@ async function checkReceipt(receipt: Receipt, known: KnownOfReceipt): Promise<Ch
   const { pin, sent } = known;
   const problem = await problemOf(receipt, known);
   if (problem === EARLIER) return { ...receipt, verified: "by-proxy" };
-  const shown = { ...receipt, ...(sent?.salt === undefined ? {} : { salt: sent.salt }) };
+  const shown = { ...receipt, ...(sent === null || sent.salt === null ? {} : { salt: sent.salt }) };
   if (problem !== null) return { ...shown, verified: "by-proxy", problem };
   return { ...shown, verified: receipt.signed === undefined || pin === null ? "by-proxy" : "signed" };
 }
@@ -334,7 +334,7 @@ async function problemOf(
   if (of !== null || sent === null) return of;
   const ofMessage = firstOther([
     ["body", claims.bodySha256, sent.bodySha256],
-    ["payload", claims.payloadSha256, sent.payloadSha256],
+    ["payload", claims.payloadSha256, sent.payloadSha256 ?? undefined],
     ["conversation", claims.conversationId, sent.conversationId ?? undefined],
   ]);
   return ofMessage !== null && claims.iat < unixSeconds(sent.sentAt) ? EARLIER : ofMessage;

@@ -43,15 +43,6 @@ export interface SentMessage {
   nextAt: number;
 }
 
-/** What a receipt of a message is checked against (D-154). */
-export interface SentProof extends Pick<SentMessage, "sentAt" | "conversationId"> {
-  /** Hash of the request body; `null` before the first request. */
-  bodySha256: string | null;
-  /** Hash of salt and payload of a sealed message. */
-  payloadSha256?: string;
-  salt?: string;
-}
-
 /**
  * What was sent for a message (D-152). A receipt is checked against its hashes. The sealed body is kept for a day,
  * because another seal of the payload would be another text, and the proxy would refuse another text under the request
@@ -65,6 +56,11 @@ export interface SentBody {
   /** The sealed body; `null` for an unsealed message, and once the body is deleted. */
   body: string | null;
 }
+
+/** What a receipt of a message is checked against (D-154). The hashes are `null` before the first request. */
+export type SentProof =
+  & Pick<SentMessage, "sentAt" | "conversationId">
+  & { [member in Exclude<keyof SentBody, "body">]: string | null };
 
 export type NewSentMessage =
   & Pick<SentMessage, "toDid" | "requestId" | "conversationId" | "inReplyTo" | "auto" | "origin">
@@ -327,9 +323,9 @@ export class SentMessages {
   proofOf(requestId: string, toDid: string): SentProof | null {
     const message = this.find(requestId, toDid);
     if (message === null) return null;
-    const { bodySha256 = null, payloadSha256, salt } = this.bodyOf(message) ?? {};
-    const sealed = payloadSha256 == null || salt == null ? {} : { payloadSha256, salt };
-    return { sentAt: message.sentAt, conversationId: message.conversationId, bodySha256, ...sealed };
+    const { sentAt, conversationId } = message;
+    const { bodySha256 = null, payloadSha256 = null, salt = null } = this.bodyOf(message) ?? {};
+    return { sentAt, conversationId, bodySha256, payloadSha256, salt };
   }
 
   payloadOf({ seq }: Pick<SentMessage, "seq">): string | null {
