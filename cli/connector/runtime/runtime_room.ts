@@ -12,7 +12,7 @@ import type { Status } from "../status.ts";
 import type { InboxMessage, QueuedMessage } from "../store/received_rows.ts";
 import { classifyAnswer, Lanes, type NextAttempt, nextAttempt } from "./delivery_rules.ts";
 import { describeAnswer } from "./runtime.ts";
-import { type RuntimeDeps, RuntimeReplies } from "./runtime_replies.ts";
+import { type RuntimeDeps, RuntimeReplies } from "./automatic_replies.ts";
 import { type AttemptMeaning, TaskFollower } from "./task_follower.ts";
 
 /** Concurrent requests to the runtime: with more, a burst overloads a runtime that runs a model for each. */

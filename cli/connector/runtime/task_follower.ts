@@ -12,7 +12,7 @@ import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { WindowBudget } from "../window_budget.ts";
 import { classifyAnswer, type RuntimeResult, type StatusAnswer } from "./delivery_rules.ts";
 import type { InboxMessage } from "../store/received_rows.ts";
-import type { RuntimeDeps, RuntimeReplies, RuntimeReplyRow } from "./runtime_replies.ts";
+import type { RuntimeDeps, RuntimeReplies, RuntimeReplyRow } from "./automatic_replies.ts";
 import type { OpenTask, TaskRows } from "../store/task_rows.ts";
 import { errorPayload } from "../../../shared/client/local_shapes.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";

@@ -20,7 +20,7 @@ import { LocalError } from "../../local_errors.ts";
 import { NOT_SENT } from "../states.ts";
 import { type EmitEvent, orReport } from "../events.ts";
 import type { PeerBook } from "../peers/peer_book.ts";
-import { busyReply, conversationOf, TOO_MANY, waitForThread } from "./automatic_replies.ts";
+import { busyReply, conversationOf, TOO_MANY, waitForThread } from "../runtime/automatic_replies.ts";
 import type { Answered } from "../store/received_messages.ts";
 import type { AgentCredentials } from "../../link/agent_credentials.ts";
 import type { LoopGuard } from "../../link/loop_guard.ts";
