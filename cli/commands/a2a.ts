@@ -7,7 +7,6 @@ import { withHostsLock } from "../files/lock.ts";
 import { fields } from "../terminal/output.ts";
 import { connectorOf } from "./connector/connector.ts";
 import { peerOf } from "../connector/peers/peer_list.ts";
-import { toBase64Url } from "../../shared/protocol/base64url.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
 import { CARD_PATH } from "../platforms/a2a_protocol.ts";
@@ -17,15 +16,9 @@ import { applyChange } from "../platforms/setup.ts";
 import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
 import { findPeerEver, readPeers } from "../connector/peers/peers.ts";
 import { Status } from "../connector/status.ts";
+import { makeToken } from "../connector/local_api/discovery_file.ts";
 import { readPort } from "../connector/local_api/port.ts";
-import {
-  a2aPath,
-  type A2aPeer,
-  makePeerToken,
-  peerTokenHash,
-  readA2aPeers,
-  writeA2aPeers,
-} from "../connector/local_api/a2a_peers.ts";
+import { a2aPath, type A2aPeer, peerTokenHash, readA2aPeers, writeA2aPeers } from "../connector/local_api/a2a_peers.ts";
 
 /** A longer alias is cut in a narrow terminal. With more, the address beside it would be broken. */
 const ALIAS_COLUMNS = 12;
@@ -143,12 +136,12 @@ export async function addPeer(
     });
   }
   const url = origin + a2aPath(alias);
-  const token = makePeerToken(ctx.random);
+  const token = `svc_a2a_${makeToken(ctx.random)}`;
   const add = async () => {
     const known = readA2aPeers(folder);
     const others = known.filter((one) => one.did !== did && one.alias !== alias);
     const added: A2aPeer = { alias, did, tokenHash: peerTokenHash(token), addedAt: toIso(ctx.clock.now()) };
-    const inboundToken = toBase64Url(ctx.random.bytes(32));
+    const inboundToken = makeToken(ctx.random);
     const peer = { url, token: inboundToken, outboundToken: token };
     const change = isForOpenClaw ? await withA2aPeer(thisMachine(ctx), stateDir, alias, peer) : null;
     // First, because a refusal would otherwise leave OpenClaw with a token that no longer works.

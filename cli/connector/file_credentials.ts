@@ -52,7 +52,7 @@ export async function openFileCredentials(ctx: Context, name: string, emit: Emit
     },
     refresh: async () => (await refreshAgent({ ...ctx, clock, out }, name, registryOf)).auth,
   };
-  const session = await StoredCredentials.open({ clock, store: files, emit, isGone });
+  const session = new StoredCredentials({ clock, store: files, emit, isGone }, await files.read());
   return { session, clock, registryOf };
 }
 

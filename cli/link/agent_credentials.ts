@@ -96,11 +96,8 @@ export class StoredCredentials {
   #stopped = false;
   onEnd: (error: unknown) => void = () => {};
 
-  private constructor(private readonly deps: CredentialsDeps, private session: StoredSession) {}
-
-  static async open(deps: CredentialsDeps): Promise<StoredCredentials> {
-    return new StoredCredentials(deps, await deps.store.read());
-  }
+  /** @param session as the store has it now */
+  constructor(private readonly deps: CredentialsDeps, private session: StoredSession) {}
 
   /** Milliseconds since the Unix epoch. */
   get accessExpiresAt(): number {

@@ -6,7 +6,6 @@ import { hash, timingSafeEqual } from "node:crypto";
 import * as z from "zod";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";
 import { isAgentDid } from "../../../shared/protocol/did.ts";
-import type { Random } from "../../../shared/random.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import { CliError } from "../../errors.ts";
 
@@ -37,10 +36,6 @@ export async function writeA2aPeers(folder: AgentFolder, peers: readonly A2aPeer
     throw new CliError("CLI_USAGE", `There are ${MAX_PEERS} peers with an A2A address already: remove one`);
   }
   await folder.writeJson(A2A_FILE, { peers });
-}
-
-export function makePeerToken(random: Random): string {
-  return `svc_a2a_${toBase64Url(random.bytes(32))}`;
 }
 
 export function peerTokenHash(token: string): string {

@@ -1,6 +1,6 @@
 /** The tokens with which an agent visits other servers. */
 import { assertEquals } from "@std/assert";
-import { StoredCredentials } from "../../../cli/link/agent_credentials.ts";
+import { type SessionStore, StoredCredentials } from "../../../cli/link/agent_credentials.ts";
 import { PeerProxies } from "../../../cli/link/peer_proxies.ts";
 import { ProxyCaller } from "../../../cli/link/proxy_caller.ts";
 import { ServiceClock } from "../../../cli/link/service_clock.ts";
@@ -22,24 +22,21 @@ Deno.test("a server that refuses every token leaves the agent tokens for other s
   const auth = { tokenType: "Bearer", accessToken: "access", refreshToken: "refresh" } as const;
   const ends = { accessExpiresAt: inAnHour(), refreshExpiresAt: inAnHour() };
   let visits = 0;
-  const session = await StoredCredentials.open({
-    clock: machine,
-    emit: () => {},
-    store: {
-      read: () =>
-        Promise.resolve({
-          identity: { did: DID, ait: vectors("proof").ait, privateKey, accessToken: "access" },
-          auth: { ...auth, ...ends },
-          aitExpiresAt: clock.now() + 3_600_000,
-        }),
-      refresh: () => Promise.reject(new Error("not called")),
-      visit: () => {
-        visits++;
-        if (visits > LIMITS.visitRequests) throw new ApiError(429, "RATE_LIMIT_EXCEEDED", "too many", null);
-        return Promise.resolve({ token: `token-${visits}`, expiresAt: toIso(clock.now() + 300_000) });
-      },
+  const store: SessionStore = {
+    read: () =>
+      Promise.resolve({
+        identity: { did: DID, ait: vectors("proof").ait, privateKey, accessToken: "access" },
+        auth: { ...auth, ...ends },
+        aitExpiresAt: clock.now() + 3_600_000,
+      }),
+    refresh: () => Promise.reject(new Error("not called")),
+    visit: () => {
+      visits++;
+      if (visits > LIMITS.visitRequests) throw new ApiError(429, "RATE_LIMIT_EXCEEDED", "too many", null);
+      return Promise.resolve({ token: `token-${visits}`, expiresAt: toIso(clock.now() + 300_000) });
     },
-  });
+  };
+  const session = new StoredCredentials({ clock: machine, emit: () => {}, store }, await store.read());
   const refused = { error: { code: "PROXY_AGENT_ACCESS_INVALID", message: "No" } };
   const fetch = ((url: string) =>
     Promise.resolve(
