@@ -20,7 +20,7 @@ import {
   saveFailed,
   syncDirectory,
 } from "../files/private_files.ts";
-import { type HeldLock, withLock } from "../files/lock.ts";
+import { withLock } from "../files/lock.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
 import { isAgentDid, parseDid } from "../../shared/protocol/did.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
@@ -108,7 +108,7 @@ export class AgentStore {
   }
 
   /** Renames the pending folder to the agent's folder, whose path it returns. From then on the agent exists here. */
-  async finish({ path, name }: AgentFolder, held: HeldLock): Promise<string> {
+  async finish({ path, name }: AgentFolder, held: Disposable): Promise<string> {
     const final = this.#pathOf(name);
     this.#letGo(held);
     try {
@@ -120,7 +120,7 @@ export class AgentStore {
     return final;
   }
 
-  async discard({ path, name }: AgentFolder, held: HeldLock): Promise<void> {
+  async discard({ path, name }: AgentFolder, held: Disposable): Promise<void> {
     const deleted = join(this.#folder, `.${requireAgentName(name)}.deleted`);
     this.#letGo(held);
     try {
@@ -153,7 +153,7 @@ export class AgentStore {
    *
    * @throws {CliError} `CLI_AGENT_UNKNOWN` when the agent does not exist here, or no longer
    */
-  async lock<T>(name: string, work: (folder: AgentFolder, held: HeldLock) => Promise<T>): Promise<T> {
+  async lock<T>(name: string, work: (folder: AgentFolder, held: Disposable) => Promise<T>): Promise<T> {
     return await this.#locked(name, async () => (await this.open(name)).path, work);
   }
 
@@ -165,7 +165,7 @@ export class AgentStore {
    */
   async lockPending<T>(
     name: string,
-    work: (folder: AgentFolder, isNew: boolean, held: HeldLock) => Promise<T>,
+    work: (folder: AgentFolder, isNew: boolean, held: Disposable) => Promise<T>,
   ): Promise<T> {
     const place = async () => {
       await this.refuseExisting(name);
@@ -192,7 +192,7 @@ export class AgentStore {
   async #locked<T>(
     name: string,
     place: () => Promise<string>,
-    work: (folder: AgentFolder, held: HeldLock) => Promise<T>,
+    work: (folder: AgentFolder, held: Disposable) => Promise<T>,
   ): Promise<T> {
     let path = "";
     const lockPath = async () => join(path = await place(), LOCK_FILE);
@@ -204,8 +204,8 @@ export class AgentStore {
   }
 
   /** Releases the lock early on Windows, because Windows cannot rename a folder that contains an open file. */
-  #letGo(held: HeldLock): void {
-    if (this.ctx.os === "windows") held.release();
+  #letGo(held: Disposable): void {
+    if (this.ctx.os === "windows") held[Symbol.dispose]();
   }
 
   async names(): Promise<{ agents: string[]; pending: string[] }> {

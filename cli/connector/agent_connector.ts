@@ -183,17 +183,20 @@ export async function startAgentConnector(
   const api = localApi(local), calls = ownCalls(local);
   const url = `http://127.0.0.1:${port}`;
   const file = { url, port, token, pid: ctx.pid, agentDid: identity.did, startedAt: toIso(clock.now()) };
+  // The file opens the page until its code is used or has expired. A failure does no harm, because the code then no
+  // longer opens anything.
+  const removePageFile = () => folder.remove(PAGE_FILE).catch(() => {});
   // Loaded with the first page, because most connectors show none.
   let loading: Promise<LocalPages> | null = null;
   const pages = () =>
     loading ??= import("./pages/local_pages.ts").then(({ LocalPages }) =>
-      new LocalPages(connector, calls, port, () => void removePageFile(folder))
+      new LocalPages(connector, calls, port, () => void removePageFile())
     );
   respond = async (request) => {
     const isPage = hasPage && !API_PATHS.some((start) => new URL(request.url).pathname.startsWith(start));
     return isPage && await (await pages()).answer(request) || await api(request);
   };
-  opened.defer(() => removePageFile(folder));
+  opened.defer(removePageFile);
   connector.api = { url, movedFrom };
   opened.defer(() => withdraw(folder, token));
   await announce(folder, file);
@@ -222,12 +225,6 @@ export async function startAgentConnector(
 
 /** Beginnings of the paths of the local API; another path may be a page. */
 const API_PATHS = ["/v1/", "/a2a/", "/openapi.json"];
-
-/** Removes the file that opens the page, when its code is used or has expired, or when the connector ends. */
-async function removePageFile(folder: AgentFolder): Promise<void> {
-  // A failure does no harm, because the code in the file no longer opens anything.
-  await folder.remove(PAGE_FILE).catch(() => {});
-}
 
 const REVOKED: ReadonlySet<string | null> = new Set(["PROXY_AUTH_REVOKED", "AGENT_AUTH_REFRESH_REVOKED"]);
 

@@ -24,13 +24,8 @@ const MAX_CONTENT_BYTES = 32;
 /** How often a lock file may be replaced while it is opened. Without a bound, a faulty program would hold up svc. */
 const MAX_OPENS = 100;
 
-export interface HeldLock {
-  /** Releases the lock before the work ends. A second call does nothing. */
-  release(): void;
-}
-
 /**
- * Waits for the lock and runs `work` while holding it.
+ * Waits for the lock and runs `work` while holding it. Disposing `held` releases the lock before the work ends.
  *
  * @param place returns the path of the lock file; called again when the file was removed or moved during the wait
  * @param waiting called once when another process holds the lock
@@ -40,7 +35,7 @@ export interface HeldLock {
 export async function withLock<T>(
   deps: Pick<Context, "clock" | "pid">,
   place: () => string | Promise<string>,
-  work: (held: HeldLock) => Promise<T>,
+  work: (held: Disposable) => Promise<T>,
   waiting: () => void = () => {},
   waitMs = WAIT_MS,
 ): Promise<T> {
@@ -63,7 +58,7 @@ export async function withLock<T>(
     }
     if (!await isSameFile(path, file)) continue;
     await writePid(path, file, deps.pid);
-    return await work({ release: () => held.dispose() });
+    return await work(held);
   }
 }
 

@@ -25,7 +25,7 @@ import {
   type QueryInput,
 } from "./local_route.ts";
 import { LocalError } from "../../local_errors.ts";
-import { inboxPageJson, messageJson, sentEntry, textOf, writtenJson } from "./message_json.ts";
+import { messageJson, sentEntry, textOf, writtenJson } from "./message_json.ts";
 import { isAgentDid } from "../../../shared/protocol/did.ts";
 import { isRequestId } from "../../../shared/protocol/ids.ts";
 import type { Content, Place } from "../store/history.ts";
@@ -85,8 +85,10 @@ export async function inbox({ connector, query }: QueryInput<typeof InboxQuery>)
     return unread && message.seq > after && (fromDids?.includes(message.fromDid) ?? true) &&
       !exceptDids.includes(message.fromDid) && message.conversationId === (conversationId ?? message.conversationId);
   };
-  const written = (page: ReturnType<typeof look>) =>
-    inboxPageJson(page?.messages ?? [], page?.more ?? false, connector.peers);
+  const written = (page: ReturnType<typeof look>) => {
+    const texts = (page?.messages ?? []).map((one) => messageJson(one, connector.peers));
+    return `{"messages":[${texts.join(",")}],"more":${page?.more ?? false}}`;
+  };
   const page = look();
   if (page !== null || wait === 0) return jsonText(written(page));
   return laterJsonText(

@@ -4,7 +4,6 @@
  */
 import {
   errorIn,
-  type InboxPage,
   type LocalMessage,
   type OutboundResult,
   type SentEntry,
@@ -43,10 +42,6 @@ export function messageJson(message: InboxMessage, names: PeerNames): string {
     error: message.inReplyTo === null ? null : errorIn(payload),
   };
   return withLast(head, "payload", payload === "" ? "null" : payload);
-}
-
-export function inboxPageJson(messages: readonly InboxMessage[], more: InboxPage["more"], names: PeerNames): string {
-  return `{"messages":[${messages.map((message) => messageJson(message, names)).join(",")}],"more":${more}}`;
 }
 
 /** The JSON text of a sent message with its first reply, and with the IDs of all its replies. */
