@@ -67,7 +67,7 @@ export async function startConnectors(
         if (event === "paired") talk.paired(name, String(fields?.peer));
       },
       trusts,
-      onTicket: (ticket, until) => talk.showTicket(name, ticket, until),
+      onTicket: (ticket, until) => talk.tickets.show(name, ticket, until),
       // Not of a connector that ends earlier, because it starts again, or its agent was deleted.
       onUnsent: (messages) => unsent += isStopped ? messages : 0,
       onDefault: async () => view.show(await runtimeHint(ctx)),

@@ -34,7 +34,8 @@ export const OPENCLAW: PushPlatform = {
     if (version !== null && /^OpenClaw\b/i.test(version.trim())) reasons.push(`${version.trim()} is installed`);
     const settings = tryParse(text);
     const baseUrl = gatewayUrl(settings);
-    const isLive = await isReady(machine, baseUrl);
+    const live = await machine.ask(`${baseUrl}/healthz`);
+    const isLive = live?.status === 200 && memberOf(tryParse(live.body), "status") === "live";
     if (isLive) reasons.push(`its gateway answers at ${baseUrl}`);
     const path = memberOf(settings, "hooks", "path");
     const hookPath = `${typeof path === "string" ? path.replace(/\/$/, "") : "/hooks"}/agent`;
@@ -132,9 +133,4 @@ export function openClawConfigPath(machine: Machine, stateDir: string | null): s
 export async function openClawSettings(machine: Machine, stateDir: string | null) {
   const path = openClawConfigPath(machine, stateDir);
   return { path, text: path === null ? null : await machine.read(path) };
-}
-
-async function isReady(machine: Machine, baseUrl: string): Promise<boolean> {
-  const response = await machine.ask(`${baseUrl}/healthz`);
-  return response?.status === 200 && memberOf(tryParse(response.body), "status") === "live";
 }

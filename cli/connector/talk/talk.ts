@@ -60,14 +60,13 @@ type Key =
   );
 
 export class Talk {
-  readonly #deps: TalkDeps;
   readonly #decoder = new KeyDecoder(PASTE_CHARACTERS);
   readonly #agents = new Map<string, { agent: TalkAgent; end: AbortController }>();
   readonly #log: Log;
   readonly #prompt: Prompt;
   readonly #arrivals: Arrivals;
   readonly #sent: SentHere;
-  readonly #tickets: Tickets;
+  readonly tickets: Tickets;
   readonly #people: People;
   #digits = "";
   #current: string | null = null;
@@ -111,17 +110,17 @@ export class Talk {
     {
       key: "p",
       purpose: "make a ticket that another agent pairs with; pasting one pairs",
-      runs: (agent) => this.#tickets.make(agent),
+      runs: (agent) => this.tickets.make(agent),
     },
     {
       key: "i",
       purpose: "make a link that gives a new person an account and pairs with it",
-      runs: (agent) => this.#tickets.invite(agent),
+      runs: (agent) => this.tickets.invite(agent),
     },
     {
       key: "o",
       purpose: "open the web page of this connector",
-      runs: async (agent) => this.#deps.view.show(await agent.openPage()),
+      runs: async (agent) => this.deps.view.show(await agent.openPage()),
     },
     { key: "a", purpose: "choose the agent that s, u, l, h, p, i and o are for", of: () => this.#choose() },
     {
@@ -131,12 +130,11 @@ export class Talk {
     },
     { key: "v", purpose: "show all events or only what matters", act: () => this.#toggleEvents() },
     { key: "?", purpose: "show the keys", act: () => this.#help() },
-    { key: "q", purpose: "leave; a connector of this terminal stops", act: () => this.#deps.stop() },
+    { key: "q", purpose: "leave; a connector of this terminal stops", act: () => this.deps.stop() },
   ];
 
-  constructor(deps: TalkDeps) {
+  constructor(private readonly deps: TalkDeps) {
     const { clock, view, newId } = deps;
-    this.#deps = deps;
     const log = this.#log = new Log(clock, view, () => {
       const [only, second] = this.#agents.keys();
       return second === undefined ? only ?? "" : null;
@@ -153,7 +151,7 @@ export class Talk {
     });
     this.#sent = new SentHere({ clock, log, newId });
     this.#people = new People({ clock, view, log, prompt: this.#prompt });
-    this.#tickets = new Tickets({ clock, log, view });
+    this.tickets = new Tickets({ clock, log, view });
     this.#arrivals = new Arrivals({
       clock,
       log,
@@ -197,7 +195,7 @@ export class Talk {
   }
 
   receive(bytes: Uint8Array): void {
-    const { clock, view } = this.#deps;
+    const { clock, view } = this.deps;
     this.#cancelReset();
     for (const input of this.#decoder.push(bytes)) {
       if (input.kind === "paste") {
@@ -234,7 +232,7 @@ export class Talk {
     const counts = this.#arrivals.counts().map((line): Line => [["yellow", cutToColumns(printable(line), columns)]]);
     const prompt = this.#prompt.live(columns);
     if (prompt !== null) return { lines: [...counts, prompt.line], cursor: prompt.cursor };
-    const busyMs = this.#busySince === null ? 0 : this.#deps.clock.now() - this.#busySince;
+    const busyMs = this.#busySince === null ? 0 : this.deps.clock.now() - this.#busySince;
     const shown = this.#digits === "" && busyMs >= SLOW_MS ? "waiting for an answer" : this.#digits;
     return { lines: [...counts, liveLine(this.#all(), columns, shown)], cursor: null };
   }
@@ -251,7 +249,7 @@ export class Talk {
     this.#told(() => {
       const known = this.#agents.get(name);
       const peer = Object.values(known?.agent.peers() ?? {}).find((one) => one.did === did);
-      this.#tickets.paired(peer?.how === "ticket");
+      this.tickets.paired(peer?.how === "ticket");
       if (known !== undefined) this.#askReplaced(known.agent, did);
     });
   }
@@ -268,7 +266,7 @@ export class Talk {
       this.#log.say(`${before} is the new agent now. The pair with the old one has ended.`);
     };
     this.#prompt.ask(`Is ${alias} the new agent of ${before}? The old one is then removed.`, replace, later);
-    this.#deps.view.redraw();
+    this.deps.view.redraw();
   }
 
   title(): string {
@@ -276,14 +274,10 @@ export class Talk {
     return `${whoseOf(agents)}${unread === 0 ? "" : ` · ${unread} unread`}`;
   }
 
-  showTicket(agent: string, ticket: string, until: string): void {
-    this.#tickets.show(agent, ticket, until);
-  }
-
   #head({ name, humanName, status }: TalkAgent): void {
     this.#hasHead = true;
-    const { agents } = this.#deps, whose = agents > 1 ? `${agents} agents` : name;
-    const columns = this.#deps.view.columns ?? 80;
+    const { agents } = this.deps, whose = agents > 1 ? `${agents} agents` : name;
+    const columns = this.deps.view.columns ?? 80;
     const origin = status()?.proxy.origin;
     const server = origin === undefined ? "" : ` · ${new URL(origin).host}`;
     const keys = "s send  r reply  p pair  i invite  l peers  h history  ? all keys  q stop";
@@ -292,13 +286,13 @@ export class Talk {
       ["bold", `${i === 0 ? "" : "  "}${text[0]}`],
       ["", text.slice(1)],
     ]);
-    const below = this.#deps.hasKeys ? [line] : wordWrap(NO_KEYS, edgeOf(columns));
-    this.#deps.view.show([[["bold", cutToColumns(`${whose} of ${humanName}${server}`, columns - 1)]], ...below, ""]);
+    const below = this.deps.hasKeys ? [line] : wordWrap(NO_KEYS, edgeOf(columns));
+    this.deps.view.show([[["bold", cutToColumns(`${whose} of ${humanName}${server}`, columns - 1)]], ...below, ""]);
   }
 
   #help(): void {
     const keys = this.#keys.filter(({ key }) => key !== "?");
-    const { view } = this.#deps;
+    const { view } = this.deps;
     view.show(keys.flatMap(({ key, name = key, purpose }): Line[] => {
       const [first = "", ...rest] = wordWrap(purpose, edgeOf(view.columns) - 9);
       return [[["bold", `  ${name.padEnd(5)}`], ["", `  ${first}`]], ...rest.map((line) => " ".repeat(9) + line)];
@@ -315,7 +309,7 @@ export class Talk {
   }
 
   #pressed(key: string): void {
-    const left = this.#deafUntil - this.#deps.clock.now();
+    const left = this.#deafUntil - this.deps.clock.now();
     // A longer time comes from a clock that was set back, and would make all keys useless until it is over.
     const isDeaf = left > 0 && left <= DEAF_MS;
     if (this.#prompt.press(key, isDeaf)) return;
@@ -337,7 +331,7 @@ export class Talk {
   }
 
   #ignoreKeys(): void {
-    this.#deafUntil = this.#deps.clock.now() + DEAF_MS;
+    this.#deafUntil = this.deps.clock.now() + DEAF_MS;
   }
 
   /** Says why no prompt opens, and ignores the next keys, because they may be a text for it. */
@@ -354,7 +348,7 @@ export class Talk {
     if (editor !== null && text !== null && !isTicket) return editor.insert(text);
     if (text === null) return this.#log.say("The pasted text is too long.");
     const agent = this.#agent();
-    const found = agent === null ? null : this.#tickets.find(agent, text);
+    const found = agent === null ? null : this.tickets.find(agent, text);
     if (agent === null || found === null) return;
     const question = editor !== null
       ? "This is a pairing ticket, a secret. Pair with it instead?"
@@ -366,7 +360,7 @@ export class Talk {
 
   async #confirm(agent: TalkAgent, ticket: Ticket): Promise<void> {
     this.#confirming++;
-    const did = await this.#tickets.confirm(agent, ticket).finally(() => this.#confirming--);
+    const did = await this.tickets.confirm(agent, ticket).finally(() => this.#confirming--);
     if (did === null) return;
     this.#pastedFrom.add(did);
     this.#askReplaced(agent, did);
@@ -378,7 +372,7 @@ export class Talk {
   }
 
   #toggleEvents(): void {
-    const { view } = this.#deps;
+    const { view } = this.deps;
     view.isVerbose = !view.isVerbose;
     this.#log.say(view.isVerbose ? "All events are shown." : "Only what matters is shown.");
   }
@@ -464,7 +458,7 @@ export class Talk {
       else this.#refuse("An earlier key is still under way, so this one did nothing.");
       return;
     }
-    this.#busySince = this.#deps.clock.now();
+    this.#busySince = this.deps.clock.now();
     try {
       await action();
     } catch (error) {
@@ -472,7 +466,7 @@ export class Talk {
       this.#ignoreKeys();
     } finally {
       this.#busySince = null;
-      this.#deps.view.redraw();
+      this.deps.view.redraw();
       const next = this.#agreed.shift();
       if (next !== undefined) void this.#run(next);
     }

@@ -34,7 +34,7 @@ Deno.test("q works when the clock was set back after a paste, and when the line 
 
 Deno.test("the ticket of an agent pairs with another one of the same terminal, and not with itself", async () => {
   await using screen = new Screen(80, ["alpha", "beta"]);
-  screen.talk.showTicket("alpha", TICKET, new Date(screen.clock.now() + 300_000).toISOString());
+  screen.talk.tickets.show("alpha", TICKET, new Date(screen.clock.now() + 300_000).toISOString());
   await screen.paste(TICKET);
   assertEquals(screen.lines.at(-1)?.slice(7), "This is your own ticket. Give it to the other person.");
   await screen.press("a", ..."beta", ENTER);
@@ -220,7 +220,7 @@ Deno.test("a pasted ticket pairs after y, and nothing else does", async () => {
   assertEquals(screen.live(), "This ticket is from another server: b.example. Pair? [y/N] ");
   await screen.press("n");
   assertEquals(screen.requests("/v1/pair"), [{ ticket: TICKET }]);
-  screen.talk.showTicket("alpha", TICKET, new Date(screen.clock.now() + 300_000).toISOString());
+  screen.talk.tickets.show("alpha", TICKET, new Date(screen.clock.now() + 300_000).toISOString());
   assertEquals(await last(TICKET), "This is your own ticket. Give it to the other person.");
 });
 
@@ -314,7 +314,7 @@ Deno.test("a ticket waits on after an agent that did not prove it, because a rel
   const proving = withPairSecret(TICKET, "A".repeat(22));
   const gamma = { did: OTHER, agentName: "gamma", humanName: "Gus" };
   const waits = async (ticket: string, peers: Peers) => {
-    screen.talk.showTicket("alpha", ticket, until);
+    screen.talk.tickets.show("alpha", ticket, until);
     screen.peers = peers;
     screen.talk.paired("alpha", OTHER);
     await screen.paste(ticket);
@@ -332,7 +332,7 @@ Deno.test("a ticket is one line of 80 columns, and p again shows it as a code if
     await using screen = new Screen(columns);
     const ticket = TICKET.replace(".-.", ".BwcHBwcHBwcHBwcHBwcHBw.");
     screen.lines.length = 0;
-    screen.talk.showTicket("alpha", ticket, new Date(screen.clock.now() + 300_000).toISOString());
+    screen.talk.tickets.show("alpha", ticket, new Date(screen.clock.now() + 300_000).toISOString());
     assertEquals(screen.lines.slice(-3), ["", ticket, ""]);
     assertEquals(ticket.length, 70 + "svc.example.com".length - 15);
     await screen.press("p");
@@ -347,7 +347,7 @@ Deno.test("a ticket is one line of 80 columns, and p again shows it as a code if
 Deno.test("p makes a new ticket when an agent has used the open one, also without a proof of its key", async () => {
   await using screen = new Screen();
   const old = withPairSecret(TICKET, "A".repeat(22));
-  screen.talk.showTicket("alpha", old, new Date(screen.clock.now() + 300_000).toISOString());
+  screen.talk.tickets.show("alpha", old, new Date(screen.clock.now() + 300_000).toISOString());
   screen.ticketStatus = "confirmed";
   await screen.press("p");
   assertEquals(screen.requests("/v1/pair"), [{ ticket: old }, {}]);
@@ -356,7 +356,7 @@ Deno.test("p makes a new ticket when an agent has used the open one, also withou
 
 Deno.test("p shows the open ticket after 3 s when the server does not tell its state", async () => {
   await using screen = new Screen();
-  screen.talk.showTicket("alpha", TICKET, new Date(screen.clock.now() + 300_000).toISOString());
+  screen.talk.tickets.show("alpha", TICKET, new Date(screen.clock.now() + 300_000).toISOString());
   screen.slow.set("/v1/pair/status", new Promise(() => {}));
   await screen.press("p");
   const count = screen.lines.length;
@@ -470,7 +470,7 @@ Deno.test("u names the agent whose messages it looked at, and leaves the count o
 
 Deno.test("what svc says of a ticket and of a link is wrapped at words where a window is narrow", async () => {
   await using screen = new Screen(40);
-  screen.talk.showTicket("alpha", "svcpair1_x", new Date(screen.clock.now() + 300_000).toISOString());
+  screen.talk.tickets.show("alpha", "svcpair1_x", new Date(screen.clock.now() + 300_000).toISOString());
   await screen.press("i");
   const text = screen.lines.map((line) => line.trim()).join(" ");
   assertStringIncludes(text, "It is a secret. They paste it into the terminal of their connector.");
