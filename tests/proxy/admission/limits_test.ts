@@ -4,6 +4,8 @@
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { readProxyConfig } from "../../../proxy/config.ts";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import type { PairRecord } from "../../../proxy/schema/records.ts";
 import { ConfigReader } from "../../../shared/server/config_reader.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
@@ -81,6 +83,20 @@ Deno.test("an agent that repeats beyond its own limit takes nothing from the oth
   for (let n = 0; n < 30; n++) assertEquals(await outcome(await w.message(a, b)), n < 12 ? "202" : LIMITED);
   assertEquals(await tally(Array.from({ length: 8 }, () => w.message(sibling, b))), { "202": 8 });
   assertEquals(await outcome(await w.message(sibling, b)), LIMITED, "the owner's limit");
+});
+
+Deno.test("a list of many peers counts as several requests of its owner", async () => {
+  await using w = await openProxy({ proxy: { ownerRequests: 20 } });
+  const { a } = await w.story();
+  const pair: PairRecord = { peerProfile: PROFILE, pairedAt: w.clock.now(), ticketId: "", peerOwnerDid: "" };
+  for (let n = 0; n < 250; n++) {
+    await w.kv.set(KEYS.pair(a.agent.did, `did:svc:b.example:agent:01J00000000000000000000${100 + n}`), pair);
+  }
+  await w.clock.stepWhenIdle(WINDOW_MS);
+  const all = () => get(w, a, "/pair/peers?limit=500");
+  for (let n = 0; n < 3; n++) assertEquals(await outcome(await all()), "200");
+  assertEquals(await outcome(await all()), LIMITED, "each has counted as six requests");
+  assertEquals(await outcome(await get(w, a, "/pair/peers?limit=10")), "200", "a short list is one request");
 });
 
 Deno.test("the agents of one owner send 2 MiB a second, all of it at once if they want", async () => {
