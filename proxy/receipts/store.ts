@@ -23,10 +23,16 @@ import type { DeliveryRecord } from "../schema/records.ts";
 import { begunOf } from "../schema/sender_record.ts";
 import { isOfEarlier, type ReceiptRecord, type StoredReceipt, storedReceipt } from "../schema/receipt_record.ts";
 
-/** Most peers that are searched. With more, the receipt of an agent with many peers takes the time of many messages. */
-const PEERS_READ_MAX = 1_000;
-/** Most receipts of an answer. Without a bound, many senders with one request ID would make it too long. */
-const RECEIPTS_LISTED_MAX = 200;
+/**
+ * Most peers that are searched, 0.04 ms each. An owner may send 200 receipts a second, so with 1,000 peers that owner
+ * would take the time of all others.
+ */
+const PEERS_READ_MAX = 20;
+/**
+ * Most receipts of an answer. One takes 5 KB and 0.05 ms, so with 200 an owner who uses one request ID for many messages
+ * would take the time of all others.
+ */
+const RECEIPTS_LISTED_MAX = 20;
 
 export interface ReceiptDeps extends Pick<ServiceDeps, "kv" | "clock" | "metrics"> {
   commits: GroupCommit;

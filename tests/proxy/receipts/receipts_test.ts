@@ -2,10 +2,11 @@
  * Shows delivery receipts (D-72): the recipient submits one for each status, and only that recipient and the sender of
  * that delivery see it.
  */
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import type { ReceiptStatus } from "../../../shared/protocol/api/receipts.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { get, openProxy, post, receiptOf, restart } from "../proxy_world.ts";
@@ -281,4 +282,23 @@ test("a signed receipt is kept as it is, with the token of its request, and the 
   assertEquals(await answered<{ receipt: Receipt }>(await submit(w, b, later), 201), { receipt });
   await restart(w);
   for (const reader of [a, b]) assertEquals(await list(w, reader, b), [receipt]);
+});
+
+test("a list of receipts is short, also when many messages have one request ID", async ({ w, b }) => {
+  for (let n = 0; n < 50; n++) {
+    await w.kv.set(KEYS.receipt(b.agent.did, ID, `sender-${n}`, PROCESSED), { receivedAt: w.clock.now() });
+  }
+  assertEquals((await list(w, b, b)).length, 20);
+});
+
+test("a receipt without a sender reads few of its agent's peers", async ({ w, b }) => {
+  for (let n = 0; n < 200; n++) await w.kv.set(KEYS.pair(b.agent.did, `peer-${n}`), {});
+  const { getMany } = w.kv;
+  let reads = 0;
+  w.kv.getMany = (keys, options) => {
+    reads += keys.length;
+    return getMany.call(w.kv, keys, options) as never;
+  };
+  await refused(await submit(w, b), "PROXY_RECEIPT_DELIVERY_NOT_FOUND");
+  assert(reads < 50, `${reads} records`);
 });
