@@ -30,6 +30,17 @@ async function peakMemory({ pid }: ServerProcess): Promise<number> {
   return Number(kib) / 1024;
 }
 
+Deno.test("a socket that sends many pongs is ended, and one that sends a few is not", async () => {
+  const { a, b } = await relay.agents();
+  await using few = await BareConnector.open(relay.url, a);
+  await using many = await BareConnector.open(relay.url, b);
+  for (let n = 0; n < 90; n++) await few.socket.send(OPCODE.pong, "");
+  for (let n = 0; n < 1_000; n++) await many.socket.send(OPCODE.pong, "");
+  assertEquals(await within(SOON_MS, "the socket is ended", many.socket.closed), DROPPED);
+  await few.say({ type: "heartbeat" });
+  await few.frame("heartbeat_ack");
+});
+
 Deno.test("a frame of 8 KiB is read, and one byte more closes with 1009 in bounded memory", async (t) => {
   const { b } = await relay.agents();
   await t.step("8 KiB", async () => {

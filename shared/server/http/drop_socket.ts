@@ -10,13 +10,36 @@ interface Runtime {
   core?: { tryClose?(resource: number): void };
 }
 
+/** Returns a member of a WebSocket that Deno hides behind a symbol, and `undefined` when this runtime lacks it. */
+function hidden(where: object, name: string): symbol | undefined {
+  return Object.getOwnPropertySymbols(where).find(({ description }) => description === `[[${name}]]`);
+}
+
 /** Returns false when this runtime has no such part. The socket then ends only when its peer agrees. */
 export function dropSocket(socket: WebSocket): boolean {
   const { internal } = Deno as unknown as { internal?: symbol };
   const runtime = internal && (Deno as unknown as Record<symbol, Runtime | undefined>)[internal];
-  const member = Object.getOwnPropertySymbols(socket).find(({ description }) => description === "[[rid]]");
+  const member = hidden(socket, "rid");
   const resource = member && (socket as unknown as Record<symbol, unknown>)[member];
   if (typeof resource !== "number" || !runtime?.core?.tryClose) return false;
   runtime.core.tryClose(resource);
   return true;
+}
+
+/**
+ * Calls `onPong` for each pong. Deno shows a program no pongs, but handles them before anything else, as long as some
+ * have arrived. So a peer that sends nothing else could stop the process for seconds. For a pong and a message Deno
+ * calls the same member, and then reports the message. A pong counts when the next of either arrives.
+ */
+export function watchPongs(socket: WebSocket, onPong: () => void): void {
+  const member = hidden(WebSocket.prototype, "serverHandleIdleTimeout");
+  const members = socket as unknown as Record<symbol, unknown>, heard = member && members[member];
+  if (!member || typeof heard !== "function") return;
+  let isPong = false;
+  socket.addEventListener("message", () => isPong = false);
+  members[member] = () => {
+    if (isPong) onPong();
+    isPong = true;
+    return heard.call(socket);
+  };
 }

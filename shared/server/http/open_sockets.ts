@@ -1,5 +1,13 @@
 /** The WebSockets that a server has open, so that a stop can wait until they are closed. */
 import { sleep, systemClock, systemUptime } from "../../clock.ts";
+import { TokenBucket } from "../token_bucket.ts";
+import { dropSocket, watchPongs } from "./drop_socket.ts";
+
+/**
+ * Pongs of a socket, of which an honest client sends one in 22 s. With more, one socket could stop the process, because
+ * Deno handles all that have arrived before anything else.
+ */
+const PONGS_PER_SECOND = 10;
 
 export class OpenSockets {
   /** A socket is added when it opens, because Deno reports no event for a client that left before that. */
@@ -7,6 +15,8 @@ export class OpenSockets {
 
   readonly upgrade = (request: Request): Deno.WebSocketUpgrade => {
     const upgraded = Deno.upgradeWebSocket(request, { idleTimeout: 45 }), { socket } = upgraded;
+    const pongs = new TokenBucket(PONGS_PER_SECOND);
+    watchPongs(socket, () => void (pongs.take(1, systemUptime()) || dropSocket(socket)));
     socket.addEventListener("open", () => this.#open.add(socket));
     socket.addEventListener("close", () => this.#open.delete(socket));
     return upgraded;
