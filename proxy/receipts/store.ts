@@ -12,6 +12,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { BatchedReads, readAll } from "../../shared/server/store/batched_reads.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
+import type { StoreReserve } from "../../shared/server/store/store_reserve.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { Senders } from "../message/sender.ts";
 import type { MessageForwarder } from "../relay/message_forwarder.ts";
@@ -39,6 +40,7 @@ export interface ReceiptDeps extends Pick<ServiceDeps, "kv" | "clock" | "metrics
   senders: Senders;
   config: { receiptKeptMs: number };
   forwarder: Pick<MessageForwarder, "tellDelivery">;
+  reserve: Pick<StoreReserve, "hasRoom">;
 }
 
 export const STATE_OF_RECEIPT = { processed_by_svc: "processed", dead_lettered: "dead_lettered" } as const;
@@ -48,7 +50,8 @@ export const STATE_OF_RECEIPT = { processed_by_svc: "processed", dead_lettered: 
  *
  * @param agentDid of the agent that sends the receipt
  * @throws {ServiceError} `PROXY_RELAY_RECEIPT_FORBIDDEN` for a receipt of another agent, `PROXY_RELAY_RECEIPT_INVALID`
- *   when several senders used the ID and none is named, `PROXY_RECEIPT_DELIVERY_NOT_FOUND` when the delivery is unknown
+ *   when several senders used the ID and none is named, `PROXY_RECEIPT_DELIVERY_NOT_FOUND` when the delivery is
+ *   unknown, `SERVICE_UNAVAILABLE` when a signed receipt would use the disk's reserve
  */
 export async function recordReceipt(
   deps: ReceiptDeps,
@@ -66,27 +69,34 @@ export async function recordReceipt(
   const now = deps.clock.now();
   const keptMs = deps.config.receiptKeptMs;
   const stored = { receivedAt: now, ...proof };
+  const bytes = (proof?.signed.length ?? 0) + (proof?.ait.length ?? 0);
   let delivery: DeliveryRecord | null = null;
-  const first: Update<StoredReceipt> = {
+  const first: Update<StoredReceipt | "disk_full"> = {
     key: KEYS.receipt(recipientAgentDid, requestId, sender, status),
     uncached: true,
-    bytes: (proof?.signed.length ?? 0) + (proof?.ait.length ?? 0),
+    bytes,
     next: (current) => {
       const known = current as StoredReceipt | null;
       const isFirst = known !== null && now < known.receivedAt + keptMs && !isOfEarlier(known.receivedAt, delivery);
-      return isFirst ? { refuse: known } : storedReceipt(stored, keptMs);
+      if (isFirst) return { refuse: known };
+      // A message may have two signed receipts of 5 KB, so those of one person would otherwise fill the disk in days.
+      return proof && !deps.reserve.hasRoom(bytes) ? { refuse: "disk_full" } : storedReceipt(stored, keptMs);
     },
   };
   // The delivery is checked first, because after its end a repeated receipt must be refused too.
   const record = deps.senders.of(sender);
   const updates = [timeUpdate(id, record, "receiptAt", now, (found) => delivery = found), first];
-  const result = await deps.commits.claim<StoredReceipt | "unknown">(updates, { live: { record } });
+  const result = await deps.commits.claim<StoredReceipt | "disk_full" | "unknown">(updates, { live: { record } });
   if (result.taken) {
     deps.metrics.count("receipts_total", status);
     void deps.forwarder.tellDelivery(id, { state: STATE_OF_RECEIPT[status], at: now, status }, proof?.signed);
     return { requestId, recipientAgentDid, status, ...stored };
   }
   if (result.refused === "unknown") throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
+  if (result.refused === "disk_full") {
+    const message = "The disk of the proxy has no space left for receipts", headers = { "Retry-After": "60" };
+    throw new ServiceError("SERVICE_UNAVAILABLE", { message, headers });
+  }
   return { requestId, recipientAgentDid, status, ...result.refused };
 }
 

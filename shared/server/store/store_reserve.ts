@@ -1,6 +1,6 @@
 /**
- * Keeps a part of the store's disk free of queued messages. Without it, the mailboxes of a few people fill the disk,
- * and then no request is accepted, because each request writes a nonce.
+ * Keeps a part of the store's disk free of queued messages and receipts. Without it, those of a few people fill the
+ * disk, and then no request is accepted, because each request writes a nonce.
  */
 import type { Clock } from "../../clock.ts";
 import type { DiskSpace } from "../machine.ts";

@@ -284,6 +284,24 @@ test("a signed receipt is kept as it is, with the token of its request, and the 
   for (const reader of [a, b]) assertEquals(await list(w, reader, b), [receipt]);
 });
 
+Deno.test("a disk without the reserve takes no signed receipt, and answers for those that it has", async () => {
+  const disk = { freeBytes: 1_000_000, totalBytes: 5_000_000 };
+  const { w, a, b } = await openCast({ diskSpace: () => ({ ...disk }) });
+  await using _ = w;
+  await send(w, a, b);
+  const signed = `${"x".repeat(4_000)}.y.${"z".repeat(86)}`;
+  await answered(await submit(w, b, { signed }), 201);
+  disk.freeBytes = 499_000;
+  await w.clock.stepWhenIdle(1_000);
+  await answered(await submit(w, b, { signed }), 201);
+  const full = await refused(await submit(w, b, { signed, status: DEAD }), "SERVICE_UNAVAILABLE");
+  assert(full.includes("The disk of the proxy has no space left for receipts"), full);
+  assertEquals((await list(w, a, b)).length, 1);
+  disk.freeBytes = 1_000_000;
+  await w.clock.stepWhenIdle(1_000);
+  await answered(await submit(w, b, { signed, status: DEAD }), 201);
+});
+
 test("a list of receipts is short, also when many messages have one request ID", async ({ w, b }) => {
   for (let n = 0; n < 50; n++) {
     await w.kv.set(KEYS.receipt(b.agent.did, ID, `sender-${n}`, PROCESSED), { receivedAt: w.clock.now() });
