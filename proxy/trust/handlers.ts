@@ -23,9 +23,8 @@ import { toIso } from "../../shared/protocol/time.ts";
 import { type Answer, type Input, json, noContent } from "../../shared/server/http/route.ts";
 import { readAll } from "../../shared/server/store/batched_reads.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
-import { PROFILES } from "../admission/admit.ts";
-import { type CheckDeps, factorOf } from "../admission/checks.ts";
 import type { AdmittedAgent } from "../caller.ts";
+import type { OwnerBudgets } from "../owner_budgets.ts";
 import {
   checkConfirmation,
   checkStatus,
@@ -185,14 +184,14 @@ export async function pairStatus(deps: TrustDeps, { body, caller }: Pairing<type
 const PEERS_PER_REQUEST = 50;
 
 export async function listPeers(
-  deps: TrustDeps & Pick<CheckDeps, "owners">,
+  deps: TrustDeps & { owners: OwnerBudgets },
   { caller, query }: Input<undefined, z.output<typeof PeerListQuery>, undefined, AdmittedAgent>,
 ): Promise<Answer> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   const { items: peers, nextCursor } = await store.listPeers(deps.kv, caller.agentDid, query);
-  const cost = Math.floor(peers.length / PEERS_PER_REQUEST), { window } = PROFILES.pairing;
-  // Counted before the connections of the peers are read, which takes most of the time of a list.
-  if (cost > 0) deps.owners.takeRequest(caller.payers, window, factorOf(window), cost);
+  const cost = Math.floor(peers.length / PEERS_PER_REQUEST);
+  // Counted as pairing requests, and before the connections of the peers are read, which takes most of the time.
+  if (cost > 0) deps.owners.takeRequest(caller.payers, "agent", 1, cost);
   const seen = await lastSeen(deps, peers.map(({ agentDid }) => agentDid));
   const response: PeerList = {
     peers: peers.map(({ agentDid, pair }, i) => ({
