@@ -12,15 +12,22 @@ import { apiDocsOf } from "../../../../shared/server/http/api_docs.ts";
 import { resolved, schemaProblems } from "../../../support/openapi_answer.ts";
 import { REGISTRY_URL, World } from "../../../support/world.ts";
 
+const parsed = (document: Uint8Array) => JSON.parse(new TextDecoder().decode(document));
+
 const PARTS = {
   registry: [REGISTRY_DOCUMENT],
   proxy: [PROXY_DOCUMENT],
   both: [REGISTRY_DOCUMENT, PROXY_DOCUMENT],
 };
 
+Deno.test("all responses share one copy of the document, because it has 344 KB", () => {
+  const docs = apiDocsOf(PARTS.both, "1.2.3");
+  assert(docs.openApi instanceof Uint8Array && docs.openApi === docs.openApi);
+});
+
 for (const [name, parts] of Object.entries(PARTS)) {
   Deno.test(`the OpenAPI document of ${name} is valid and has every route with every code`, async () => {
-    const document = JSON.parse(apiDocsOf(parts, "1.2.3").openApi);
+    const document = parsed(apiDocsOf(parts, "1.2.3").openApi);
     const result = await new Validator().validate(structuredClone(document));
     assertEquals(result.errors ?? [], []);
     assert(result.valid);
@@ -39,7 +46,7 @@ for (const [name, parts] of Object.entries(PARTS)) {
 }
 
 Deno.test("a schema that JSON Schema 2020-12 does not know is found in a document", () => {
-  const document = JSON.parse(apiDocsOf(PARTS.both, "1.2.3").openApi);
+  const document = parsed(apiDocsOf(PARTS.both, "1.2.3").openApi);
   const content = document.paths["/hooks/agent"].post.requestBody.content["application/json"];
   content.schema = { type: "array", items: [{ type: "string" }] };
   const [problem = "", ...others] = schemaProblems(document);
@@ -51,7 +58,7 @@ Deno.test("the documents have body, headers and limits of a message, and limits 
   for (const parts of [PARTS.proxy, PARTS.both]) {
     const { openApi, page } = apiDocsOf(parts, "1.2.3");
     const messages = page("/docs/messages").body ?? "";
-    const { paths } = JSON.parse(openApi);
+    const { paths } = parsed(openApi);
     const hook = paths["/hooks/agent"].post;
     assertEquals(hook.requestBody.required, true);
     assert("schema" in hook.requestBody.content["application/json"]);
@@ -73,10 +80,10 @@ Deno.test("the documents have body, headers and limits of a message, and limits 
 
 Deno.test("the document of both services describes the health answer of both, and each route once", () => {
   const { openApi, page } = apiDocsOf(PARTS.both, "1.2.3");
-  const health = JSON.parse(openApi).paths["/health"].get.responses[200].content["application/json"].schema;
+  const health = parsed(openApi).paths["/health"].get.responses[200].content["application/json"].schema;
   assertEquals(Object.keys(health.properties).slice(-2), ["registry", "proxy"]);
   assertEquals(page("/docs/service").body?.split("<code>GET /health</code>").length, 2);
-  const alone = JSON.parse(apiDocsOf(PARTS.proxy, "1.2.3").openApi).paths["/health"].get.responses[200];
+  const alone = parsed(apiDocsOf(PARTS.proxy, "1.2.3").openApi).paths["/health"].get.responses[200];
   assert("connectedSockets" in alone.content["application/json"].schema.properties);
 });
 
@@ -91,7 +98,7 @@ Deno.test("each example is taken by the shape that it is an example of", () => {
 });
 
 Deno.test("the schemas of the frames take and refuse what the vectors say", async () => {
-  const { components } = JSON.parse(apiDocsOf(PARTS.both, "1.2.3").openApi);
+  const { components } = parsed(apiDocsOf(PARTS.both, "1.2.3").openApi);
   const ajv = new Ajv2020({ strict: false, validateFormats: false });
   const vectors = JSON.parse(await Deno.readTextFile("tests/vectors/frames.json"));
   const seen = new Set<string>();
@@ -121,7 +128,7 @@ Deno.test("the schemas of the frames take and refuse what the vectors say", asyn
 });
 
 Deno.test("each header that the services read is named by an operation", async () => {
-  const document = JSON.parse(apiDocsOf(PARTS.both, "1.2.3").openApi);
+  const document = parsed(apiDocsOf(PARTS.both, "1.2.3").openApi);
   const operations = Object.values<Record<string, { parameters: { name: string; in: string }[] }>>(document.paths)
     .flatMap((methods) => Object.values(methods));
   const schemes = Object.values<{ type: string; name?: string }>(document.components.securitySchemes);
@@ -141,7 +148,7 @@ Deno.test("each header that the services read is named by an operation", async (
 });
 
 Deno.test("no header has `const`, because openapi-python-client leaves out an operation with such a header", () => {
-  const { paths } = JSON.parse(apiDocsOf(PARTS.both, "1.2.3").openApi);
+  const { paths } = parsed(apiDocsOf(PARTS.both, "1.2.3").openApi);
   type Operation = { parameters: { name: string; in: string; schema: object }[] };
   const headers = Object.values<Record<string, Operation>>(paths).flatMap((methods) => Object.values(methods))
     .flatMap(({ parameters }) => parameters).filter((one) => one.in === "header");
