@@ -10,6 +10,11 @@ const PIECE_BYTES = 32_768;
  * nothing, with 200 requests per HTTP/2 connection, take the memory of the process.
  */
 const UNSENT_MAX = { total: 1_024, perParty: 64 };
+/**
+ * An address may have a fifteenth as many of them as there is still room for, which is 64 for one alone. With a fixed
+ * number, sixteen addresses that read nothing would leave no room for others.
+ */
+const UNSENT_SHARE = 15;
 
 /**
  * Returns the response of an answer.
@@ -37,6 +42,8 @@ export class UnsentResponses {
   /** Returns false when a response to this client must be refused. */
   admits({ body }: Answer, { peer, ip }: Pick<RequestContext, "peer" | "ip">): boolean {
     if (!isLarge(body) || peer.from === "process" || !peer.info) return true;
+    const room = UNSENT_MAX.total - this.#budget.used;
+    if (this.#budget.usedBy(ip) >= room / UNSENT_SHARE) return false;
     const release = this.#budget.take(ip, 1);
     if (release) peer.info.completed.then(release, release);
     return release !== null;

@@ -63,3 +63,14 @@ Deno.test("a client that leaves 64 large responses unread gets no other until on
   await Promise.allSettled([sent[0]?.promise, sent[1]?.promise]);
   assertEquals([admits(large), admits(large), admits(large)], [true, true, false]);
 });
+
+Deno.test("clients at a hundred addresses that read nothing leave room for others", () => {
+  const unsent = new UnsentResponses(), large = { status: 200, headers: {}, body: "x".repeat(32_769) };
+  const admits = (ip: string) =>
+    unsent.admits(large, {
+      ip,
+      peer: { from: "socket", address: ip, info: { completed: Promise.withResolvers<void>().promise } },
+    });
+  for (let n = 0; n < 64 * 100; n++) admits(`192.0.2.${n % 100}`);
+  assertEquals(Array.from({ length: 5 }, () => admits("198.51.100.1")), Array(5).fill(true));
+});
