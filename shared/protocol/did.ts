@@ -13,13 +13,13 @@ export interface Did {
   id: string;
 }
 
-const MAX_AUTHORITY = 119;
+export const AUTHORITY_LENGTH_MAX = 119;
 const LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
 const OCTET = /^(?:0|[1-9]\d{0,2})$/;
 
 /** Tells whether a text is an authority: lower-case DNS labels or a dotted IPv4 address, at most 119 characters. */
 export function isAuthority(text: string): boolean {
-  if (text.length < 1 || text.length > MAX_AUTHORITY) return false;
+  if (text.length < 1 || text.length > AUTHORITY_LENGTH_MAX) return false;
   const labels = text.split(".");
   // A host whose last label is a number must be a complete IPv4 address, because a URL parser turns an incomplete one,
   // such as `127.1`, into another host.

@@ -221,7 +221,11 @@ class States implements AsyncDisposable {
     for (const { requestId } of fresh) recorded.set(requestId, await this.#events(requestId));
     const now: Claim[] = [];
     for (const { requestId } of fresh) {
-      const { result } = await host.answer(host.call("delivery_status", { request_id: requestId }));
+      // A request of the connector may outlast the call that was cancelled.
+      const { result } = await eventually(END_MS, `${requestId} is no longer sent`, async () => {
+        const answer = await host.answer(host.call("delivery_status", { request_id: requestId }));
+        return answer.result.structuredContent?.state === "sending" ? undefined : answer;
+      });
       const state = result.structuredContent?.state;
       const processed = recorded.get(requestId)!.includes("processed");
       const known = state === undefined ? "not there" : `${state}`;

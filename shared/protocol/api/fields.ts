@@ -3,7 +3,7 @@
  * and the route tables say which route has which body.
  */
 import * as z from "zod";
-import { isAgentDid, isHumanDid } from "../did.ts";
+import { AUTHORITY_LENGTH_MAX, isAgentDid, isHumanDid } from "../did.ts";
 import { isPublicKey } from "../ed25519.ts";
 import { isRequestId, isUlid, REQUEST_ID_FORM } from "../ids.ts";
 import { isAgentName, parseDisplayName, parseFramework } from "../names.ts";
@@ -130,7 +130,7 @@ export const Origin = text(isOrigin, "must be an origin as https://proxy.example
 
 /** The origin of a service of another server. A server for trials also accepts http on loopback. */
 export const ForeignOrigin = text(isOrigin, "must be an origin as https://proxy.example", {
-  maxLength: 150,
+  maxLength: "https://".length + AUTHORITY_LENGTH_MAX,
   pattern: `^https://(?:${LABEL_PATTERN}\\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?$`,
   examples: ["https://proxy.example.test"],
 });
