@@ -26,6 +26,8 @@ export interface Faults {
   loses?: (call: KvCall) => boolean;
   /** Runs before a call reaches the store, for changes of another client. */
   before?: (call: KvCall) => Promise<void> | void;
+  /** Resolves when the answer of a get or a commit is passed on, which has taken effect before. */
+  holds?: (call: KvCall) => Promise<void> | undefined;
   /** Share of the commits with checks, 0 to 1, that answer `ok: false` without an attempt. */
   conflictRate?: number;
   /** True for a commit that answers `ok: false` without an attempt. */
@@ -74,11 +76,15 @@ export class FaultyKv implements Disposable {
     const own: Partial<Deno.Kv> = {
       get: async (key, options) => {
         await this.#pass({ method: "get", keys: [key] });
-        return await real.get(key, options);
+        const entry = await real.get(key, options);
+        await this.faults.holds?.({ method: "get", keys: [key] });
+        return entry as never;
       },
       getMany: async (keys: readonly Deno.KvKey[], options?: { consistency?: Deno.KvConsistencyLevel }) => {
         await this.#pass({ method: "getMany", keys });
-        return await real.getMany([...keys], options) as never;
+        const entries = await real.getMany([...keys], options);
+        await this.faults.holds?.({ method: "getMany", keys });
+        return entries as never;
       },
       set: async (key, value, options) => {
         await this.#pass({ method: "set", keys: [key] });
@@ -133,7 +139,9 @@ export class FaultyKv implements Disposable {
         if (maxChecks !== undefined && checks > maxChecks) throw new TypeError(`Too many checks (max ${maxChecks})`);
         if (this.faults.conflicts?.(call)) return { ok: false };
         if (checks > 0 && conflictRate > 0 && fraction(this.#random) < conflictRate) return { ok: false };
-        return this.#lost(call, await real.commit());
+        const result = await real.commit();
+        await this.faults.holds?.(call);
+        return this.#lost(call, result);
       },
     }));
   }

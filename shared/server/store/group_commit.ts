@@ -47,7 +47,7 @@ import {
 } from "./batch.ts";
 import { ClaimQueue, type Queued } from "./claim_queue.ts";
 import { CommitMarks, type Mark, MARK_KEPT_MS } from "./commit_marks.ts";
-import { REPEATABLE, StoreBusy, StoreLate, StoreUnavailable } from "./store_errors.ts";
+import { MARKS, REPEATABLE, StoreBusy, StoreLate, StoreUnavailable } from "./store_errors.ts";
 
 /** Most claims that wait. More could not be committed before their deadline, and would only hold memory. */
 export const CLAIMS_WAITING_MAX = 10_000;
@@ -426,7 +426,10 @@ export class GroupCommit {
       for (const write of more) addWrite(operation, write.key, write);
     }
     if (concerned.length === 0 && !isChange) return { ok: true, known: NO_RECORDS };
-    if (mark && isChange) addWrite(operation, mark.key, { value: mark.number, expireInMs: MARK_KEPT_MS });
+    if (mark && isChange) {
+      addWrite(operation, mark.key, { value: mark.number, expireInMs: MARK_KEPT_MS });
+      MARKS.set(operation, mark);
+    }
     const result = await countedCommit(operation, this.options.metrics);
     this.options.metrics?.observe("store_commit_seconds", (this.#clock.now() - began) / 1000);
     for (const entry of concerned) {

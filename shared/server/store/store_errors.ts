@@ -2,8 +2,8 @@
  * Deadlines and errors of store calls. Every call has a deadline (D-216), and rejects with `StoreUnavailable` unless
  * its arguments are wrong.
  */
-import type { Kv, KvListIterator } from "../kv.ts";
-import { type Clock, sleep, systemClock } from "../../clock.ts";
+import type { Kv, KvKey, KvListIterator } from "../kv.ts";
+import { type Cancel, type Clock, sleep, systemClock } from "../../clock.ts";
 
 /** Deadline of a call. With more, a client gives up first (30 s); with less, a slow disk counts as a fault. */
 export const STORE_CALL_MS = 10_000;
@@ -25,6 +25,8 @@ export const OPEN_CALLS_MAX = 1_000;
 const LOCKED_FOR_MS = 2_000;
 /** Pause between two attempts on a locked file. With less, the attempts slow down the program for which they wait. */
 const LOCKED_LOOK_MS = 50;
+/** Time until a call without an answer is made again. With less, a slow disk gets the work twice. */
+const AGAIN_MS = 500;
 
 /** The store failed or did not answer. Handlers answer with 503 and the code of their service. */
 export class StoreUnavailable extends Error {
@@ -67,12 +69,20 @@ export class StoreLate extends StoreUnavailable {}
  * Until the store answers again, more calls are therefore rejected after 1 s, or at once while 1,000 are open. After a
  * late write this holds only for writes, because a store may answer reads and yet commit nothing. A call that meets a
  * locked file had no effect, so it is tried again for two seconds, unless what it relies on has changed.
+ *
+ * While sockets send pings without an end, Deno can hold back the answer of a call for as long as they do, although it
+ * answers later calls. So a read without an answer is made again once a later call has one, and a commit without one asks
+ * for its mark, because every other request would otherwise wait for them.
  */
 export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
   const calls = new OpenCalls(clock);
-  const guard = <A extends unknown[], R>(kind: CallKind, call: (...args: A) => Promise<R>, mayRepeat = () => true) => {
+  const guard = <A extends unknown[], R>(
+    kind: CallKind,
+    call: (...args: A) => Promise<R>,
+    { mayRepeat = () => true, again }: { mayRepeat?: () => boolean; again?: (...args: A) => Promise<R | null> } = {},
+  ) => {
     const guarded = (args: A, until: number): Promise<R> =>
-      calls.run(kind, () => call(...args)).catch(async (error) => {
+      calls.run(kind, () => call(...args), again && (() => again(...args))).catch(async (error) => {
         if (error instanceof StoreUnavailable) throw error;
         // SQLite itself has waited for five seconds, except where waiting would not have helped it.
         if (isLocked(error) && clock.now() < until) {
@@ -85,8 +95,9 @@ export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
     return (...args: A): Promise<R> => guarded(args, clock.now() + LOCKED_FOR_MS);
   };
   const { list, atomic } = kv;
-  kv.get = guard("read", kv.get.bind(kv)) as typeof kv.get;
-  kv.getMany = guard("read", kv.getMany.bind(kv)) as typeof kv.getMany;
+  const get = kv.get.bind(kv), getMany = kv.getMany.bind(kv);
+  kv.get = guard("read", get, { again: get }) as typeof kv.get;
+  kv.getMany = guard("read", getMany, { again: getMany }) as typeof kv.getMany;
   kv.set = guard("write", kv.set.bind(kv));
   kv.delete = guard("write", kv.delete.bind(kv));
   kv.list = (selector, options) => {
@@ -96,7 +107,14 @@ export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
   };
   kv.atomic = () => {
     const operation = atomic.call(kv);
-    operation.commit = guard("write", operation.commit.bind(operation), () => REPEATABLE.get(operation)?.() ?? true);
+    operation.commit = guard("write", operation.commit.bind(operation), {
+      mayRepeat: () => REPEATABLE.get(operation)?.() ?? true,
+      again: async () => {
+        const mark = MARKS.get(operation), found = mark && await get(mark.key);
+        // The versionstamp of the mark is that of its commit.
+        return mark && found?.value === mark.number ? { ok: true, versionstamp: found.versionstamp as string } : null;
+      },
+    });
     return operation;
   };
 }
@@ -106,6 +124,9 @@ export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
  * its session has ended, because the commit was tried again later.
  */
 export const REPEATABLE = new WeakMap<object, () => boolean>();
+
+/** The mark of a commit, which shows whether the commit took effect while its answer is missing. */
+export const MARKS = new WeakMap<object, { key: KvKey; number: number }>();
 
 /** How Deno refuses arguments before it asks the store, and how a server of KV Connect refuses the number of checks. */
 const REFUSALS = [
@@ -137,6 +158,9 @@ class OpenCalls {
    */
   #readsAreLate = false;
   #writesAreLate = false;
+  /** Numbers of the last call, and of the newest one that was answered. */
+  #calls = 0;
+  #newestAnswered = 0;
 
   constructor(private readonly clock: Clock) {}
 
@@ -145,14 +169,16 @@ class OpenCalls {
    *
    * @throws {StoreUnavailable} when it is late, or when too many calls are open while the store is away
    */
-  async run<R>(kind: CallKind, call: () => Promise<R>): Promise<R> {
+  async run<R>(kind: CallKind, call: () => Promise<R>, again?: () => Promise<R | null>): Promise<R> {
     const isAway = this.#readsAreLate || kind === "write" && this.#writesAreLate;
     if (isAway && this.#open >= OPEN_CALLS_MAX) {
       throw new StoreUnavailable(new Error(`${this.#open} calls have no answer`));
     }
     let isOpen = true;
+    const number = ++this.#calls;
     const closed = () => {
       isOpen = this.#readsAreLate = false;
+      this.#newestAnswered = Math.max(this.#newestAnswered, number);
       if (kind === "write") this.#writesAreLate = false;
       this.#open--;
     };
@@ -162,7 +188,8 @@ class OpenCalls {
         const result = Promise.try(call);
         result.then(closed, closed);
         return result;
-      });
+        // A slow store answers in order, and would be slower still if it got each read twice.
+      }, again && (async () => kind === "write" || this.#newestAnswered > number ? await again() : null));
     } catch (error) {
       if (isOpen && kind === "write") this.#writesAreLate = true;
       else if (isOpen) this.#readsAreLate = true;
@@ -174,13 +201,29 @@ class OpenCalls {
 /**
  * Runs a call that must settle within `ms` milliseconds. A late call is not cancelled.
  *
+ * @param again another way to the result, tried after 0.5 s, 1.5 s and so on; `null` when it has none
  * @throws {StoreLate} when the call is late
  */
-export function withDeadline<T>(clock: Clock, ms: number, run: () => Promise<T>): Promise<T> {
+export function withDeadline<T>(
+  clock: Clock,
+  ms: number,
+  run: () => Promise<T>,
+  again?: () => Promise<T | null>,
+): Promise<T> {
   return new Promise((resolve, reject) => {
-    const cancel = clock.after(ms, () => {
-      reject(new StoreLate(new Error(`No answer within ${ms} ms`)));
-    });
-    run().then(resolve, reject).finally(cancel);
+    let cancel: Cancel;
+    const wait = (left: number, step: number) => {
+      cancel = clock.after(Math.min(left, step), () => {
+        if (left <= step) return reject(new StoreLate(new Error(`No answer within ${ms} ms`)));
+        wait(left - step, 2 * step);
+        again?.().then((result) => {
+          if (result === null) return;
+          cancel();
+          resolve(result);
+        }).catch(() => {});
+      });
+    };
+    wait(ms, again ? AGAIN_MS : ms);
+    run().then(resolve, reject).finally(() => cancel());
   });
 }

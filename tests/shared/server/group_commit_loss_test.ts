@@ -132,12 +132,35 @@ Deno.test("a store that hangs rejects the claims it holds and does not block the
   await first;
   // The second claim uses the store alone, and waits as long as a store that is away gets.
   assertEquals(commits.oldestWaitMs, STORE_CALL_MS - HEALTHY_MS);
-  hangs = false;
   await clock.advance(STORE_AWAY_CALL_MS);
   await second;
+  hangs = false;
   assertEquals(commits.oldestWaitMs, 0);
   assertEquals(await commits.claim([add("count")]), { taken: true });
   assertEquals(await countOf(store.kv), 1);
+});
+
+Deno.test("a read whose answer is held back is made once more, and a commit is known by its mark", async () => {
+  const clock = new ManualClock();
+  using store = await FaultyKv.open({}, 1, clock);
+  const commits = instance(store.kv, clock), held: string[] = [];
+  store.faults.holds = ({ method }) => {
+    if (method === "get" || held.includes(method)) return undefined;
+    held.push(method);
+    return new Promise<void>(() => {});
+  };
+  const claim = commits.claim([nonce("n"), add("count")]);
+  for (const method of ["getMany", "commit"]) {
+    await flushTasks();
+    assertEquals(held.at(-1), method);
+    await clock.advance(400);
+    await store.kv.get(["later"]);
+    await clock.advance(100);
+  }
+  assertEquals(await claim, { taken: true });
+  assertEquals(await commits.claim([nonce("n"), add("count")]), { taken: false, refused: "replay" });
+  assertEquals(await commits.claim([add("count")]), { taken: true });
+  assertEquals([await countOf(store.kv), clock.waiting], [2, 0]);
 });
 
 Deno.test("a claim is refused while another one waits over 3 s for a commit to begin", async () => {
