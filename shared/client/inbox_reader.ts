@@ -51,7 +51,10 @@ export class InboxReader {
   readonly #ended = new BoundedMap<string, true>(KNOWN_MAX);
   /** Begins again after a failure too. */
   #place = new InboxPlace();
-  /** Senders of whom no more is read until half of what is held of them is handled. */
+  /**
+   * Senders that have as many messages in work as one sender may have. Their other messages are left unread until half
+   * of those are handled, because the messages of the other senders would otherwise wait behind them.
+   */
   readonly #full = new Set<string>();
   /** Ends the read under way. */
   #reading = new AbortController();
