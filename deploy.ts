@@ -14,7 +14,7 @@ import { createRegistry, type Registry } from "./registry/app.ts";
 import { readRegistryConfig } from "./registry/config.ts";
 import { registryHealth, registryReady } from "./registry/meta/handlers.ts";
 import { REGISTRY_DOCUMENT } from "./registry/routes.ts";
-import { settledWithin, sleep, systemClock, systemUptime } from "./shared/clock.ts";
+import { settledWithin, sleep, systemClock } from "./shared/clock.ts";
 import { type Listening, listenOn } from "./shared/listening.ts";
 import type { ServiceHealth } from "./shared/protocol/api/meta.ts";
 import { toBase64Url } from "./shared/protocol/base64url.ts";
@@ -303,7 +303,7 @@ function requireRegistry(registryUrl: string): void {
  * Clock for the deadlines of requests. A shutdown uses the system clock instead, because the timers of this one may
  * fire up to 250 ms late.
  */
-const clock = new TimerWheel(systemClock, systemUptime);
+const clock = new TimerWheel(systemClock);
 
 const newId = ulidSource(systemClock.now, systemRandom.bytes);
 
@@ -366,15 +366,15 @@ async function stop(
   sockets: OpenSockets,
   store: Store,
 ): Promise<void> {
-  const began = systemUptime();
-  const left = () => LIMITS.shutdownMs - (systemUptime() - began);
+  const began = systemClock.uptime();
+  const left = () => LIMITS.shutdownMs - (systemClock.uptime() - began);
   entry.leave();
   if (!store.isExclusive) {
     void proxy?.leave();
     await sleep(systemClock, LIMITS.stopNoticeMs);
   }
   entry.drain();
-  while (entry.underWay > 0 && systemUptime() - began < LIMITS.drainMs) await sleep(systemClock, 20);
+  while (entry.underWay > 0 && systemClock.uptime() - began < LIMITS.drainMs) await sleep(systemClock, 20);
   registry?.stop();
   await proxy?.stop(left() - CLOSE_MS);
   proxy?.closeSockets();

@@ -8,6 +8,8 @@ export type Cancel = () => void;
 export interface Clock {
   /** Milliseconds since the Unix epoch. */
   now(): number;
+  /** Milliseconds since a moment of this process. They never jump, unlike `now`, when someone sets the clock. */
+  uptime(): number;
   /** Calls `fn` once, `ms` milliseconds from now or later, never earlier. */
   after(ms: number, fn: () => void): Cancel;
 }
@@ -18,6 +20,7 @@ const TIMER_MAX_MS = 2 ** 31 - 1;
 /** The machine's clock. A pending timer keeps the process alive until it fires or is cancelled. */
 export const systemClock: Clock = {
   now: () => Date.now(),
+  uptime: () => performance.now(),
   after(ms, fn) {
     const left = ms - TIMER_MAX_MS;
     let cancel: Cancel = () => clearTimeout(timer);
@@ -25,11 +28,6 @@ export const systemClock: Clock = {
     return () => cancel();
   },
 };
-
-/** Milliseconds since the process began. They never jump, unlike `Clock.now`, when someone sets the clock. */
-export function systemUptime(): number {
-  return performance.now();
-}
 
 /** Resolves after `ms` milliseconds, or at once when `signal` aborts. */
 export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
@@ -78,13 +76,8 @@ export function settledWithin(clock: Pick<Clock, "after">, promise: Promise<unkn
   });
 }
 
-/** Returns a function that tells how much of `ms` is left, even if the clock is set back by hours meanwhile. */
-export function timeLeft(clock: Pick<Clock, "now">, ms: number): () => number {
-  let left = ms, seen = clock.now();
-  return () => {
-    const now = clock.now();
-    left -= Math.max(0, now - seen);
-    seen = now;
-    return Math.max(0, left);
-  };
+/** Returns a function that tells how much of `ms` is left, even if someone sets the clock meanwhile. */
+export function timeLeft(clock: Pick<Clock, "uptime">, ms: number): () => number {
+  const end = clock.uptime() + ms;
+  return () => Math.max(0, end - clock.uptime());
 }

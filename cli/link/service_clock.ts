@@ -25,6 +25,10 @@ export class ServiceClock implements Clock {
     return this.machine.now() + this.offsetMs;
   }
 
+  uptime(): number {
+    return this.machine.uptime();
+  }
+
   after(ms: number, fn: () => void): Cancel {
     return this.machine.after(ms, fn);
   }

@@ -47,11 +47,14 @@ export class TimerWheel implements Clock {
   #cancelWake: Cancel = () => {};
   #timersSet = 0;
 
-  /** @param uptime returns milliseconds on a scale that never jumps */
-  constructor(private readonly clock: Clock, private readonly uptime: () => number) {}
+  constructor(private readonly clock: Clock) {}
 
   now(): number {
     return this.clock.now();
+  }
+
+  uptime(): number {
+    return this.clock.uptime();
   }
 
   after(ms: number, fn: () => void): Cancel {

@@ -10,6 +10,7 @@ interface Timer {
 
 export class ManualClock implements Clock {
   #now: number;
+  #uptime = 0;
   /** In the order in which they were set. A busy test has thousands, and most of them are cancelled. */
   readonly #timers = new Set<Timer>();
 
@@ -19,6 +20,10 @@ export class ManualClock implements Clock {
 
   now(): number {
     return this.#now;
+  }
+
+  uptime(): number {
+    return this.#uptime;
   }
 
   after(ms: number, fn: () => void): Cancel {
@@ -44,12 +49,18 @@ export class ManualClock implements Clock {
       const due = this.#nextUntil(end);
       if (!due) break;
       this.#timers.delete(due);
-      this.#now = Math.max(this.#now, due.at);
+      this.#passUntil(due.at);
       due.fn();
       await rest();
     }
-    this.#now = end;
+    this.#passUntil(end);
     await rest();
+  }
+
+  #passUntil(at: number): void {
+    const ms = Math.max(0, at - this.#now);
+    this.#now += ms;
+    this.#uptime += ms;
   }
 
   /** The timer that fires first, unless it fires after `end`. */

@@ -63,6 +63,12 @@ const NEVER: RuntimeResult = { attempts: 1, isOutage: false, retryAfterMs: 0 };
  */
 const EARLY_LOOKS_MS = [50, 250];
 
+/**
+ * The clock is taken as set, or the machine as having slept, when the clock moves so much more or less than time passes.
+ * With less, each small correction of the clock would be written.
+ */
+const CLOCK_SET_MS = 60_000;
+
 export class TaskFollower {
   readonly #budget = new WindowBudget(TASK_REQUESTS, TASK_REQUEST_WINDOW_MS);
   readonly #handovers = new WindowBudget(TASK_HANDOVERS, TASK_REQUEST_WINDOW_MS);
@@ -73,8 +79,12 @@ export class TaskFollower {
   /** Tasks whose state is being requested, by message. */
   readonly #polling = new Map<string, Promise<void>>();
   #cancel: Cancel = () => {};
+  /** The difference between the clock and the time that has passed, as it is in the times of the tasks. */
+  #clockOffset: number;
 
-  constructor(private readonly deps: FollowerDeps) {}
+  constructor(private readonly deps: FollowerDeps) {
+    this.#clockOffset = deps.clock.now() - deps.clock.uptime();
+  }
 
   get #rows(): TaskRows {
     return this.deps.store.tasks;
@@ -110,6 +120,7 @@ export class TaskFollower {
 
   async contextOf({ fromDid, session }: InboxMessage): Promise<TaskContext> {
     const contextId = await contextOf(fromDid, session);
+    this.#followClock();
     return { contextId, asking: this.#rows.asking(contextId, this.deps.clock.now()) };
   }
 
@@ -179,8 +190,17 @@ export class TaskFollower {
     }
   }
 
+  /** Moves the times of tasks with a clock that was set, because tasks of which no hour has passed would count as lost. */
+  #followClock(): void {
+    const { clock } = this.deps, moved = clock.now() - clock.uptime() - this.#clockOffset;
+    if (Math.abs(moved) < CLOCK_SET_MS) return;
+    this.#rows.shift(moved);
+    this.#clockOffset += moved;
+  }
+
   /** Requests the states that are due. Returns the milliseconds until the next look; `null` when no timer is needed. */
   #pollDue(): number | null {
+    this.#followClock();
     const now = this.deps.clock.now();
     const due = this.#rows.due(now), lastLook = ({ fromDid }: OpenTask) => this.#looks.get(fromDid) ?? 0;
     if (due.length === 0) this.#looks.clear();
@@ -210,6 +230,8 @@ export class TaskFollower {
 
   async #poll(task: OpenTask): Promise<void> {
     const { clock, runtime, protocol } = this.deps;
+    // Given up only after this look, because the task may have ended while the connector was off.
+    const isLast = isOver(task, clock.now());
     const response = await runtime.poll(protocol, task.taskId, this.#stop.signal);
     if (this.#stop.signal.aborted) return;
     const answer = classifyAnswer(response) === "accepted" && response.kind === "status"
@@ -223,8 +245,7 @@ export class TaskFollower {
       case "asks":
         return await this.#end(task, answer.text, null, { ...task, state: "asks", startedAt: clock.now() });
       default: {
-        // Given up only after a look, because the task may have ended while this machine slept.
-        if (isOver(task, clock.now())) return await this.#end(task, LOST_LATE, "TASK_LOST");
+        if (isLast) return await this.#end(task, LOST_LATE, "TASK_LOST");
         const polls = task.polls + 1;
         this.#rows.postpone(task, polls, clock.now() + lookWait(polls));
       }

@@ -1,5 +1,5 @@
 /** The WebSockets that a server has open, so that a stop can wait until they are closed. */
-import { sleep, systemClock, systemUptime } from "../../clock.ts";
+import { sleep, systemClock } from "../../clock.ts";
 import { TokenBucket } from "../token_bucket.ts";
 import { dropSocket, watchPongs } from "./drop_socket.ts";
 
@@ -16,7 +16,7 @@ export class OpenSockets {
   readonly upgrade = (request: Request): Deno.WebSocketUpgrade => {
     const upgraded = Deno.upgradeWebSocket(request, { idleTimeout: 45 }), { socket } = upgraded;
     const pongs = new TokenBucket(PONGS_PER_SECOND);
-    watchPongs(socket, () => void (pongs.take(1, systemUptime()) || dropSocket(socket)));
+    watchPongs(socket, () => void (pongs.take(1, systemClock.uptime()) || dropSocket(socket)));
     socket.addEventListener("open", () => this.#open.add(socket));
     socket.addEventListener("close", () => this.#open.delete(socket));
     return upgraded;
@@ -24,7 +24,7 @@ export class OpenSockets {
 
   /** Resolves when every socket is closed, at the latest after `ms`. */
   async closed(ms: number): Promise<void> {
-    const end = systemUptime() + ms;
-    while (this.#open.size > 0 && systemUptime() < end) await sleep(systemClock, 20);
+    const end = systemClock.uptime() + ms;
+    while (this.#open.size > 0 && systemClock.uptime() < end) await sleep(systemClock, 20);
   }
 }

@@ -158,7 +158,11 @@ Deno.test("a follower on a machine that is an hour behind does not read all even
   };
   await withTime(world, create(0), 1);
   clock.step(1_800_000);
-  const behind: Clock = { now: () => clock.now() - 3_600_000, after: (ms, fn) => clock.after(ms, fn) };
+  const behind: Clock = {
+    now: () => clock.now() - 3_600_000,
+    uptime: () => clock.uptime(),
+    after: (ms, fn) => clock.after(ms, fn),
+  };
   Object.assign(world, { clock: behind });
   const following = admin.svc("admin", "audit", "--follow");
   Object.assign(world, { clock });

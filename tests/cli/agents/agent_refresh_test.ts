@@ -263,6 +263,7 @@ Deno.test("a clock that is set back does not lengthen the wait for a lock", asyn
   // Each wait passes at once, and the clock goes back by an hour in between.
   const clock = {
     now: () => 0 - 3_600_000 * looks,
+    uptime: () => 0,
     after: (_ms: number, fn: () => void) => {
       if (++looks > 10_000) throw new Error("the wait has no end");
       queueMicrotask(fn);

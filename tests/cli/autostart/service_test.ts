@@ -166,6 +166,7 @@ Deno.test("the service of an agent that reads its messages keeps --replies, and 
     // No connector starts in this test, so each wait for it passes at once, and the clock goes back meanwhile.
     const clock = {
       now: () => 0 - 3_600_000 * looks,
+      uptime: () => 0,
       after(ms: number, fn: () => void) {
         if (looks > 1_000) throw new Error("the wait has no end");
         if (ms === 20_000) late = fn;

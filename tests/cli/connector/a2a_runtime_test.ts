@@ -207,7 +207,8 @@ Deno.test("a task that the restarted agent does not know is lost, and so is one 
     await using talk = await conversation(agent);
     await talk.send("request-1");
     await until(() => talk.bench.eventsOf("receipt_sent").length === 1);
-    talk.world.clock.step(LIMIT.taskPatienceMs - 60_000);
+    const ms = LIMIT.taskPatienceMs - 60_000;
+    talk.bench.database.run("UPDATE tasks SET startedAt = startedAt - ?", ms);
     await talk.world.clock.advance(30_000);
     assertEquals(talk.bench.eventsOf("task_ended"), []);
     await passing(talk.world, 60, () => talk.bench.eventsOf("task_ended").length === 1);
@@ -229,6 +230,28 @@ Deno.test("a task that ended while this machine slept for two hours has its resu
   talk.world.clock.step(2 * LIMIT.taskPatienceMs);
   await passing(talk.world, 60, () => talk.bench.eventsOf("task_ended").length === 1);
   assertEquals(talk.bench.eventsOf("task_ended").map(({ state }) => state), ["completed"]);
+});
+
+Deno.test("a task goes on, and its question can be answered, although the clock was moved by hours", async () => {
+  const { agent, open, end } = working();
+  await using talk = await conversation(agent);
+  await talk.send("request-1");
+  await until(() => talk.bench.eventsOf("receipt_sent").length === 1);
+  for (const step of [2 * LIMIT.taskPatienceMs, -4 * LIMIT.taskPatienceMs]) {
+    talk.world.clock.step(step);
+    const looks = agent.methods.length;
+    for (let i = 0; i < 60 && agent.methods.length < looks + 2; i++) await talk.world.clock.advance(1_000);
+    assertEquals([agent.methods.length - looks, talk.bench.eventsOf("task_ended")], [2, []]);
+  }
+  const { tasks } = talk.bench.connector.store, { clock } = talk.world;
+  assertEquals(tasks.due(clock.now() + LIMIT.taskPollMaxMs).map(({ startedAt }) => clock.now() - startedAt < 300_000), [
+    true,
+  ]);
+  open[0]?.say(TaskState.TASK_STATE_INPUT_REQUIRED, "Which one?");
+  end();
+  await passing(talk.world, 60, () => talk.bench.eventsOf("task_ended").length === 1);
+  talk.world.clock.step(2 * LIMIT.taskPatienceMs);
+  await passing(talk.world, 60, () => agent.calls.length === 1);
 });
 
 Deno.test("each task that worked when the connector was off for two days has a reply", async () => {

@@ -20,8 +20,8 @@ const MOST_BYTES = 40_960;
 
 /** The server's own timers on the clock of the test, whose timers leave 5 KB a message that a server does not. */
 function clockOfServer(): ManualClock {
-  const clock = new ManualClock(), after = clock.after.bind(clock), began = clock.now();
-  const wheel = new TimerWheel({ now: () => clock.now(), after }, () => clock.now() - began);
+  const clock = new ManualClock(), after = clock.after.bind(clock);
+  const wheel = new TimerWheel({ now: () => clock.now(), uptime: () => clock.uptime(), after });
   clock.after = wheel.after.bind(wheel);
   return clock;
 }
