@@ -388,7 +388,7 @@ class ServerPauses {
     if (server === undefined || server.probing || server.isEnded) return false;
     server.isEnded = true;
     // At most 5 s from now, because the clock may have been set back since the failure.
-    server.until = Math.min(Math.max(now, server.failedAt + EARLY_MS), now + EARLY_MS);
+    server.until = Math.min(server.until, Math.max(now, server.failedAt + EARLY_MS), now + EARLY_MS);
     return true;
   }
 

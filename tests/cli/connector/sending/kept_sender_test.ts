@@ -142,5 +142,21 @@ Deno.test("a server whose agents write all the time makes no message to another 
   sender.end();
 });
 
+Deno.test("news of a server does not make its first pause longer", async () => {
+  await using disk = await Disk.make();
+  let tries = 0;
+  const { clock, sender, keep } = senderOn(disk, () => {
+    tries++;
+    return Promise.reject(new UnreachableError("the server cannot be reached", { cause: new Error("refused") }));
+  });
+  keep(didOf("bad.example", 1), "message-1-of-bad");
+  sender.wake();
+  await clock.advance(0);
+  sender.tryNow("bad.example");
+  await clock.advance(1_000);
+  assertEquals(tries, 2);
+  sender.end();
+});
+
 /** An answer at once. */
 const atOnce = () => Promise.resolve();
