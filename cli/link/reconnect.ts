@@ -36,7 +36,7 @@ const REPLACED_MS = 30_000;
  * again after their first wait.
  */
 export const SETTLED_MS = 10_000;
-/** Least time to come back. With less, a proxy that names 0 ms would be connected to again and again without a pause. */
+/** Least time to come back. With less, all agents of a proxy that names 0 ms would be back at the same moment. */
 const RETURN_LEAST_MS = 1_000;
 /** Longest wait that a service can ask for. With more, one wrong header would keep an agent away for hours. */
 const RETRY_AFTER_MAX_MS = 60_000;
@@ -129,9 +129,10 @@ export class ReconnectingLink {
         // Measured without the handshake, because a handshake of 10 s would make a link that ends at once look like a
         // good one.
         const lived = this.deps.clock.now() - this.#status.since;
-        if (lived >= SETTLED_MS) this.#failures = 0;
+        const isSettled = lived >= SETTLED_MS;
+        if (isSettled) this.#failures = 0;
         if (LOST.has(closed.code)) this.events.lost();
-        wait = this.#afterClose(closed);
+        wait = this.#afterClose(closed, isSettled);
       } catch (error) {
         if (this.#stop.signal.aborted) break;
         this.#report(error);
@@ -205,21 +206,19 @@ export class ReconnectingLink {
     }
   }
 
-  #afterClose({ code, reason }: { code: number; reason: string }): number {
+  #afterClose({ code, reason }: { code: number; reason: string }, isSettled: boolean): number {
     const why = describeClose(code, reason);
     this.#status.problem = why;
     this.deps.emit("disconnected", { code, why });
     const within = code === CLOSE.shuttingDown ? returnWindow(reason) : null;
     const asked = Math.max(within ?? RECONNECT_FIRST_MAX_MS, RETURN_LEAST_MS);
     this.#firstMaxMs = Math.min(asked, RETRY_AFTER_MAX_MS);
-    if (within !== null) {
-      // A shutdown with a time to come back is not counted as a failure, because each restart of the proxy would
-      // otherwise double the wait.
-      this.#failures = 0;
-      return this.#nextWait();
-    }
     const wait = this.#nextWait();
-    this.#failures++;
+    // A shutdown with a time to come back counts as a failure only of a link that has hardly lasted, because each
+    // restart of the proxy would otherwise double the wait.
+    if (within === null || !isSettled) this.#failures++;
+    // All agents of the proxy would come back at once if a longer wait took the place of the time that it names.
+    if (within !== null) return Math.max(wait, reconnectWait(0, fraction(this.deps.random), this.#firstMaxMs));
     // If it reconnected at once, it would evict the other connector, and the two would loop.
     return code === CLOSE.replaced ? REPLACED_MS + wait : wait;
   }

@@ -2,7 +2,7 @@
 import { assertEquals } from "@std/assert";
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
 import type { LinkEvents } from "../../../cli/link/link.ts";
-import { ReconnectingLink } from "../../../cli/link/reconnect.ts";
+import { ReconnectingLink, SETTLED_MS } from "../../../cli/link/reconnect.ts";
 import { ServiceClock } from "../../../cli/link/service_clock.ts";
 import { shutdownReason } from "../../../shared/protocol/frames.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
@@ -59,8 +59,9 @@ class Proxy {
     return this.#connection.status.since;
   }
 
-  /** Ends the link and returns the wait before the next attempt, which is then made. */
-  async close(code: number, reason: string): Promise<number | undefined> {
+  /** Ends a link that has lasted so long, and returns the wait before the next attempt, which is then made. */
+  async close(code: number, reason: string, lastedMs = 0): Promise<number | undefined> {
+    await this.clock.advance(lastedMs);
     this.link?.closed(code, reason);
     return await this.#next();
   }
@@ -96,10 +97,19 @@ async function withProxy(run: (proxy: Proxy) => Promise<void>): Promise<void> {
 
 Deno.test("a link that a proxy shuts down is opened again within the time that the proxy names", () =>
   withProxy(async (proxy) => {
-    for (const ms of [1_000, 16_000, 60_000]) assertEquals(await proxy.close(1001, shutdownReason(ms)), ms / 2);
+    const close = (ms: number) => proxy.close(1001, shutdownReason(ms), SETTLED_MS);
+    for (const ms of [1_000, 16_000, 60_000]) assertEquals(await close(ms), ms / 2);
     // Bounded: the reason is a text of the network.
-    assertEquals(await proxy.close(1001, shutdownReason(999_999)), 30_000);
-    assertEquals(await proxy.close(1001, shutdownReason(0)), 500);
+    assertEquals(await close(999_999), 30_000);
+    assertEquals(await close(0), 500);
+  }));
+
+Deno.test("a proxy that shuts down each new link is connected to less and less often, within the time that it names", () =>
+  withProxy(async (proxy) => {
+    const reasons = [0, 0, 60_000, 0, 0, 0];
+    const waits = [];
+    for (const ms of reasons) waits.push(await proxy.close(1001, shutdownReason(ms)));
+    assertEquals(waits, [500, 2_000, 30_000, 8_000, 16_000, 28_000]);
   }));
 
 Deno.test("a link counts as lost when it is silent or breaks off, and not when the proxy ends it", () =>
@@ -134,18 +144,20 @@ Deno.test("a link that is away names the time of its end also after many tries",
 
 Deno.test("restarts one after the other do not make the waits longer", () =>
   withProxy(async (proxy) => {
-    for (let restart = 0; restart < 6; restart++) assertEquals(await proxy.close(1001, shutdownReason(1_000)), 500);
+    for (let restart = 0; restart < 6; restart++) {
+      assertEquals(await proxy.close(1001, shutdownReason(1_000), SETTLED_MS), 500);
+    }
   }));
 
 Deno.test("a refusal after a shutdown is followed by the named time, then by waits that double", () =>
   withProxy(async (proxy) => {
     proxy.refusal = new ApiError(503, "PROXY_RELAY_UNAVAILABLE", "It stops", null, 1);
-    assertEquals(await proxy.close(1001, shutdownReason(3_000)), 1_500);
+    assertEquals(await proxy.close(1001, shutdownReason(3_000), SETTLED_MS), 1_500);
     assertEquals(await proxy.refuse(3), [1_500, 2_000, 4_000]);
     proxy.refusal = null;
     assertEquals(await proxy.refuse(1), [8_000]);
     assertEquals(
-      await proxy.close(1001, shutdownReason(3_000)),
+      await proxy.close(1001, shutdownReason(3_000), SETTLED_MS),
       1_500,
       "an announced end begins again with the first wait",
     );
