@@ -6,6 +6,7 @@
  */
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { isSecret } from "../../shared/protocol/secrets.ts";
 import { parseTicket, type Ticket, TICKET_PREFIX } from "../../shared/protocol/ticket.ts";
 import { CliError } from "../errors.ts";
 import { isPlain } from "../files/profile.ts";
@@ -56,16 +57,31 @@ function withoutPunctuation(text: string): string {
 }
 
 /**
- * Returns the parts of a join link. White space is dropped, because a mail program may break a long line, and so is
- * punctuation around the link, because the person who sent it may have written a full stop behind it.
+ * Returns the parts of a join link. White space is dropped, because a mail program may break a long line, and so are
+ * punctuation around the link and words behind it, because a person may copy them along with it.
  *
  * @throws {CliError} `CLI_USAGE` with the reason
  */
 export function parseJoinLink(given: string): JoinLink {
   if (given.length > 2 * MAX_LENGTH) throw refused(`it has more than ${MAX_LENGTH} characters`);
-  const text = withoutPunctuation(given.split(/\s+/).join(""));
+  const words = given.split(/\s+/);
+  // Without the last words only if those behind it cannot be its pairing part, which would else be lost unnoticed.
+  for (let count = words.length; count > 0 && !words[count]?.startsWith("."); count--) {
+    try {
+      const link = parseWhole(words.slice(0, count).join(""));
+      if (isSecret("invite", link.code)) return link;
+    } catch (error) {
+      if (!(error instanceof CliError)) throw error;
+    }
+  }
+  return parseWhole(words.join(""));
+}
+
+function parseWhole(joined: string): JoinLink {
+  const text = withoutPunctuation(joined);
   if (text.length > MAX_LENGTH) throw refused(`it has more than ${MAX_LENGTH} characters`);
-  const [, scheme, authority = "", path, query, fragment] = PARTS.exec(text) ?? [];
+  // Some chat programs encode the number sign when they make a link of the text.
+  const [, scheme, authority = "", path, query, fragment] = PARTS.exec(text.replace("/join%23", "/join#")) ?? [];
   if (text.startsWith(TICKET_PREFIX)) {
     throw refused("it is a pairing ticket", "To pair: run svc connector start <name>, then paste the ticket there.");
   }

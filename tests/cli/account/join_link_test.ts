@@ -114,6 +114,8 @@ Deno.test("the pairing part of a link is that of a ticket, whole or not at all",
   ) {
     assertStringIncludes(refusal(link(cut)) ?? "accepted", "pairing part is not whole", cut);
   }
+  // Broken before its pairing part, and cut.
+  assertStringIncludes(refusal(link(`\n.${fields.slice(0, -1)}`)) ?? "accepted", "pairing part is not whole");
   const parsed = parseJoinLink(link(`.${fields}`));
   assertEquals(ticketOf(parsed, "https://proxy.example.test:8443"), `svcpair1_${fields}.proxy.example.test:8443`);
   const ticket = parseTicket(`svcpair1_${fields}.[::1]:8787`);
