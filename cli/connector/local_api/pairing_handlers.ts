@@ -7,7 +7,13 @@ import { AgentDid } from "../../../shared/protocol/api/fields.ts";
 import { PairingProfile, PairStartAnswer, PairStartBody } from "../../../shared/protocol/api/pairing.ts";
 import { ReceiptList } from "../../../shared/protocol/api/receipts.ts";
 import { mayPair, PAIRING_SERVERS } from "../../../shared/protocol/origins.ts";
-import { isTicketOf, parseTicket, TICKET_PREFIX, withPairSecret } from "../../../shared/protocol/ticket.ts";
+import {
+  isTicketOf,
+  parseTicket,
+  TICKET_PREFIX,
+  ticketInPaste,
+  withPairSecret,
+} from "../../../shared/protocol/ticket.ts";
 import { answerOf } from "../../link/proxy_caller.ts";
 import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
@@ -60,10 +66,11 @@ export async function pairStart({ connector, body, onTicket }: BodyInput<typeof 
 }
 
 export async function pairConfirm({ connector, body }: BodyInput<typeof Members>): Promise<Response> {
-  const ticket = typeof body.ticket === "string" ? parseTicket(body.ticket) : null;
-  const wanted = { responderProfile: connector.options.profile, ...body };
-  if (ticket === null) return passed(await connector.proxy.post("/pair/confirm", plainTicket(wanted)));
   const { origin } = connector.proxy.place;
+  const pasted = typeof body.ticket === "string" ? ticketInPaste(body.ticket, origin) : { problem: "" };
+  const wanted = { responderProfile: connector.options.profile, ...body };
+  if ("problem" in pasted) return passed(await connector.proxy.post("/pair/confirm", plainTicket(wanted)));
+  const { ticket } = pasted;
   // Refused at once, because the confirmation would be tried again for a day.
   if (!isTicketOf(ticket, origin) && !mayPair(origin, ticket.origin)) {
     throw new LocalError("CONNECTOR_INVALID_BODY", `The ticket is from ${ticket.authority}. ${PAIRING_SERVERS}`);

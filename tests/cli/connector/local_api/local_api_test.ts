@@ -187,7 +187,7 @@ Deno.test("two people pair through the API, and the ticket is in its answer but 
   assertEquals([status, tickets, body.initiatorProfile.agentName], [200, [body.ticket], a.agent.name]);
   assert(!JSON.stringify(one.events).includes(body.ticket));
   assertEquals((await askOne("/v1/pair/status", post({ ticket: body.ticket }))).body.status, "pending");
-  assertEquals((await askTwo("/v1/pair/confirm", post({ ticket: body.ticket }))).status, 201);
+  assertEquals((await askTwo("/v1/pair/confirm", post({ ticket: `Here: “${body.ticket}”.` }))).status, 201);
   await until(() => one.eventsOf("paired").length === 1 && Object.keys(one.peers).length === 1);
   assertEquals([Object.keys(one.peers), Object.keys(two.peers)], [[b.agent.name], [a.agent.name]]);
   assertEquals((await askOne("/v1/pair/peers")).body.peers.length, 1);
