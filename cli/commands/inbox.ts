@@ -22,6 +22,8 @@ import { stopSignal } from "../terminal/interrupt.ts";
 import { EXEC_OPTION, VIEW_OPTIONS } from "./connector/connector.ts";
 
 const { pageMessages: LISTED, pageMessagesMax: MAX_LISTED } = LIMIT;
+/** Pause before the last message in a pipe. With less, `head -2` ends only after it, and what it left out counts as read. */
+const READER_MS = 200;
 const QUEUED_S = LIMIT.queuedWaitMs / 1000;
 
 export const COMMANDS = [
@@ -198,16 +200,19 @@ class Lister {
   }
 
   /**
-   * Prints messages one by one, and marks the printed ones read. Returns false when no one reads the output any longer.
+   * Prints messages, and marks them read unless their reader has ended, because a pipe holds messages that no one has
+   * read then. Returns false when no one reads the output any longer.
    */
   async print(messages: readonly Received[]): Promise<boolean> {
-    const printed: Received[] = [];
-    for (const received of messages) {
-      if (!isPrinted(this.ctx, received)) break;
-      printed.push(received);
+    const { ctx, query: { take } } = this;
+    for (const [i, received] of messages.entries()) {
+      if (take && ctx.out.columns === null && i > 0 && i === messages.length - 1) await sleep(ctx.clock, READER_MS);
+      if (isPrinted(ctx, received)) continue;
+      if (take) ctx.out.warn("Nothing was marked read, because not all was read; --limit prints fewer messages");
+      return false;
     }
-    await this.#take(printed);
-    return printed.length === messages.length;
+    await this.#take(messages);
+    return true;
   }
 
   async #take(messages: readonly Received[]): Promise<void> {

@@ -109,13 +109,14 @@ Deno.test("svc inbox filters by peer and conversation, and lists at most as many
   }));
 
 Deno.test("svc inbox --take marks what it has printed, which --read then lists", () =>
-  withInbox(async ({ machine, receive }) => {
+  withInbox(async ({ machine, receive, world }) => {
     const ids = [receive({ message: "a" }), receive({ message: "b" })];
     assertEquals(await unread(machine, "--take", "--limit", "1"), ids.slice(0, 1));
     assertEquals(await unread(machine), ids.slice(1));
     assertEquals(await unread(machine, "--read"), ids.slice(0, 1));
-    assertEquals((await machine.svc("inbox", "--take")).code, 0);
-    assertEquals([await unread(machine), await unread(machine, "--read")], [[], ids]);
+    receive({ message: "c" });
+    assertEquals((await whileTimePasses(world, machine.svc("inbox", "--take"))).code, 0);
+    assertEquals([await unread(machine), (await unread(machine, "--read")).slice(0, 2)], [[], ids]);
     assertEquals((await machine.svc("inbox", "--take")).stderr, NOTHING);
   }));
 
@@ -149,7 +150,7 @@ Deno.test("svc inbox --take --json names messages that another program has read 
   }));
 
 Deno.test("svc inbox --take marks nothing that its reader did not get", () =>
-  withInbox(async ({ machine, receive }) => {
+  withInbox(async ({ machine, receive, world }) => {
     const ids = [receive({ message: "a" }), receive({ message: "b" }), receive({ message: "c" })];
     machine.readsCharacters = 0;
     for (const options of [[], ["--json"], ["--follow"], ["--follow", "--json"]]) {
@@ -157,20 +158,24 @@ Deno.test("svc inbox --take marks nothing that its reader did not get", () =>
     }
     machine.readsCharacters = Infinity;
     assertEquals(await unread(machine), ids);
-    // One message reaches the reader, which then ends.
-    machine.readsCharacters = 1;
-    await machine.svc("inbox", "--take");
+    // The pipe takes two messages, of which the reader gets a part and then ends.
+    const printed = machine.svc("inbox", "--take");
+    await until(() => world.clock.pending().includes("+200 ms"));
+    machine.readsCharacters = 0;
+    const { code, stderr } = await whileTimePasses(world, printed);
+    assertEquals(code, 0);
+    assertStringIncludes(stderr, "warning: Nothing was marked read");
     machine.readsCharacters = Infinity;
-    assertEquals(await unread(machine), ids.slice(1));
+    assertEquals(await unread(machine), ids);
   }));
 
 Deno.test("no control character of a peer reaches the terminal, and its text cannot look like another message", () =>
-  withInbox(async ({ machine, receive }) => {
+  withInbox(async ({ machine, receive, world }) => {
     receive({ message: HOSTILE });
     receive({ other: HOSTILE });
     receive(`{\r\n"raw": "\u009b\u202e" }`);
     for (const options of [[], ["--json"], ["--take"]]) {
-      const { stdout, stderr } = await machine.svc("inbox", ...options);
+      const { stdout, stderr } = await whileTimePasses(world, machine.svc("inbox", ...options));
       for (const char of RAW) assert(!(stdout + stderr).includes(char), JSON.stringify(char));
       assert(stdout.split("\n").every((line) => !/^17 /.test(line)), stdout);
     }
