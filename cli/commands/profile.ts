@@ -1,4 +1,6 @@
 /** `svc profile …`: configuration folders side by side, and what each of them trusts. */
+import { basename } from "node:path";
+import { didYouMean } from "../../shared/did_you_mean.ts";
 import { configPath, readConfig } from "../account/config_store.ts";
 import { command } from "../command_line/command.ts";
 import { parseWord } from "../command_line/numbers.ts";
@@ -42,11 +44,17 @@ export const COMMANDS = [
     examples: { "svc profile show --profile work": "Show what the profile work trusts" },
     run(ctx) {
       const { ca, insecureOrigins, notify, historyDays } = profiles.readProfile(ctx);
-      const [name = null] = [...profiles.profileFolders(ctx)].find(([, folder]) => folder === ctx.configDir) ?? [];
+      const folders = profiles.profileFolders(ctx), wanted = basename(ctx.configDir);
+      const [name] = [...folders].find(([, folder]) => folder === ctx.configDir) ?? [];
+      if (name === undefined) {
+        const fix = "svc profile list shows the profiles; the first command that saves something creates one.";
+        const known = didYouMean(wanted, folders.keys());
+        throw new CliError("CLI_USAGE", `There is no profile ${wanted}.${known}`, { fix });
+      }
       const account = accountOf(ctx, ctx.configDir);
       const path = profiles.savedAuthority(ctx)?.path ?? null;
       ctx.out.result({ name, folder: ctx.configDir, ...account, ca: path, insecureOrigins, historyDays, notify }, [
-        ctx.out.bold(name ?? ctx.configDir),
+        ctx.out.bold(name),
         ...fields([
           ["folder", ctx.configDir],
           ["registry", account.registryUrl],

@@ -91,6 +91,8 @@ Deno.test("a profile is a folder of its own, which option or variable choose and
   assertEquals((await machine.json("whoami")).human.displayName, "Work");
   assertEquals((await machine.json("profile", "show")).name, "work");
   assertEquals((await machine.json("profile", "show", "--profile", "default")).name, "default");
+  const typo = await machine.failure("profile", "show", "--profile", "wrok");
+  assertEquals([typo.exit, typo.message.includes("There is no profile wrok. Did you mean work?")], [2, true]);
   // Units and entries of hosts name the folder: a variable of the shell must not lead below it.
   assertEquals((await machine.json("profile", "show", "--config-dir", machine.dir)).folder, machine.dir);
   for (const name of ["Work", "a/b", "..", "a".repeat(33)]) {
