@@ -5,6 +5,8 @@ import { command } from "../command_line/command.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../local_errors.ts";
 import { CLI_ERRORS, CliError, type CliErrorCode, EXIT, exitOf, fixOf, FOREIGN_ANSWER } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
+import { BUSY } from "../../shared/client/local_shapes.ts";
+import type { TaskCode } from "../platforms/platform.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
 
 /** The codes that only the client library throws. It also throws codes of the services and of the CLI. */
@@ -23,11 +25,27 @@ export const LIBRARY_ERRORS: Readonly<Record<string, { when: string; fix: string
   },
 };
 
+/** The codes of replies of svc itself (`svcError`). */
+const REPLY_ERRORS: Readonly<Record<typeof BUSY | TaskCode, { when: string; fix: string }>> = {
+  BUSY: {
+    when: "Too many automatic answers followed each other, so the peer's connector did not send the agent's answer",
+    fix: "Ask again in a new message, or after the time that the reply names.",
+  },
+  TASK_FAILED: {
+    when: "The peer's agent could not complete the task, or its answer was too large",
+    fix: "Read the text of the reply, and ask again if that can change.",
+  },
+  TASK_REJECTED: { when: "The peer's agent did not accept the task", fix: "Ask in another way." },
+  TASK_CANCELED: { when: "The task was canceled at the peer's agent", fix: "Ask again if you still need the answer." },
+  TASK_LOST: { when: "The peer's agent has lost the task, or had no result in time", fix: "Ask again." },
+};
+
 const CODES = [
   ...Object.keys(ERRORS),
   ...Object.keys(CLI_ERRORS),
   ...CONNECTOR_CODES,
   ...Object.keys(LIBRARY_ERRORS),
+  ...Object.keys(REPLY_ERRORS),
   ...Object.keys(ACK_REASONS),
 ];
 
@@ -42,7 +60,9 @@ export const COMMANDS = [
       const code = Object.hasOwn(ACK_REASONS, reason) ? reason : word.toUpperCase();
       const facts = explain(code);
       if (facts === null) {
-        throw new CliError("CLI_CODE_UNKNOWN", `There is no error code ${args.code}.${didYouMean(code, CODES)}`);
+        const whole = CODES.filter((known) => known.endsWith(`_${code}`)).join(" or ");
+        const known = whole === "" ? didYouMean(code, CODES) : ` Did you mean ${whole}?`;
+        throw new CliError("CLI_CODE_UNKNOWN", `There is no error code ${args.code}.${known}`);
       }
       ctx.out.result({ ...facts }, [
         ctx.out.bold(code),
@@ -79,6 +99,9 @@ function explain(code: string): Explanation | null {
   }
   const ofLibrary = Object.hasOwn(LIBRARY_ERRORS, code) ? LIBRARY_ERRORS[code] : undefined;
   if (ofLibrary !== undefined) return { code, ...ofLibrary, from: "the client library", exit: [] };
+  if (Object.hasOwn(REPLY_ERRORS, code)) {
+    return { code, ...REPLY_ERRORS[code as TaskCode], from: "the connector of the peer, in a reply", exit: [] };
+  }
   if (Object.hasOwn(ACK_REASONS, code)) {
     return { code, ...ACK_REASONS[code as AckReason], from: "the connector of the recipient", exit: [] };
   }

@@ -1,5 +1,7 @@
 /** The output for people and scripts: streams, colours, progress, JSON. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { BUSY } from "../../../shared/client/local_shapes.ts";
+import { TASK_CODES } from "../../../cli/platforms/platform.ts";
 import { LIBRARY_ERRORS } from "../../../cli/commands/explain.ts";
 import { CLI_ERRORS, fixOf } from "../../../cli/errors.ts";
 import { allCommands } from "../../../cli/commands/table.ts";
@@ -410,6 +412,14 @@ Deno.test("svc explain shows the condition and the fix of every code", async () 
     for (const part of [code, when, fixOf(code) || fix]) assertStringIncludes(stdout, printable(part));
   }
   assertEquals((await machine.json("explain", "agent_auth_refresh_invalid")).status, [400, 401]);
+  for (const code of [BUSY, ...TASK_CODES]) {
+    assertStringIncludes(
+      (await machine.svc("explain", code)).stdout,
+      "reported by  the connector of the peer, in a reply",
+    );
+  }
+  const part = await machine.failure("explain", "outbox-full");
+  assertStringIncludes(part.message, "Did you mean CONNECTOR_OUTBOX_FULL?");
   const unknown = await machine.failure("explain", "PROXY_AUTH_REPLAI");
   assertEquals(unknown.exit, 4);
   assertStringIncludes(unknown.message, "Did you mean PROXY_AUTH_REPLAY?");
