@@ -251,7 +251,9 @@ Deno.test("a task goes on, and its question can be answered, although the clock 
   end();
   await passing(talk.world, 60, () => talk.bench.eventsOf("task_ended").length === 1);
   talk.world.clock.step(2 * LIMIT.taskPatienceMs);
-  await passing(talk.world, 60, () => agent.calls.length === 1);
+  await talk.send("request-2", "both");
+  await passing(talk.world, 5, () => agent.calls.length === 2);
+  assertEquals(agent.calls[1]?.taskId, open[0]?.taskId);
 });
 
 Deno.test("each task that worked when the connector was off for two days has a reply", async () => {
