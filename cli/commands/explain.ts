@@ -5,7 +5,7 @@ import { command } from "../command_line/command.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../local_errors.ts";
 import { CLI_ERRORS, CliError, type CliErrorCode, EXIT, exitOf, fixOf, FOREIGN_ANSWER } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
-import { BUSY } from "../../shared/client/local_shapes.ts";
+import type { BUSY } from "../../shared/client/local_shapes.ts";
 import type { TaskCode } from "../platforms/platform.ts";
 import { didYouMean } from "../../shared/did_you_mean.ts";
 
