@@ -164,7 +164,7 @@ export async function startAgentConnector(
     hasFailed = true;
   };
   const choice = { first: await firstPort(ctx), reserved: RUNTIME_PORTS, onFailed };
-  const { listener, movedFrom } = await openPort(store, folder, wanted, (request) => respond(request), choice);
+  const { listener, movedFrom } = await openPort(store, folder, wanted, (...asked) => respond(...asked), choice);
   // Waiting calls still get their answers. The wait is bounded, because one slow request could otherwise keep the
   // connector from ending.
   opened.defer(async () => void await settledWithin(clock, listener.shutdown(), CONNECTOR_LIMITS.closeMs));
@@ -192,9 +192,9 @@ export async function startAgentConnector(
     loading ??= import("./pages/local_pages.ts").then(({ LocalPages }) =>
       new LocalPages(connector, calls, port, () => void removePageFile())
     );
-  respond = async (request) => {
+  respond = async (request, info) => {
     const isPage = hasPage && !API_PATHS.some((start) => new URL(request.url).pathname.startsWith(start));
-    return isPage && await (await pages()).answer(request) || await api(request);
+    return isPage && await (await pages()).answer(request) || await api(request, info);
   };
   opened.defer(removePageFile);
   connector.api = { url, movedFrom };

@@ -9,6 +9,7 @@ export const CONNECTOR_LIMIT_TABLE = {
   openTasks: [200, "count", "tasks followed at the same time, half as many for one sender; other messages wait"],
   a2aBlockMs: [120_000, "ms", "wait of an A2A client's call for its task"],
   a2aBlockingCalls: [32, "count", "waiting calls of A2A clients"],
+  a2aCalls: [64, "count", "calls of A2A clients in progress, with those whose answer is not read"],
   keptMessages: [1_000, "count", "messages that wait in the connector for the proxy"],
   keptBytes: [64 * 1024 ** 2, "bytes", "payload of all messages that wait in the connector"],
   keptMs: [DAY_MS, "ms", "retries of a waiting message, because the proxy recognises its request ID as long"],

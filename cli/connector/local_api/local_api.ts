@@ -36,19 +36,29 @@ interface AllowedRequest extends Pick<Request, "method" | "headers"> {
   read(route: LocalRoute): string | Promise<string>;
 }
 
-export function localApi(options: LocalApiOptions): (request: Request) => Promise<Response> {
+/** Resolves when the answer is sent, or its caller has gone. */
+type Completion = Pick<Deno.ServeHandlerInfo, "completed">;
+
+export function localApi(options: LocalApiOptions): (request: Request, info: Completion) => Promise<Response> {
   const { connector, token, port } = options;
   const hosts = ["127.0.0.1", "localhost", "[::1]"].map((name) => `${name}:${port}`);
+  let unread = 0;
   const respond = async (request: Request): Promise<Response> => {
     const { method, headers } = request, url = new URL(request.url);
     refuseWebPages(headers, url.pathname, hosts);
     const isA2a = url.pathname.startsWith("/a2a/");
     if (!isA2a) checkToken(headers, token, connector.options.agent.name);
+    else if (unread > CONNECTOR_LIMITS.a2aCalls) throw new LocalError("CONNECTOR_BUSY");
     else if (typeof connector.api?.movedFrom === "number") throw new LocalError("CONNECTOR_OFF_PORT");
     else url.pathname = url.pathname.replace(/\/$/, "");
     return await answer(options, { method, url, headers, read: (route) => textOf(options, request, route) });
   };
-  return async (request) => {
+  return async (request, { completed }) => {
+    const read = () => unread--;
+    if (new URL(request.url).pathname.startsWith("/a2a/")) {
+      unread++;
+      completed.then(read, read);
+    }
     const response = await respond(request).catch(refuse);
     response.headers.set("Cross-Origin-Resource-Policy", "same-origin");
     return response;

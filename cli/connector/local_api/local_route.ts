@@ -1,6 +1,7 @@
 /** A row of the table of local routes, and what the handlers of the rows share. */
 import * as z from "zod";
 import { type Clock, settledWithin } from "../../../shared/clock.ts";
+import { inPieces, PIECE_BYTES } from "../../../shared/pieces.ts";
 import type { RouteAnswer } from "../../../shared/openapi.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { type Bytes, utf8Bytes } from "../../../shared/protocol/base64url.ts";
@@ -155,7 +156,7 @@ export function json(value: unknown, status = 200): Response {
 const JSON_HEADERS = { "Content-Type": "application/json", "Cache-Control": "no-store" };
 
 export function jsonText(text: string): Response {
-  return new Response(text, { headers: JSON_HEADERS });
+  return new Response(text.length > PIECE_BYTES ? inPieces(utf8Bytes(text)) : text, { headers: JSON_HEADERS });
 }
 
 /**

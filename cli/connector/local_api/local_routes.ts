@@ -228,7 +228,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
     params: Alias,
     response: { status: 200, body: a2a.AgentCard },
     otherResponses: [{ status: 304 }],
-    errors: ["NOT_FOUND"],
+    errors: ["NOT_FOUND", "CONNECTOR_BUSY"],
     handler: a2a.card,
   }),
   route(
@@ -255,6 +255,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
           }).optional(),
         }),
       },
+      errors: ["CONNECTOR_BUSY"],
       handler: a2a.call,
     },
   ),

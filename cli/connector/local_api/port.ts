@@ -39,7 +39,7 @@ export async function openPort(
   store: AgentStore,
   folder: AgentFolder,
   wanted: number | null,
-  response: (request: Request) => Promise<Response>,
+  response: Deno.ServeHandler<Deno.NetAddr>,
   { first, reserved = [], onFailed }: {
     first: number;
     reserved?: readonly number[];

@@ -1,10 +1,9 @@
 /** Makes the `Response` of an answer, and the answer to a conditional request. */
+import { inPieces, PIECE_BYTES } from "../../pieces.ts";
 import { ByteBudget } from "../byte_budget.ts";
 import { type Bytes, utf8Bytes } from "../../protocol/base64url.ts";
 import type { Answer, RequestContext } from "./route.ts";
 
-/** A large body is sent in chunks of this size, because a whole copy for each request would use too much memory. */
-const PIECE_BYTES = 32_768;
 /**
  * Most large responses that wait for their clients; each holds up to three chunks. With more, clients that read
  * nothing, with 200 requests per HTTP/2 connection, take the memory of the process.
@@ -48,16 +47,6 @@ export class UnsentResponses {
     if (release) peer.info.completed.then(release, release);
     return release !== null;
   }
-}
-
-function inPieces(body: Bytes): ReadableStream<Bytes> {
-  let at = 0;
-  return new ReadableStream({
-    pull(controller) {
-      controller.enqueue(body.subarray(at, at += PIECE_BYTES));
-      if (at >= body.length) controller.close();
-    },
-  });
 }
 
 /** Returns the JSON text, or 304 when the client has this version already (RFC 9110 section 13). */

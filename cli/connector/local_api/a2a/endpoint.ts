@@ -25,8 +25,8 @@ import { textOf } from "../message_json.ts";
 /** Seconds for which a client may keep the card. With more, a client uses an old address for longer. */
 const CARD_AGE_S = 60;
 
-/** Characters at which a page of tasks ends. Without this bound, 100 tasks with the longest replies would be 20 MB. */
-const LIST_CHARACTERS = 4 * 1024 ** 2;
+/** Characters at which a page of tasks ends. With more, pages that clients do not read would fill the memory. */
+const LIST_CHARACTERS = 1024 ** 2;
 
 const TEXT_MODES = ["text/plain", "application/json"];
 

@@ -5,7 +5,7 @@ import { type A2aPeer, peerTokenHash } from "../../../../cli/connector/local_api
 import { World } from "../../../support/world.ts";
 import { Bench, type BenchOptions, MANY } from "../bench.ts";
 import { gate } from "../gate.ts";
-import { localRequest, ORIGIN, PORT, TOKEN } from "./local_caller.ts";
+import { localRequest, ORIGIN, PORT, SENT, TOKEN } from "./local_caller.ts";
 
 export const BETA_TOKEN = "svc_a2a_beta", GAMMA_TOKEN = "svc_a2a_gamma";
 
@@ -23,11 +23,11 @@ export async function place(options: Partial<BenchOptions> = {}, isPaired = true
     { alias: "gamma", did: gamma.agent.did, tokenHash: peerTokenHash(GAMMA_TOKEN), addedAt },
   ];
   const apiOf = ({ connector }: Bench) => localApi({ connector, token: TOKEN, port: PORT, a2aPeers: () => peers });
-  let answer = apiOf(bench);
+  let answer = apiOf(bench), connection = SENT;
   const fetchLocal = (async (input: string | URL, init: RequestInit = {}) => {
     const headers = new Headers(init.headers);
     headers.set("host", `127.0.0.1:${PORT}`);
-    return await answer(localRequest(input, { ...init, headers }));
+    return await answer(localRequest(input, { ...init, headers }), connection);
   }) as typeof fetch;
   const rpc = async (method: string, params: unknown, more: Record<string, string> = {}, path = "/a2a/beta") => {
     const body = JSON.stringify({ jsonrpc: "2.0", id: 7, method, params });
@@ -50,6 +50,8 @@ export async function place(options: Partial<BenchOptions> = {}, isPaired = true
     rpc,
     post,
     fetchLocal,
+    /** Later calls are answered on such a connection. */
+    answersOn: (next: typeof SENT) => void (connection = next),
     /** Beta comes online. */
     async online() {
       const socket = world.connect(beta);

@@ -10,7 +10,7 @@ import { World } from "../../../support/world.ts";
 import { Bench, story } from "../bench.ts";
 import { flushTasks } from "../../../support/manual_clock.ts";
 import { until } from "../../../support/until.ts";
-import { type Asked, asker, localRequest, ORIGIN, PORT, post, TOKEN } from "./local_caller.ts";
+import { type Asked, asker, localRequest, ORIGIN, PORT, post, SENT, TOKEN } from "./local_caller.ts";
 
 Deno.test("only a caller with the token, a loopback host name and no Origin is accepted", async (t) => {
   await using world = await World.open();
@@ -96,7 +96,7 @@ Deno.test("a body that does not end is refused after 10 s, and is then read no f
     cancel: () => void (isLeft = true),
   });
   const headers = { host: `127.0.0.1:${PORT}`, authorization: `Bearer ${TOKEN}` };
-  const asked = answer(localRequest(`${ORIGIN}/v1/outbound`, { method: "POST", body, headers }));
+  const asked = answer(localRequest(`${ORIGIN}/v1/outbound`, { method: "POST", body, headers }), SENT);
   await flushTasks();
   await world.clock.advance(LIMITS.bodyTimeoutMs);
   const response = await asked;

@@ -14,6 +14,9 @@ export function localRequest(url: string | URL, init: RequestInit): Request {
   return request;
 }
 
+/** The answer of a call has been sent. */
+export const SENT = { completed: Promise.resolve() };
+
 export interface Asked {
   method?: string;
   body?: unknown;
@@ -32,7 +35,7 @@ export function asker(bench: Bench, tickets: string[] = [], a2aPeers: readonly A
   return async (path: string, { method = "GET", body, headers = {} }: Asked = {}) => {
     const all = { host: `127.0.0.1:${PORT}`, authorization: `Bearer ${TOKEN}`, ...headers };
     const sent = body === undefined ? null : typeof body === "string" ? body : JSON.stringify(body);
-    const response = await answer(localRequest(ORIGIN + path, { method, body: sent, headers: all }));
+    const response = await answer(localRequest(ORIGIN + path, { method, body: sent, headers: all }), SENT);
     const text = await response.text();
     return { status: response.status, body: text === "" ? null : JSON.parse(text), text, headers: response.headers };
   };
