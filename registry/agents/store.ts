@@ -216,8 +216,14 @@ export async function deleteAgent(
 }
 
 /**
- * Returns one page of the agents that fit, newest first, of one owner or of all. It reads at most 1,000 agents for a
- * page, so a page may hold fewer agents than its limit, or none, and still have a cursor.
+ * Most agents of one owner that are read for a page, 0.03 ms each. An owner may ask 600 times a minute, so with 1,000 a
+ * filter that fits no agent would take a third of a core.
+ */
+const OWN_AGENTS_READ = 200;
+
+/**
+ * Returns one page of the agents that fit, newest first, of one owner or of all. The agents that it reads have a bound, so
+ * a page may hold fewer agents than its limit, or none, and still have a cursor.
  */
 export async function pageOfAgents(
   deps: RegistryStore,
@@ -227,7 +233,8 @@ export async function pageOfAgents(
 ): Promise<Page<AgentRecord>> {
   const fitting = (agent: AgentRecord | null) => agent !== null && fits(agent) ? agent : null;
   const selector = belowCursor(ownerId === undefined ? KEYS.agents() : KEYS.agentsOf(ownerId), query.cursor);
-  return await readPage<AgentRecord>(deps.kv, selector, query, async (entries) => {
+  const bounded = { limit: query.limit, ...ownerId !== undefined && { most: OWN_AGENTS_READ } };
+  return await readPage<AgentRecord>(deps.kv, selector, bounded, async (entries) => {
     if (ownerId === undefined) return entries.map(({ value }) => fitting(value));
     const agents = await readAll<AgentRecord>(deps.kv, entries.map(({ key }) => KEYS.agent(String(key.at(-1)))));
     return agents.map(({ value }) => fitting(value));

@@ -21,16 +21,15 @@ const READ_AT_ONCE = 100;
 
 /**
  * Reads a page of the records that `pick` returns for a list of entries (default: all of them); it returns `null` for
- * an entry that does not fit. At most 1,000 entries are read, because a search for rare entries would otherwise read
- * the whole list. A page that ends there may be short, and its cursor is the last entry that was read.
+ * an entry that does not fit. At most `most` entries are read (default: 1,000), because a search for rare entries would
+ * otherwise read the whole list. A page that ends there may be short, and its cursor is the last entry that was read.
  */
 export async function readPage<V, T = V>(
   kv: Kv,
   selector: KvListSelector,
-  { limit, reverse = true }: { limit: number; reverse?: boolean },
+  { limit, reverse = true, most = LIMITS.filteredPageReads }: { limit: number; reverse?: boolean; most?: number },
   pick: Picker<V, T> = (entries) => entries.map(({ value }) => value as unknown as T),
 ): Promise<Page<T>> {
-  const most = LIMITS.filteredPageReads;
   const items: T[] = [];
   let read = 0, last = "", lastItem = "", waiting: KvEntry<V>[] = [];
   /** Adds what fits. Returns true once there is one more than the page can hold. */
