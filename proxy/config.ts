@@ -32,7 +32,7 @@ export interface ProxyConfig extends ServiceAddresses {
   receiptKeptMs: number;
   /** Most bytes of queued messages to all agents of an owner. The same number counts for messages from them. */
   mailboxOwnerBytes: number;
-  /** Bytes of the store's disk that queued messages and receipts leave free; `null`: 1 GiB, or a tenth if less. */
+  /** Bytes of the store's disk that messages, receipts and pairs leave free; `null`: 1 GiB, or a tenth if less. */
   storeReserveBytes: number | null;
   /** Bytes of memory above which sockets that answer no heartbeat are closed; `null` for 70 % of what there is. */
   memoryGuardBytes: number | null;

@@ -40,6 +40,12 @@ function sharers({ length }: readonly string[]): string {
 export const bodyRefusal = (payers: readonly string[]): string => `${sharers(payers)} together send too many bytes`;
 
 const MINUTE_MS = 60_000;
+/**
+ * Share of an owner's requests that may make a ticket or accept a pair. Each writes 1.6 KB that is kept for a day or longer,
+ * so with all requests one person would write 2.7 GB a day.
+ */
+const PAIRING_SHARE = 0.1;
+const PAIRING = "pairing";
 
 /** Returns the refusal of a request that may be sent again after `ms` milliseconds. */
 export function rateRefusal(ms: number, message: string, policy: Record<string, string> = {}): ServiceError {
@@ -79,19 +85,28 @@ export class OwnerBudgets {
    * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`
    */
   takeRequest(payers: readonly string[], name: string, factor: number, count = 1): void {
-    const now = this.clock.now(), requests = this.requests * factor;
+    const now = this.clock.now(), requests = Math.ceil(this.requests * factor);
     const rule = { name, requests, windowMs: MINUTE_MS };
     for (const payer of payers) {
       const { allowed, remaining, resetMs } = this.#windowOf(payer, name).peek(rule, now);
       if (allowed && remaining + 1 >= count) continue;
-      throw rateRefusal(resetMs, `${sharers(payers)} together have sent ${requests} requests in a minute`, {
-        "RateLimit-Policy": `"owner";q=${requests};w=${MINUTE_MS / 1000}`,
-      });
+      throw rateRefusal(
+        resetMs,
+        `${sharers(payers)} together have sent ${requests} ${name === PAIRING ? "pairing " : ""}requests in a minute`,
+        {
+          "RateLimit-Policy": `"owner";q=${requests};w=${MINUTE_MS / 1000}`,
+        },
+      );
     }
     for (const payer of payers) {
       const window = this.#windowOf(payer, name);
       for (let i = 0; i < count; i++) window.add(rule, now);
     }
+  }
+
+  /** Counts a request that makes a ticket or accepts a pair. @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` */
+  takePairing(payers: readonly string[]): void {
+    this.takeRequest(payers, PAIRING, PAIRING_SHARE);
   }
 
   /** Counts the body of a request. @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` */

@@ -12,7 +12,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { BatchedReads, readAll } from "../../shared/server/store/batched_reads.ts";
 import type { Update } from "../../shared/server/store/batch.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
-import type { StoreReserve } from "../../shared/server/store/store_reserve.ts";
+import { diskRefusal, type StoreReserve } from "../../shared/server/store/store_reserve.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { Senders } from "../message/sender.ts";
 import type { MessageForwarder } from "../relay/message_forwarder.ts";
@@ -93,10 +93,7 @@ export async function recordReceipt(
     return { requestId, recipientAgentDid, status, ...stored };
   }
   if (result.refused === "unknown") throw new ServiceError("PROXY_RECEIPT_DELIVERY_NOT_FOUND");
-  if (result.refused === "disk_full") {
-    const message = "The disk of the proxy has no space left for receipts", headers = { "Retry-After": "60" };
-    throw new ServiceError("SERVICE_UNAVAILABLE", { message, headers });
-  }
+  if (result.refused === "disk_full") throw diskRefusal("receipts");
   return { requestId, recipientAgentDid, status, ...result.refused };
 }
 

@@ -39,6 +39,7 @@ import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord, Seen } from "../schema/records.ts";
 
 interface TrustDeps extends OwnershipDeps, store.PairStoreDeps, Pick<ServiceDeps, "random" | "newId"> {
+  owners: OwnerBudgets;
   config: { proxyUrl: string; pairQuota: number; environment: Environment };
   /** Returns which instances run, because one that was killed has not recorded that its agents are offline. */
   leases: { aliveOf(instances: Iterable<string>): Promise<ReadonlySet<string>> };
@@ -51,6 +52,7 @@ interface TrustDeps extends OwnershipDeps, store.PairStoreDeps, Pick<ServiceDeps
 type Pairing<B extends z.ZodType> = Input<undefined, undefined, z.output<B>, AdmittedAgent>;
 
 export async function pairStart(deps: TrustDeps, { body, caller }: Pairing<typeof PairStartBody>): Promise<Answer> {
+  deps.owners.takePairing(caller.payers);
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   const expiresAt = deps.clock.now() + body.ttlSeconds * 1000;
   const ticket = formatTicket(deps.config.proxyUrl, deps.random.bytes(16));
@@ -110,7 +112,7 @@ export async function pairConfirm(
       key: body.responderKey,
       proxy,
     };
-    const limits = { now: deps.clock.now(), pairQuota: deps.config.pairQuota };
+    const limits = { now: deps.clock.now(), pairQuota: deps.config.pairQuota, reserve: deps.reserve };
     return { ticket: store.confirmTicket(draft, records, present, responder, limits), isNew: true };
   });
   if (!ticket.confirmed) throw new Error("A confirmed ticket holds no confirmation");
@@ -141,6 +143,7 @@ export async function pairConfirm(
  */
 export async function pairAccept(deps: TrustDeps, { body, caller }: Pairing<typeof PairAcceptBody>): Promise<Answer> {
   const { peerAgentDid, peerProxy, peerProfile, peerKey } = body, { environment, proxyUrl, pairQuota } = deps.config;
+  deps.owners.takePairing(caller.payers);
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   const authority = parseDid(peerAgentDid)?.authority ?? "";
   if (!isForeignOrigin(peerProxy, environment) || peerProxy === new URL(proxyUrl).origin) {
@@ -153,7 +156,7 @@ export async function pairAccept(deps: TrustDeps, { body, caller }: Pairing<type
   }
   const { agentDid, ownerDid, identity: { name } } = caller, profile = { agentName: name, humanName: name };
   const peer = { agentDid: peerAgentDid, ownerDid: authority, profile: peerProfile, key: peerKey, proxy: peerProxy };
-  const limits = { now: deps.clock.now(), pairQuota };
+  const limits = { now: deps.clock.now(), pairQuota, reserve: deps.reserve };
   await store.acceptPeer(deps, { agentDid, ownerDid, profile }, peer, deps.newId(), limits);
   const response: PairAcceptAnswer = { paired: true, agentDid, peerAgentDid, peerProxy, peerProfile };
   return json(response, 201);
@@ -184,7 +187,7 @@ export async function pairStatus(deps: TrustDeps, { body, caller }: Pairing<type
 const PEERS_PER_REQUEST = 50;
 
 export async function listPeers(
-  deps: TrustDeps & { owners: OwnerBudgets },
+  deps: TrustDeps,
   { caller, query }: Input<undefined, z.output<typeof PeerListQuery>, undefined, AdmittedAgent>,
 ): Promise<Answer> {
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);

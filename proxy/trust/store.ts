@@ -13,12 +13,17 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import type { Changes, Draft } from "../../shared/server/store/changes.ts";
 import { aboveCursor, type Page, readPage } from "../../shared/server/store/pages.ts";
+import { diskRefusal, type StoreReserve } from "../../shared/server/store/store_reserve.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
 export interface PairStoreDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   /** Changes of tickets and pairs take turns, because agents that confirm an agent's tickets at once would conflict. */
   changes: Changes;
+  reserve: Pick<StoreReserve, "hasRoom">;
 }
+
+/** Bytes that a ticket, or a pair in both directions, takes in the store. */
+const RECORD_BYTES = 1_600;
 
 const KEPT_MS = LIMITS.ticketKeptSeconds * 1000;
 
@@ -119,10 +124,11 @@ export async function findTicket(kv: Kv, ticket: string): Promise<KvEntryMaybe<T
 /**
  * Stores a new ticket and adds it to the open tickets of its initiator.
  *
- * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` when the agent has 20 open ones
+ * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED` when the agent has 20 open ones, `SERVICE_UNAVAILABLE` when the ticket
+ *   would use the disk's reserve
  */
 export async function createTicket(
-  { changes, clock }: Pick<PairStoreDeps, "changes" | "clock">,
+  { changes, clock, reserve }: Pick<PairStoreDeps, "changes" | "clock" | "reserve">,
   ticket: string,
   record: TicketRecord,
 ): Promise<void> {
@@ -137,6 +143,7 @@ export async function createTicket(
       const soonest = Math.min(...open.map((other) => other.expiresAt));
       throw rateRefusal(soonest - now, `The agent has ${LIMITS.openTickets} open tickets`);
     }
+    if (!reserve.hasRoom(RECORD_BYTES)) throw diskRefusal("tickets");
     draft.set(entry.key, [...open, { id: record.id, expiresAt: record.expiresAt }], {
       expireIn: LIMITS.ticketTtlMaxSeconds * 1000,
     });
@@ -175,7 +182,7 @@ interface Side {
   proxy?: string | undefined;
 }
 
-interface PairLimits {
+interface PairLimits extends Pick<PairStoreDeps, "reserve"> {
   now: number;
   pairQuota: number;
 }
@@ -183,16 +190,18 @@ interface PairLimits {
 /**
  * Writes both directions of a pair and both counts. The first side is the one whose record is `pair`.
  *
- * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and an agent of this server has reached its quota
+ * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and an agent of this server has reached its quota,
+ *   `SERVICE_UNAVAILABLE` when a new pair would use the disk's reserve
  */
 function writePair(
   draft: Draft,
   { pair, back, counts }: Between,
   [one, other]: readonly [Side, Side],
   ticketId: string,
-  { now, pairQuota }: PairLimits,
+  { now, pairQuota, reserve }: PairLimits,
 ): void {
   const newPairs = pair.value === null ? 1 : 0;
+  if (newPairs > 0 && !reserve.hasRoom(RECORD_BYTES)) throw diskRefusal("pairs");
   for (const [{ agentDid, proxy }, count] of [[one, counts[0]], [other, counts[1]]] as const) {
     const pairs = pairsOf(count);
     // An agent of another server has no quota here, because people here could use it up without asking that agent, and
@@ -221,7 +230,7 @@ function writePair(
  * Lets `peer`, an agent of another server, write to `own`, which has asked for it. Writes nothing when the pair already
  * has these values.
  *
- * @throws {ServiceError} `QUOTA_EXCEEDED`, as `confirmTicket`
+ * @throws {ServiceError} `QUOTA_EXCEEDED`, `SERVICE_UNAVAILABLE`, as `writePair`
  */
 export async function acceptPeer(
   { changes }: Pick<PairStoreDeps, "changes">,
@@ -243,7 +252,7 @@ export async function acceptPeer(
  * Confirms a ticket: writes the ticket, both directions of the pair, both counts, and the open tickets of the
  * initiator. Returns the confirmed ticket.
  *
- * @throws {ServiceError} `QUOTA_EXCEEDED` when the pair is new and an agent of this server has reached its quota
+ * @throws {ServiceError} `QUOTA_EXCEEDED`, `SERVICE_UNAVAILABLE`, as `writePair`
  */
 export function confirmTicket(
   draft: Draft,

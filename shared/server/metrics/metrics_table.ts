@@ -112,7 +112,9 @@ export const METRICS = {
   ]]),
   store_bytes: gauge("Bytes of the store's file, with what SQLite has not moved into it"),
   store_free_bytes: gauge("Free bytes of the disk that holds the store's file"),
-  store_reserve_bytes: gauge("Bytes of that disk that queued messages and receipts leave free: STORE_RESERVE_BYTES"),
+  store_reserve_bytes: gauge(
+    "Bytes of that disk that queued messages, receipts and pairs leave free: STORE_RESERVE_BYTES",
+  ),
   store_commit_seconds: histogram("Time of a group commit in the store", SECONDS),
   store_batch_claims: histogram("Claims in one group commit", [1, 2, 5, 10, 20, 50, 100]),
   store_commits_total: counter("Commits by result", ["result", ["ok", "conflict", "error"]]),

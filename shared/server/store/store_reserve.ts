@@ -1,8 +1,9 @@
 /**
- * Keeps a part of the store's disk free of queued messages and receipts. Without it, those of a few people fill the
- * disk, and then no request is accepted, because each request writes a nonce.
+ * Keeps a part of the store's disk free of queued messages, receipts, tickets and pairs. Without it, those of a few people
+ * fill the disk, and then no request is accepted, because each request writes a nonce.
  */
 import type { Clock } from "../../clock.ts";
+import { ServiceError } from "../../protocol/errors.ts";
 import type { DiskSpace } from "../machine.ts";
 
 /** Time between two questions to the system about free bytes. What is written meanwhile is subtracted. */
@@ -10,6 +11,12 @@ const LOOK_MS = 1_000;
 const GIB = 2 ** 30;
 /** How often each byte is written: SQLite writes a record to its log, and from there to the file. */
 const WRITTEN_TIMES = 2;
+
+/** @param what kind of records that would use the reserve */
+export function diskRefusal(what: string): ServiceError {
+  const message = `The disk of the proxy has no space left for ${what}`;
+  return new ServiceError("SERVICE_UNAVAILABLE", { message, headers: { "Retry-After": "60" } });
+}
 
 export class StoreReserve {
   #seen: DiskSpace | null = null;
@@ -36,7 +43,7 @@ export class StoreReserve {
     return this.reserveBytes ?? Math.min(GIB, totalBytes / 10);
   }
 
-  /** Tells whether a message of this size leaves the reserve free. If so, counts the message. */
+  /** Tells whether a record of this size leaves the reserve free. If so, counts the record. */
   hasRoom(bytes: number): boolean {
     const now = this.clock.now();
     if (Math.abs(now - this.#seenAt) >= LOOK_MS) {

@@ -350,7 +350,11 @@ Deno.test("the visitors of one owner share a budget, also with many host names",
   );
   b.answer = (request) => others.find(({ origin }) => request.url.startsWith(origin))?.abroad.send(request) ?? null;
   const guests = [beta, ...await Promise.all(others.map((other) => other.agent()))];
-  for (const guest of guests) await answered(await confirm(w, guest, await keyedTicket(w, alpha)), 201);
+  for (const guest of guests) {
+    await answered(await confirm(w, guest, await keyedTicket(w, alpha)), 201);
+    // With so few requests, an owner makes one ticket a minute.
+    await w.clock.stepWhenIdle(60_000);
+  }
   const local = await w.agent();
   await w.pair(local, alpha);
   w.connect(alpha);
@@ -392,6 +396,30 @@ Deno.test("an agent lets a peer of another server write to it, as often as it sa
   }
   const local = await w.agent();
   assertEquals(await outcome(await accept({ peerAgentDid: local.agent.did })), "403 PROXY_PAIR_RESPONDER_FORBIDDEN");
+});
+
+Deno.test("invented peers of other servers have a limit, and leave the disk's reserve free", async () => {
+  const disk = { freeBytes: 1_000_000, totalBytes: 5_000_000 };
+  const { w, b, alpha, beta } = await cast({ proxy: { ownerRequests: 40 }, diskSpace: () => ({ ...disk }) });
+  await using _ = w;
+  const peerKey = await keyOf(beta, "initiator", beta.agent.did);
+  const accept = async () =>
+    await outcome(
+      await post(w, alpha, "/pair/accept", {
+        peerAgentDid: `did:svc:${b.authority}:agent:${b.newId()}`,
+        peerProxy: "https://relay.b.example",
+        peerProfile: THEIRS,
+        peerKey,
+      }),
+    );
+  for (let n = 0; n < 3; n++) assertEquals(await accept(), "201");
+  disk.freeBytes = 499_000;
+  await w.clock.stepWhenIdle(1_000);
+  assertEquals(await accept(), "503 SERVICE_UNAVAILABLE");
+  disk.freeBytes = 1_000_000;
+  await w.clock.stepWhenIdle(1_000);
+  assertEquals(await accept(), "429 PROXY_RATE_LIMIT_EXCEEDED");
+  assertEquals((await w.kv.get(KEYS.pairCount(alpha.agent.did))).value, { pairs: 3 });
 });
 
 test("an admin sees which registries have agents with pairs here, and why one cannot be asked", async ({ w, b, alpha, beta }) => {

@@ -2,7 +2,7 @@
  * Shows how two agents pair (D-26): one makes a ticket, the other confirms it, and both directions of the pair
  * exist or neither does.
  */
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { formatTicket, parseTicket } from "../../../shared/protocol/ticket.ts";
 import { answered, countOf, outcome, refused, tally } from "../../support/registry_world.ts";
@@ -273,4 +273,41 @@ test("a ticket is stored as its digest, never in clear text", async ({ w, a }) =
   );
   assert(!texts.some((text) => text.includes(secret)));
   assert(!JSON.stringify(w.log).includes(secret));
+});
+
+Deno.test("a disk without the reserve takes no new ticket or pair, and answers for those that it has", async () => {
+  const disk = { freeBytes: 1_000_000, totalBytes: 5_000_000 };
+  await using w = await openProxy({ diskSpace: () => ({ ...disk }) });
+  const [a, b] = [await w.agent(), await w.agent()];
+  const { ticket } = await start(w, a);
+  disk.freeBytes = 499_000;
+  await w.clock.stepWhenIdle(1_000);
+  const noTicket = await refused(await post(w, a, "/pair/start", { initiatorProfile: PROFILE }), "SERVICE_UNAVAILABLE");
+  assertStringIncludes(noTicket, "The disk of the proxy has no space left for tickets");
+  const noPair = await refused(await confirm(w, b, ticket), "SERVICE_UNAVAILABLE");
+  assertStringIncludes(noPair, "The disk of the proxy has no space left for pairs");
+  disk.freeBytes = 1_000_000;
+  await w.clock.stepWhenIdle(1_000);
+  await answered(await confirm(w, b, ticket), 201);
+  disk.freeBytes = 499_000;
+  await w.clock.stepWhenIdle(1_000);
+  await answered(await confirm(w, b, ticket), 201);
+});
+
+Deno.test("the agents of one owner share a limit of new tickets, and it stops no message", async () => {
+  await using w = await openProxy({ proxy: { ownerRequests: 40 } });
+  const { a, b } = await w.pairedAgents(), sibling = await w.agent(a.owner);
+  w.connect(b);
+  const tickets = await tally(
+    Array.from({ length: 8 }, (_, n) => post(w, n % 2 ? a : sibling, "/pair/start", { initiatorProfile: PROFILE })),
+  );
+  assertEquals(tickets, { "200": 3, "429 PROXY_RATE_LIMIT_EXCEEDED": 5 });
+  const message = await refused(
+    await post(w, a, "/pair/start", { initiatorProfile: PROFILE }),
+    "PROXY_RATE_LIMIT_EXCEEDED",
+  );
+  assertStringIncludes(message, "The agents of your account together have sent 4 pairing requests in a minute");
+  assertEquals(await outcome(await w.message(a, b)), "202");
+  await w.clock.stepWhenIdle(60_000);
+  await start(w, sibling);
 });
