@@ -6,9 +6,11 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import { dropSocket } from "../../shared/server/http/drop_socket.ts";
+import { hasLeft } from "../../shared/server/http/open_sockets.ts";
 import type { Answer, Input } from "../../shared/server/http/route.ts";
 import { StoreLate } from "../../shared/server/store/store_errors.ts";
 import type { AdmittedAgent } from "../caller.ts";
+import type { OwnerBudgets } from "../owner_budgets.ts";
 import type { ConnectedAgent, RelaySocket } from "./agent_sockets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
@@ -39,6 +41,7 @@ interface ConnectDeps {
   leases: InstanceLeases;
   clock: Clock;
   revalidation: Revalidation;
+  owners: Pick<OwnerBudgets, "holdConnects">;
   upgrade: UpgradeWebSocket;
 }
 
@@ -64,6 +67,10 @@ export async function relayConnect(
     // A late claim may take effect after this.
     if (cause instanceof StoreLate) deps.clock.after(LATE_CLAIM_MS, () => deps.connectedAgents.upgradeFailed(agentDid));
     throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } });
+  }
+  if (await hasLeft(exchange.request)) {
+    failed();
+    throw upgradeRequired(new Error("The client has left"));
   }
   let upgraded: ReturnType<UpgradeWebSocket>;
   try {
@@ -100,7 +107,7 @@ function upgradeRequired(cause?: unknown): ServiceError {
 /** Attaches the socket once it opens, and passes on its messages and end. Calls `ready` when open, else `failed`. */
 function bind(
   socket: WebSocket,
-  { clock, connectedAgents, revalidation }: ConnectDeps,
+  { clock, connectedAgents, revalidation, owners }: ConnectDeps,
   agent: ConnectedAgent,
   ready: () => void,
   failed: () => void,
@@ -109,6 +116,8 @@ function bind(
   let cancelDrop: Cancel = () => {};
   const cancelWait = clock.after(OPENS_MS, () => {
     socket.onopen = () => socket.close();
+    // The client may have left between the last look and the upgrade, and its connection is then never freed.
+    owners.holdConnects(agent.ownerDid);
     failed();
   });
   socket.onopen = () => {

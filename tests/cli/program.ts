@@ -38,7 +38,13 @@ export async function bundledProgram(): Promise<Program> {
 /** The same for the commands that open a store. */
 export async function bundledServer(): Promise<Program> {
   const { command, args, name } = await bundledProgram();
-  return { name, command, args: args.flatMap((word) => word === "-P=svc" ? ["-P=serve", "--unstable-kv"] : [word]) };
+  return {
+    name,
+    command,
+    args: args.flatMap((word) =>
+      word === "-P=svc" ? ["-P=serve", "--unstable-kv", "--unstable-no-legacy-abort"] : [word]
+    ),
+  };
 }
 
 /** The npm package as npm installs it in a folder, with this Deno as the one that it depends on. */

@@ -4,8 +4,18 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { CLOSE } from "../../shared/protocol/frames.ts";
-import { messageTo, newId, type ServerProcess, Service, SOON_MS, within } from "../support/process.ts";
-import { BareConnector, codeOf, CONNECT, OPCODE, RawSocket, upgradeLines } from "../support/raw_http.ts";
+import { eventually, messageTo, newId, type ServerProcess, Service, SOON_MS, within } from "../support/process.ts";
+import {
+  BareConnector,
+  codeOf,
+  CONNECT,
+  OPCODE,
+  RawConnection,
+  rawRequest,
+  RawSocket,
+  UPGRADE,
+  upgradeLines,
+} from "../support/raw_http.ts";
 import { steps } from "../support/steps.ts";
 
 let relay: Service;
@@ -161,4 +171,20 @@ Deno.test("an upgrade with a foreign Origin is refused or treated as any other",
   const sending = a.client.sendMessage(messageTo(b));
   await bare.say({ type: "deliver_ack", ackId: (await bare.frame("deliver")).id, accepted: true });
   assertEquals((await sending).delivered, true);
+});
+
+Deno.test({
+  name: "clients that leave before their socket opens take no file descriptor of the server",
+  ignore: Deno.build.os !== "linux",
+  fn: async () => {
+    const agent = await relay.agent("leaver", await relay.person());
+    const openFiles = () => [...Deno.readDirSync(`/proc/${relay.server.pid}/fd`)].length;
+    const before = openFiles();
+    for (let n = 0; n < 200; n++) {
+      await using connection = await RawConnection.open(relay.url);
+      await connection.send(rawRequest("GET", CONNECT, [...await upgradeLines(relay.url, agent), ...UPGRADE]));
+    }
+    // Deno keeps a few, of clients that leave in the moment of the upgrade.
+    await eventually(SOON_MS, "the connections are freed", () => openFiles() < before + 50 || undefined);
+  },
 });

@@ -57,5 +57,5 @@ let server: Promise<string> | null = null;
 /** The server bundled into one file, with the options of Deno that it needs. */
 export async function bundledDeploy(): Promise<readonly string[]> {
   const path = await (server ??= built("deploy.js", (path) => bundle(path, "deploy.ts")));
-  return ["--no-config", "--no-lock", "--unstable-kv", path];
+  return ["--no-config", "--no-lock", "--unstable-kv", "--unstable-no-legacy-abort", path];
 }

@@ -134,7 +134,15 @@ async function withoutSlowModules(file: string): Promise<void> {
 async function compile(bundled: string, output: string, target?: string): Promise<void> {
   const to = target === undefined ? [] : ["--target", target];
   const how = ["--quiet", "--no-check", "--no-config", "--no-code-cache", "--cached-only"];
-  const args = ["compile", ...how, "--unstable-kv", ...serverV8Flags(), ...permissionFlags("svc"), ...to];
+  const args = [
+    "compile",
+    ...how,
+    "--unstable-kv",
+    "--unstable-no-legacy-abort",
+    ...serverV8Flags(),
+    ...permissionFlags("svc"),
+    ...to,
+  ];
   const { success, text } = await deno([...args, "-o", output, bundled]);
   if (success) return;
   if (/invalid value .* for '--target/.test(text)) throw new NotBuilt(`Deno ${Deno.version.deno} knows no such target`);

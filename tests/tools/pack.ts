@@ -51,7 +51,9 @@ const words = process.argv.slice(2);
 const first = words.find((word, i) => !word.startsWith("-") && !${JSON.stringify(VALUED)}.includes(words[i - 1]));
 const lib = join(__dirname, "lib");
 const isServer = ${JSON.stringify(SERVER_COMMANDS)}.includes(first);
-const set = isServer ? ${JSON.stringify(["-P=serve", "--unstable-kv", ...serverV8Flags()])} : ["-P=svc"];
+const set = isServer ? ${
+    JSON.stringify(["-P=serve", "--unstable-kv", "--unstable-no-legacy-abort", ...serverV8Flags()])
+  } : ["-P=svc"];
 // The program of --exec, beside those of the permission set, which the option replaces.
 const at = words.findIndex((word) => /^--exec(=|$)/.test(word));
 const exec = at < 0 ? undefined : words[at].split("=").slice(1).join("=") || words[at + 1];

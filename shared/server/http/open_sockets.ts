@@ -1,5 +1,5 @@
 /** The WebSockets that a server has open, so that a stop can wait until they are closed. */
-import { sleep, systemClock } from "../../clock.ts";
+import { sleep, systemClock, yieldToEventLoop } from "../../clock.ts";
 import { TokenBucket } from "../token_bucket.ts";
 import { dropSocket, watchPongs } from "./drop_socket.ts";
 
@@ -8,6 +8,16 @@ import { dropSocket, watchPongs } from "./drop_socket.ts";
  * Deno handles all that have arrived before anything else.
  */
 const PONGS_PER_SECOND = 10;
+
+/**
+ * Tells whether the client of a request has left. Deno never frees the connection of a request that is upgraded after
+ * that, so a client that leaves early a few thousand times would take every file descriptor of the process. Deno reports it
+ * one turn of the event loop after it is asked.
+ */
+export async function hasLeft({ signal }: Request): Promise<boolean> {
+  await yieldToEventLoop();
+  return signal.aborted;
+}
 
 export class OpenSockets {
   /** A socket is added when it opens, because Deno reports no event for a client that left before that. */

@@ -345,6 +345,9 @@ test("a failed upgrade leaves no record of the agent at this instance", async ({
     // A socket that opens after all is closed, because its presence has ended.
     socket?.onopen?.();
     assertEquals([socket?.closed.length, w.proxy.deps.connectedAgents.size], [1, 0]);
+    // Deno never frees such a connection, so the owner waits before the next one.
+    assertEquals(await codeOf(await upgrading.connect(a)), "PROXY_RATE_LIMIT_EXCEEDED");
+    await w.clock.advance(10_000);
   });
   await t.step("the runtime refuses the upgrade", async () => {
     upgrading.deps.upgrade = () => {
