@@ -10,7 +10,7 @@ import { hasLeft } from "../../shared/server/http/open_sockets.ts";
 import type { Answer, Input } from "../../shared/server/http/route.ts";
 import { StoreLate } from "../../shared/server/store/store_errors.ts";
 import type { AdmittedAgent } from "../caller.ts";
-import type { OwnerBudgets } from "../owner_budgets.ts";
+import { CONNECT_WAIT_MAX_MS, type OwnerBudgets } from "../owner_budgets.ts";
 import type { ConnectedAgent, RelaySocket } from "./agent_sockets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
@@ -79,6 +79,10 @@ export async function relayConnect(
     failed();
     throw upgradeRequired(cause);
   }
+  // Deno aborts the signal of a client that has left since. It never frees that connection, so its owner waits, because one
+  // person could otherwise take all file descriptors of the process in a day. By default Deno aborts each upgraded request.
+  const { signal } = exchange.request, hold = () => deps.owners.holdConnects(ownerDid, CONNECT_WAIT_MAX_MS);
+  if (!signal.aborted) signal.addEventListener("abort", hold);
   bind(upgraded.socket, deps, { agentDid, ownerDid, aitJti, aitExpiresAt }, ready, failed);
   return { status: 101, headers: {}, body: null, upgrade: upgraded.response };
 }
@@ -107,7 +111,7 @@ function upgradeRequired(cause?: unknown): ServiceError {
 /** Attaches the socket once it opens, and passes on its messages and end. Calls `ready` when open, else `failed`. */
 function bind(
   socket: WebSocket,
-  { clock, connectedAgents, revalidation, owners }: ConnectDeps,
+  { clock, connectedAgents, revalidation }: ConnectDeps,
   agent: ConnectedAgent,
   ready: () => void,
   failed: () => void,
@@ -116,8 +120,6 @@ function bind(
   let cancelDrop: Cancel = () => {};
   const cancelWait = clock.after(OPENS_MS, () => {
     socket.onopen = () => socket.close();
-    // The client may have left between the last look and the upgrade, and its connection is then never freed.
-    owners.holdConnects(agent.ownerDid);
     failed();
   });
   socket.onopen = () => {

@@ -67,9 +67,10 @@ class Upgrading {
     agent: TestAgent,
     headers: Record<string, string | null> = { Upgrade: "websocket" },
     target = "/v1/relay/connect",
+    signal?: AbortSignal,
   ): Promise<Response> {
     const request = await this.w.signed(agent, { method: "GET", target, headers });
-    return await this.app.fetch(request, this.w.peer);
+    return await this.app.fetch(signal ? new Request(request, { signal }) : request, this.w.peer);
   }
 
   /** Returns an open socket. */
@@ -345,9 +346,21 @@ test("a failed upgrade leaves no record of the agent at this instance", async ({
     // A socket that opens after all is closed, because its presence has ended.
     socket?.onopen?.();
     assertEquals([socket?.closed.length, w.proxy.deps.connectedAgents.size], [1, 0]);
-    // Deno never frees such a connection, so the owner waits before the next one.
+  });
+  await t.step("the client left before the upgrade, of which Deno reports the end in time", async () => {
+    const count = upgrading.sockets.length;
+    const answer = await upgrading.connect(a, undefined, undefined, AbortSignal.abort());
+    assertEquals([await codeOf(answer), upgrading.sockets.length], ["PROXY_RELAY_UPGRADE_REQUIRED", count]);
+    await gone();
+  });
+  await t.step("the client left in the moment of the upgrade, so its owner waits", async () => {
+    const client = new AbortController();
+    assertEquals((await upgrading.connect(a, undefined, undefined, client.signal)).status, 200);
+    client.abort();
+    await w.clock.advance(OPENS_MS);
+    await gone();
     assertEquals(await codeOf(await upgrading.connect(a)), "PROXY_RATE_LIMIT_EXCEEDED");
-    await w.clock.advance(10_000);
+    await w.clock.advance(60_000);
   });
   await t.step("the runtime refuses the upgrade", async () => {
     upgrading.deps.upgrade = () => {
