@@ -142,14 +142,17 @@ export class StoredCredentials {
    * @throws {ApiError} when a retry cannot help; {UnreachableError} for any other failure
    */
   async visit(audience: string): Promise<string> {
-    const kept = await this.#visits.get(audience)?.catch(() => null);
-    if (kept && Date.parse(kept.expiresAt) - this.deps.clock.now() > VISIT_AHEAD_MS) return kept.token;
-    const asked = this.current().then((agent) => this.deps.store.visit(agent, audience));
-    this.#visits.set(audience, asked);
+    let visit = this.#visits.get(audience);
     try {
-      return (await asked).token;
+      const kept = await visit, newest = this.#visits.get(audience);
+      if (kept && Date.parse(kept.expiresAt) - this.deps.clock.now() > VISIT_AHEAD_MS) return kept.token;
+      // Calls at the same time share one, because messages to a few servers would otherwise use up the tokens.
+      if (newest !== undefined && newest !== visit) return (await newest).token;
+      visit = this.current().then((agent) => this.deps.store.visit(agent, audience));
+      this.#visits.set(audience, visit);
+      return (await visit).token;
     } catch (cause) {
-      this.#visits.delete(audience);
+      if (this.#visits.get(audience) === visit) this.#visits.delete(audience);
       if (isPermanent(cause)) throw cause;
       // The cause `connection refused` tells the caller that the message was not sent.
       const why = `Your server gives no token for ${new URL(audience).host}: ${describeError(cause)}`;

@@ -73,14 +73,19 @@ export class ProxyCaller {
   /** Sends a request. @throws {UnreachableError} when the proxy does not answer */
   async call(request: ProxyRequest): Promise<HttpResponse> {
     const { clock, session } = this.deps, { offsetMs } = clock, agent = await session.current();
-    const response = await this.#once(request, agent), error = apiErrorOf(response), remedy = remedyOf(error);
+    const access = await this.#access.current(agent), response = await this.#once(request, agent, access);
+    const error = apiErrorOf(response), remedy = remedyOf(error);
     const failed = (why: unknown) => isSuspension(why) ? why : false;
     const repaired = await repair(error, this.deps, () => this.#access.renew()).catch(failed);
     // Of calls that are refused together only the first repairs the cause. Without this look the messages of the others
     // would end as refused.
     const isRepaired = remedy === "adjust_clock" && clock.offsetMs !== offsetMs ||
-      remedy === "renew_identity" && (await session.current()).ait !== agent.ait;
-    if (repaired === true || isRepaired) return await this.#once(request, await session.current());
+      remedy === "renew_identity" && (await session.current()).ait !== agent.ait ||
+      remedy === "renew_access" && await this.#access.current(agent) !== access;
+    if (repaired === true || isRepaired) {
+      const renewed = await session.current();
+      return await this.#once(request, renewed, await this.#access.current(renewed));
+    }
     if (repaired === false) return response;
     const { code, message } = repaired;
     return { ...response, text: JSON.stringify({ error: { code, message } }) };
@@ -116,11 +121,10 @@ export class ProxyCaller {
     for (const request of this.#slow) request.abort();
   }
 
-  async #once(request: ProxyRequest, agent: AgentIdentity): Promise<HttpResponse> {
+  async #once(request: ProxyRequest, agent: AgentIdentity, access: string): Promise<HttpResponse> {
     const { clock, onSilence = () => {} } = this.deps;
     const { dialUrl, origin } = this.place;
     const { method, target, body, recipient } = request;
-    const access = await this.#access.current(agent);
     const signed = await signedHeaders(this.deps, agent, { method, url: origin, target, body, recipient });
     const headers = {
       ...(body === undefined ? {} : { "Content-Type": "application/json" }),
