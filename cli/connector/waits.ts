@@ -108,7 +108,10 @@ export class Waits {
   /** Records that a caller gets the reply to a sent message. A later call for the same reply changes nothing. */
   gave(sent: SentKey): void {
     const key = keyOf(sent);
-    if (!this.#given.has(key)) this.#given.set(key, this.clock.now());
+    if (this.#given.has(key)) return;
+    this.#given.set(key, this.clock.now());
+    // The other waits left the reply out, and no change makes them look again when its caller does not take it.
+    this.clock.after(TAKE_MS, () => this.#wakeAll());
   }
 
   /** Keys (`keyOf`) of the sent messages whose reply is a caller's: of one that waits, or that has just got it. */
@@ -125,6 +128,10 @@ export class Waits {
   /** Ends all waits, and each later one at its first look. */
   stop(): void {
     this.#isStopped = true;
+    this.#wakeAll();
+  }
+
+  #wakeAll(): void {
     for (const waiter of this.#waiters) waiter.wake();
   }
 

@@ -214,6 +214,26 @@ Deno.test("a reply that a call waits for is left to it, and listed when that cal
   }
 });
 
+Deno.test("a wait that left a reply to its caller shows it when the caller's time is over, and a second reply too", async () => {
+  await using world = await World.open();
+  const { a, b, ask } = await readers(world);
+  const socket = world.connect(a);
+  await world.connected();
+  const asked = ask("/v1/outbound?wait=60", post({ to: a.agent.did, text: "?", requestId: "question-1" }));
+  await until(() => socket.delivered.length === 1);
+  const began = world.clock.now(), headers = { "x-svc-in-reply-to": "question-1" };
+  const other = ask("/v1/inbox?wait=60"), waited = other.then(() => world.clock.now() - began);
+  await world.message(a, b, { body: JSON.stringify({ message: "one" }), headers });
+  const { id } = (await asked).body.reply;
+  await world.message(a, b, { body: JSON.stringify({ message: "two" }), headers });
+  await world.clock.advance(2_000);
+  await flushTasks();
+  await world.clock.advance(60_000);
+  assertEquals(await waited, 2_000);
+  const { messages } = (await other).body;
+  assertEquals(messages.map((message: { id: number }) => message.id), [id, id + 1]);
+});
+
 Deno.test("an answer to a message marks it as taken once it is sent, and not when it is refused", async () => {
   await using world = await World.open();
   const { a, b, ask } = await readers(world);
