@@ -98,6 +98,7 @@ export class InboxReader {
   /** Ends the loop and waits for the handlers that are running. */
   async stop(): Promise<void> {
     this.#stop.abort();
+    this.#reading.abort();
     this.#wake();
     await Promise.all([this.#lanes.stop(), this.#running]);
   }
@@ -133,7 +134,7 @@ export class InboxReader {
     const except = this.#full.size > 0 ? [...this.#full].join(",") : undefined;
     const query = get("/v1/inbox", { unread: true, after: this.#place.after, limit, wait: waitSeconds, except });
     const { signal } = this.#reading = new AbortController();
-    const request = { ...query, waitSeconds, signal: AbortSignal.any([this.#stop.signal, signal]) };
+    const request = { ...query, waitSeconds, signal };
     for (const key of this.#ended.keys()) this.#known.delete(key);
     this.#ended.clear();
     const { messages, more } = await call(this.local, InboxPage, request);

@@ -71,8 +71,7 @@ export class LocalClient implements LocalCalls {
 
   async send(request: LocalRequest): Promise<HttpResponse> {
     const { agentName, deps } = this;
-    const { method, target, body, waitSeconds = 0, timeoutMs = CALL_MS } = request;
-    const signals = [request.signal, deps.closed].filter((signal) => signal !== undefined);
+    const { method, target, body, waitSeconds = 0, timeoutMs = CALL_MS, signal } = request;
     if (deps.closed?.aborted) throw new LocalDown(agentName, "is not called, because the agent was closed");
     const file = await deps.find();
     if (file === null) throw new LocalDown(agentName, "does not run");
@@ -91,7 +90,7 @@ export class LocalClient implements LocalCalls {
       timeoutMs: timeoutMs + waitSeconds * 1000,
       maxBytes: ANSWER_BYTES_MAX,
       onTooLarge: "fail",
-      ...signals.length === 0 ? {} : { signal: AbortSignal.any(signals) },
+      ...signal === undefined ? {} : { signal },
     }).catch((cause) => {
       throw new LocalDown(agentName, `does not answer at ${url}`, { cause, wasSent: true, silentPid: pid });
     });

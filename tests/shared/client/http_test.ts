@@ -52,6 +52,33 @@ async function failure(promise: Promise<unknown>): Promise<string> {
   return (await assertRejects(() => promise, ExchangeError)).reason;
 }
 
+Deno.test("an exchange is ended by each of two signals, and leaves nothing at one that lives on", async () => {
+  const waiting = (async (_: unknown, { signal }: RequestInit = {}) => {
+    await new Promise<void>((resolve) =>
+      signal?.aborted ? resolve() : signal?.addEventListener("abort", () => resolve())
+    );
+    throw signal?.reason;
+  }) as typeof fetch;
+  for (const isUnderWay of [true, false]) {
+    for (const which of ["signal", "closed"] as const) {
+      const clock = new ManualClock(), ending = { signal: new AbortController(), closed: new AbortController() };
+      const [signal, closed] = [ending.signal.signal, ending.closed.signal], calls: string[] = [];
+      for (const name of ["addEventListener", "removeEventListener"] as const) {
+        const call = closed[name];
+        closed[name] = (...args: Parameters<typeof call>) => {
+          calls.push(name);
+          call.apply(closed, args);
+        };
+      }
+      if (!isUnderWay) ending[which].abort();
+      const exchanging = exchange({ fetch: waiting, clock, closed }, { ...REQUEST, signal });
+      ending[which].abort();
+      assertEquals(await failure(exchanging), "aborted");
+      assertEquals([calls, clock.waiting], [["addEventListener", "removeEventListener"], 0]);
+    }
+  }
+});
+
 Deno.test("exchange() fails and cancels the body when it is larger than allowed", async () => {
   const { taken, response } = endless();
   assertEquals(await failure(exchange(depsOf(() => response), REQUEST)), "too_large");
