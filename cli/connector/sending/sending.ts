@@ -25,7 +25,7 @@ import type { SentProof, StateChange } from "../store/sent_messages.ts";
 const LOOKUP_FIRST_MS = 1_000;
 
 /** Receipts that are checked, as many as a proxy lists. With more, their signatures would hold up the messages. */
-const RECEIPTS_CHECKED_MAX = 200;
+const RECEIPTS_CHECKED_MAX = 20;
 /** A receipt that comes with news. Anything else in its place is dropped, because it would wait in the memory. */
 const ToldReceipt = Receipt.omit({ ait: true }).extend({ signed: ReceiptBody.shape.signed.unwrap() });
 /** Told receipts that wait for their check. With more, a relay could fill the memory; the rest are asked for. */
