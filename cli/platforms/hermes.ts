@@ -7,6 +7,7 @@ import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { type Finding, type Machine, payloadOf, type PushPlatform, senderHeaders, textOf } from "./platform.ts";
 import { isRecord, memberOf, readEnvFile, withEnvValues } from "./settings.ts";
 import { tryParse } from "../../shared/protocol/json_text.ts";
+import { shellWord } from "../terminal/output.ts";
 
 const PORT = 8_644;
 
@@ -69,7 +70,10 @@ export const HERMES: PushPlatform = {
     const made = memberOf(tryParse(await machine.read(join(folder, "webhook_subscriptions.json"))), route);
     // A route may also have been written by hand.
     const isWritten = (await machine.read(join(folder, "config.yaml")))?.includes(`${route}:`) ?? false;
-    return made !== undefined || isWritten ? null : `there is no route ${route}: ${subscribe(route)}`;
+    if (made === undefined) return isWritten ? null : `there is no route ${route}: ${subscribe(route, folder)}`;
+    const own = memberOf(made, "secret");
+    if (own === undefined || own === hookToken) return null;
+    return `the route ${route} has another secret: ${subscribe(route, folder)}`;
   },
 
   async plan(machine, { target, stateDir, makeToken }) {
@@ -90,12 +94,13 @@ export const HERMES: PushPlatform = {
     };
     const isSet = Object.entries(wanted).every(([name, value]) => values.get(name) === value);
     const routes = await machine.read(join(folder, "webhook_subscriptions.json"));
-    const hasRoute = memberOf(tryParse(routes), route) !== undefined;
+    const made = memberOf(tryParse(routes), route);
+    const isMade = made !== undefined && (memberOf(made, "secret") ?? hookToken) === hookToken;
     return {
       change: isSet ? null : { path, before: text, text: withEnvValues(text, wanted) },
       steps: [
         ...(isSet ? [] : ["Restart Hermes: it reads its .env at start"]),
-        ...(hasRoute ? [] : [`Create the route, with your own prompt: ${subscribe(route)}`]),
+        ...(isMade ? [] : [`Create the route, with your own prompt: ${subscribe(route, folder)}`]),
       ],
       hookToken,
     };
@@ -106,8 +111,14 @@ function routeOf(hookPath: string): string {
   return hookPath.replace(/^\/webhooks\//, "");
 }
 
-function subscribe(route: string): string {
-  return `hermes webhook subscribe ${route} --prompt "A message from another agent: {message}"`;
+/**
+ * The commands that create the route. The first is needed because the second looks only at `config.yaml`, not at
+ * `.env`, and refuses otherwise. The second names the secret, because Hermes would make one that svc does not know.
+ */
+function subscribe(route: string, folder: string): string {
+  const secret = `"$(sed -n 's/^WEBHOOK_SECRET=//p' ${shellWord(join(folder, ".env"))})"`;
+  return "hermes config set platforms.webhook.enabled true && " +
+    `hermes webhook subscribe ${route} --secret ${secret} --prompt "A message from another agent: {message}"`;
 }
 
 function stateOf(machine: Machine, stateDir: string | null): string | null {

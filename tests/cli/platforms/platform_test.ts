@@ -217,6 +217,13 @@ Deno.test("set-up of hermes writes its .env, keeps every other line, and names t
   files["/home/me/.hermes/webhook_subscriptions.json"] = '{"svc":{}}';
   const again = await PLATFORMS.hermes.plan(machine(files), wish);
   assertEquals([again.change, again.steps, again.hookToken], [null, [], "made"]);
+  // Hermes gives a route a secret of its own when the command names none. Messages would then be refused with 401.
+  files["/home/me/.hermes/webhook_subscriptions.json"] = '{"svc":{"secret":"its own"}}';
+  const [step] = (await PLATFORMS.hermes.plan(machine(files), wish)).steps;
+  const command =
+    /hermes config set platforms\.webhook\.enabled true && hermes webhook subscribe svc --secret "\$\((.+?)\)"/;
+  const [, reads = ""] = command.exec(step ?? "") ?? [];
+  assertEquals(reads, "sed -n 's/^WEBHOOK_SECRET=//p' /home/me/.hermes/.env");
 });
 
 Deno.test("settings that would block messages are found in the runtime's files, also in another folder", async () => {
@@ -227,8 +234,12 @@ Deno.test("settings that would block messages are found in the runtime's files, 
   assertEquals(await look({}), null);
   assertEquals(await look({ "/x/.env": "A=1" }), "webhooks are off in /x/.env");
   assertEquals(await look({ "/x/.env": env.replace("s3", "S3") }), "the secret is not that of /x/.env");
-  assert((await look({ "/x/.env": env }))?.startsWith("there is no route svc: hermes webhook subscribe svc"));
+  assert((await look({ "/x/.env": env }))?.startsWith("there is no route svc: hermes config set"));
   assertEquals(await look({ "/x/.env": env, ...routes }), null);
+  const withSecret = (secret: string) => ({ "/x/webhook_subscriptions.json": JSON.stringify({ svc: { secret } }) });
+  assertEquals(await look({ "/x/.env": env, ...withSecret("s3cret") }), null);
+  const other = await look({ "/x/.env": env, ...withSecret("its own") });
+  assert(other?.startsWith("the route svc has another secret: hermes config set"), other ?? "");
   assertEquals(await look({ "/x/.env": env, "/x/config.yaml": "routes:\n  svc:\n" }), null);
   assertEquals(await look({ "/home/me/.hermes/.env": "A=1" }, null), "webhooks are off in /home/me/.hermes/.env");
 
