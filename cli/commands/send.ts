@@ -16,7 +16,7 @@ import type { OutboundResult } from "../../shared/client/local_shapes.ts";
 import { ConversationId } from "../../shared/protocol/api/relay.ts";
 import { isRequestId, REQUEST_ID_FORM, ulidSource } from "../../shared/protocol/ids.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
-import { type Access, access, connectorOf } from "../connector/attach.ts";
+import { type Access, access, connectorOf, NeedsConnectorError } from "../connector/attach.ts";
 import { ConnectorLockedError } from "../connector/connector_lock.ts";
 import { hostsOfPeers, shownAliases } from "../connector/peers/peers.ts";
 import type { Context } from "../context.ts";
@@ -144,6 +144,8 @@ async function sendNow(ctx: Context, folder: AgentFolder, message: Message): Pro
   try {
     return await report(ctx, folder, message, await directly(ctx, folder, message));
   } catch (error) {
+    // By its DID, because the alias of a peer that proves its key changes.
+    if (error instanceof NeedsConnectorError) return await sendWith(ctx, folder, { ...message, to: error.did });
     if (!(error instanceof ConnectorLockedError)) throw error;
     // A connector has started meanwhile, so the message goes through it.
     return await sendWith(ctx, folder, message);

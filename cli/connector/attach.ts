@@ -43,6 +43,13 @@ const LOOK_EVERY_MS = 5_000;
  */
 const RETRY_MS = 30_000;
 
+/** Work that only a connector can do for the peer `did`. */
+export class NeedsConnectorError extends Error {
+  constructor(readonly did: string) {
+    super("a connector is needed");
+  }
+}
+
 /**
  * @throws {CliError} `CLI_CONNECTOR_DOWN` when a connector holds the lock and does not answer for 20 s; the error of
  * `startAgentConnector` when the connector cannot start in this process

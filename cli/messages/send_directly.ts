@@ -9,6 +9,7 @@ import type { SendResult } from "../../shared/client/local_client.ts";
 import { OutboundResult } from "../../shared/client/local_shapes.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
+import { NeedsConnectorError } from "../connector/attach.ts";
 import { ConnectorLockedError, lockConnector } from "../connector/connector_lock.ts";
 import { directProxy } from "../connector/file_credentials.ts";
 import { outboundJson } from "../connector/local_api/message_json.ts";
@@ -17,6 +18,7 @@ import { aliasesOf, findPeer, noPeer, readPeers } from "../connector/peers/peers
 import { isStrict, runtimeSettings } from "../connector/runtime/runtime_file.ts";
 import { MessageSender, type MessageToSend } from "../connector/sending/message_sender.ts";
 import { Database } from "../connector/store/database.ts";
+import { PairSecrets } from "../connector/store/pairing_rows.ts";
 import { SentMessages } from "../connector/store/sent_messages.ts";
 import type { Context } from "../context.ts";
 import { LoopGuard } from "../link/loop_guard.ts";
@@ -26,6 +28,7 @@ import type { ProxyCaller, ProxyRequest } from "../link/proxy_caller.ts";
  * Sends a message, and returns what became known of it.
  *
  * @param to alias or DID
+ * @throws {NeedsConnectorError} when the recipient may have a ticket of this agent; nothing was sent
  * @throws {ConnectorLockedError} when a connector runs; nothing was sent
  * @throws {ApiError} the refusal of the proxy, or of the rules of this machine as a connector answers it
  */
@@ -46,6 +49,10 @@ export async function sendDirectly(
   using _lock = { [Symbol.dispose]: release };
   using database = Database.open(join(folder.path, "connector.db"));
   const peers = new PeerBook({ read: () => readPeers(folder), write: () => Promise.resolve() });
+  // Only a connector checks what the recipient proves with a ticket. Without that, the server could read the message,
+  // and the recipient would refuse it.
+  const hasOpenTicket = new PairSecrets(database).open(clock.now()).length > 0;
+  if (hasOpenTicket && peers.sealTo(toDid) === null) throw new NeedsConnectorError(toDid);
   const call = async (request: ProxyRequest) => {
     out.doing(`Calling ${proxy.place.dialUrl}`);
     release();

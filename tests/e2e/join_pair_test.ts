@@ -77,6 +77,20 @@ Deno.test("one link makes the account and the agent, and pairs it", async (t) =>
   });
 });
 
+Deno.test("after a join that pairs, svc send needs no connector: the first message is sealed and delivered", async () => {
+  await using service = await Service.here();
+  const [ada, bob] = [`${service.home}/ada`, `${service.home}/bob`];
+  await administrator(service, ada);
+  const { joinLink } = await svcHere(ada, ["invite", "create", "--pair", "alpha"]);
+  await attemptHere(bob, ["join", joinLink, "--display-name", "Bob", "--agent", "beta"]);
+  await using beta = await RunningConnector.start(bob, "beta", ["--inbox"], { program });
+  const { peers: [peer] } = await svcHere(ada, ["peers"]);
+  assertEquals(peer.alias, "contact-beta");
+  assertEquals((await svcHere(ada, ["send", peer.alias, "hello"])).state, "delivered");
+  const { messages: [message] } = await beta.json("GET", "/v1/inbox");
+  assertEquals([message.text, message.verified], ["hello", "end-to-end"]);
+});
+
 Deno.test({
   name: "i here, and the command there: an account, an agent and a pair, and both can write",
   ignore: !HAS_TMUX,
