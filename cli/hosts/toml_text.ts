@@ -2,6 +2,9 @@
  * Writes and removes a table in a TOML text. A new table is appended, and a present one is replaced exactly where it
  * stands, so the rest of the text stays unchanged. Each result is parsed and refused if any other value differs,
  * because other settings would be lost.
+ *
+ * Tables inside the entry are the host's: Codex keeps there which tools the person always allows. They stay when the
+ * entry is replaced, and go with it, because Codex refuses a server that has only such tables.
  */
 import { parse } from "smol-toml";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
@@ -12,17 +15,18 @@ type Table = Record<string, unknown>;
 
 export const TOML_TEXT: TextEditor = {
   find(text, { path }) {
-    return { entry: memberOf(parsed(text), ...path), missing: 0 };
+    return { entry: ownPart(memberOf(parsed(text), ...path)), missing: 0 };
   },
 
   withEntry(text, place, value) {
     const before = parsed(text);
     const present = memberOf(before, ...place.path);
     const block = blockOf(place, value);
+    const inner = isTable(present) ? Object.entries(present).filter(([, member]) => isTable(member)) : [];
     const written = present === undefined
       ? appended(text, block)
       : text.replace(presentBlock(text, place, present), () => block.replaceAll("\n", lineEndOf(text)));
-    return checked(before, written, place, value);
+    return checked(before, written, place, { ...value, ...Object.fromEntries(inner) });
   },
 
   withoutEntry(text, place) {
@@ -36,7 +40,7 @@ export const TOML_TEXT: TextEditor = {
     const from = text.slice(0, start).endsWith(end + end) || text.slice(0, start) === end ? start - end.length : start;
     const after = start + block.length;
     const to = text.startsWith(end, after) ? after + end.length : after;
-    return checked(before, text.slice(0, from) + text.slice(to), place, undefined);
+    return checked(before, withoutInner(text.slice(0, from) + text.slice(to), place), place, undefined);
   },
 
   fragment: blockOf,
@@ -108,6 +112,22 @@ function isTable(value: unknown): value is Table {
   return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Date);
 }
 
+/** The members of an entry that are no tables. */
+function ownPart<T>(entry: T): T {
+  if (!isTable(entry)) return entry;
+  return Object.fromEntries(Object.entries(entry).filter(([, member]) => !isTable(member))) as T;
+}
+
+/** The text without the tables inside the entry, each up to the next line that begins a table. */
+function withoutInner(text: string, { path }: Place): string {
+  let isInner = false;
+  const lines = text.split("\n").filter((line) => {
+    if (line.startsWith("[")) isInner = line.startsWith(`[${path.join(".")}.`);
+    return !isInner;
+  });
+  return lines.join("\n");
+}
+
 function appended(text: string, block: string): string {
   const end = lineEndOf(text);
   const lines = block.replaceAll("\n", end);
@@ -117,7 +137,7 @@ function appended(text: string, block: string): string {
 
 /** Returns the present entry as the text has it. @throws {NotEditableError} when svc would write it in another way */
 function presentBlock(text: string, place: Place, present: unknown): string {
-  const block = isTable(present) ? blockOf(place, present).replaceAll("\n", lineEndOf(text)) : "";
+  const block = isTable(present) ? blockOf(place, ownPart(present)).replaceAll("\n", lineEndOf(text)) : "";
   const start = block === "" ? -1 : text.indexOf(block);
   const isWhole = start !== -1 && (start === 0 || text.charAt(start - 1) === "\n") &&
     ["", "\n", "\r"].includes(text.charAt(start + block.length));

@@ -142,6 +142,20 @@ const tomlDocument = fc.tuple(
   return (isEnded ? text : text.replace(/\n$/, "")).replaceAll("\n", end);
 });
 
+Deno.test("tables that the host puts into the entry stay with it, and are removed with it", () => {
+  for (const end of ["\n", "\r\n"]) {
+    const before = `a = 1${end}${end}[before]${end}x = 1${end}`;
+    // Codex writes this for a tool that the person always allows.
+    const inner = `${end}[${TABLE.path.join(".")}.tools.send_message]${end}approval_mode = "approve"${end}`;
+    const after = `${end}[after]${end}y = "[z]"${end}`;
+    const text = TOML_TEXT.withEntry(before, TABLE, ENTRY) + inner + after;
+    assertEquals(TOML_TEXT.find(text, TABLE).entry, ENTRY);
+    const changed = TOML_TEXT.withEntry(text, TABLE, OTHER);
+    assertEquals(changed, TOML_TEXT.withEntry(before, TABLE, OTHER) + inner + after);
+    assertEquals(TOML_TEXT.withoutEntry(changed, TABLE, 0), before + after);
+  }
+});
+
 Deno.test("a random TOML document keeps everything but the table, with its comments", () => {
   fc.assert(
     fc.property(tomlDocument, (text) => {
