@@ -81,8 +81,13 @@ export const COMMANDS = [
       };
       const work = options.print ? planEntry : options.undo ? removeInstalled : installEntry;
       const { hostName, name, command, args: words, entry, hook, messages, then } = await work(ctx, folder, wish);
-      if (scope === "project" && !options.undo && !await isOnPath(ctx)) {
+      if (scope === "project" && !options.undo && !await isOnPath(ctx, "svc")) {
         ctx.out.warn("PATH has no command svc, which the entry of a project starts");
+      }
+      if (host === "codex" && wake !== undefined && !options.undo && !await isOnPath(ctx, "codex")) {
+        ctx.out.warn(
+          "PATH has no command codex, without which no message wakes its model: npm install -g @openai/codex",
+        );
       }
       const data = { agent, host, scope, name, command, args: words, path: entry.path, changed: entry.changed };
       const of = hook && { path: hook.path, changed: hook.changed };

@@ -127,9 +127,9 @@ export function recordedEntries(ctx: Context, folder: AgentFolder) {
   });
 }
 
-/** Returns true when a folder of `PATH` has the command `svc`. */
-export async function isOnPath(ctx: Context): Promise<boolean> {
-  const names = ctx.os === "windows" ? ["svc.exe", "svc.cmd"] : ["svc"];
+/** Returns true when a folder of `PATH` has the program. */
+export async function isOnPath(ctx: Context, program: string): Promise<boolean> {
+  const names = ctx.os === "windows" ? [`${program}.exe`, `${program}.cmd`] : [program];
   const paths = (ctx.env("PATH") ?? "").split(delimiter).filter((folder) => folder !== "")
     .flatMap((folder) => names.map((name) => join(folder, name)));
   const found = await Promise.all(paths.map((path) => Deno.stat(path).then(({ isFile }) => isFile, () => false)));

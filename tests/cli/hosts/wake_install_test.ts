@@ -154,6 +154,19 @@ Deno.test("each way to wake is the hook, the inbox of the entry, or both", async
   }
 });
 
+Deno.test("Codex is woken by its program, so a PATH without it is named when the entry is written", async () => {
+  await using machine = await hostMachine();
+  machine.env.PATH = machine.path("bin");
+  const warned = async (...more: string[]) => {
+    const { warnings = [] } = await machine.json("mcp", "install", "alpha", "--for", "codex", ...more);
+    return warnings.some((one: string) => one.includes("PATH has no command codex"));
+  };
+  assertEquals([await warned("--wake", "auto"), await warned(), await warned("--undo")], [true, false, false]);
+  await Deno.mkdir(machine.path("bin"));
+  await Deno.writeTextFile(machine.path("bin/codex"), "");
+  assertEquals(await warned("--wake", "auto"), false);
+});
+
 Deno.test("a host whose model cannot be woken says what to do instead", async () => {
   await using machine = await hostMachine();
   const { stderr } = await machine.svc("mcp", "install", "--for", "cursor", "--wake", "auto");
