@@ -15,7 +15,10 @@ export function parseSettings(text: string | null, path: string): Json {
   if (text === null || text.trim() === "") return {};
   const value = tryParse(text);
   if (!isRecord(value)) {
-    throw new CliError("CLI_FILE_INVALID", `${path} is not a plain JSON object (comments?): change it by hand`);
+    throw new CliError("CLI_FILE_INVALID", `${path} is not a plain JSON object`, {
+      // OpenClaw takes comments, but writes none.
+      fix: "If it has comments, OpenClaw removes them with openclaw config set hooks.path /hooks; then run this again.",
+    });
   }
   JSON.parse(text, (_name, member: unknown, { source = "" }: { source?: string } = {}) => {
     const isKept = typeof member !== "number" || Number.isSafeInteger(member) ||

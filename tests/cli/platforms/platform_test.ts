@@ -204,7 +204,12 @@ Deno.test("set-up of openclaw enables its hooks, keeps all other settings, and d
   files[path] = written;
   assertEquals((await PLATFORMS.openclaw.plan(machine(files), wish)).change, null);
   files[path] = "{ // comments\n}";
-  await assertRejects(() => PLATFORMS.openclaw.plan(machine(files), wish), CliError, "by hand");
+  const refused = await assertRejects(
+    () => PLATFORMS.openclaw.plan(machine(files), wish),
+    CliError,
+    "not a plain JSON",
+  );
+  assert(refused.fix?.includes("openclaw config set hooks.path /hooks"), refused.fix);
 });
 
 Deno.test("set-up of hermes writes its .env, keeps every other line, and names the route to add", async () => {
