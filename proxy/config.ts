@@ -52,7 +52,8 @@ const MAX_BYTES = 2 ** 50;
 export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): ProxyConfig {
   const number = (name: string, least: number, most: number, otherwise: number): number =>
     reader.read(name, wholeNumber(least, most), otherwise);
-  const ms = (name: string, otherwise: number): number => number(name, 1, DAY_MS, otherwise);
+  // With less, as with a number meant as seconds, the proxy would ask the registry, or end sockets, many times a second.
+  const ms = (name: string, otherwise: number): number => number(name, 1_000, DAY_MS, otherwise);
   const flag = (name: string, otherwise: "true" | "false"): boolean =>
     reader.read(name, oneOf("true", "false"), otherwise) === "true";
   const crlRefreshIntervalMs = ms("CRL_REFRESH_INTERVAL_MS", LIMITS.crlRefreshIntervalMs);

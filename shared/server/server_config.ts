@@ -126,7 +126,7 @@ export function acceptedOrigins(environment: Environment, publicOrigin: string, 
 function hostAndPort(text: string): ListenAddress {
   const at = text.lastIndexOf(":");
   const host = text.slice(0, at), bare = host.startsWith("[") && host.endsWith("]") ? host.slice(1, -1) : host;
-  if (at < 1 || bare === host && host.includes(":")) {
+  if (at < 1 || bare === host && host.includes(":") || !URL.canParse(`http://${host}`)) {
     throw new TypeError("must be <host>:<port>, such as 127.0.0.1:9000");
   }
   return { host: hostName(bare), port: wholeNumber(0, 65_535)(text.slice(at + 1)) };

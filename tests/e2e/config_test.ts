@@ -12,7 +12,7 @@ import { longTest } from "../support/trials.ts";
 /** Wrong values by variable. Each start takes the next value of every variable; all must be named together. */
 const WRONG: Record<string, string[]> = {
   AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE: ["0", "-1", "abc", "1e9", "1000001", "1.5", " 60", "0x10", "Infinity"],
-  AGENT_RATE_LIMIT_WINDOW_MS: ["0", "-1", "1e3", "x"],
+  AGENT_RATE_LIMIT_WINDOW_MS: ["0", "-1", "1e3", "999", "x"],
   REGISTRY_URL: [
     "http://127.0.0.1:8787/path",
     "http://user@127.0.0.1:8787",
@@ -29,7 +29,7 @@ const WRONG: Record<string, string[]> = {
   ENVIRONMENT: ["prod", "Production"],
   HOST: ["no host", "http://127.0.0.1", "a/b"],
   PORT: ["65536", "-1", "abc", "80.5", "1e3"],
-  TRUSTED_PROXIES: ["not-an-address", "10.0.0.0/33", "10.0.0.0/8/8", "::/129", "10.0.0.0/"],
+  TRUSTED_PROXIES: ["not-an-address", "10.0.0.0/33", "10.0.0.0/8/8", "::/129", "10.0.0.0/", "0.0.0.0/0"],
   REGISTRY_SIGNING_KEYS: ["{", "[]", '{"keys":[]}', '{"keys":[{"kty":"RSA"}]}', '{"keys":[null]}'],
   ACCESS_TOKEN_TTL_SECONDS: ["0", "-5", "15m"],
   REFRESH_TOKEN_TTL_SECONDS: ["0", "30d"],
@@ -39,7 +39,7 @@ const WRONG: Record<string, string[]> = {
   CRL_MAX_AGE_MS: ["0", "x"],
   REGISTRY_KEYS_TTL_MS: ["0", "x"],
   RELAY_ACK_TIMEOUT_MS: ["0", "10s"],
-  RELAY_HEARTBEAT_INTERVAL_MS: ["0", "x"],
+  RELAY_HEARTBEAT_INTERVAL_MS: ["0", "30", "x"],
   SESSION_REVALIDATE_INTERVAL_MS: ["0", "x"],
   QUOTA_PAIRS: ["0", "1000001"],
   FEDERATION: ["maybe", "on,b.example"],

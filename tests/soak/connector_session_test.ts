@@ -11,7 +11,7 @@ Deno.test("messages in both directions survive the expiry of both agents' access
   const program = await bundledProgram();
   await using service = await Service.open({
     ACCESS_TOKEN_TTL_SECONDS: String(TOKEN_S),
-    SESSION_REVALIDATE_INTERVAL_MS: "500",
+    SESSION_REVALIDATE_INTERVAL_MS: "1000",
   });
   await using folder = await tempFolder();
   await using runtime = new Listener();

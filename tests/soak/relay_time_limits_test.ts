@@ -72,7 +72,7 @@ class BlackHole implements AsyncDisposable {
 }
 
 async function vanishing(): Promise<void> {
-  await using service = await Service.open({ RELAY_ACK_TIMEOUT_MS: "500", RELAY_HEARTBEAT_INTERVAL_MS: "1000" });
+  await using service = await Service.open({ RELAY_ACK_TIMEOUT_MS: "1000", RELAY_HEARTBEAT_INTERVAL_MS: "1000" });
   const { a, b } = await service.agents();
   await using way = new BlackHole(service.url);
   const socket = await RawSocket.open(way.url, CONNECT, await upgradeLines(service.url, b));

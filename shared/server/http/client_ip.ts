@@ -29,6 +29,8 @@ export class TrustedProxies {
       if (family === 0 || more.length > 0 || !(bits <= (family === 4 ? 32 : 128))) {
         throw new TypeError(`not an address or CIDR block: ${block}`);
       }
+      // A client would be a trusted proxy too, so it could choose the address that its limits count.
+      if (bits === 0) throw new TypeError(`${block} would let every client choose its own address`);
       this.#list.addSubnet(address, bits, family === 4 ? "ipv4" : "ipv6");
     }
   }
