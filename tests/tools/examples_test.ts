@@ -80,6 +80,13 @@ Deno.test("an agent behind nginx sees the time of the service, because nginx oth
   assertStringIncludes(text, "\n        proxy_pass_header Date;\n");
 });
 
+Deno.test("nginx.conf says how nginx takes more agents than its 768 connections allow, at two for each agent", async () => {
+  const text = await Deno.readTextFile(new URL("docs/examples/nginx.conf", ROOT));
+  const [agents = 0] = [...text.matchAll(/limit_conn svc_addresses (\d+);/g)].map(([, count]) => Number(count));
+  const [connections = 0] = [...text.matchAll(/worker_connections (\d+);/g)].map(([, count]) => Number(count));
+  assert(agents > 0 && connections >= 2 * agents, `${connections} connections for ${agents} agents`);
+});
+
 Deno.test("npm installs Deno without a package.json, because deno ci would refuse the lockfile beside it", async () => {
   for (const path of ["docs/examples/svc.service", "docs/operations.md"]) {
     const [, ...installs] = (await Deno.readTextFile(new URL(path, ROOT))).split("npm install ");
