@@ -152,16 +152,19 @@ browserTest("other sites, other ports, other names and old codes get nothing", a
   await t.step("a form that is sent twice is one message, and after the session nothing", async () => {
     await page.goto(`${base}/inbox/beta`);
     const csrf = await page.locator("#write [name=csrf]").inputValue();
-    const requestId = await page.locator("#write [name=requestId]").inputValue();
-    const form = { csrf, requestId, text: "once", keep: "on" };
+    const draftId = await page.locator("#write [name=draftId]").inputValue();
+    const form = { csrf, draftId, text: "once", keep: "on" };
     const headers = { Origin: origin };
     const post = async () =>
       (await context.request.post(`${base}/inbox/beta`, { form, headers, maxRedirects: 0 })).status();
     assertEquals([await post(), await post(), await sent()], [303, 303, 1]);
+    // A person who changes the text before a slow answer arrives has written another message.
+    form.text = "changed";
+    assertEquals([await post(), await post(), await sent()], [303, 303, 2]);
     const close = await context.request.post(`${base}/close`, { form: { csrf }, headers });
     assertEquals(close.status(), 200);
-    form.requestId = "another-request-id";
-    assertEquals([await post(), await sent()], [403, 1]);
+    form.draftId = "another-draft-id";
+    assertEquals([await post(), await sent()], [403, 2]);
   });
   assertEquals(problems, []);
 });

@@ -9,7 +9,6 @@ import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { tryParse } from "../../../shared/protocol/json_text.ts";
 import { dayHeading, dayOf, when } from "../../../shared/page/times.ts";
 import type { Entry, Place } from "../store/history.ts";
-import type { Connector } from "../connector.ts";
 import { findPeerEver, presentPeers } from "../peers/peers.ts";
 import { textOf } from "../local_api/message_json.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
@@ -240,11 +239,11 @@ function prettyJson(payload: string): string {
   return JSON.stringify(value) === payload ? JSON.stringify(value, null, 2) : payload;
 }
 
-/** The form under a thread. Each form has its own request ID, so that a second click does not send a second message. */
+/** The form under a thread. Each form has its own draft ID, so that a second click does not send a second message. */
 function writing({ connector }: Pages, { base, csrf }: Input, { alias, answering, again }: Thread): Html {
   const label = answering === null ? `Write to ${alias}` : `Answer to “${cut(lastText(answering), LABEL_CHARACTERS)}”`;
   const fields = {
-    ...sameDraft(connector, again),
+    draftId: again?.draftId ?? connector.newId(),
     ...answering === null ? {} : { replyTo: answering.message.seq },
   };
   return markup`<form class="write" id="write" method="post" action="${`${base}/${threadPath(alias)}`}">${csrf}${
@@ -268,10 +267,10 @@ interface Draft {
   to: string;
   text: string;
   keeps: boolean;
+  draftId: string;
   requestId: string;
   replyTo: number | null;
   conversationId: string;
-  digest: string;
 }
 
 async function draftOf({ connector }: Pages, { form, params }: Input): Promise<Draft> {
@@ -280,17 +279,10 @@ async function draftOf({ connector }: Pages, { form, params }: Input): Promise<D
   const text = (form.get("text") ?? "").replaceAll("\r\n", "\n");
   const replyTo = form.has("replyTo") ? Number(form.get("replyTo")) : null;
   const conversationId = form.get("conversation") ?? "";
-  const digest = await sha256(JSON.stringify([to, replyTo, conversationId, text]));
-  // A text that was changed after a try gets another ID, because a peer that has the first text would drop a second one
-  // with the same ID.
-  const isChanged = form.has("digest") && form.get("digest") !== digest;
-  const requestId = isChanged ? connector.newId() : form.get("requestId") ?? "";
-  return { to, text, keeps: form.has("keep"), requestId, replyTo, conversationId, digest };
-}
-
-/** Hidden fields with which the next try of an unchanged draft counts as the same message. */
-function sameDraft(connector: Connector, again: Draft | null): Record<string, string> {
-  return again === null ? { requestId: connector.newId() } : { requestId: again.requestId, digest: again.digest };
+  const draftId = form.get("draftId") ?? connector.newId();
+  // A text that was changed after a try gets another ID, because a second text with the ID of the first one is refused.
+  const requestId = await sha256(JSON.stringify([draftId, to, replyTo, conversationId, text]));
+  return { to, text, keeps: form.has("keep"), draftId, requestId, replyTo, conversationId };
 }
 
 /** Sends a message; returns what went wrong, or `null`. */
@@ -339,7 +331,7 @@ function newMessage(pages: Pages, input: Input, again: Draft & { problem: Value 
     maxLength: CONVERSATION_CHARACTERS,
   });
   const form = markup`<form method="post" action="${`${base}/send`}" class="card stack tight form">${csrf}${
-    ui.hidden(sameDraft(pages.connector, again))
+    ui.hidden({ draftId: again?.draftId ?? pages.connector.newId() })
   }${again?.problem}${ui.choice("to", "To", options, again?.to ?? query.get("to") ?? "")}${
     ui.field({ id: "text", label: "Message", value: again?.text ?? "", rows: 6 })
   }${conversation}${keepBox("the peer", again?.keeps ?? true)}<div class="row"><button class="btn">Send</button>${
