@@ -13,10 +13,11 @@ export class Html {
 export type Value = Html | string | number | null | undefined | false | readonly Value[];
 
 /**
- * The characters that are escaped: those that could become markup, those that are invisible, and those that change the
- * direction of text, because a reader cannot see that two names differ only in them. Tab and line feed stay.
+ * What a value may not show as it is: characters that could become markup, those that are invisible, and those that
+ * change the direction of text, because a reader cannot see that two names differ only in them. Tab and line feed stay.
+ * An emoji is matched first and stays too, because many consist of a sign and an invisible one that changes its look.
  */
-const UNSAFE = /[&<>"']|(?![\t\n])[\p{Cc}\u2028\u2029\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
+const UNSAFE = /(\p{RGI_Emoji})|[\&<>"']|(?![\t\n])[\p{Cc}\u2028\u2029\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gv;
 
 export function markup(parts: TemplateStringsArray, ...values: readonly Value[]): Html {
   let text = parts[0] ?? "";
@@ -33,7 +34,8 @@ function textOf(value: Value): string {
   if (value instanceof Html) return value.text;
   if (value === null || value === undefined || value === false) return "";
   if (typeof value === "object") return value.map(textOf).join("");
-  return String(value).replace(UNSAFE, (char) => "&<>\"'".includes(char) ? entity(char) : shown(char));
+  return String(value)
+    .replace(UNSAFE, (char, emoji?: string) => emoji ?? ("&<>\"'".includes(char) ? entity(char) : shown(char)));
 }
 
 function entity(char: string): string {

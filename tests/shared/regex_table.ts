@@ -49,9 +49,10 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^[\x21-\x7e]+$/`, "", "x", " "),
   meets("/^[a-z0-9.-]{1,80}$/", "", "x", " "),
   meets(
-    String.raw`/[&<>"']|(?![\t\n])[\p{Cc}\u2028\u2029\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu`,
+    String
+      .raw`/(\p{RGI_Emoji})|[\&<>"']|(?![\t\n])[\p{Cc}\u2028\u2029\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gv`,
     "",
-    "\u200b<",
+    "\u{1f469}\u200d",
     "",
   ),
   meets("/[.!?]$/", "", ".", "x"),
