@@ -9,7 +9,7 @@ import { pathParams } from "./path_params.ts";
 import { sha256, toBase64Url } from "../protocol/base64url.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { documentOf, type PageAnswer, pageHeaders, type PageView, plainPage } from "./document.ts";
-import { type Html, markup } from "./html.ts";
+import { type Html, markup, typed } from "./html.ts";
 import { copy, hidden } from "./parts.ts";
 
 export interface PageRequest {
@@ -112,19 +112,24 @@ export function pageApp<C, S>(site: PageSite<C, S>): (request: PageRequest) => P
     if (refusal !== null) return refused(site, "Not here", refusal);
     if (path.startsWith(`${site.openRoot}/`)) return await opened(site, request, path.slice(site.openRoot.length + 1));
     const [label = "", ...rest] = path.slice(site.root.length + 1).split("/");
+    const wanted = rest.join("/");
+    const found = rowOf(site.rows, method === "HEAD" ? "GET" : method, wanted);
     const cookie = cookieOf(request.headers);
-    const isOver = () => refused(site, "This session is over", site.texts.over);
-    if (label === "" || cookie === null) return isOver();
+    const isOver = async () => {
+      // The answer holds a long text that was sent, because the browser keeps no page of a session to go back to.
+      const bytes = found?.row.formBytes;
+      const text = bytes === undefined ? null : (await formOf(request, bytes))?.get("text");
+      return refused(site, "This session is over", site.texts.over, 403, text);
+    };
+    if (label === "" || cookie === null) return await isOver();
     const digest = await sha256(`${label}.${cookie}`);
     const session = await site.sessions.find(digest, isUse(request.headers));
-    if (session === null) return isOver();
+    if (session === null) return await isOver();
     const notAdmitted = await site.admit?.(session) ?? null;
     if (notAdmitted !== null) return notAdmitted;
     const base = `${site.root}/${label}`;
     const csrf = await sha256(`csrf.${cookie}`);
-    const wanted = rest.join("/");
     const isClosing = method === "POST" && wanted === "close";
-    const found = rowOf(site.rows, method === "HEAD" ? "GET" : method, wanted);
     if (found === null && !isClosing) {
       const way = markup`<p><a href="${`${base}/${site.first}`}">Go to the first page</a></p>`;
       return plainPage(site.texts.place, "There is no such page", way, 404);
@@ -212,8 +217,17 @@ async function answerOf<C, S>(
   return { status: result.status ?? 200, headers: common, body: documentOf(result.view, tag && `"${tag}"`) };
 }
 
-function refused<C, S>({ texts }: PageSite<C, S>, title: string, why: string, status = 403): PageAnswer {
-  const way = markup`<p class="soft">${why} Open the page with:</p>${copy("command", texts.command)}`;
+/** @param text what a person wrote, which would otherwise be lost */
+function refused<C, S>(
+  { texts }: PageSite<C, S>,
+  title: string,
+  why: string,
+  status = 403,
+  text?: string | null,
+): PageAnswer {
+  const way = markup`<p class="soft">${why} Open the page with:</p>${copy("command", texts.command)}${
+    text && markup`<p class="soft">You wrote:</p>${copy("text", typed(text))}`
+  }`;
   return plainPage(texts.place, title, way, status);
 }
 

@@ -135,6 +135,20 @@ Deno.test("neither half of a session is one: cookie and label belong together", 
   assertEquals(two.base === one.base, true, "the seeded label is the same, so only the cookie tells them apart");
 });
 
+Deno.test("a long text that comes after its session is in the answer, and what another site sends is in none", async () => {
+  const { ask, open } = opened();
+  const { base, cookie } = await open();
+  const text = "half a <thought>\u200b";
+  const sent = async (headers: Record<string, string>) => {
+    const { status, body } = await ask(`${base}/peers/beta`, { headers: { cookie, ...headers }, form: { text } });
+    return [status, body?.includes("half a &#60;thought&#62;\u200b")];
+  };
+  assertEquals(await sent({ cookie: "svc_page=ended" }), [403, true]);
+  assertEquals(await sent({ cookie: "svc_page=ended", origin: "http://127.0.0.1:8791" }), [403, false]);
+  const tooLong = await ask(`${base}/peers/beta`, { form: { text: "x".repeat(200) } });
+  assertEquals([tooLong.status, tooLong.body?.includes("xxx")], [403, false]);
+});
+
 Deno.test("a request of another name, another site or another origin is refused and does nothing", async () => {
   const { ask, open, done } = opened();
   const { base, cookie, csrf } = await open();
