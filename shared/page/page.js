@@ -4,36 +4,31 @@
   /** @returns {any[]} */
   const all = (from, what) => [...from.querySelectorAll(what)];
   const mayNotify = () => self.Notification?.permission;
-  let tag = dataset.tag, timer = 0;
+  const isTyped = () => page.querySelector("textarea:not(:placeholder-shown)");
+  const show = (id, is) => page.getElementById(id)?.toggleAttribute("hidden", !is);
+  let timer = 0;
 
   /** Takes over children that are new or changed; the others keep focus, selection and scroll. */
   const merge = (old, next) => {
-    const known = new Map([...old.children].map((child) => [child.id, child]));
+    // First, because a child that moves loses focus, and is announced.
+    for (const child of [...old.children]) if (!next.children.namedItem(child.id)) child.remove();
     let place = old.firstElementChild;
     for (const child of [...next.children]) {
-      const same = known.get(child.id);
-      known.delete(child.id);
-      for (const part of same ? all(same, "details[open]") : []) {
-        next.querySelector(`#${CSS.escape(part.id)}`)?.toggleAttribute("open", true);
+      const same = old.children.namedItem(child.id) ?? child;
+      for (const { id } of all(same, "details[open]")) {
+        next.querySelector(`#${CSS.escape(id)}`)?.toggleAttribute("open", true);
       }
-      if (same && (same.isEqualNode(child) || same.contains(page.activeElement))) {
-        if (same === place) place = place.nextElementSibling;
-        else old.insertBefore(same, place);
-      } else {
-        if (same === place) place = place?.nextElementSibling ?? null;
-        same?.remove();
-        old.insertBefore(child, place);
-      }
+      if (same !== place) old.insertBefore(same, place);
+      place = same.nextElementSibling;
+      if (!same.isEqualNode(child) && !same.contains(page.activeElement)) same.replaceWith(child);
     }
-    for (const gone of known.values()) gone.remove();
   };
 
   const take = (next) => {
-    if (next.body.dataset.kind !== dataset.kind) return location.reload();
-    const { unread, notice } = next.body.dataset;
+    const { kind, tag, unread, notice } = next.body.dataset;
+    if (kind !== dataset.kind) return isTyped() || location.reload();
     if (page.hidden && +unread > +dataset.unread && mayNotify() === "granted") new Notification(notice);
-    dataset.unread = unread;
-    tag = next.body.dataset.tag;
+    Object.assign(dataset, { tag, unread });
     page.title = next.title;
     for (const part of all(next, "[data-live]")) {
       const old = page.getElementById(part.id);
@@ -50,14 +45,14 @@
     call.open("GET", location.href);
     call.responseType = "document";
     call.timeout = 30_000; // One lost call would stop all later ones.
-    call.setRequestHeader("If-None-Match", tag);
+    call.setRequestHeader("If-None-Match", dataset.tag);
     call.onloadend = () => {
-      const over = call.status === 403;
-      if (over && !page.querySelector("textarea:not(:placeholder-shown)")) return location.reload();
-      page.getElementById(over ? "over" : "lost")?.toggleAttribute("hidden", !over && call.status !== 0);
-      if (over) return;
-      if (call.status === 200) take(call.response);
-      later();
+      const { status } = call;
+      if (status === 403 && !isTyped()) return location.reload();
+      show("over", status === 403);
+      show("lost", ![200, 304, 403].includes(status));
+      if (status === 200) take(call.response);
+      if (status !== 403) later();
     };
     call.send();
   };
@@ -67,7 +62,7 @@
   };
 
   for (const log of all(page, ".log")) log.scrollTop = log.scrollHeight;
-  if (tag) {
+  if (dataset.tag) {
     later();
     page.onvisibilitychange = () => page.hidden ? later() : ask();
   }
@@ -76,6 +71,7 @@
   // Another sign in a hostile link could end the quotes of the command that a person pastes.
   const invite = page.getElementById("invite");
   if (invite) {
+    self.onhashchange = () => location.reload();
     const { origin, pathname, hash } = location;
     const [code] = /^#svc_inv_[\w-]+(\.[\w-]+)*$/.exec(hash) ?? [];
     if (code) invite.textContent = invite.textContent.replace("ADDRESS", origin + pathname + code);
@@ -86,13 +82,11 @@
 
   for (const button of all(page, "[data-copy],[data-notify]")) {
     const { copy } = button.dataset;
-    button.hidden = !copy && mayNotify() !== "default";
+    button.hidden = copy ? !navigator.clipboard : mayNotify() !== "default";
     button.onclick = async () => {
-      if (!copy) button.hidden = await Notification.requestPermission() !== "default";
-      else {
-        await navigator.clipboard.writeText(page.getElementById(copy).textContent);
-        button.textContent = "Copied";
-      }
+      if (!copy) return button.hidden = await Notification.requestPermission() !== "default";
+      await navigator.clipboard.writeText(page.getElementById(copy).textContent);
+      button.textContent = "Copied";
     };
   }
   page.onkeydown = ({ key, ctrlKey, metaKey }) => {

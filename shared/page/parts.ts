@@ -50,7 +50,7 @@ export function shell(
   const sign = mark(title, line);
   return markup`${
     lost !== undefined &&
-    markup`<p class="note warn" id="lost" hidden>${lost}</p><p class="note bad" id="over" hidden>${over}</p>`
+    markup`<p class="note warn" id="lost" role="alert" hidden>${lost}</p><p class="note bad" id="over" role="alert" hidden>${over}</p>`
   }<div class="shell"><header class="side"><a class="mark" href="${home}">${sign}</a><nav class="nav" aria-label="Pages"><ul id="nav" data-live>${entries}</ul></nav><div class="foot">${foot}</div></header><main id="main" ${
     mainClass ? markup` class="${mainClass}"` : ""
   }>${main}</main></div>`;

@@ -1,7 +1,7 @@
 /** The pages without a session in a browser: join links, hostile links, and each page on a phone; tests/soak has the other size. */
 import { assertEquals } from "@std/assert";
-import { REGISTRY_URL } from "../support/world.ts";
-import { browserTest } from "./browser.ts";
+import { REGISTRY_URL, World } from "../support/world.ts";
+import { browserTest, TestBrowser } from "./browser.ts";
 import { assertOpenPages } from "./open_pages.ts";
 import { ServedWorld } from "./served_world.ts";
 
@@ -30,6 +30,9 @@ browserTest(
     for (const end of ["", "#", "#svc_inv_a';reboot;'", "#svc_inv_a%27", "#svc_inv_a b", "#svc_pat_a"]) {
       assertEquals(await shown(`/join${end}`), [false, false, true], end);
     }
+    // Into an address bar that shows the page already.
+    await page.goto(`${REGISTRY_URL}/join#svc_inv_late`);
+    await page.waitForSelector("#invite >> text=svc_inv_late");
     assertEquals(problems, []);
 
     const { page: plain } = await served.browser.open({ javaScriptEnabled: false });
@@ -38,3 +41,18 @@ browserTest(
     for (const absent of ["[data-when=none]", "[data-copy]"]) assertEquals(await plain.isVisible(absent), false);
   },
 );
+
+browserTest("a page on plain http has no button to copy, because a browser lets it copy nothing", async () => {
+  await using world = await World.open();
+  await using server = Deno.serve(
+    { port: 0, hostname: "127.0.0.1", onListen() {} },
+    (request) => world.registry.fetch(request, { from: "socket", address: "127.0.0.1" }),
+  );
+  await using browser = await TestBrowser.start({ "plain.test": server.addr.port });
+  const { page } = await browser.open();
+  await page.goto("http://plain.test/join#svc_inv_abc");
+  await page.waitForSelector("#invite >> text=svc_inv_abc");
+  assertEquals(await page.isVisible("[data-copy]"), false);
+  await page.goto(`http://127.0.0.1:${server.addr.port}/join#svc_inv_abc`);
+  await page.waitForSelector("[data-copy]");
+});

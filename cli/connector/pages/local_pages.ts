@@ -41,9 +41,10 @@ export class LocalPages {
     this.#host = `127.0.0.1:${port}`;
     this.#clock = clock;
     this.#sessions = new LocalSessions(clock, random, onCodeOver);
+    const pages: Pages = { connector, calls, tickets: [] };
     this.#answer = pageApp<Pages, true>({
-      pages: { connector, calls, tickets: [] },
-      version: () => `${connector.version} ${connector.linkState}`,
+      pages,
+      version: () => `${connector.version} ${connector.linkState} ${pages.tickets.at(-1)?.expiresAt}`,
       root: ROOT,
       openRoot: OPEN,
       origin: `http://${this.#host}`,

@@ -24,6 +24,9 @@ async function pairPage(
   refused: { text: string; problem: Html } | null = null,
 ): Promise<PageResult> {
   const { base, csrf } = input;
+  const now = pages.connector.deps.clock.now();
+  pages.tickets = pages.tickets.filter(({ expiresAt }) => expiresAt > now);
+  const newest = pages.tickets.at(-1);
   const ticket = ui.field({
     id: "ticket",
     label: "The ticket that you were given",
@@ -38,15 +41,21 @@ async function pairPage(
   }<div class="two"><section class="card stack tight" aria-labelledby="own"><h2 id="own">Your ticket</h2><p class="small soft">Send it to the other person over a channel you trust, or let them scan it.</p>${await ownTicket(
     pages,
     input,
+    newest,
+    now,
   )}</section><section class="card" aria-labelledby="theirs"><h2 id="theirs">Use a ticket</h2><form method="post" action="${`${base}/pair/check`}" class="stack tight">${csrf}${refused?.problem}${ticket}<div><button class="btn">Continue</button></div></form></section></div>`;
-  return framed(pages, input, { title: "Pair", current: "pair", main, hasField: true });
+  // An open page would otherwise show the state of one ticket beside another, or wait for one that is over.
+  const kind = String(newest?.ticket);
+  return framed(pages, input, { title: "Pair", current: "pair", main, hasField: true, kind });
 }
 
 /** The ticket of this page with its state, or the button that makes one. */
-async function ownTicket(pages: Pages, { base, csrf }: Input): Promise<Html> {
-  const now = pages.connector.deps.clock.now();
-  pages.tickets = pages.tickets.filter(({ expiresAt }) => expiresAt > now);
-  const newest = pages.tickets.at(-1);
+async function ownTicket(
+  pages: Pages,
+  { base, csrf }: Input,
+  newest: Pages["tickets"][number] | undefined,
+  now: number,
+): Promise<Html> {
   const action = `${base}/pair`;
   if (newest === undefined) return ui.button({ text: "Make a ticket", action, csrf });
   const { ticket } = newest;
