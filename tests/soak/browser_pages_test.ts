@@ -7,6 +7,8 @@ import { assertOpenPages } from "../browser/open_pages.ts";
 const PAGES = [
   "inbox",
   "inbox/beta",
+  "message/3",
+  "sent/1",
   "peers",
   "peers/beta",
   "peers/beta/remove",
@@ -24,7 +26,9 @@ async function talked(): Promise<Connectors> {
   await w.pair("alpha", "beta");
   await w.call("beta", "/v1/outbound", { to: "alpha", text: "<b>" + "unbroken".repeat(40) });
   await w.call("beta", "/v1/outbound", { to: "alpha", payload: { host: "x".repeat(90), list: [1, 2] } });
-  await w.call("alpha", "/v1/outbound", { to: "beta", text: "an answer" });
+  const long = "A sentence that goes on. ".repeat(300);
+  await w.call("beta", "/v1/outbound", { to: "alpha", text: long });
+  await w.call("alpha", "/v1/outbound", { to: "beta", text: long });
   await w.call("alpha", "/v1/pair/start", {});
   return w;
 }
@@ -76,7 +80,7 @@ browserTest("a person writes and marks messages read with the keyboard alone", a
     for (let i = 0; i < 40; i++) {
       await page.keyboard.press("Tab");
       const label = await page.evaluate("document.activeElement.innerText || document.activeElement.id");
-      if (String(label).includes(name)) return;
+      if (String(label).startsWith(name)) return;
     }
     throw new Error(`${name} is not reached by Tab`);
   };
@@ -85,7 +89,7 @@ browserTest("a person writes and marks messages read with the keyboard alone", a
   await focus("beta");
   await page.keyboard.press("Enter");
   await page.waitForURL(/\/inbox\/beta$/);
-  await focus("Mark 2 read");
+  await focus("Mark 3 read");
   await page.keyboard.press("Enter");
   await page.locator("#mark button").waitFor({ state: "detached" });
   await focus("text");
