@@ -5,7 +5,7 @@
   const all = (from, what) => [...from.querySelectorAll(what)];
   const mayNotify = () => self.Notification?.permission;
   const isTyped = () => page.querySelector("textarea:not(:placeholder-shown)");
-  const show = (id, is) => page.getElementById(id)?.toggleAttribute("hidden", !is);
+  const [lost, over] = all(page, "#lost,#over");
   let timer = 0;
 
   /** Takes over children that are new or changed; the others keep focus, selection and scroll. */
@@ -49,8 +49,8 @@
     call.onloadend = () => {
       const { status } = call;
       if (status === 403 && !isTyped()) return location.reload();
-      show("over", status === 403);
-      show("lost", ![200, 304, 403].includes(status));
+      over.hidden = status !== 403;
+      lost.hidden = [200, 304, 403].includes(status);
       if (status === 200) take(call.response);
       if (status !== 403) later();
     };
@@ -89,6 +89,7 @@
       button.textContent = "Copied";
     };
   }
+  page.onsubmit = () => lost?.hidden;
   page.onkeydown = ({ key, ctrlKey, metaKey }) => {
     if (key === "Enter" && (ctrlKey || metaKey)) all(page, "form:has(:focus)")[0]?.requestSubmit();
   };

@@ -50,6 +50,10 @@ browserTest(
     // What a front answers while the server behind it restarts.
     await page.route("**/inbox/beta", (route) => route.fulfill({ status: 502, body: "bad gateway" }));
     await page.waitForSelector("#lost[role=alert]", { state: "visible" });
+    await page.keyboard.press("Control+Enter");
+    await page.click("button >> text=Send");
+    await page.waitForResponse((response) => response.status() === 502);
+    assertEquals(await page.inputValue("#text"), "half a thought\n  👩‍💻");
     await tab.click("text=Close session");
     await tab.waitForSelector("text=This session is closed");
     await page.unroute("**/inbox/beta");
