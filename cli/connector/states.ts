@@ -10,7 +10,7 @@ export const NOT_SENT = "not sent";
 
 /** Why a message has not arrived, for the person who sent it to `peer`. */
 export function problemText(problem: string, peer: string): string {
-  return problem === "blocked" ? `${peer} does not accept your messages` : problem;
+  return problem === "blocked" ? `${peer} does not accept your messages` : refusalText(problem) ?? problem;
 }
 
 /** Why the server does not take a message now, for a person; `null` when the problem is no code of a service. */

@@ -94,12 +94,11 @@ export class SentHere {
     const { log } = this.deps;
     const what = log.whose(agent) + (seq === null ? `The message to ${alias}` : `${seq} to ${alias}`);
     const why = problem === null ? "" : `: ${problemText(problem, alias)}`;
-    const refusal = refusalText(problem ?? "");
     if (state === "queued") {
       const since = lastSeenAt === null ? "" : ` since ${sinceText(lastSeenAt, this.deps.clock.now())}`;
       log.say(`${what} waits at the server: ${alias} is offline${since}.`, "yellow");
     }
-    if (state === "kept") log.say(`${what} waits here${refusal === null ? why : `: ${refusal}`}.`, "yellow");
+    if (state === "kept") log.say(`${what} waits here${why}.`, "yellow");
     else if (state === "unknown") log.say(`${what}: unclear, it may have arrived${why}.`, "yellow");
     else if (state === "refused") log.say(`${what} was refused${why}.`, "red");
     else if (state === "dead_lettered") log.say(`${what} was not delivered${why}.`, "red");

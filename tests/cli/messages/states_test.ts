@@ -18,11 +18,17 @@ Deno.test("a message that was answered says so beside its state", () => {
 });
 
 Deno.test("a message that was refused names why, and one that never left says that it was not sent", () => {
-  const texts = ["blocked", "not sent: https://proxy.example cannot be reached", "not sent within 24 h"].map((
+  const texts = [
+    "blocked",
+    "PROXY_AUTH_FORBIDDEN",
+    "not sent: https://proxy.example cannot be reached",
+    "not sent within 24 h",
+  ].map((
     problem,
   ) => stateText({ state: "refused", problem, nextTryAt: null, expiresAt: null }, 0, "beta"));
   assertEquals(texts, [
     "refused: beta does not accept your messages",
+    "refused: the two agents are not a confirmed pair",
     "not sent: https://proxy.example cannot be reached",
     "not sent within 24 h",
   ]);
