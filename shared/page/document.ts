@@ -22,7 +22,7 @@ export interface PageView {
   live?: { every: number; unread?: number; notice?: string } | undefined;
   /**
    * Name of the page's layout, such as `none` for a page without rows. When it changes, the script reloads the page,
-   * because it can only merge parts into the same layout.
+   * because it can only merge parts into the same layout. It waits while a person writes, because that would be lost.
    */
   kind?: string | undefined;
   /** True when a person writes in the page. Without the script it is not reloaded, because that would lose the text. */
