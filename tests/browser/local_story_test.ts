@@ -58,6 +58,8 @@ browserTest("two people pair, write, read and answer in the browser", async () =
   await ada.page.fill("#text", "8443.");
   await ada.page.keyboard.press("Control+Enter");
   await ada.page.waitForSelector(".msg.mine");
+  await ada.page.keyboard.press("Tab");
+  assertEquals(await ada.page.evaluate("document.activeElement.id"), "text");
   await bob.page.waitForSelector(".msg:not(.mine) .quote", { timeout: SOON_MS });
   assertEquals(await texts(bob.page, ".msg:not(.mine) .text"), ["8443."]);
   // The answer has told the sender that its question was read; opening the thread took nothing else.
@@ -89,6 +91,11 @@ browserTest("two people pair, write, read and answer in the browser", async () =
   await ada.page.click("button >> text=Block");
   await ada.page.waitForSelector("dd >> text=blocked");
   assertEquals(await ada.page.locator("text=Write to bob").count(), 0);
+  await ada.page.goto(`${ada.base}/inbox/bob`);
+  await assertSays(ada.page, ".write", "You have blocked this peer");
+  await ada.page.goto(`${ada.base}/send`);
+  assertEquals(await ada.page.locator("#to").count(), 0);
+  await ada.page.goto(`${ada.base}/peers/bob`);
   await ada.page.click("button >> text=Unblock");
   await ada.page.waitForSelector("dd >> text=online");
   assertEquals(await ada.page.locator("text=Write to bob").count(), 1);
