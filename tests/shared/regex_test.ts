@@ -121,6 +121,6 @@ Deno.test("each regular expression takes at most 20 times as long on its worst t
 
 Deno.test("the measurement refuses the expression that read the Prefer header before", () => {
   const regex = /"(?:[^"\\]|\\.)*"/g;
-  const text = textOf(["", '\\"', ""]).slice(0, LENGTH / 4);
+  const text = textOf(["", '\\"', ""]);
   assert(timeOf(regex, text, 1) > MAX_RATIO * FLOOR_MS);
 });
