@@ -164,7 +164,14 @@ export async function startAgentConnector(
     hasFailed = true;
   };
   const choice = { first: await firstPort(ctx), reserved: RUNTIME_PORTS, onFailed };
-  const { listener, movedFrom } = await openPort(store, folder, wanted, (...asked) => respond(...asked), choice);
+  // Both parameters are named, because Deno counts them: with none, a later request on the connection got an empty 400.
+  const { listener, movedFrom } = await openPort(
+    store,
+    folder,
+    wanted,
+    (request, info) => respond(request, info),
+    choice,
+  );
   // Waiting calls still get their answers. The wait is bounded, because one slow request could otherwise keep the
   // connector from ending.
   opened.defer(async () => void await settledWithin(clock, listener.shutdown(), CONNECTOR_LIMITS.closeMs));

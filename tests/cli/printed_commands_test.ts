@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { allCommands } from "../../cli/commands/table.ts";
+import { PLATFORMS } from "../../cli/platforms/table.ts";
 import { PROXY_URL } from "../support/world.ts";
 import { exists, readText } from "../tools/markdown.ts";
 import { Machine } from "./cli_world.ts";
@@ -41,6 +42,7 @@ const WITHOUT_CONNECTOR: readonly string[] = [
   "mcp install alpha --for claude-code",
   "mcp install --for claude-code --wake auto",
   "peers --help",
+  "profile list",
   "profile set historyDays 30",
   "profile set ca <pem>",
   "profile set ca none",
@@ -194,7 +196,11 @@ Deno.test("each command that a text names works as it stands", async () => {
   for (const name of [".openclaw", ".claude"]) await Deno.mkdir(machine.path(`home/${name}`), { recursive: true });
   machine.write("home/.openclaw/openclaw.json", "{}");
   machine.write("pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+  // svc install would otherwise find the runtimes that happen to run on this computer.
+  const runtimes = Object.values(PLATFORMS).flatMap((one) => one.delivery === "push" ? [one.defaults.baseUrl] : []);
+  const noRuntime = machine.answer(new RegExp(runtimes.join("|")), () => Promise.reject(new TypeError("refused")));
   await type(machine, WITHOUT_CONNECTOR, { pem: machine.path("pem") });
+  noRuntime();
   await using _connector = await connectorOfAlpha(admin.world, machine);
   const sent = (await machine.json("send", "beta", "hi")).requestId;
   const restore = machine.answer(new RegExp(PROXY_URL), () => Promise.reject(new TypeError("refused")));

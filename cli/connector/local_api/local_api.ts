@@ -53,11 +53,11 @@ export function localApi(options: LocalApiOptions): (request: Request, info: Com
     else url.pathname = url.pathname.replace(/\/$/, "");
     return await answer(options, { method, url, headers, read: (route) => textOf(options, request, route) });
   };
-  return async (request, { completed }) => {
+  return async (request, info) => {
     const read = () => unread--;
     if (new URL(request.url).pathname.startsWith("/a2a/")) {
       unread++;
-      completed.then(read, read);
+      info.completed.then(read, read);
     }
     const response = await respond(request).catch(refuse);
     response.headers.set("Cross-Origin-Resource-Policy", "same-origin");
