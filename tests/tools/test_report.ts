@@ -93,8 +93,8 @@ export interface Named extends Group {
 }
 
 /**
- * Finds the plan of the arguments: the name of a plan or of a group, or arguments of `deno test`. The words after the first
- * `--` go to the tests of every group, in place of its own: `deno task e2e -- --trials 100`.
+ * Finds the plan of the arguments: the name of a plan or of a group, which files of tests may follow, or arguments of
+ * `deno test`. The words after the first `--` go to the tests of every group, in place of its own: `deno task e2e -- --trials 100`.
  */
 export function planOf(args: readonly string[]): Named[][][] {
   const end = args.indexOf("--");
@@ -102,11 +102,13 @@ export function planOf(args: readonly string[]): Named[][][] {
   const words = end === -1 ? args : args.slice(0, end);
   const store = words.indexOf("--store");
   const [name = "", ...more] = store === -1 ? words : words.slice(store + 1, store + 2);
+  const isTask = Object.hasOwn(PLANS, name) || Object.hasOwn(GROUPS, name);
+  const alone = ["test", ...isTask ? ["--no-prompt", "-A", ...more] : words];
   const plan: Plan = (more.length === 0 ? PLANS[name] : undefined) ?? [[[name]]];
   return plan.map((lanes) =>
     lanes.map((lane) =>
       lane.map((group) => {
-        const { args: own, ...rest } = (more.length === 0 ? GROUPS[group] : undefined) ?? { args: ["test", ...words] };
+        const { args: own, ...rest } = (more.length === 0 ? GROUPS[group] : undefined) ?? { args: alone };
         return { name: group, ...rest, args: own[0] === "test" ? withArguments(own, forTests) : own };
       })
     )

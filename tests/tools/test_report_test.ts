@@ -118,6 +118,7 @@ Deno.test("a plan, a group or arguments of deno test are what runs", () => {
   assertEquals(names(["e2e"]), [[["e2e"]]]);
   assertEquals(planOf(["e2e"]), [[[{ name: "e2e", ...GROUPS.e2e ?? { args: [] } }]]]);
   assertEquals(planOf(["-A", "tests/a"])[0]?.[0]?.[0]?.args, ["test", "-A", "tests/a"]);
+  assertEquals(planOf(["test", "tests/a"])[0]?.[0]?.[0]?.args, ["test", "--no-prompt", "-A", "tests/a"]);
   assertEquals(planOf(["tests/a"])[0]?.[0]?.[0]?.args, ["test", "tests/a"]);
 });
 
