@@ -88,9 +88,9 @@ Deno.test("no request of a pairing holds the pair secret", async () => {
   const ticket = await ticketOf();
   await confirm(ticket);
   await asker(one)("/v1/pair/status", post({ ticket }));
-  for (const path of ["/v1/pair/status", "/v1/pair/confirm"]) {
-    const { body } = await asker(one)(path, post({ ticket: `My ticket: ${ticket}` }));
-    assertEquals(body.error.code, "PROXY_PAIR_TICKET_NOT_FOUND");
+  for (const [path, code] of [["status", "NOT_FOUND"], ["confirm", "ALREADY_CONFIRMED"]]) {
+    const { body } = await asker(one)(`/v1/pair/${path}`, post({ ticket: `My ticket: ${ticket}` }));
+    assertEquals(body.error.code, `PROXY_PAIR_TICKET_${code}`);
   }
   const secret = parseTicket(ticket)?.pairSecret ?? "";
   assertEquals([secret.length, sent.some((text) => text.includes(secret))], [22, false]);

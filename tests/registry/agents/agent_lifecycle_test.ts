@@ -8,8 +8,6 @@ import type { Agent, AgentList, ReissueAnswer } from "../../../shared/protocol/a
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import type { ErrorCode } from "../../../shared/protocol/errors.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
-import { KEYS } from "../../../registry/schema/kv_keys.ts";
-import type { AgentRecord } from "../../../registry/schema/records.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import {
@@ -23,7 +21,6 @@ import {
   tally,
   validate,
   withTime,
-  writeRecords,
 } from "../../support/registry_world.ts";
 import { trials } from "../../support/trials.ts";
 import { AMPLE_QUOTAS, type Person, REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
@@ -150,20 +147,6 @@ Deno.test("agent list pagination returns each agent once while agents are added 
       agents.push(...came);
     });
   }
-});
-
-Deno.test("a filtered list of an owner's agents reads at most 200 of them and goes on behind the last one read", async () => {
-  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
-  const { owner, agent } = await w.agent();
-  const { value: record } = await w.kv.get<AgentRecord>(KEYS.agent(agent.id));
-  await writeRecords(w, 250, (operation) => {
-    const id = w.newId();
-    operation.set(KEYS.agent(id), { ...record, id, status: "revoked" }).set(KEYS.agentOf(owner.id, id), 1);
-  });
-  const { agents, pagination: { nextCursor } } = await page(w, owner, "status=active");
-  assertEquals(agents, []);
-  const rest = await page(w, owner, `status=active&cursor=${nextCursor}`);
-  assertEquals([rest.agents.map(({ id }) => id), rest.pagination.nextCursor], [[agent.id], null]);
 });
 
 Deno.test("every route answers alike for an agent of another owner and an unknown agent", async (t) => {
