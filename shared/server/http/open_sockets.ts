@@ -12,7 +12,8 @@ const PONGS_PER_SECOND = 10;
 /**
  * Tells whether the client of a request has left. Deno never frees the connection of a request that is upgraded after
  * that, so a client that leaves early a few thousand times would take every file descriptor of the process. Deno reports it
- * one turn of the event loop after it is asked.
+ * one turn of the event loop after it is asked. `no-legacy-abort` in deno.json belongs to this: without it, Deno prints a
+ * warning into the log, and the signal also aborts when a request has been answered.
  */
 export async function hasLeft({ signal }: Request): Promise<boolean> {
   await yieldToEventLoop();
