@@ -39,7 +39,7 @@ import { type Dial, InstanceLinks } from "./relay/instance_links.ts";
 import { InstanceLeases } from "./relay/instance_leases.ts";
 import { PresenceStore } from "./relay/presence.ts";
 import { RecipientReturn } from "./relay/recipient_return.ts";
-import type { UpgradeWebSocket } from "./relay/connect.ts";
+import type { UpgradeWebSocket } from "../shared/server/http/open_sockets.ts";
 import { Deliveries } from "./message/deliveries.ts";
 import { LocalDelivery } from "./relay/local_delivery.ts";
 import { MessageForwarder } from "./relay/message_forwarder.ts";

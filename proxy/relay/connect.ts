@@ -6,7 +6,7 @@ import { ServiceError } from "../../shared/protocol/errors.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
 import type { Cancel, Clock } from "../../shared/clock.ts";
 import { dropSocket } from "../../shared/server/http/drop_socket.ts";
-import { hasLeft } from "../../shared/server/http/open_sockets.ts";
+import type { Upgraded, UpgradeWebSocket } from "../../shared/server/http/open_sockets.ts";
 import type { Answer, Input } from "../../shared/server/http/route.ts";
 import { StoreLate } from "../../shared/server/store/store_errors.ts";
 import type { AdmittedAgent } from "../caller.ts";
@@ -16,9 +16,6 @@ import type { ConnectedAgents } from "./connected_agents.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 import type { MessageForwarder } from "./message_forwarder.ts";
 import type { Revalidation } from "./revalidation.ts";
-
-/** Returns a socket and the response that opens it; `Deno.upgradeWebSocket` in the service. */
-export type UpgradeWebSocket = (request: Request) => { socket: WebSocket; response: Response };
 
 /** The version of the WebSocket protocol. */
 const VERSION = "13";
@@ -68,13 +65,9 @@ export async function relayConnect(
     if (cause instanceof StoreLate) deps.clock.after(LATE_CLAIM_MS, () => deps.connectedAgents.upgradeFailed(agentDid));
     throw new ServiceError("PROXY_RELAY_UNAVAILABLE", { cause, headers: { "Retry-After": "1" } });
   }
-  if (await hasLeft(exchange.request)) {
-    failed();
-    throw upgradeRequired(new Error("The client has left"));
-  }
-  let upgraded: ReturnType<UpgradeWebSocket>;
+  let upgraded: Upgraded;
   try {
-    upgraded = deps.upgrade(exchange.request);
+    upgraded = await deps.upgrade(exchange.request);
   } catch (cause) {
     failed();
     throw upgradeRequired(cause);

@@ -13,6 +13,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Cancel } from "../../shared/clock.ts";
 import { equalDigests } from "../../shared/server/crypto.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
+import type { UpgradeWebSocket } from "../../shared/server/http/open_sockets.ts";
 import type { LinkAddress } from "../schema/records.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
 
@@ -45,7 +46,7 @@ export interface Dial {
 interface LinksDeps extends Pick<ServiceDeps, "clock" | "log" | "metrics" | "random"> {
   leases: InstanceLeases;
   /** Returns a socket and the response that opens it. */
-  upgrade: (request: Request) => { socket: WebSocket; response: Response };
+  upgrade: UpgradeWebSocket;
   dial: Dial;
 }
 
@@ -134,7 +135,7 @@ export class InstanceLinks {
   }
 
   /** Answers a request to the port for links. No socket opens before a proof, because any program can call the port. */
-  answer(request: Request): Response {
+  async answer(request: Request): Promise<Response> {
     const { link } = this.deps.leases;
     if (!link || this.#hasStopped || request.method !== "GET" || request.url.length > URL_MAX) return refused(404);
     const { pathname, searchParams } = new URL(request.url);
@@ -147,7 +148,7 @@ export class InstanceLinks {
       this.#isFresh(link.key, challenge);
     if (!isProven) return refused(403);
     try {
-      const { socket, response } = this.deps.upgrade(request);
+      const { socket, response } = await this.deps.upgrade(request);
       socket.binaryType = "arraybuffer";
       socket.onopen = () => {
         // This instance may have stopped since its answer. The timer of the link would then never end.

@@ -4,8 +4,8 @@ import { OpenSockets } from "../../shared/server/http/open_sockets.ts";
 
 Deno.test("of 600 sockets that are closed at once none is open after the wait, nor one that left early", async () => {
   const sockets = new OpenSockets(), served: WebSocket[] = [];
-  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, (request) => {
-    const { socket, response } = sockets.upgrade(request);
+  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, async (request) => {
+    const { socket, response } = await sockets.upgrade(request);
     socket.onopen = () => served.push(socket);
     return response;
   });

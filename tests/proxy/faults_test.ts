@@ -4,7 +4,7 @@
  * part: `tests/registry/store_test.ts` and `faults_test.ts`.
  */
 import { assert, assertEquals } from "@std/assert";
-import type { UpgradeWebSocket } from "../../proxy/relay/connect.ts";
+import type { UpgradeWebSocket } from "../../shared/server/http/open_sockets.ts";
 import { PROXY_ROUTES } from "../../proxy/routes.ts";
 import { failEach, GONE, TOO_LARGE } from "../support/each_fault.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";

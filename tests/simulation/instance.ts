@@ -3,7 +3,7 @@
  * differ from the others', a connection to the registry that fails at times, and simulated sockets. It can crash at any
  * call of the store, and starts again from the store only.
  */
-import type { UpgradeWebSocket } from "../../proxy/relay/connect.ts";
+import type { UpgradeWebSocket } from "../../shared/server/http/open_sockets.ts";
 import { decodeFrame, type DeliverFrame } from "../../shared/protocol/frames.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { ManualClock } from "../support/manual_clock.ts";

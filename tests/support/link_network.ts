@@ -66,12 +66,10 @@ export class LinkNetwork {
     for (const end of this.#ends) end.bufferedAmount = end.other.bufferedAmount = bytes;
   }
 
-  readonly fetch = (url: string): Promise<Response> => {
-    const response = this.#request(url);
+  readonly fetch = async (url: string): Promise<Response> => {
+    const response = await this.#request(url), text = await response.text();
     // The responses of a server have a length.
-    return response.text().then((text) =>
-      new Response(text, { status: response.status, headers: { "content-length": String(text.length) } })
-    );
+    return new Response(text, { status: response.status, headers: { "content-length": String(text.length) } });
   };
 
   readonly open = (url: string): WebSocket => {
@@ -79,8 +77,7 @@ export class LinkNetwork {
     [mine.other, theirs.other] = [theirs, mine];
     this.#ends.push(mine);
     this.#upgraded = theirs;
-    const response = this.#request(url.replace(/^ws/, "http"));
-    queueMicrotask(() => {
+    void this.#request(url.replace(/^ws/, "http")).then((response) => {
       if (response.status !== 200) return mine.close();
       mine.readyState = theirs.readyState = WebSocket.OPEN;
       theirs.onopen?.();
@@ -97,7 +94,7 @@ export class LinkNetwork {
     return { socket, response: new Response("upgraded") };
   };
 
-  #request(url: string): Response {
+  #request(url: string): Promise<Response> {
     const { host, pathname, search } = new URL(url), links = this.at.get(host);
     this.requests.push(pathname + search);
     if (!links || this.isDown) throw new TypeError(`no instance at ${host}`);

@@ -3,28 +3,36 @@ import { sleep, systemClock, yieldToEventLoop } from "../../clock.ts";
 import { TokenBucket } from "../token_bucket.ts";
 import { dropSocket, watchPongs } from "./drop_socket.ts";
 
+/** A socket and the response that opens it. */
+export interface Upgraded {
+  socket: WebSocket;
+  response: Response;
+}
+
+export type UpgradeWebSocket = (request: Request) => Upgraded | Promise<Upgraded>;
+
 /**
  * Pongs of a socket, of which an honest client sends one in 22 s. With more, one socket could stop the process, because
  * Deno handles all that have arrived before anything else.
  */
 const PONGS_PER_SECOND = 10;
 
-/**
- * Tells whether the client of a request has left. Deno never frees the connection of a request that is upgraded after
- * that, so a client that leaves early a few thousand times would take every file descriptor of the process. Deno reports it
- * one turn of the event loop after it is asked. `no-legacy-abort` in deno.json belongs to this: without it, Deno prints a
- * warning into the log, and the signal also aborts when a request has been answered.
- */
-export async function hasLeft({ signal }: Request): Promise<boolean> {
-  await yieldToEventLoop();
-  return signal.aborted;
-}
-
 export class OpenSockets {
   /** A socket is added when it opens, because Deno reports no event for a client that left before that. */
   readonly #open = new Set<WebSocket>();
 
-  readonly upgrade = (request: Request): Deno.WebSocketUpgrade => {
+  /**
+   * Makes a socket of a request. Refuses a client that has left, because Deno never frees the connection of such a
+   * socket, and after a few thousand the process would have no file descriptor left. Deno reports it one turn of the
+   * event loop after it is asked. Without `no-legacy-abort` in deno.json it prints a warning into the log, and reports
+   * each answered request in the same way.
+   *
+   * @throws {Error} also when the request is no upgrade
+   */
+  readonly upgrade = async (request: Request): Promise<Upgraded> => {
+    const { signal } = request;
+    await yieldToEventLoop();
+    if (signal.aborted) throw new Error("The client has left");
     const upgraded = Deno.upgradeWebSocket(request, { idleTimeout: 45 }), { socket } = upgraded;
     const pongs = new TokenBucket(PONGS_PER_SECOND);
     watchPongs(socket, () => void (pongs.take(1, systemClock.uptime()) || dropSocket(socket)));

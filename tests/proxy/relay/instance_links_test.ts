@@ -196,23 +196,23 @@ Deno.test("without the key of the lease no socket opens, and a proof counts once
     const dialled = network.requests.filter((path) => path.startsWith("/link?")).at(-1) ?? "";
     const host = (w: World) => w === w1 ? "w1" : "w2";
     const target = w1.proxy.deps.leases.instance < w2.proxy.deps.leases.instance ? w2 : w1;
-    const ask = (path: string, init: RequestInit = {}) =>
-      linksOf(target).answer(new Request(`http://${host(target)}${path}`, init)).status;
+    const ask = async (path: string, init: RequestInit = {}) =>
+      (await linksOf(target).answer(new Request(`http://${host(target)}${path}`, init))).status;
     // The request that opened the link, once more.
-    assertEquals(ask(dialled), 403);
-    const challenge = await linksOf(target).answer(new Request("http://w/challenge")).text();
+    assertEquals(await ask(dialled), 403);
+    const challenge = await (await linksOf(target).answer(new Request("http://w/challenge"))).text();
     const query = (change: Record<string, string>) => {
       const all = new URLSearchParams(dialled.slice("/link?".length));
       for (const [name, text] of Object.entries({ challenge, ...change })) all.set(name, text);
       return `/link?${all}`;
     };
-    assertEquals(ask(query({})), 403);
-    assertEquals(ask(query({ proof: "" })), 403);
-    assertEquals(ask(query({ from: "someone" })), 403);
-    assertEquals(ask("/link"), 403);
-    assertEquals(ask(`/link?${"a".repeat(2_000)}`), 404);
-    assertEquals(ask("/challenge", { method: "POST", body: "x" }), 404);
-    assertEquals(ask("/hooks/agent"), 404);
+    assertEquals(await ask(query({})), 403);
+    assertEquals(await ask(query({ proof: "" })), 403);
+    assertEquals(await ask(query({ from: "someone" })), 403);
+    assertEquals(await ask("/link"), 403);
+    assertEquals(await ask(`/link?${"a".repeat(2_000)}`), 404);
+    assertEquals(await ask("/challenge", { method: "POST", body: "x" }), 404);
+    assertEquals(await ask("/hooks/agent"), 404);
   }));
 
 Deno.test("an answer that comes after the time to open a link opens none", () =>
