@@ -18,7 +18,7 @@ browserTest("the overview follows the proxy away and back without a click, and n
   const call = world.callProxy;
   world.callProxy = () => Promise.reject(new TypeError("refused"));
   world.clock.step(10_000);
-  await page.waitForSelector("[role=alert]", { timeout: 60_000 });
+  await page.waitForSelector("main [role=alert]", { timeout: 60_000 });
   assertStringIncludes(await page.textContent(".tiles") ?? "", "online: not known");
   world.callProxy = call;
   world.clock.step(10_000);
