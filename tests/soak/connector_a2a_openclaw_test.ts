@@ -3,8 +3,9 @@
  * 800 MB. The model behind the gateway always answers yes.
  */
 import { assert, assertEquals } from "@std/assert";
-import { clientFromFiles, denoDir, RunningConnector, svc } from "../cli/connector/people.ts";
+import { denoDir, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram, output } from "../cli/program.ts";
+import { pairedNames } from "../e2e/harness.ts";
 import { eventually, Service, tempFolder } from "../support/process.ts";
 import { installGateway, Model } from "./openclaw_gateway.ts";
 
@@ -20,15 +21,8 @@ Deno.test({
     const { gateway: installed, settings } = await installGateway(`${folder.path}/openclaw`, model);
     await using gateway = installed;
     const env = { ...gateway.env, SVC_API_KEY: service.apiKey, SVC_REGISTRY_URL: service.url, DENO_DIR: denoDir() };
-    const names = ["alpha", "beta", "gamma"];
     await svc(dir, ["config", "init"], env, program);
-    for (const name of names) await svc(dir, ["agent", "create", name], env, program);
-    const beta = await clientFromFiles(dir, "beta", service.url);
-    for (const name of ["alpha", "gamma"]) {
-      const { ticket } = await beta.pairStart({ agentName: "beta", humanName: "B" });
-      const peer = await clientFromFiles(dir, name, service.url);
-      await peer.pairConfirm(ticket, { agentName: name, humanName: name });
-    }
+    await pairedNames(service, dir, ["alpha", "beta", "gamma"]);
     const run = (...args: string[]) =>
       output(program.command, [...program.args, ...args], { ...env, SVC_CONFIG_DIR: dir });
 
