@@ -193,7 +193,7 @@ export async function listPeers(
   await requireOwnership(deps, caller.ownerDid, caller.agentDid);
   const { items: peers, nextCursor } = await store.listPeers(deps.kv, caller.agentDid, query);
   const cost = Math.floor(peers.length / PEERS_PER_REQUEST);
-  // Counted as pairing requests, and before the connections of the peers are read, which takes most of the time.
+  // Counted as further requests of the owner, before the connections of the peers are read, which takes most of the time.
   if (cost > 0) deps.owners.takeRequest(caller.payers, "agent", 1, cost);
   const seen = await lastSeen(deps, peers.map(({ agentDid }) => agentDid));
   const response: PeerList = {
