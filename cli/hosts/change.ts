@@ -7,6 +7,7 @@ import { dirname } from "node:path";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { kindOf, removeLeftovers } from "../files/private_files.ts";
+import { memberOf } from "../platforms/settings.ts";
 import { type HostFilePlace, readHostFile, refuseReadOnly, replaceHostFile } from "./host_file.ts";
 import { BYTE_ORDER_MARK, isSame, NotEditableError, type Place, type TextEditor } from "./place.ts";
 import type { Record, Records } from "./records.ts";
@@ -81,7 +82,8 @@ export async function removeEntry(ctx: Context, records: Records, target: Target
     const file = await readHostFile(ctx, target);
     if (tries === 1) await removeLeftovers(dirname(file.path), ctx.clock.now());
     const record = records.find(file.path, target.place);
-    const isWritten = (entry: unknown) => [target.value, ...record?.written ?? []].some((one) => isSame(one, entry));
+    const written = [target.value, ...record?.written ?? []];
+    const isWritten = (entry: unknown) => isOneOf(written, entry);
     const before = file.text ?? "";
     const text = edited(file.path, () => {
       const { place, entry } = find(target, before, isWritten);
@@ -119,23 +121,32 @@ function original(records: Records, record: Record | null, target: Target, prese
 
 /** Returns the text with the entry; `null` when the file has it already. @throws {CliError} `CLI_FILE_INVALID` */
 function withEntry(target: Target, path: string, before: string, record: Record | null) {
-  const isWritten = (entry: unknown) => record?.written.some((one) => isSame(one, entry)) ?? false;
+  const written = [target.value, ...record?.written ?? []];
   return edited(
     path,
     () => {
-      const found = find(
-        target,
-        before,
-        (entry) => isSame(entry, target.value) || isWritten(entry) || target.isOwn(entry),
-      );
-      const { place, entry } = found;
-      if (isSame(entry, target.value)) return { text: null, found };
-      if (entry !== undefined && !isWritten(entry) && !target.isOwn(entry)) throw changedSince(path, target);
-      return { text: target.editor.withEntry(before, place, target.value), found };
+      const found = find(target, before, (entry) => isOneOf(written, entry) || target.isOwn(entry));
+      const { place, entry } = found, value = { ...target.value, ...addedTo(entry, written) };
+      if (isSame(entry, value)) return { text: null, found };
+      if (entry !== undefined && !isOneOf(written, entry) && !target.isOwn(entry)) throw changedSince(path, target);
+      return { text: target.editor.withEntry(before, place, value), found };
     },
     "By hand, it needs",
     fragmentOf(target).split("\n"),
   );
+}
+
+/** Whether an entry is one of those that svc has written, apart from the members that a person added to it. */
+function isOneOf(written: readonly unknown[], entry: unknown): boolean {
+  const added = addedTo(entry, written);
+  return written.some((one) => isSame({ ...one as object, ...added }, entry));
+}
+
+/** The members of an entry that svc never wrote, because a new version of the entry would otherwise lose them. */
+function addedTo(entry: unknown, written: readonly unknown[]): object {
+  if (typeof entry !== "object" || entry === null) return {};
+  const isAdded = ([name]: [string, unknown]) => written.every((one) => memberOf(one, name) === undefined);
+  return Object.fromEntries(Object.entries(entry).filter(isAdded));
 }
 
 function find(target: Target, text: string, isEntry: (entry: unknown) => boolean) {

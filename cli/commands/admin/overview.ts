@@ -9,7 +9,7 @@ import { stopSignal } from "../../terminal/interrupt.ts";
 import { idCell } from "../../terminal/tables.ts";
 import { agoText, clockText, durationText } from "../../terminal/times.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
-import { describeError } from "../../../shared/client/refusals.ts";
+import { describeError, isPermanent } from "../../../shared/client/refusals.ts";
 import { parseDid } from "../../../shared/protocol/did.ts";
 import { parseIso } from "../../../shared/protocol/time.ts";
 import { healthOf } from "../status.ts";
@@ -34,9 +34,17 @@ export const COMMANDS = [
         return ctx.out.result({ ...overview }, overviewLines(overview, ctx));
       }
       using stopped = stopSignal(ctx);
-      while (!stopped.signal.aborted) {
-        const overview = await adminOverview(ctx, options);
-        if (!ctx.out.again(overview, overviewLines(overview, ctx))) return;
+      for (let isShown = false; !stopped.signal.aborted;) {
+        try {
+          const overview = await adminOverview(ctx, options);
+          if (!ctx.out.again(overview, overviewLines(overview, ctx))) return;
+          isShown = true;
+        } catch (error) {
+          // A restart of the server would otherwise end what its operator watches it with.
+          if (!isShown || isPermanent(error)) throw error;
+          const why = describeError(error).replace(/\.$/, "");
+          ctx.out.warn(`At ${clockText(ctx.clock.now())}: ${why}. It is asked again every ${WATCH_EVERY_MS / 1000} s.`);
+        }
         await sleep(ctx.clock, WATCH_EVERY_MS, stopped.signal);
       }
     },

@@ -1,8 +1,8 @@
 /** The commands with which an admin sees the relay: results, pages, refusals, and where the API key goes. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
-import { until } from "../../support/until.ts";
+import { until, untilLater } from "../../support/until.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { PROXY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
@@ -163,6 +163,30 @@ Deno.test("admin overview names who was refused, how often and when, and repeats
   await flushTasks();
   await admin.world.clock.advance(5_000);
   assertEquals((await watching).stdout.split("Refused since").length, 3);
+});
+
+Deno.test("admin overview --watch goes on when the server restarts, and ends when it never answered", async () => {
+  await using admin = await Machine.ofAdmin();
+  const asked = () => admin.requests.length, before = asked();
+  const { stdout } = await admin.svc("admin", "overview");
+  const perOverview = asked() - before;
+  admin.readsCharacters = 2 * stdout.length;
+  const watching = admin.svc("admin", "overview", "--watch");
+  await until(() => asked() === before + 2 * perOverview);
+  await flushTasks();
+  const restarted = admin.answer(/./, () => Promise.reject(new TypeError("connection refused")));
+  await admin.world.clock.advance(5_000);
+  await until(() => asked() > before + 2 * perOverview);
+  await flushTasks();
+  restarted();
+  let isOver = false;
+  void watching.finally(() => isOver = true);
+  await untilLater(admin.world.clock, () => isOver);
+  const { code, stderr, stdout: shown } = await watching;
+  assertEquals([code, shown.split(/^Agents/m).length], [0, 3]);
+  assertMatch(stderr, /At \d\d:\d\d: .*cannot be reached\. It is asked again every 5 s\./);
+  admin.answer(/./, () => Promise.reject(new TypeError("connection refused")));
+  assertEquals((await admin.svc("admin", "overview", "--watch")).code, 5);
 });
 
 Deno.test("admin overview warns and shows the rest when the proxy does not answer", async () => {

@@ -216,6 +216,27 @@ Deno.test("other switches replace the entry, and two copies of the text before a
   assertEquals([read(path), copiesOf(machine)], [textOf(CODEX), []]);
 });
 
+Deno.test("a member that a person added to the entry stays when it is replaced, and goes with the entry", async (t) => {
+  for (const one of [CURSOR, CODEX]) {
+    await t.step(one.host, async () => {
+      await using machine = await hostMachine();
+      const path = await give(machine, one, textOf(one));
+      await machine.json(...wordsOf(one));
+      const own = one.format === "json"
+        ? read(path).replace('"svc-alpha": {', '$& "extra": 90,')
+        : `${read(path)}extra = 90
+`;
+      await Deno.writeTextFile(path, own);
+      assertEquals((await machine.json(...wordsOf(one))).changed, false);
+      await machine.json(...wordsOf(one), "--read-only");
+      const entry = entryOf(one, read(path), "svc-alpha");
+      assertEquals([entry?.extra, (entry?.args as string[]).at(-1)], [90, "--read-only"]);
+      await machine.json(...wordsOf(one), "--undo");
+      assertEquals(entryOf(one, read(path), "svc-alpha"), undefined);
+    });
+  }
+});
+
 Deno.test("an entry that svc did not write is neither replaced nor removed", async (t) => {
   for (const one of [CURSOR, CODEX]) {
     await t.step(one.host, async () => {
