@@ -225,7 +225,8 @@ export class RegistryTrust {
   async #take(text: string): Promise<void> {
     const claims = await verifyCrl(text, await this.#currentKeys(), null);
     if (this.#list !== null && isCrlRollback(claims, this.#list.claims)) {
-      throw new TokenError("claims", "The registry answered with an older revocation list");
+      const restored = "if it was restored from a backup, start this connector again";
+      throw new TokenError("claims", `The registry answered with an older revocation list: ${restored}`);
     }
     const { revocations, seq, iat } = claims;
     const deleted = revocations.filter(({ reason }) => reason === "agent_deleted").map(({ agentDid }) => agentDid);

@@ -2,7 +2,6 @@
 import { peersWithOtherKey, removePeer } from "../../../cli/connector/peers/peers.ts";
 import { isConnectorHealthy } from "../../../cli/connector/status.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import type { TrustSource } from "../../../cli/connector/registry_trust.ts";
 import { Undecided } from "../../../cli/link/reconnect.ts";
 import { SEEN_PER_SENDER } from "../../../cli/connector/store/seen_proofs.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
@@ -427,19 +426,6 @@ Deno.test("without a registry for a day the link is closed, and messages wait un
   assertEquals(bench.connector.status().connection.state, "waiting");
   isDown = false;
   await passing(world, 180, () => bench.handedOver.length === 3);
-});
-
-Deno.test("a connector that starts while the registry answers 429 believes for a day that there is no list, because it said so before", async () => {
-  await using world = await World.open();
-  const source = trustSource(world);
-  const ready = async (list: TrustSource["list"]) => await trustOf(world, { ...source, list }).ready();
-  const refused = () => Promise.reject(new Error("429"));
-  await assertRejects(() => ready(refused), Undecided, "the revocation list is unknown");
-  await ready(source.list);
-  world.clock.step(DAY * 1000);
-  await ready(refused);
-  world.clock.step(1);
-  await assertRejects(() => ready(refused), Undecided, "the revocation list is unknown");
 });
 
 Deno.test("after the clock was set back the revocation list is read again, and not only when the old time is reached", async () => {

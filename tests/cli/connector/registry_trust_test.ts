@@ -1,0 +1,35 @@
+/** What a connector believes of its registry's revocation list when it gets none, or an older one. */
+import { assertRejects } from "@std/assert";
+import type { TrustSource } from "../../../cli/connector/registry_trust.ts";
+import { Undecided } from "../../../cli/link/reconnect.ts";
+import { World } from "../../support/world.ts";
+import { trustOf, trustSource } from "./bench.ts";
+
+const DAY = 86_400;
+
+Deno.test("a connector that starts while the registry answers 429 believes for a day that there is no list, because it said so before", async () => {
+  await using world = await World.open();
+  const source = trustSource(world);
+  const ready = async (list: TrustSource["list"]) => await trustOf(world, { ...source, list }).ready();
+  const refused = () => Promise.reject(new Error("429"));
+  await assertRejects(() => ready(refused), Undecided, "the revocation list is unknown");
+  await ready(source.list);
+  world.clock.step(DAY * 1000);
+  await ready(refused);
+  world.clock.step(1);
+  await assertRejects(() => ready(refused), Undecided, "the revocation list is unknown");
+});
+
+Deno.test("a connector that gets the older list of a restored registry says what to do", async () => {
+  await using world = await World.open();
+  const source = trustSource(world), [a, b] = [await world.agent(), await world.agent()];
+  await world.client.deleteAgent(a.owner.apiKey, a.agent.id);
+  const older = await source.list();
+  await world.client.deleteAgent(b.owner.apiKey, b.agent.id);
+  let list = await source.list();
+  const trust = trustOf(world, { ...source, list: () => Promise.resolve(list) });
+  await trust.ready();
+  list = older;
+  world.clock.step(DAY * 1000 + 1);
+  await assertRejects(() => trust.ready(), Undecided, "if it was restored from a backup, start this connector again");
+});
