@@ -6,7 +6,8 @@ import { isErrorMember, ReplyError, VERIFIED } from "../../shared/client/local_s
 import { topLevelMembers } from "../../shared/protocol/json_text.ts";
 import { isShownAlias } from "../connector/peers/aliases.ts";
 import { memberOf, type Received } from "../messages/received.ts";
-import { oneLine, withoutHidden } from "../terminal/escapes.ts";
+import { withoutHidden } from "../../shared/hidden_text.ts";
+import { oneLine } from "../terminal/escapes.ts";
 import { isHighSurrogate, NAME_CHARACTERS_MAX, PROBLEM_CHARACTERS_MAX, resultJson, shownText } from "./tool_result.ts";
 import * as z from "zod";
 

@@ -1,12 +1,10 @@
 /** Escapes control and invisible characters in texts of others, because they could steer a terminal or hide text. */
+import { withoutHidden } from "../../shared/hidden_text.ts";
 
-/**
- * Code points that a terminal may show as nothing, so that they could hide one text in another: all that Unicode calls
- * default-ignorable, among them those that change the direction of text, and the marks of annotations.
- */
-const HIDDEN = /[\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
+// deno-lint-ignore no-control-regex
+const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g;
 
-/** The hidden code points, the control characters (C0, DEL, C1) and the Unicode line separators. */
+/** What JSON text escapes: control characters (C0, DEL, C1), Unicode line separators, and all that may be invisible. */
 const STEERING =
   // deno-lint-ignore no-control-regex
   /[\u0000-\u001f\u007f-\u009f\u2028\u2029\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
@@ -18,12 +16,7 @@ export function linesOf(text: string): string[] {
 
 /** Returns a text of unknown origin, with control characters as `\u001b` and hidden code points as `\u{200b}`. */
 export function printable(text: string): string {
-  return withoutHidden(text).replace(STEERING, escaped);
-}
-
-/** Returns a text with hidden code points as `\u{200b}`, for a reader who would not see them: a person or a model. */
-export function withoutHidden(text: string): string {
-  return text.replace(HIDDEN, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`);
+  return withoutHidden(text).replace(CONTROL, escaped);
 }
 
 /** Returns a line of a peer with all terminal control characters escaped, except tabs. */

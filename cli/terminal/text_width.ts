@@ -28,7 +28,8 @@ const NARROW: readonly (readonly [first: number, last: number])[] = [
 
 /** Returns the columns of one code point that `printable` does not escape: 0, 1 or 2. */
 export function columnsOf(character: string): number {
-  if (/^[\p{Mn}\p{Me}]/u.test(character)) return 0;
+  // The sign that makes an emoji of a character may make that one wider.
+  if (character !== "\ufe0f" && /^[\p{Mn}\p{Me}]/u.test(character)) return 0;
   if (/^[\p{Cn}\p{Co}\p{Cs}\p{Emoji_Presentation}]/u.test(character)) return 2;
   const code = character.codePointAt(0) ?? 0;
   return NARROW.some(([first, last]) => code >= first && code <= last) ? 1 : 2;
@@ -37,8 +38,8 @@ export function columnsOf(character: string): number {
 /** Returns the text, truncated with an ellipsis if it is wider than `columns`. */
 export function cutToColumns(text: string, columns: number): string {
   let kept = "", fits = "", used = 0;
-  for (const character of text) {
-    used += columnsOf(character);
+  for (const character of unitsOf(text)) {
+    used += widthOf(character);
     if (used > columns) return columns < 1 ? "" : `${fits}…`;
     kept += character;
     if (used <= columns - 1) fits = kept;
@@ -81,15 +82,23 @@ export function textColumns(text: string): number {
   return used;
 }
 
-/** The code points of a text, each colour as one unit. Only svc writes colours, because those of others are escaped. */
+/**
+ * The code points of a text, each emoji and each colour as one unit, because a part of an emoji would be a hidden code
+ * point. Only svc writes colours, because those of others are escaped.
+ */
 function unitsOf(text: string): Iterable<string> {
   // deno-lint-ignore no-control-regex
-  return text.includes("\x1b") ? text.match(/\x1b\[\d+(?:;\d+)*m|./gsu) ?? [] : text;
+  const isPlain = !/[\x1b\ufe0f\u200d\u{e007f}]/u.test(text);
+  // deno-lint-ignore no-control-regex
+  return isPlain ? text : text.match(/\x1b\[\d+(?:;\d+)*m|\p{RGI_Emoji}|./gsv) ?? [];
 }
 
-function widthOf(character: string): number {
-  if (character.length > 2) return 0;
-  return character === "\t" ? TAB_COLUMNS : character < "\x7f" ? 1 : columnsOf(character);
+function widthOf(unit: string): number {
+  if (unit.startsWith("\x1b[")) return 0;
+  if (unit === "\t") return TAB_COLUMNS;
+  let width = 0;
+  for (const character of unit) width += character < "\x7f" ? 1 : columnsOf(character);
+  return width;
 }
 
 /** Returns the text as lines that fit into `columns`, one character at least on each. */

@@ -3,6 +3,7 @@
  * page can let a text act as markup. A value stands in text or in a quoted attribute; lint refuses other places,
  * because escaping does not help there.
  */
+import { codePointText, withoutHidden } from "../hidden_text.ts";
 
 /** Markup. Its constructor is called only in this file, because it does not escape its text. */
 export class Html {
@@ -12,12 +13,8 @@ export class Html {
 /** What a template accepts. `null`, `undefined` and `false` print nothing. */
 export type Value = Html | string | number | null | undefined | false | readonly Value[];
 
-/**
- * What a value may not show as it is: characters that could become markup, those that are invisible, and those that
- * change the direction of text, because a reader cannot see that two names differ only in them. Tab and line feed stay.
- * An emoji is matched first and stays too, because many consist of a sign and an invisible one that changes its look.
- */
-const UNSAFE = /(\p{RGI_Emoji})|[\&<>"']|(?![\t\n])[\p{Cc}\u2028\u2029\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gv;
+/** What a value may not show as it is, beside what is hidden: characters that could become markup, and control characters. */
+const UNSAFE = /[&<>"']|(?![\t\n])[\p{Cc}\u2028\u2029]/gu;
 
 export function markup(parts: TemplateStringsArray, ...values: readonly Value[]): Html {
   let text = parts[0] ?? "";
@@ -34,14 +31,10 @@ function textOf(value: Value): string {
   if (value instanceof Html) return value.text;
   if (value === null || value === undefined || value === false) return "";
   if (typeof value === "object") return value.map(textOf).join("");
-  return String(value)
-    .replace(UNSAFE, (char, emoji?: string) => emoji ?? ("&<>\"'".includes(char) ? entity(char) : shown(char)));
+  return withoutHidden(String(value))
+    .replace(UNSAFE, (char) => "&<>\"'".includes(char) ? entity(char) : codePointText(char));
 }
 
 function entity(char: string): string {
   return `&#${char.charCodeAt(0)};`;
-}
-
-function shown(char: string): string {
-  return `\\u{${char.codePointAt(0)?.toString(16).toUpperCase()}}`;
 }

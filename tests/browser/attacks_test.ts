@@ -48,7 +48,7 @@ browserTest("no text of a peer becomes markup, script or an invisible sign", asy
   const { page, base, problems } = await w.page("alpha");
   await page.goto(`${base}/inbox/beta`);
   const [first, second, third, fourth, fifth] = await texts(page, ".msg .text");
-  assertEquals([first, second, third, fourth], [...HOSTILE.slice(0, 3), "txt.\\u{202E}gpj\\u{200B}"]);
+  assertEquals([first, second, third, fourth], [...HOSTILE.slice(0, 3), "txt.\\u{202e}gpj\\u{200b}"]);
   assertEquals(fifth?.length, 1_501);
   assertEquals(await page.locator("main script, main img, main b b, .text *").count(), 0);
   await page.click("text=The whole text");

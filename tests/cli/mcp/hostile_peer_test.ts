@@ -7,7 +7,7 @@ import { RESULT_CHARACTERS_MAX } from "../../../cli/mcp/model_message.ts";
 import { DATA_LINE } from "../../../cli/mcp/tool_result.ts";
 import { encodeFrame } from "../../../shared/protocol/frames.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
-import { withoutHidden } from "../../../cli/terminal/escapes.ts";
+import { withoutHidden } from "../../../shared/hidden_text.ts";
 import { until } from "../../support/until.ts";
 import { LOOP_MESSAGES } from "../../../cli/link/loop_guard.ts";
 import { type TestAgent, World } from "../../support/world.ts";

@@ -9,7 +9,7 @@ import {
   RESULT_CHARACTERS_MAX,
 } from "../../../cli/mcp/model_message.ts";
 import { DATA_LINE, ERROR_CHARACTERS_MAX, failureText, toolResult } from "../../../cli/mcp/tool_result.ts";
-import { withoutHidden } from "../../../cli/terminal/escapes.ts";
+import { withoutHidden } from "../../../shared/hidden_text.ts";
 import { codePoints } from "../../shared/protocol/arbitraries.ts";
 import { localMessage, SENDER } from "../../support/local_message.ts";
 import { World } from "../../support/world.ts";

@@ -1,7 +1,8 @@
 /** The width of a text in a terminal, and what no text of another party can hide. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { jsonText, oneLine, peerText, printable, withoutHidden } from "../../../cli/terminal/escapes.ts";
-import { columnsOf, wrapToColumns } from "../../../cli/terminal/text_width.ts";
+import { jsonText, oneLine, peerText, printable } from "../../../cli/terminal/escapes.ts";
+import { withoutHidden } from "../../../shared/hidden_text.ts";
+import { columnsOf, cutToColumns, wrapToColumns } from "../../../cli/terminal/text_width.ts";
 import { compareWidths } from "../../support/terminal_widths.ts";
 
 const LC_ALL = 6;
@@ -58,6 +59,17 @@ Deno.test("a text of fillers, tags or other invisible characters does not reach 
     for (const line of lines) assert([...line].reduce((sum, one) => sum + columnsOf(one), 0) <= 75, line);
     assertStringIncludes(lines.join(""), `\\u{${filler.codePointAt(0)?.toString(16)}}`);
   }
+});
+
+Deno.test("an emoji is shown unchanged, and stays whole where a line ends", () => {
+  for (const emoji of ["\u26a0\ufe0f", "\u2764\ufe0f", "1\ufe0f\u20e3", "👩\u200d💻", "👍🏽"]) {
+    for (const show of [printable, withoutHidden]) assertEquals(show(`a${emoji}b`), `a${emoji}b`);
+    const lines = wrapToColumns(emoji.repeat(20), 9);
+    assertEquals(lines.join(""), emoji.repeat(20));
+    for (const line of lines) assertEquals([printable(line), line.length % emoji.length], [line, 0]);
+    assertEquals(printable(cutToColumns(emoji.repeat(20), 9)).replaceAll(emoji, ""), "…");
+  }
+  assertEquals(withoutHidden("a\ufe0f 👩\u200d"), "a\\u{fe0f} 👩\\u{200d}");
 });
 
 Deno.test("what may be wide counts two columns, and a mark on a letter none", () => {
