@@ -93,7 +93,7 @@ const usual: Scale = {
   bigMessages: 200,
   ackTimeoutMs: 10_000,
   starts: 7,
-  asks: 300,
+  asks: 900,
   grownAgents: 100_000,
   grownNonces: 600_000,
   lastingSeconds: 30,
