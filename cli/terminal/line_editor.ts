@@ -1,10 +1,12 @@
 /** One line that a person edits with the keys of a terminal. */
 import { printable } from "./escapes.ts";
-import { columnsOf, cutToColumns } from "./text_width.ts";
+import { columnsOf, cutToColumns, unitsOf } from "./text_width.ts";
 
 const PAST_LINES = 20;
 /** Columns for the text, also after a long prompt. */
 const TEXT_MIN = 12;
+/** Most code points of an emoji. They arrive one by one, and are one unit with those before. */
+const EMOJI_PARTS = 10;
 
 export class LineEditor {
   #text: string[] = [];
@@ -41,9 +43,10 @@ export class LineEditor {
 
   /** Adds a text at the cursor, with each of its line breaks as `\n`. */
   insert(text: string): void {
-    const added = [...text.replaceAll(/\r\n?/g, "\n")];
-    this.#text.splice(this.#cursor, 0, ...added);
-    this.#cursor += added.length;
+    const start = Math.max(0, this.#cursor - EMOJI_PARTS), before = this.#text.slice(start, this.#cursor).join("");
+    const units = [...unitsOf(before + text.replaceAll(/\r\n?/g, "\n"))];
+    this.#text.splice(start, this.#cursor - start, ...units);
+    this.#cursor = start + units.length;
   }
 
   set(text: string): void {

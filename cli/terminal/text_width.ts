@@ -86,7 +86,7 @@ export function textColumns(text: string): number {
  * The code points of a text, each emoji and each colour as one unit, because a part of an emoji would be a hidden code
  * point. Only svc writes colours, because those of others are escaped.
  */
-function unitsOf(text: string): Iterable<string> {
+export function unitsOf(text: string): Iterable<string> {
   // deno-lint-ignore no-control-regex
   const isPlain = !/[\x1b\ufe0f\u200d\u{e007f}]/u.test(text);
   // deno-lint-ignore no-control-regex
