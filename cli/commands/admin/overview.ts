@@ -8,8 +8,8 @@ import type { Context } from "../../context.ts";
 import { stopSignal } from "../../terminal/interrupt.ts";
 import { idCell } from "../../terminal/tables.ts";
 import { agoText, clockText, durationText } from "../../terminal/times.ts";
-import { ApiError } from "../../../shared/client/errors.ts";
-import { describeError, isPermanent } from "../../../shared/client/refusals.ts";
+import { ApiError, wasRefused } from "../../../shared/client/errors.ts";
+import { describeError } from "../../../shared/client/refusals.ts";
 import { parseDid } from "../../../shared/protocol/did.ts";
 import { parseIso } from "../../../shared/protocol/time.ts";
 import { healthOf } from "../status.ts";
@@ -41,7 +41,7 @@ export const COMMANDS = [
           isShown = true;
         } catch (error) {
           // A restart of the server would otherwise end what its operator watches it with.
-          if (!isShown || isPermanent(error)) throw error;
+          if (!isShown || wasRefused(error)) throw error;
           const why = describeError(error).replace(/\.$/, "");
           ctx.out.warn(`At ${clockText(ctx.clock.now())}: ${why}. It is asked again every ${WATCH_EVERY_MS / 1000} s.`);
         }

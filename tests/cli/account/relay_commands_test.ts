@@ -165,7 +165,7 @@ Deno.test("admin overview names who was refused, how often and when, and repeats
   assertEquals((await watching).stdout.split("Refused since").length, 3);
 });
 
-Deno.test("admin overview --watch goes on when the server restarts, and ends when it never answered", async () => {
+Deno.test("admin overview --watch goes on when the server restarts, and ends when it refuses or never answered", async () => {
   await using admin = await Machine.ofAdmin();
   const asked = () => admin.requests.length, before = asked();
   const { stdout } = await admin.svc("admin", "overview");
@@ -185,6 +185,13 @@ Deno.test("admin overview --watch goes on when the server restarts, and ends whe
   const { code, stderr, stdout: shown } = await watching;
   assertEquals([code, shown.split(/^Agents/m).length], [0, 3]);
   assertMatch(stderr, /At \d\d:\d\d: .*cannot be reached\. It is asked again every 5 s\./);
+  const ended = admin.svc("admin", "overview", "--watch"), shownBefore = asked();
+  await until(() => asked() === shownBefore + perOverview);
+  await flushTasks();
+  const refused = { error: { code: "API_KEY_REVOKED", message: "revoked" } };
+  admin.answer(/./, () => Response.json(refused, { status: 401 }));
+  await admin.world.clock.advance(5_000);
+  assertStringIncludes((await ended).stderr, "API_KEY_REVOKED");
   admin.answer(/./, () => Promise.reject(new TypeError("connection refused")));
   assertEquals((await admin.svc("admin", "overview", "--watch")).code, 5);
 });

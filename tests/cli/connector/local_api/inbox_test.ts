@@ -188,15 +188,21 @@ Deno.test("a reply before, during, between and after waits is returned to each, 
   });
 });
 
+/** The same after `b` has asked `a` a question, whose answer the call waits for. */
+async function askers(world: World) {
+  const { a, b, ask } = await readers(world);
+  const socket = world.connect(a);
+  await world.connected();
+  const asked = ask("/v1/outbound?wait=60", post({ to: a.agent.did, text: "?", requestId: "question-1" }));
+  await until(() => socket.delivered.length === 1);
+  return { a, b, ask, asked };
+}
+
 Deno.test("a reply that a call waits for is left to it, and listed when that call does not take it", async (t) => {
   for (const isTaken of [true, false]) {
     await t.step(isTaken ? "taken" : "not taken", async () => {
       await using world = await World.open();
-      const { a, b, ask } = await readers(world);
-      const socket = world.connect(a);
-      await world.connected();
-      const asked = ask("/v1/outbound?wait=60", post({ to: a.agent.did, text: "?", requestId: "question-1" }));
-      await until(() => socket.delivered.length === 1);
+      const { a, b, ask, asked } = await askers(world);
       const other = ask("/v1/inbox?wait=60"), shown = ask("/v1/inbox?held=true&wait=60");
       const headers = { "x-svc-in-reply-to": "question-1" };
       await world.message(a, b, { body: JSON.stringify({ message: "answer" }), headers });
@@ -216,11 +222,7 @@ Deno.test("a reply that a call waits for is left to it, and listed when that cal
 
 Deno.test("a wait that left a reply to its caller shows it when the caller's time is over, and a second reply too", async () => {
   await using world = await World.open();
-  const { a, b, ask } = await readers(world);
-  const socket = world.connect(a);
-  await world.connected();
-  const asked = ask("/v1/outbound?wait=60", post({ to: a.agent.did, text: "?", requestId: "question-1" }));
-  await until(() => socket.delivered.length === 1);
+  const { a, b, ask, asked } = await askers(world);
   const began = world.clock.now(), headers = { "x-svc-in-reply-to": "question-1" };
   const other = ask("/v1/inbox?wait=60"), waited = other.then(() => world.clock.now() - began);
   await world.message(a, b, { body: JSON.stringify({ message: "one" }), headers });
