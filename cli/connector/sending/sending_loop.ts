@@ -52,6 +52,10 @@ abstract class SendingLoop<T> {
   /** Of the items with one key, one is sent at a time, because a newer one could otherwise overtake it. */
   protected abstract keyOf(item: T): string;
   protected abstract hostOf(item: T): string | null;
+  /** Requests that may be under way to a server. */
+  protected mostTo(_host: string | null): number {
+    return SENT_AT_ONCE;
+  }
   /** Sends an item and stores the result. Returns the milliseconds to wait before the server's next item; 0: none. */
   protected abstract send(item: T): Promise<number>;
 
@@ -143,7 +147,7 @@ abstract class SendingLoop<T> {
     const hosts = [...this.#underWay.values()].map((one) => one.host);
     const abroad = hosts.filter((one) => one !== null).length;
     const isFull = host !== null && abroad >= SENT_ABROAD_AT_ONCE;
-    return !isFull && hosts.filter((one) => one === host).length < SENT_AT_ONCE;
+    return !isFull && hosts.filter((one) => one === host).length < this.mostTo(host);
   }
 
   async #sendOne(item: T, host: string | null, key: string): Promise<void> {
@@ -264,6 +268,11 @@ export class KeptSender extends SendingLoop<SentMessage> {
     return this.deps.proxies.hostOf(toDid);
   }
 
+  /** One message at a time probes a server that has failed, because each would wait long for an answer (D-287). */
+  protected override mostTo(host: string | null): number {
+    return host !== null && this.#pauses.has(host) ? 1 : super.mostTo(host);
+  }
+
   protected override async send(kept: SentMessage): Promise<number> {
     const { clock, store: { sent }, peers, emit } = this.deps;
     if (peers.isBlocked(kept.toDid)) return this.#giveUp(kept, "you have blocked this peer");
@@ -273,21 +282,14 @@ export class KeptSender extends SendingLoop<SentMessage> {
     if (payload === null) return this.#giveUp(kept, "its content is gone");
     if (clock.now() >= keptUntil(kept)) return this.#giveUp(kept, "not sent within 24 h");
     const host = this.deps.proxies.hostOf(kept.toDid);
-    const pausedMs = host === null ? 0 : this.#pauses.begin(host, clock.now());
+    const pausedMs = host === null ? 0 : this.#pauses.left(host, clock.now());
     if (pausedMs > 0) {
-      // Waits here, because another message is the probe of this server, or because the next probe is not due.
       const { problem, mayHaveArrived } = kept;
       const nextAt = clock.now() + Math.min(pausedMs, RETRY_MAX_MS);
       sent.keep(kept, { problem: problem ?? "", mayHaveArrived, nextAt }, clock.now());
       return 0;
     }
-    let message: SentMessage | null = null;
-    try {
-      message = sent.tryAgain(kept, clock.now());
-    } finally {
-      // The message was cancelled or cannot be stored, so another one may be the probe.
-      if (message === null && host !== null) this.#pauses.endProbe(host);
-    }
+    const message = sent.tryAgain(kept, clock.now());
     if (message === null) return 0;
     const tried = await attempt(this.sender.request(message, payload, { mayWait: true }), kept.attempts);
     const about = { to: kept.toDid, requestId: kept.requestId };
@@ -295,7 +297,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
       const { problem, mayHaveArrived, isOfAll } = tried;
       // A failure of another server holds up only the messages to it.
       const serverMs = host !== null && isOfAll ? this.#pauses.failed(host, clock.now()) : 0;
-      if (host !== null && !isOfAll) this.#pauses.reached(host);
+      if (host !== null && !isOfAll) this.#pauses.delete(host);
       // Bounded, because a longer wait would count as that of a clock that was set back. The pause holds the message
       // for the rest.
       const waitMs = Math.min(Math.max(tried.waitMs, serverMs), RETRY_MAX_MS);
@@ -313,7 +315,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
 
   /** Sends what waits for a server, because it has answered. The agent's own is `null`, and has none of these pauses. */
   reached(host: string | null): void {
-    if (host !== null && this.#pauses.reached(host)) this.#sendNow(host);
+    if (host !== null && this.#pauses.delete(host)) this.#sendNow(host);
   }
 
   /** Ends the pause of a server early, so that the next try comes soon. */
@@ -343,8 +345,6 @@ export class KeptSender extends SendingLoop<SentMessage> {
  * less, one that is gone is asked all day.
  */
 const PAUSE_FIRST_MS = 1_000, PAUSE_MAX_MS = 900_000;
-/** How long messages wait for the result of a probe. With less, they look at it again and again. */
-const PROBE_LOOK_MS = 5_000;
 /**
  * Least time between a failed try and one that news of the server causes. With less, a server that takes no messages
  * would be tried for each of its answers, and for each message of its agents.
@@ -352,31 +352,17 @@ const PROBE_LOOK_MS = 5_000;
 const EARLY_MS = 5_000;
 const SERVERS_MAX = 1_000;
 
-/**
- * Pauses between tries of servers that do not answer (D-287). One message at a time is the probe of a server, and the
- * other messages to that server wait for its result.
- */
-class ServerPauses {
-  readonly #servers = new BoundedMap<
-    string,
-    { failures: number; failedAt: number; until: number; probing: boolean; isEnded: boolean }
-  >(SERVERS_MAX);
-
-  /** Returns 0 when a message may be sent, else the milliseconds to wait. */
-  begin(host: string, now: number): number {
-    const server = this.#servers.get(host);
-    if (server === undefined) return 0;
-    // A longer pause comes from a clock that was set back, so it does not count.
-    if (now < server.until && server.until - now <= PAUSE_MAX_MS) return server.until - now;
-    if (server.probing) return PROBE_LOOK_MS;
-    server.probing = true;
-    return 0;
+/** Servers that have failed and not answered since, with the pauses between their tries (D-287). */
+class ServerPauses extends BoundedMap<string, { failures: number; failedAt: number; until: number; isEnded: boolean }> {
+  constructor() {
+    super(SERVERS_MAX);
   }
 
-  /** Lets another message be the probe, because this one did not leave. */
-  endProbe(host: string): void {
-    const server = this.#servers.get(host);
-    if (server) server.probing = false;
+  /** Milliseconds until a message may be sent. */
+  left(host: string, now: number): number {
+    const left = (this.get(host)?.until ?? now) - now;
+    // A longer pause comes from a clock that was set back, so it does not count.
+    return left <= PAUSE_MAX_MS ? Math.max(0, left) : 0;
   }
 
   /**
@@ -384,8 +370,8 @@ class ServerPauses {
    * that nothing had shortened yet.
    */
   end(host: string, now: number): boolean {
-    const server = this.#servers.get(host);
-    if (server === undefined || server.probing || server.isEnded) return false;
+    const server = this.get(host);
+    if (server === undefined || server.isEnded) return false;
     server.isEnded = true;
     // At most 5 s from now, because the clock may have been set back since the failure.
     server.until = Math.min(server.until, Math.max(now, server.failedAt + EARLY_MS), now + EARLY_MS);
@@ -394,16 +380,11 @@ class ServerPauses {
 
   /** Returns the milliseconds until the next try. */
   failed(host: string, now: number): number {
-    const { failures, until } = this.#servers.get(host) ?? { failures: 0, until: 0 };
+    const { failures, until } = this.get(host) ?? { failures: 0, until: 0 };
     // Failures of messages that left together count as one.
     const count = now < until ? failures : failures + 1;
     const waitMs = now < until ? until - now : doubled(PAUSE_FIRST_MS, count - 1, PAUSE_MAX_MS);
-    this.#servers.set(host, { failures: count, failedAt: now, until: now + waitMs, probing: false, isEnded: false });
+    this.set(host, { failures: count, failedAt: now, until: now + waitMs, isEnded: false });
     return waitMs;
-  }
-
-  /** Ends the pause of a server that has answered. Returns true when there was one. */
-  reached(host: string): boolean {
-    return this.#servers.delete(host);
   }
 }

@@ -158,5 +158,24 @@ Deno.test("news of a server does not make its first pause longer", async () => {
   sender.end();
 });
 
+Deno.test("a server that does not answer is tried with one message at a time", async () => {
+  await using disk = await Disk.make();
+  const underWay = new Set<string>();
+  let hasFailed = false, most = 0;
+  const { clock, sender, keep } = senderOn(disk, async (to) => {
+    underWay.add(to);
+    if (hasFailed) most = Math.max(most, underWay.size);
+    await sleep(clock, SLOW_MS);
+    underWay.delete(to);
+    hasFailed ||= underWay.size === 0;
+    throw new UnreachableError("the server did not answer");
+  });
+  for (let n = 1; n <= 20; n++) keep(didOf("silent.example", n), `message-${n}`);
+  sender.wake();
+  for (let s = 0; s < 1_800; s += 30) await clock.advance(30_000);
+  assertEquals(most, 1);
+  sender.end();
+});
+
 /** An answer at once. */
 const atOnce = () => Promise.resolve();
