@@ -23,7 +23,7 @@ const PATIENCE_MS = DAY_MS;
 export interface StatusAnswer {
   kind: "status";
   status: number;
-  retryAfterMs: number | null;
+  retryAfterMs: number;
   text: string;
   /** Why `text` is not the whole body. */
   cut: "large" | "broken" | null;
@@ -39,33 +39,24 @@ export type RuntimeResult = "accepted" | {
   /** True when the next message would fail too, so the lane waits and keeps its order. */
   isOutage: boolean;
   /** True when the answer shows that the runtime works. */
-  isBusy?: true;
+  isBusy?: boolean;
   /** Wait that the runtime asked for, in milliseconds. */
   retryAfterMs: number;
 };
 
-/** Status codes that are not about the message (D-88). A code about the whole runtime is an outage. */
-const PASSING: Readonly<Record<number, { isOutage: boolean; isBusy?: true }>> = {
-  401: { isOutage: true },
-  403: { isOutage: true },
-  408: { isOutage: false },
-  425: { isOutage: false },
-  429: { isOutage: true, isBusy: true },
-  502: { isOutage: false },
-  503: { isOutage: true },
-  504: { isOutage: false },
-};
+/** Status codes that are not about the message (D-88). Those about the whole runtime are an outage. */
+const PASSING: ReadonlySet<number> = new Set([401, 403, 408, 425, 429, 502, 503, 504]);
+const OUTAGES: ReadonlySet<number> = new Set([401, 403, 429, 503]);
 
 export function classifyAnswer(response: RuntimeAnswer): RuntimeResult {
   if (response.kind !== "status") return { attempts: null, isOutage: response.kind === "unreachable", retryAfterMs: 0 };
   const { status } = response;
   if (status >= 200 && status < 300) return "accepted";
-  const retryAfterMs = Math.min(response.retryAfterMs ?? 0, SLOW_MAX_MS);
-  const passing = PASSING[status];
-  if (passing) return { attempts: null, retryAfterMs, ...passing };
+  const retryAfterMs = Math.min(response.retryAfterMs, SLOW_MAX_MS), isOutage = OUTAGES.has(status);
+  if (PASSING.has(status)) return { attempts: null, isOutage, isBusy: status === 429, retryAfterMs };
   // A redirect is not followed, so it counts as a refusal.
   const attempts = status >= 500 ? SERVER_ERROR_ATTEMPTS : CLIENT_ERROR_ATTEMPTS;
-  return { attempts, isOutage: false, retryAfterMs };
+  return { attempts, isOutage, retryAfterMs };
 }
 
 /** Milliseconds before the next attempt at a message, after `attempts` attempts. */

@@ -103,8 +103,8 @@ export class Runtime {
     try {
       const exchanged = await exchange(this.deps, { ...request, onTooLarge: "truncate" });
       const { status, headers, text, cut = null } = exchanged;
-      const seconds = wholeSeconds(headers.get("Retry-After")) ?? 0;
-      return { kind: "status", status, retryAfterMs: seconds > 0 ? seconds * 1000 : null, text, cut };
+      const retryAfterMs = (wholeSeconds(headers.get("Retry-After")) ?? 0) * 1000;
+      return { kind: "status", status, retryAfterMs, text, cut };
     } catch (error) {
       if (!(error instanceof ExchangeError)) throw error;
       if (error.reason === "timeout") return { kind: "timeout" };

@@ -83,7 +83,7 @@ Deno.test("each caller of the HTTP exchange gives its own error code for each ki
       call(new LocalClient("alpha", { fetch, clock, find }), z.object({}), { method: "GET", target: "/v1/status" }),
     delivery: async ({ fetch }) => {
       const answer = await new Runtime({ fetch, clock }, OPENCLAW, target).post(message, new AbortController().signal);
-      if (answer.kind === "status") return `status ${answer.status} ${answer.retryAfterMs ?? ""}`.trim();
+      if (answer.kind === "status") return `status ${answer.status} ${answer.retryAfterMs || ""}`.trim();
       return answer.kind === "timeout" ? "timeout" : `unreachable: ${answer.why}`;
     },
     health: async ({ fetch }) => await new Runtime({ fetch, clock }, OPENCLAW, target).problem() ?? "healthy",

@@ -11,7 +11,7 @@ import {
 import type { Tries } from "../../../../cli/connector/store/received_rows.ts";
 
 const HOUR = 3_600_000;
-const status = (code: number, retryAfterMs: number | null = null): RuntimeAnswer => ({
+const status = (code: number, retryAfterMs = 0): RuntimeAnswer => ({
   kind: "status",
   status: code,
   retryAfterMs,
