@@ -80,28 +80,25 @@ export async function pairConfirm({ connector, body }: BodyInput<typeof Members>
   return passed(confirmed);
 }
 
-/** Ends a pair at the agent's own proxy, and then at the peer's. */
-async function endPair(connector: Connector, did: string): Promise<HttpResponse> {
-  const response = await connector.proxy.post("/pair/remove", { peerAgentDid: did });
-  if (apiErrorOf(response) === null) await endPairElsewhere(connector, did);
-  return response;
-}
-
 /**
- * Ends a pair at the peer's own server. A failure is only reported, because what is left there lets this agent write to
- * the peer, but not the peer to this agent.
+ * Ends a pair at the agent's own proxy, and then at the peer's own server. A failure there is only reported, because
+ * what is left there lets this agent write to the peer, but not the peer to this agent.
  */
-async function endPairElsewhere({ proxies, deps: { emit } }: Connector, did: string): Promise<void> {
-  const host = proxies.hostOf(did);
-  if (host === null) return;
+async function endPair(
+  { proxy, proxies, deps: { emit } }: Connector,
+  peerAgentDid: unknown,
+): Promise<HttpResponse> {
+  const response = await proxy.post("/pair/remove", { peerAgentDid }), did = String(peerAgentDid);
+  const host = apiErrorOf(response) === null ? proxies.hostOf(did) : null;
+  if (host === null) return response;
   try {
-    const response = await proxies.of(did).post("/pair/remove", { peerAgentDid: did });
-    const error = apiErrorOf(response);
+    const error = apiErrorOf(await proxies.of(did).post("/pair/remove", { peerAgentDid }));
     // 401: the pair has ended there already.
     if (error !== null && error.status !== 401) throw error;
   } catch (error) {
     emit("pair_half_removed", { from: did, why: `${host} still has its half: ${describeError(error)}` });
   }
+  return response;
 }
 
 export async function pairStatus({ connector, body }: BodyInput<typeof Members>): Promise<Response> {
@@ -114,16 +111,11 @@ export async function pairPeers({ connector }: LocalInput): Promise<Response> {
 }
 
 export async function pairRemove({ connector, body }: BodyInput<typeof Members>): Promise<Response> {
-  const { to, ...rest } = body;
-  const named = typeof to === "string" ? await didEver(connector, to) : null;
-  const wanted = named === null ? rest : { ...rest, peerAgentDid: named };
-  const response = await connector.proxy.post("/pair/remove", wanted);
+  const { to, peerAgentDid } = body;
+  const did = typeof to === "string" ? await didEver(connector, to) : peerAgentDid;
+  const response = await endPair(connector, did);
   if (apiErrorOf(response) !== null) return passed(response);
-  const { data: did } = AgentDid.safeParse(wanted.peerAgentDid);
-  if (did !== undefined) {
-    await endPairElsewhere(connector, did);
-    await connector.peers.change((known) => removePeer(known, did));
-  }
+  await connector.peers.change((known) => removePeer(known, String(did)));
   await connector.updatePeers();
   return passed(response);
 }
