@@ -47,8 +47,6 @@ export async function openPort(
   },
 ): Promise<{ listener: Listening; movedFrom: number | null }> {
   const own = wanted ?? readPort(folder);
-  // The files of the other agents are read only when this one needs a new port, because one process may start hundreds
-  // of agents.
   const listen = (port: number): Listening | null => {
     try {
       return listenOn({ hostname: "127.0.0.1", port, ...onFailed && { onFailed } }, response);
@@ -57,8 +55,18 @@ export async function openPort(
       throw error;
     }
   };
-  const listener = (own === null ? null : listen(own)) ??
-    listenFrom(own ?? first, new Set([...(await portsOfOthers(store, folder.name)).keys(), ...reserved]), listen);
+  let listener = own === null ? null : listen(own);
+  if (listener === null) {
+    // Read only when this agent needs a new port, because one process may start hundreds of agents.
+    const taken = new Set([...(await portsOfOthers(store, folder.name)).keys(), ...reserved]);
+    const from = own ?? first, last = Math.min(65_535, from + taken.size + PORTS_TRIED - 1);
+    for (let port = from; listener === null && port <= last; port++) listener = taken.has(port) ? null : listen(port);
+    if (listener === null) {
+      throw new CliError("CLI_BUSY", `No port from ${from} to ${last} is free`, {
+        fix: "Choose another port with --port.",
+      });
+    }
+  }
   const { port } = listener.addr, kept = own ?? port;
   try {
     if (kept !== readPort(folder)) await folder.write(PORT_FILE, String(kept));
@@ -100,20 +108,4 @@ export function readPort(folder: AgentFolder): number | null {
 async function portsOfOthers(store: AgentStore, name: string): Promise<Map<number, string>> {
   const ports = [...await store.each(readPort)];
   return new Map(ports.flatMap(([other, port]) => other === name || port === null ? [] : [[port, other]]));
-}
-
-/** Listens on the first free port that no other agent has. @throws {CliError} `CLI_BUSY` */
-function listenFrom(
-  first: number,
-  taken: ReadonlySet<number>,
-  listen: (port: number) => Listening | null,
-): Listening {
-  const last = Math.min(65_535, first + taken.size + PORTS_TRIED - 1);
-  for (let port = first; port <= last; port++) {
-    const listener = taken.has(port) ? null : listen(port);
-    if (listener !== null) return listener;
-  }
-  throw new CliError("CLI_BUSY", `No port from ${first} to ${last} is free`, {
-    fix: "Choose another port with --port.",
-  });
 }
