@@ -47,7 +47,7 @@ abstract class SendingLoop<T> {
   /** Results that could not be stored. Until they are, nothing is sent, because each look would send the same again. */
   readonly #unstored = new Set<() => void>();
 
-  constructor(protected readonly deps: Pick<SendingDeps, "clock" | "emit">, private readonly queue: SendingQueue<T>) {}
+  constructor(protected readonly deps: SendingDeps, private readonly queue: SendingQueue<T>) {}
 
   /** Of the items with one key, one is sent at a time, because a newer one could otherwise overtake it. */
   protected abstract keyOf(item: T): string;
@@ -182,16 +182,11 @@ abstract class SendingLoop<T> {
   }
 }
 
-type ReceiptDeps = Pick<SendingDeps, "clock" | "emit" | "proxy" | "session" | "publicKey" | "did"> & {
-  store: Pick<SendingDeps["store"], "receipts">;
-  peers: Pick<SendingDeps["peers"], "isBlocked">;
-};
-
 /** Signs receipts and sends them to the proxy until it has them (D-72, D-154). */
 export class ReceiptSender extends SendingLoop<PendingReceipt> {
   #hasReported = false;
 
-  constructor(protected override readonly deps: ReceiptDeps) {
+  constructor(deps: SendingDeps) {
     super(deps, deps.store.receipts);
   }
 
@@ -256,7 +251,7 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
 export class KeptSender extends SendingLoop<SentMessage> {
   readonly #pauses = new ServerPauses();
 
-  constructor(protected override readonly deps: SendingDeps, private readonly sender: MessageSender) {
+  constructor(deps: SendingDeps, private readonly sender: MessageSender) {
     super(deps, deps.store.sent.kept);
   }
 

@@ -1,6 +1,7 @@
 /** Receipts that the proxy rejects permanently leave the outbox; others are sent again (D-72). */
 import { assertEquals } from "@std/assert";
 import { ReceiptSender } from "../../../../cli/connector/sending/sending_loop.ts";
+import type { SendingDeps } from "../../../../cli/connector/sending/message_sender.ts";
 import { ApiError } from "../../../../shared/client/errors.ts";
 import { keyPairFromSeed } from "../../../../shared/protocol/ed25519.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
@@ -13,17 +14,20 @@ const { publicKey, privateKey } = await keyPairFromSeed(new Uint8Array(32).fill(
 const IDENTITY = { did: DID, ait: vectors("proof").ait, privateKey, accessToken: "" };
 const ABOUT = { nonce: "A".repeat(24), bodySha256: "A".repeat(43) };
 
-type Deps = ConstructorParameters<typeof ReceiptSender>[0];
-
-function senderOf({ ask, ...deps }: Pick<Deps, "clock" | "store" | "emit"> & Deps["proxy"]): ReceiptSender {
+function senderOf(
+  { ask, store, ...deps }: Pick<SendingDeps, "clock" | "emit"> & SendingDeps["proxy"] & {
+    store: Pick<SendingDeps["store"], "receipts">;
+  },
+): ReceiptSender {
   return new ReceiptSender({
     ...deps,
+    store,
     session: { current: () => Promise.resolve(IDENTITY) },
     publicKey,
     proxy: { ask },
     did: DID,
     peers: { isBlocked: () => false },
-  });
+  } as unknown as SendingDeps);
 }
 
 Deno.test("a receipt leaves the outbox when the proxy rejects it permanently, and stays after any other error", async (t) => {
