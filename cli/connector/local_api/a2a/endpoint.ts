@@ -113,12 +113,12 @@ async function answer(connector: Connector, peerDid: string, wanted: RpcCall): P
 }
 
 /**
- * A page of tasks. It may have fewer than `pageSize`, because `status` selects from the tasks of the page, forgotten
+ * A page of tasks. It may have fewer than `limit`, because `status` selects from the tasks of the page, forgotten
  * ones are left out, and long artifacts end it early.
  */
 function listJson(connector: Connector, peerDid: string, query: TaskQuery): string {
   const { store: { sent, received }, askedTasks, deps: { clock } } = connector;
-  const { tasks, more, total } = sent.tasks(peerDid, { ...query, limit: query.pageSize });
+  const { tasks, more, total } = sent.tasks(peerDid, query);
   const now = clock.now(), texts: string[] = [];
   let seen = 0;
   for (let length = 0; seen < tasks.length && length < LIST_CHARACTERS; seen++) {
@@ -134,7 +134,7 @@ function listJson(connector: Connector, peerDid: string, query: TaskQuery): stri
   }
   const last = tasks[seen - 1]?.cursor;
   const nextPageToken = last !== undefined && (more || seen < tasks.length) ? `${last.at}.${last.seq}` : "";
-  const numbers = JSON.stringify({ nextPageToken, pageSize: query.pageSize, totalSize: total });
+  const numbers = JSON.stringify({ nextPageToken, pageSize: query.limit, totalSize: total });
   return `{"tasks":[${texts.join(",")}],${numbers.slice(1)}`;
 }
 

@@ -6,7 +6,7 @@ import * as z from "zod";
 import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
 import { firstProblem, inputText } from "../../../../shared/protocol/input_text.ts";
 import { arrayElements, memberText } from "../../../../shared/protocol/json_text.ts";
-import { Part, type RPC_ERROR, TASK_STATES, type TaskState } from "../../../platforms/a2a_protocol.ts";
+import { Part, type RPC_ERROR, TASK_STATES } from "../../../platforms/a2a_protocol.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import type { TaskCursor } from "../../store/sent_messages.ts";
 
@@ -29,17 +29,6 @@ export interface ClientMessage {
   /** JSON text. */
   payload: string;
   returnImmediately: boolean;
-}
-
-export interface TaskQuery {
-  contextId: string | undefined;
-  status: TaskState | undefined;
-  /** Only tasks whose state is not older than this, milliseconds since the Unix epoch. */
-  since: number;
-  /** Where the page begins; `undefined` for the first one. */
-  before: TaskCursor | undefined;
-  pageSize: number;
-  hasArtifacts: boolean;
 }
 
 export type RpcCall =
@@ -76,6 +65,8 @@ const SendParams = z.looseObject({
     taskPushNotificationConfig: z.unknown().optional(),
   }).nullish(),
 });
+/** Tasks in a page when the client names no number (section 3.1.4). */
+const PAGE_TASKS = 50;
 /** The parameters of section 3.1.4 of A2A. The page token holds the two numbers of a `TaskCursor`. */
 const ListParams = z.looseObject({
   contextId: optional(z.string().max(512)),
@@ -84,9 +75,21 @@ const ListParams = z.looseObject({
   pageToken: optional(z.string().regex(/^\d{1,15}\.\d{1,15}$/, "must be the nextPageToken of a response")),
   statusTimestampAfter: optional(z.iso.datetime({ offset: true })),
   includeArtifacts: z.boolean().nullish(),
+}).optional().transform((given) => {
+  const { contextId, status, pageSize, pageToken, statusTimestampAfter, includeArtifacts } = given ?? {};
+  const [at, seq] = (pageToken ?? "").split(".").map(Number);
+  return {
+    contextId,
+    status,
+    /** Only tasks whose state is not older than this, milliseconds since the Unix epoch. */
+    since: statusTimestampAfter === undefined ? 0 : Date.parse(statusTimestampAfter),
+    /** Where the page begins; `undefined` for the first one. */
+    before: at === undefined || seq === undefined ? undefined : { at, seq } satisfies TaskCursor,
+    limit: pageSize ?? PAGE_TASKS,
+    hasArtifacts: includeArtifacts ?? false,
+  };
 });
-/** Tasks in a page when the client names no number (section 3.1.4). */
-const PAGE_TASKS = 50;
+export type TaskQuery = z.output<typeof ListParams>;
 const TaskParams = z.looseObject({ id: z.string().min(1).max(512) });
 
 /** Known methods that are not served, each with its error. */
@@ -139,21 +142,8 @@ export function parseCall(text: string, version: string | null): RpcCall {
       const message = { messageId, contextId, taskId, payload, returnImmediately: returnImmediately ?? false };
       return { method, id, message };
     }
-    case "ListTasks": {
-      const { contextId, status, pageSize, pageToken, statusTimestampAfter, includeArtifacts } = checked(
-        ListParams.optional(),
-      ) ?? {};
-      const [at, seq] = (pageToken ?? "").split(".").map(Number);
-      const query: TaskQuery = {
-        contextId,
-        status,
-        since: statusTimestampAfter === undefined ? 0 : Date.parse(statusTimestampAfter),
-        before: at === undefined || seq === undefined ? undefined : { at, seq },
-        pageSize: pageSize ?? PAGE_TASKS,
-        hasArtifacts: includeArtifacts ?? false,
-      };
-      return { method, id, query };
-    }
+    case "ListTasks":
+      return { method, id, query: checked(ListParams) };
     case "GetTask":
     case "CancelTask":
       return { method, id, taskId: checked(TaskParams).id };

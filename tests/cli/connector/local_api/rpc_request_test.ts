@@ -113,7 +113,7 @@ Deno.test("a list of tasks has its defaults, and a page token is a place in the 
     status: undefined,
     since: 0,
     before: undefined,
-    pageSize: 50,
+    limit: 50,
     hasArtifacts: false,
   };
   assertEquals(queryOf({}), usual);
@@ -132,7 +132,7 @@ Deno.test("a list of tasks has its defaults, and a page token is a place in the 
     status: "TASK_STATE_WORKING",
     since: Date.UTC(2026, 0, 1),
     before: { at: 1_700_000_000_000, seq: 5 },
-    pageSize: 2,
+    limit: 2,
     hasArtifacts: true,
   });
 });
