@@ -23,18 +23,7 @@ export interface LiveLines {
   cursor: number | null;
 }
 
-export interface ConsoleView {
-  event(name: EventName, fields?: EventFields): void;
-  show(lines: readonly Line[]): void;
-  redraw(): void;
-  /** Prints BEL or another sequence that leaves no trace on the screen. */
-  signal(sequence: string): void;
-  /** Whether all events are shown; changed by the person. */
-  isVerbose: boolean;
-  readonly columns: number | null;
-  readonly rows: number | null;
-  stop(): void;
-}
+export type ConsoleView = Pick<LiveView, keyof LiveView>;
 
 export interface ViewDeps {
   clock: Clock;
@@ -61,7 +50,8 @@ function jsonLines({ clock, terminal }: ViewDeps): ConsoleView {
   return { event, show: none, redraw: none, signal: none, stop: none, isVerbose: false, columns: null, rows: null };
 }
 
-class LiveView implements ConsoleView {
+class LiveView {
+  /** Whether all events are shown; changed by the person. */
   isVerbose = false;
   readonly #texts = new Map<unknown, CalmTexts>();
   #cancel: Cancel = () => {};
@@ -69,7 +59,7 @@ class LiveView implements ConsoleView {
   /** Number of live lines above the last one. */
   #above = 0;
 
-  constructor(readonly deps: ViewDeps) {
+  constructor(private readonly deps: ViewDeps) {
     this.#redrawLater();
   }
 
@@ -106,6 +96,7 @@ class LiveView implements ConsoleView {
     if (!this.#stopped && !this.deps.isDumb) this.deps.terminal.stdout(this.#erased() + this.#drawn());
   }
 
+  /** Prints BEL or another sequence that leaves no trace on the screen. */
   signal(sequence: string): void {
     this.deps.terminal.stdout(sequence);
   }
