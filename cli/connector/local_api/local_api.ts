@@ -10,22 +10,12 @@ import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { firstProblem, inputText } from "../../../shared/protocol/input_text.ts";
 import { CliError } from "../../errors.ts";
-import type { Connector } from "../connector.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import { DiskFullError } from "../store/database.ts";
 import { type A2aPeer, isSameSecret, peerTokenHash } from "./a2a_peers.ts";
 import { LOCAL_ERRORS, LocalError } from "../../local_errors.ts";
-import { boundedText, json, type LocalRoute, type OpenPage } from "./local_route.ts";
+import { boundedText, json, type LocalApiOptions, type LocalRoute } from "./local_route.ts";
 import { LOCAL_ROUTES } from "./local_routes.ts";
-
-export interface LocalApiOptions {
-  connector: Connector;
-  token: string;
-  port: number;
-  onTicket?: ((ticket: string, expiresAt: string) => void) | undefined;
-  page?: OpenPage | null;
-  a2aPeers?: () => readonly A2aPeer[];
-}
 
 /**
  * A request that has passed the check of the connector's token, or needs none. The token of an A2A peer is checked once
@@ -85,12 +75,11 @@ export function ownCalls(options: LocalApiOptions): LocalCalls {
 const originOf = ({ port }: LocalApiOptions) => `http://127.0.0.1:${port}`;
 
 async function answer(options: LocalApiOptions, { method, url, headers, read }: AllowedRequest): Promise<Response> {
-  const { connector, onTicket = () => {}, page = null, a2aPeers = () => [] } = options;
   const { route, params } = routeOf(method, url.pathname);
-  const peer = route.caller === "peer" ? peerOf(headers, params, a2aPeers()) : null;
+  const peer = route.caller === "peer" ? peerOf(headers, params, options.a2aPeers()) : null;
   const query = queryOf(route, url.searchParams);
   const text = await read(route), body = bodyOf(route, text), origin = originOf(options);
-  return await route.handler({ connector, params, query, body, text, headers, origin, peer, a2aPeers, onTicket, page });
+  return await route.handler({ ...options, params, query, body, text, headers, origin, peer });
 }
 
 function refuseWebPages(headers: Headers, pathname: string, hosts: readonly string[]): void {

@@ -12,8 +12,17 @@ import type { Connector } from "../connector.ts";
 import type { A2aPeer } from "./a2a_peers.ts";
 import { LOCAL_ERRORS, type LocalCode, LocalError } from "../../local_errors.ts";
 
-export interface LocalInput<P = undefined, Q = undefined, B = undefined> {
+export interface LocalApiOptions {
   connector: Connector;
+  token: string;
+  port: number;
+  a2aPeers(): readonly A2aPeer[];
+  onTicket?: ((ticket: string, expiresAt: string) => void) | undefined;
+  /** Makes an address that opens the web page once; `null` where there is no page. */
+  page: OpenPage | null;
+}
+
+export interface LocalInput<P = undefined, Q = undefined, B = undefined> extends LocalApiOptions {
   params: P;
   query: Q;
   body: B;
@@ -23,10 +32,6 @@ export interface LocalInput<P = undefined, Q = undefined, B = undefined> {
   origin: string;
   /** The peer whose token the caller has; `null` for another caller. */
   peer: A2aPeer | null;
-  a2aPeers(): readonly A2aPeer[];
-  onTicket(ticket: string, expiresAt: string): void;
-  /** Makes an address that opens the web page once; `null` where there is no page. */
-  page: OpenPage | null;
 }
 
 /** The input of a handler whose row has only a schema for the query, or only one for the body. */

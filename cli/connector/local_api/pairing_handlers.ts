@@ -61,7 +61,7 @@ export async function pairStart({ connector, body, onTicket }: BodyInput<typeof 
   // after a kill.
   if (secret !== null) connector.store.pairSecrets.add(secret, Date.parse(answer.expiresAt));
   connector.deps.emit("pair_ticket", { until: answer.expiresAt });
-  if (silent !== true) onTicket(ticket, answer.expiresAt);
+  if (silent !== true) onTicket?.(ticket, answer.expiresAt);
   return json({ ...answer, ticket });
 }
 

@@ -13,7 +13,7 @@ const HOST = "127.0.0.1:4321", ORIGIN = `http://${HOST}`;
 
 /** A browser in which the page of a connector is open. */
 async function browser({ connector }: Bench, change: (calls: LocalCalls) => LocalCalls = (calls) => calls) {
-  const calls = change(ownCalls({ connector, token: "t", port: 4321, a2aPeers: () => [] }));
+  const calls = change(ownCalls({ connector, token: "t", port: 4321, a2aPeers: () => [], page: null }));
   const pages = new LocalPages(connector, calls, 4321, () => {});
   const ask = async (url: string, headers: Record<string, string>, body?: string) => {
     const method = body === undefined ? "GET" : "POST";

@@ -22,7 +22,8 @@ export async function place(options: Partial<BenchOptions> = {}, isPaired = true
     { alias: "beta", did: beta.agent.did, tokenHash: peerTokenHash(BETA_TOKEN), addedAt },
     { alias: "gamma", did: gamma.agent.did, tokenHash: peerTokenHash(GAMMA_TOKEN), addedAt },
   ];
-  const apiOf = ({ connector }: Bench) => localApi({ connector, token: TOKEN, port: PORT, a2aPeers: () => peers });
+  const apiOf = ({ connector }: Bench) =>
+    localApi({ connector, token: TOKEN, port: PORT, a2aPeers: () => peers, page: null });
   let answer = apiOf(bench), connection = SENT;
   const fetchLocal = (async (input: string | URL, init: RequestInit = {}) => {
     const headers = new Headers(init.headers);

@@ -89,7 +89,7 @@ Deno.test("unknown routes, wrong methods and bad bodies are refused in one form"
 Deno.test("a body that does not end is refused after 10 s, and is then read no further", async () => {
   await using world = await World.open();
   const { bench: { connector } } = await story(world);
-  const answer = localApi({ connector, token: TOKEN, port: PORT });
+  const answer = localApi({ connector, token: TOKEN, port: PORT, a2aPeers: () => [], page: null });
   let isLeft = false;
   const body = new ReadableStream<Uint8Array>({
     start: (controller) => controller.enqueue(new TextEncoder().encode("{")),

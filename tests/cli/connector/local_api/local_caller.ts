@@ -31,6 +31,7 @@ export function asker(bench: Bench, tickets: string[] = [], a2aPeers: readonly A
     port: PORT,
     onTicket: (t) => void tickets.push(t),
     a2aPeers: () => a2aPeers,
+    page: null,
   });
   return async (path: string, { method = "GET", body, headers = {} }: Asked = {}) => {
     const all = { host: `127.0.0.1:${PORT}`, authorization: `Bearer ${TOKEN}`, ...headers };
