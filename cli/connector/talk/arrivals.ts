@@ -7,7 +7,7 @@ import { describe } from "../../errors.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import { Unseen } from "../unseen.ts";
 import type { Log } from "./log.ts";
-import { didWhat } from "./log_text.ts";
+import { partsOf } from "./log_text.ts";
 import type { TalkAgent } from "./talk_agent.ts";
 
 const WINDOW_MS = 10_000;
@@ -88,18 +88,9 @@ export class Arrivals {
   }
 
   #show(agent: TalkAgent, message: LocalMessage, isWhole: boolean): void {
-    const { log } = this.deps;
-    const { id, from, receivedAt, readAt, error } = message;
-    const alias = from.alias ?? from.name;
-    const person = log.person(from.agentDid, from.humanName);
-    log.message({
-      at: Date.parse(receivedAt),
-      who: `${log.whose(agent)}${alias}${person}`,
-      did: didWhat(message),
-      number: id,
-      text: message.text ?? error?.message ?? JSON.stringify(message.payload) ?? "",
-      isWhole,
-    });
+    const { log } = this.deps, { id, from, receivedAt, readAt } = message;
+    const { who, ...parts } = partsOf(message, log.person(from.agentDid, from.humanName));
+    log.message({ ...parts, who: log.whose(agent) + who, at: Date.parse(receivedAt), isWhole });
     if (readAt === null) this.#shown.set(`${agent.name} ${id}`, { agent, message });
     const [oldest] = this.#shown.keys();
     if (this.#shown.size > REMEMBERED && oldest !== undefined) this.#shown.delete(oldest);

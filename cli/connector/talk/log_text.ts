@@ -93,34 +93,36 @@ export function messageLines(
       named.clear();
       lines.push([["dim", date]]);
     }
-    const { id, text, ...what } = described(entry, named, now);
-    lines.push(headerLine(at, what, id, columns));
+    const { number, text, ...what } = described(entry, named, now);
+    lines.push(headerLine(at, what, number, columns));
     lines.push(
       ...columns === null
         ? text.split("\n").map((line) => `     │ ${line}`)
-        : gutterLines(text, { columns, number: id, isWhole: isWhole || isOwn, isOwn }),
+        : gutterLines(text, { columns, number, isWhole: isWhole || isOwn, isOwn }),
     );
   }
   return lines;
 }
 
 /** The number, the header and the text of a message. `named` are agents whose person was named on this day. */
-function described(
-  entry: LogEntry,
-  named: Set<string>,
-  now: number,
-): { id: number; who: string; did: string; text: string } {
-  const json = JSON.stringify(entry.payload) ?? "";
+function described(entry: LogEntry, named: Set<string>, now: number): ReturnType<typeof partsOf> {
   if (entry.kind === "sent") {
-    const { seq: id, to, state, text } = entry;
+    const { seq: number, to, state, text, payload } = entry;
     const alias = to.alias ?? to.agentDid;
     const did = state === "processed" || state === "delivered" ? "" : `· ${stateText(entry, now, alias)}`;
-    return { id, who: `You to ${alias}`, did, text: text ?? json };
+    return { number, who: `You to ${alias}`, did, text: text ?? JSON.stringify(payload) ?? "" };
   }
-  const { id, from: { agentDid, alias, name, humanName }, text, error } = entry;
+  const { agentDid, humanName } = entry.from;
   const person = humanName === null || named.has(agentDid) ? "" : ` of ${humanName}`;
   named.add(agentDid);
-  return { id, who: `${alias ?? name}${person}`, did: didWhat(entry), text: text ?? error?.message ?? json };
+  return partsOf(entry, person);
+}
+
+/** The number, the header and the text of a received message. `person` follows the name of its sender. */
+export function partsOf(message: LocalMessage, person: string) {
+  const { id: number, from: { alias, name }, text, error, payload } = message;
+  const who = `${alias ?? name}${person}`;
+  return { number, who, did: didWhat(message), text: text ?? error?.message ?? JSON.stringify(payload) ?? "" };
 }
 
 /** What the sender of a message did, and what a person must know of one that was not sealed. */
