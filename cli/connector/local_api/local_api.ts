@@ -58,28 +58,26 @@ export function localApi(options: LocalApiOptions): (request: Request, info: Com
 /** Calls of this process, which need no token and no HTTP. */
 export function ownCalls(options: LocalApiOptions): LocalCalls {
   const { connector } = options, { name } = connector.options.agent;
-  const origin = originOf(options), headers = new Headers();
+  const headers = new Headers();
   return {
     agentName: name,
     async send({ method, target, body = "{}" }) {
       // Refused, because each wait ends at once while the connector stops, so a view that waits for messages would ask
       // all the time and delay the stop.
       if (connector.isStopping) throw new LocalDown(name, "does not run");
-      const allowed = { method, url: new URL(target, origin), headers, read: () => body };
+      const allowed = { method, url: new URL(target, "http://127.0.0.1"), headers, read: () => body };
       const response = await answer(options, allowed).catch(refuse);
       return { status: response.status, headers: response.headers, text: await response.text() };
     },
   };
 }
 
-const originOf = ({ port }: LocalApiOptions) => `http://127.0.0.1:${port}`;
-
 async function answer(options: LocalApiOptions, { method, url, headers, read }: AllowedRequest): Promise<Response> {
   const { route, params } = routeOf(method, url.pathname);
   const peer = route.caller === "peer" ? peerOf(headers, params, options.a2aPeers()) : null;
   const query = queryOf(route, url.searchParams);
-  const text = await read(route), body = bodyOf(route, text), origin = originOf(options);
-  return await route.handler({ ...options, params, query, body, text, headers, origin, peer });
+  const text = await read(route), body = bodyOf(route, text);
+  return await route.handler({ ...options, params, query, body, text, headers, peer });
 }
 
 function refuseWebPages(headers: Headers, pathname: string, hosts: readonly string[]): void {

@@ -29,7 +29,6 @@ export interface LocalInput<P = undefined, Q = undefined, B = undefined> extends
   /** The body as JSON text; `{}` when there is none. With `textBody`: any text, empty when it is not UTF-8. */
   text: string;
   headers: Headers;
-  origin: string;
   /** The peer whose token the caller has; `null` for another caller. */
   peer: A2aPeer | null;
 }

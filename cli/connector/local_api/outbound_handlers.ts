@@ -140,8 +140,7 @@ async function addressed(
   { to, conversationId, inReplyTo }: OutboundRequest,
   answered: InboxMessage | null,
 ): Promise<Pick<MessageToSend, "toDid" | "conversationId" | "inReplyTo">> {
-  const toDid = to === undefined ? answered?.fromDid : await didOf(connector, to);
-  if (toDid === undefined) throw new LocalError("CONNECTOR_INVALID_BODY");
+  const toDid = to === undefined && answered !== null ? answered.fromDid : await didOf(connector, to ?? "");
   if (answered === null) return { toDid, conversationId, inReplyTo };
   if (toDid !== answered.fromDid) {
     throw new LocalError("CONNECTOR_INVALID_BODY", "to: replyTo names a message of another agent");
@@ -159,7 +158,5 @@ async function addressed(
 function payloadOf({ text, error }: OutboundRequest, body: string): string {
   if (error !== undefined) return JSON.stringify(errorPayload(text ?? error.message, error));
   if (text !== undefined) return JSON.stringify({ message: text });
-  const payload = memberText(body, "payload");
-  if (payload === undefined) throw new LocalError("CONNECTOR_INVALID_BODY", "payload: it is missing");
-  return payload;
+  return memberText(body, "payload") ?? "null";
 }

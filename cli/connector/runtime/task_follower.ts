@@ -130,7 +130,7 @@ export class TaskFollower {
     { contextId, asking }: TaskContext,
     response: StatusAnswer,
   ): Promise<AttemptMeaning> {
-    const { emit, replies } = this.deps, result = "accepted";
+    const { emit } = this.deps, replies = message.auto ? null : this.deps.replies, result = "accepted";
     if (response.cut === "broken") {
       // The runtime has the message and is not asked again, because a second request could be a second run.
       emit("reply_lost", { to: message.fromDid, requestId: message.requestId });
@@ -151,13 +151,12 @@ export class TaskFollower {
         return { result: LATER, why, reply: null };
       }
       case "ended": {
-        const payload = message.auto ? null : taskPayload(answer.text, answer.code);
-        const reply = replies && await replies.row(message, payload);
+        const reply = replies && await replies.row(message, taskPayload(answer.text, answer.code));
         return { result, why: "", reply, also: answered };
       }
       case "working":
       case "asks": {
-        if (replies === null || message.auto) return { result, why: "", reply: null, also: answered };
+        if (replies === null) return { result, why: "", reply: null, also: answered };
         const { fromDid, requestId } = message, { taskId } = answer;
         const now = this.deps.clock.now();
         const task = { fromDid, requestId, taskId, contextId, startedAt: now };

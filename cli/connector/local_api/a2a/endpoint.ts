@@ -46,11 +46,11 @@ export const AgentCard = z.object({
 });
 
 export async function card(
-  { connector, params: { alias }, a2aPeers, origin, headers }: LocalInput<{ alias: string }>,
+  { connector, params: { alias }, a2aPeers, port, headers }: LocalInput<{ alias: string }>,
 ): Promise<Response> {
   if (a2aPeers().every((peer) => peer.alias !== alias)) throw new LocalError("NOT_FOUND");
   const { agent: { name: agentName }, version } = connector.options;
-  const url = origin + a2aPath(alias);
+  const url = `http://127.0.0.1:${port}${a2aPath(alias)}`;
   const shown: z.infer<typeof AgentCard> = {
     name: alias,
     description: `The agent ${alias}, a peer of ${agentName}. Messages go through svc.`,
