@@ -7,7 +7,8 @@ import { CliError, EXIT } from "../errors.ts";
 import { idCell } from "../terminal/tables.ts";
 import { runningConnector } from "./connector/connector.ts";
 import { call, get, post } from "../../shared/client/local_client.ts";
-import { DeadLetters, Purged, Replayed } from "../connector/local_api/inbox_handlers.ts";
+import { DeadLetters } from "../../shared/client/local_shapes.ts";
+import { Purged, Replayed } from "../connector/local_api/inbox_handlers.ts";
 import { shownAliases } from "../connector/peers/peers.ts";
 
 /** Most dead letters of one listing. With more, the local API refuses the request. */

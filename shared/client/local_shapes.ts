@@ -194,6 +194,25 @@ export const LogPage = z.object({ messages: z.array(LogEntry), next: z.string().
 /** Response of `POST /v1/log/forget`: the number of messages whose text was deleted. */
 export const Forgotten = z.object({ forgotten: z.int() });
 
+/** A message that the connector gave up on. Times are milliseconds since the Unix epoch. */
+const DeadLetter = z.object({
+  id: z.int(),
+  fromAgentDid: z.string(),
+  requestId: z.string().refine(isRequestId),
+  conversationId: z.string().nullable(),
+  /** JSON text. */
+  payload: z.string(),
+  receivedAt: z.int(),
+  verified: z.enum(VERIFIED),
+  endedAt: z.int(),
+  attempts: z.int(),
+  problem: z.string(),
+});
+export type DeadLetter = z.infer<typeof DeadLetter>;
+
+/** Response of `GET /v1/dead-letter`, newest first. */
+export const DeadLetters = z.object({ deadLetters: z.array(DeadLetter) });
+
 /** Body of `POST /v1/outbound` with `wait`, and of `GET /v1/outbound/<requestId>`. `to` is a DID. */
 export const OutboundResult = z.object({
   requestId: RequestId,

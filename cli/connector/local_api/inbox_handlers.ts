@@ -4,13 +4,7 @@
  */
 import * as z from "zod";
 import { settledWithin } from "../../../shared/clock.ts";
-import {
-  type Forgotten,
-  type InboxRead,
-  type SentEntry,
-  type SentPage,
-  VERIFIED,
-} from "../../../shared/client/local_shapes.ts";
+import type { Forgotten, InboxRead, SentEntry, SentPage } from "../../../shared/client/local_shapes.ts";
 import type { Connector } from "../connector.ts";
 import type { Change, InboxMessage, SentKey } from "../store/received_rows.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
@@ -27,7 +21,6 @@ import {
 import { LocalError } from "../../local_errors.ts";
 import { messageJson, sentEntry, textOf, writtenJson } from "./message_json.ts";
 import { isAgentDid } from "../../../shared/protocol/did.ts";
-import { isRequestId } from "../../../shared/protocol/ids.ts";
 import type { Content, Place } from "../store/history.ts";
 
 export const Peer = z.string().min(1).max(256);
@@ -161,23 +154,6 @@ export function beginWait({ waits }: Connector, question?: SentKey): Disposable 
 }
 
 export const DeadLettersQuery = z.strictObject({ limit: digits(z.int().min(1).max(1_000).default(100)) });
-
-/** Response of `GET /v1/dead-letter`, newest first. Times are milliseconds since the Unix epoch. */
-export const DeadLetters = z.object({
-  deadLetters: z.array(z.object({
-    id: z.int(),
-    fromAgentDid: z.string(),
-    requestId: z.string().refine(isRequestId),
-    conversationId: z.string().nullable(),
-    /** JSON text. */
-    payload: z.string(),
-    receivedAt: z.int(),
-    verified: z.enum(VERIFIED),
-    endedAt: z.int(),
-    attempts: z.int(),
-    problem: z.string(),
-  })),
-});
 
 export const DeadLetterIds = z.union([
   z.strictObject({ ids: z.array(z.int().min(1)).min(1).max(10_000) }),

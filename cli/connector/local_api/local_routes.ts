@@ -204,7 +204,7 @@ export const LOCAL_ROUTES: readonly LocalRoute[] = [
   route("GET /v1/dead-letter", "Messages that the connector gave up on, newest first", {
     query: inbox.DeadLettersQuery,
     bounds: [`4 MiB of payloads, but at least one message, are in a response, ${MEMORY}`],
-    response: { status: 200, body: inbox.DeadLetters },
+    response: { status: 200, body: shapes.DeadLetters },
     handler: inbox.deadLetters,
   }),
   route("POST /v1/dead-letter/replay", "Hand dead letters over again, or make them unread", {

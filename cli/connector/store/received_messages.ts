@@ -5,6 +5,7 @@
  * receipt.
  */
 import type { ProvenMessage } from "../check_proof.ts";
+import type { DeadLetter } from "../../../shared/client/local_shapes.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
@@ -12,7 +13,6 @@ import type { SeenProofs } from "./seen_proofs.ts";
 import type { Cell, Database } from "./database.ts";
 import { type InboxCounts, ReceivedBounds } from "./received_bounds.ts";
 import {
-  type DeadLetter,
   type InboxMessage,
   MESSAGE_COLUMNS,
   type MessageRow,
@@ -399,13 +399,13 @@ export class ReceivedMessages {
   }
 
   /** Dead letters, newest first: at most `limit` and `DEAD_LISTED_BYTES` of payload, but at least one. */
-  deadLetters(limit: number): DeadLetter[] {
+  deadLetters(limit: number): (DeadLetter & Pick<InboxMessage, "identity">)[] {
     const newest = "SELECT seq, bytes FROM messages WHERE state = 'dead' ORDER BY endedAt DESC, seq DESC LIMIT ?";
     const listed = withinBytes(this.db.all<{ seq: number; bytes: number }>(newest, limit), DEAD_LISTED_BYTES);
     const sql =
       `SELECT seq AS id, fromDid AS fromAgentDid, requestId, conversationId, identity, payload, receivedAt, verified,
        endedAt, attempts, problem FROM messages WHERE seq = ?`;
-    return listed.flatMap(({ seq }) => this.db.all<Omit<DeadLetter, "identity"> & { identity: string }>(sql, seq))
+    return listed.flatMap(({ seq }) => this.db.all<DeadLetter & { identity: string }>(sql, seq))
       .map((row) => ({ ...row, identity: JSON.parse(row.identity) }));
   }
 

@@ -38,15 +38,6 @@ export interface QueuedMessage {
   isHeld?: boolean;
 }
 
-export interface DeadLetter
-  extends Pick<InboxMessage, "requestId" | "conversationId" | "identity" | "payload" | "receivedAt" | "verified"> {
-  id: number;
-  fromAgentDid: string;
-  endedAt: number;
-  attempts: number;
-  problem: string;
-}
-
 /** Whether the first message of this conversation had no conversation ID, and this agent has answered or sent it. */
 const IS_OPENED = `EXISTS (
   SELECT 1 FROM sent WHERE sent.toDid = messages.fromDid AND sent.inReplyTo = messages.conversationId
