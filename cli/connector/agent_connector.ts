@@ -116,11 +116,11 @@ export async function startAgentConnector(
   const { session, clock: serviceClock, registryOf } = await openFileCredentials(ctx, name, emit);
   const trust = hooks.trusts?.get(identity.registryUrl) ?? registryTrust(ctx, folder);
   hooks.trusts?.set(identity.registryUrl, trust);
-  const { fetch, clock, random, onResponse, reach, isOfOtherUser, authority } = ctx;
+  const { fetch, clock, random, onResponse, authority } = ctx;
   const newId = ulidSource(clock.now, random.bytes);
   const historyMs = readProfile(ctx).historyDays * DAY_MS;
   const isHidden = options.hidden === true || ctx.env("SVC_HIDDEN") === "1";
-  const runtime = target && new Runtime({ fetch, clock, reach, isOfOtherUser }, PLATFORMS[target.platform], target);
+  const runtime = target && new Runtime(ctx, PLATFORMS[target.platform], target);
   const keys = await folder.keys();
   const connector = new Connector({
     clock,

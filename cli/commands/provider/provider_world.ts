@@ -123,9 +123,7 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   });
   const machine = thisMachine(ctx);
   const stateDir = options["platform-state-dir"] ?? file?.stateDir ?? null;
-  const { fetch, clock, reach, isOfOtherUser } = ctx;
-  const runtimeAt = (at: RuntimeTarget) =>
-    new Runtime({ fetch, clock, reach, isOfOtherUser }, PLATFORMS[at.platform], at);
+  const runtimeAt = (at: RuntimeTarget) => new Runtime(ctx, PLATFORMS[at.platform], at);
   const runtime = target && runtimeAt(target);
   const platform = PLATFORMS[target?.platform ?? "inbox"];
   const source = isSaved ? join(savedIn, files.RUNTIME_FILE) : wanted === null ? "the default" : "--for";

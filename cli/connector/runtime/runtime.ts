@@ -2,9 +2,9 @@
  * Requests to the agent runtime. They go only to the configured origin, because a peer could otherwise
  * make this machine call any address. The meaning of a response is in delivery_rules.ts.
  */
-import type { Clock } from "../../../shared/clock.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import type { PushPlatform, RuntimeRequest, RuntimeTarget, TaskProtocol } from "../../platforms/platform.ts";
+import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { OTHER_USER } from "../../../shared/client/port_owner.ts";
 import { exchange, ExchangeError, type HttpRequest, wholeSeconds } from "../../../shared/client/http.ts";
@@ -17,13 +17,7 @@ import { CONNECTOR_LIMITS } from "../limits.ts";
 /** Time-outs of a look at a task and of a health check. With more, a stuck runtime is noticed late. */
 const TASK_POLL_TIMEOUT_MS = 10_000, PROBE_TIMEOUT_MS = 5_000;
 
-interface RuntimeDeps {
-  fetch: typeof fetch;
-  clock: Clock;
-  reach?: ((url: string) => Promise<boolean>) | undefined;
-  /** Whether a process of another user listens at an address of this machine (D-397). */
-  isOfOtherUser?: ((url: string) => Promise<boolean>) | undefined;
-}
+type RuntimeDeps = Pick<Context, "fetch" | "clock" | "reach" | "isOfOtherUser">;
 
 /** The problem of a runtime whose port a process of another user has. */
 export const OF_OTHER_USER = `${OTHER_USER}: a process of another user listens at its address`;
@@ -101,7 +95,8 @@ export class Runtime {
     // The message waits as if the runtime was down, because another program can have its port only then.
     if (await this.#isOfOtherUser()) return { kind: "unreachable", why: OF_OTHER_USER };
     try {
-      const exchanged = await exchange(this.deps, { ...request, onTooLarge: "truncate" });
+      const { fetch, clock, reach } = this.deps;
+      const exchanged = await exchange({ fetch, clock, reach }, { ...request, onTooLarge: "truncate" });
       const { status, headers, text, cut = null } = exchanged;
       const retryAfterMs = (wholeSeconds(headers.get("Retry-After")) ?? 0) * 1000;
       return { kind: "status", status, retryAfterMs, text, cut };

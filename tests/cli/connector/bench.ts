@@ -172,7 +172,7 @@ export class Bench implements AsyncDisposable {
       const { hookPath } = platform.defaults;
       const target = { platform: platform.id, baseUrl: RUNTIME_URL, hookPath, hookToken: null, ...options.target };
       const { isOfOtherUser } = options;
-      return new Runtime({ fetch: this.#runtime, clock, isOfOtherUser }, platform, target);
+      return new Runtime({ fetch: this.#runtime, clock, ...isOfOtherUser && { isOfOtherUser } }, platform, target);
     };
     const platform: Platform = PLATFORMS[options.platform ?? "generic"];
     this.connector = new Connector({
