@@ -150,10 +150,11 @@ export function beginWait({ waits }: Connector, question?: SentKey): Disposable 
 
 export const DeadLettersQuery = z.strictObject({ limit: digits(z.int().min(1).max(1_000).default(100)) });
 
+/** IDs of dead letters; `null` for all of them. */
 export const DeadLetterIds = z.union([
   z.strictObject({ ids: z.array(z.int().min(1)).min(1).max(10_000) }),
   z.strictObject({ all: z.literal(true) }),
-]);
+]).transform((wanted) => "ids" in wanted ? wanted.ids : null);
 
 export const Replayed = z.object({ replayed: z.int() });
 export const Purged = z.object({ purged: z.int() });
@@ -164,16 +165,11 @@ export function deadLetters({ connector, query }: QueryInput<typeof DeadLettersQ
 }
 
 export function replay({ connector, body }: BodyInput<typeof DeadLetterIds>): Response {
-  return json({ replayed: connector.store.received.replay(idsOf(body), connector.deps.clock.now()) });
+  return json({ replayed: connector.store.received.replay(body, connector.deps.clock.now()) });
 }
 
 export function purge({ connector, body }: BodyInput<typeof DeadLetterIds>): Response {
-  return json({ purged: connector.store.received.purge(idsOf(body)) });
-}
-
-/** The IDs of a body; `null` means all dead letters. */
-function idsOf(wanted: z.output<typeof DeadLetterIds>): number[] | null {
-  return "ids" in wanted ? wanted.ids : null;
+  return json({ purged: connector.store.received.purge(body) });
 }
 
 /** A place in the log, as `next` of a page gives it. */
