@@ -163,7 +163,7 @@ export async function startAgentConnector(
     if (!hasFailed) emit("defect", { why: `The local API is away: ${describeError(cause)}` });
     hasFailed = true;
   };
-  const choice = { first: await firstPort(ctx), reserved: RUNTIME_PORTS, onFailed };
+  const choice = { first: firstPort(ctx), reserved: RUNTIME_PORTS, onFailed };
   // Both parameters are named, because Deno counts them: with none, a later request on the connection got an empty 400.
   const { listener, movedFrom } = await openPort(
     store,

@@ -1,7 +1,7 @@
 /** The port of an agent's local API: chosen once among those that no other agent has, and kept. */
+import { hash } from "node:crypto";
 import { resolve } from "node:path";
 import { type Listening, listenOn } from "../../../shared/listening.ts";
-import { fromBase64Url, sha256 } from "../../../shared/protocol/base64url.ts";
 import type { AgentFolder, AgentStore } from "../../agents/agent_store.ts";
 import { parsePort } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
@@ -19,9 +19,8 @@ const PORT_FILE = "port";
  * the same port, but those of two users begin at different ones. If every user began at one port, the address of a
  * connector that does not run would lead to the connector of another user.
  */
-export async function firstPort({ uid, configDir }: Pick<Context, "uid" | "configDir">): Promise<number> {
-  const [a = 0, b = 0, c = 0] = fromBase64Url(await sha256(`${uid}\n${resolve(configDir)}`)) ?? [];
-  return LOWEST_PORT + ((a << 16) + (b << 8) + c) % PORTS;
+export function firstPort({ uid, configDir }: Pick<Context, "uid" | "configDir">): number {
+  return LOWEST_PORT + hash("sha256", `${uid}\n${resolve(configDir)}`, "buffer").readUIntBE(0, 3) % PORTS;
 }
 
 /**

@@ -65,12 +65,12 @@ Deno.test("a port in use by another program is skipped for one run; --port chang
   assertEquals(readPort(alpha), null);
 });
 
-Deno.test("the first port follows from user and configuration directory, over all the places", async () => {
+Deno.test("the first port follows from user and configuration directory, over all the places", () => {
   const of = (uid: number | null, configDir: string) => firstPort({ uid, configDir });
-  assertEquals(await of(1000, "/home/ada/.config/svc"), await of(1000, "/home/ada/.config/svc/"));
-  assertNotEquals(await of(1000, "/home/ada/.config/svc"), await of(1001, "/home/ada/.config/svc"));
-  assertNotEquals(await of(null, "C:/ada"), await of(null, "C:/bob"));
-  const found = await Promise.all(Array.from({ length: 10_000 }, (_, uid) => of(uid, "/home/svc")));
+  assertEquals(of(1000, "/home/ada/.config/svc"), of(1000, "/home/ada/.config/svc/"));
+  assertNotEquals(of(1000, "/home/ada/.config/svc"), of(1001, "/home/ada/.config/svc"));
+  assertNotEquals(of(null, "C:/ada"), of(null, "C:/bob"));
+  const found = Array.from({ length: 10_000 }, (_, uid) => of(uid, "/home/svc"));
   assert(found.every((one) => one >= LOWEST_PORT && one < LOWEST_PORT + PORTS));
   // Even use of the places: each tenth of them gets a tenth of the users.
   const tenths = Map.groupBy(found, (one) => Math.floor((one - LOWEST_PORT) / (PORTS / 10)));
