@@ -153,8 +153,7 @@ async function sendMessage(
   const { messageId, contextId = "", payload } = message;
   const requestId = `a-${await sha256([peerDid, messageId, contextId, payload].join("\n"))}`;
   using owned = new DisposableStack();
-  const blocked = message.returnImmediately ? null : connector.askedTasks.block();
-  if (blocked !== null) owned.use(blocked);
+  const blocked = owned.use(message.returnImmediately ? null : connector.askedTasks.block());
   const task = { toDid: peerDid, requestId };
   // Added before the request leaves, because the reply can come before the response.
   if (!message.returnImmediately) connector.askedTasks.add(task);
@@ -162,9 +161,8 @@ async function sendMessage(
   const sent = connector.store.sent.find(requestId, peerDid);
   if (sent === null) throw new RpcError("internal", "The message has made room for others", id);
   const written = () => resultText(id, `{"task":${taskJson(present(connector, sent))}}`);
-  const waiting = blocked === null || !isOpen(present(connector, sent)) ? null : connector.waits.begin();
-  if (waiting === null) return jsonText(written());
-  owned.use(waiting);
+  const mayWait = blocked !== null && isOpen(present(connector, sent));
+  if (owned.use(mayWait ? connector.waits.begin() : null) === null) return jsonText(written());
   const look = () => isOpen(present(connector, sent)) ? null : true;
   return laterJsonText(connector, owned.move(), async (signal) => {
     using _receipts = connector.sending.follow(sent);
