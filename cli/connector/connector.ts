@@ -130,10 +130,9 @@ export class Connector {
       newId: this.newId,
       delivery: runtime === null ? "pull" : "push",
       claims: {
-        heldUntil: (message, now) =>
-          isTaskId(message.inReplyTo) ? now + LIMIT.heldMs : this.waits.heldUntil(message, now),
-        isClaimed: ({ fromDid: toDid, inReplyTo: requestId }) =>
-          isTaskId(requestId) && this.askedTasks.claim({ toDid, requestId }),
+        heldUntil: (question, now) =>
+          isTaskId(question.requestId) ? now + LIMIT.heldMs : this.waits.heldUntil(question, now),
+        isClaimed: (question) => this.askedTasks.claim(question),
       },
       onChange: (change) => this.#changed(change),
       onDamaged: (error) => void this.stop(error),

@@ -4,7 +4,6 @@
  */
 import type { Clock } from "../../shared/clock.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "./limits.ts";
-import type { ArrivingMessage } from "./store/received_messages.ts";
 import { type Change, keyOf, type SentKey } from "./store/received_rows.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 
@@ -94,12 +93,11 @@ export class Waits {
   }
 
   /**
-   * Until when a reply is kept for a caller: for 30 s when one waits for it, or has waited within the last 10 s; 0 when
-   * none has.
+   * Until when the reply to a sent message is kept for a caller: for 30 s when one waits for it, or has waited within
+   * the last 10 s; 0 when none has.
    */
-  heldUntil({ fromDid, inReplyTo }: ArrivingMessage, now: number): number {
-    if (inReplyTo === null) return 0;
-    const key = keyOf({ toDid: fromDid, requestId: inReplyTo });
+  heldUntil(question: SentKey, now: number): number {
+    const key = keyOf(question);
     const endedAt = this.#ended.get(key);
     const isRecent = endedAt !== undefined && now >= endedAt && now - endedAt <= HELD_AFTER_WAIT_MS;
     return this.#asked.has(key) || isRecent ? now + LIMIT.heldMs : 0;

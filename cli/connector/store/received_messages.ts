@@ -72,15 +72,12 @@ export interface InboxFilter {
 /** A proven message to store, and how its sender's key is known. */
 export type TakenMessage = Omit<ProvenMessage, "key"> & Pick<InboxMessage, "verified">;
 
-export type ArrivingMessage = Omit<StoredMessage, "seq">;
-
+/** Who gets the reply to a sent message. */
 export interface ReplyClaims {
   /** On a push platform: until when a reply waits for its caller before it goes to the runtime; 0: it does not wait. */
-  heldUntil(message: ArrivingMessage, now: number): number;
-  /**
-   * Whether a message is the result of an A2A client's task. It is then taken for the client once it is stored (D-135).
-   */
-  isClaimed(message: ArrivingMessage): boolean;
+  heldUntil(question: SentKey, now: number): number;
+  /** Whether a reply is the result of an A2A client's task. It is then taken for the client once it is stored (D-135). */
+  isClaimed(question: SentKey): boolean;
 }
 
 export interface ReceivedOptions {
@@ -169,8 +166,8 @@ export class ReceivedMessages {
     }
     const bytes = utf8Bytes(payload).length;
     if (!this.#bounds.makeRoom(fromDid, bytes)) return "full";
-    const about = { fromDid, conversationId, inReplyTo };
-    const heldUntil = this.delivery === "push" && inReplyTo !== null ? this.options.claims.heldUntil(about, now) : 0;
+    const { claims } = this.options, question = inReplyTo === null ? null : { toDid: fromDid, requestId: inReplyTo };
+    const heldUntil = this.delivery === "push" && question !== null ? claims.heldUntil(question, now) : 0;
     const row = this.db.get<QueueRow>(
       `INSERT INTO messages (fromDid, requestId, toDid, identity, conversationId, inReplyTo, auto, payload, bytes,
        receivedAt, nextAt, aside, verified, signedAt, proof, state)
@@ -181,10 +178,10 @@ export class ReceivedMessages {
     );
     this.tables.proofs.add(proof);
     this.#bounds.add(1, bytes);
-    if (inReplyTo !== null) this.tables.sent.markAnswered(inReplyTo, fromDid, now);
+    if (question !== null) this.tables.sent.markAnswered(question, now);
     const queued = toQueued(row as QueueRow), { seq } = queued;
-    this.#arrived({ seq, ...about }, queued.aside ? { ...queued, isHeld: true } : queued);
-    if (inReplyTo !== null && this.options.claims.isClaimed(about)) this.#markRead(seq, now);
+    this.#arrived({ seq, fromDid, conversationId, inReplyTo }, queued.aside ? { ...queued, isHeld: true } : queued);
+    if (question !== null && claims.isClaimed(question)) this.#markRead(seq, now);
     return "stored";
   }
 

@@ -9,7 +9,7 @@ import { DAY_MS } from "../../../shared/clock.ts";
 import { LocalError } from "../../local_errors.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import type { Cell, Database } from "./database.ts";
-import { type OnChange, TASK_REPLY } from "./received_rows.ts";
+import { type OnChange, type SentKey, TASK_REPLY } from "./received_rows.ts";
 
 /** How long a message is kept. With less, the message could be deleted before its last receipt comes. */
 const SENT_KEPT_MS = 8 * DAY_MS;
@@ -238,7 +238,7 @@ export class SentMessages {
    * Marks a message as processed, because its recipient has answered it. Outside the transaction that stores the reply,
    * a kill would lose this state.
    */
-  markAnswered(requestId: string, toDid: string, now: number): void {
+  markAnswered({ toDid, requestId }: SentKey, now: number): void {
     const message = this.find(requestId, toDid);
     if (message !== null) this.#change(message, { state: "processed" }, now);
   }

@@ -79,17 +79,15 @@ Deno.test("64 calls may wait at the same time; a call that ends makes room", () 
 Deno.test("a reply is kept for 30 s while a caller waits for it, and until 10 s after its wait", async () => {
   const clock = new ManualClock();
   const waits = new Waits(clock);
-  const held = (message: Parameters<typeof waits.heldUntil>[0] = REPLY) => {
-    const until = waits.heldUntil(message, clock.now());
+  const held = (question = QUESTION) => {
+    const until = waits.heldUntil(question, clock.now());
     return until === 0 ? 0 : until - clock.now();
   };
   assertEquals(held(), 0);
   const [one, two] = [begin(waits, QUESTION), begin(waits, QUESTION)];
   assertEquals(held(), 30_000);
-  for (
-    const other of [{ ...REPLY, fromDid: "other" }, { ...REPLY, inReplyTo: "request-2" }, { ...REPLY, inReplyTo: null }]
-  ) {
-    assertEquals(held(other), 0);
+  for (const other of [{ toDid: "other" }, { requestId: "request-2" }]) {
+    assertEquals(held({ ...QUESTION, ...other }), 0);
   }
   one[Symbol.dispose]();
   await clock.advance(60_000);
@@ -107,6 +105,6 @@ Deno.test("at most 1,000 waits are remembered after their end", () => {
   for (let n = 0; n <= ENDED_WAITS; n++) {
     begin(waits, { ...QUESTION, requestId: `request-${n}` })[Symbol.dispose]();
   }
-  const held = (n: number) => waits.heldUntil({ ...REPLY, inReplyTo: `request-${n}` }, clock.now()) > 0;
+  const held = (n: number) => waits.heldUntil({ ...QUESTION, requestId: `request-${n}` }, clock.now()) > 0;
   assertEquals([held(0), held(1), held(ENDED_WAITS)], [false, true, true]);
 });

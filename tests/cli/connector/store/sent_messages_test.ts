@@ -64,12 +64,12 @@ Deno.test("an answer marks its question as processed, and only that of its recip
   await using disk = await Disk.make();
   const { sent, changes } = disk.open();
   sent.settle(sent.begin(outgoing("request-1"), 0), { state: "queued", expiresAt: 99 }, 0);
-  sent.markAnswered("request-1", GAMMA, 1);
+  sent.markAnswered({ toDid: GAMMA, requestId: "request-1" }, 1);
   assertEquals(sent.find("request-1")?.state, "queued");
-  sent.markAnswered("request-1", BETA, 1);
+  sent.markAnswered({ toDid: BETA, requestId: "request-1" }, 1);
   const answered = sent.find("request-1");
   assertEquals([answered?.state, answered?.stateAt, answered?.expiresAt], ["processed", 1, null]);
-  sent.markAnswered("request-1", BETA, 2);
+  sent.markAnswered({ toDid: BETA, requestId: "request-1" }, 2);
   assertEquals([sent.find("request-1")?.stateAt, changes.length], [1, 2]);
 });
 

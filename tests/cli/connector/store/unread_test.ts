@@ -145,7 +145,7 @@ Deno.test("a list of the messages of one sender does not read those of others", 
 Deno.test("a reply for a waiting caller leaves its lane until the caller takes it or the wait is over", async () => {
   await using disk = await Disk.make();
   let { inbox, outbox, claims, changes } = disk.open("push");
-  claims.heldUntil = ({ inReplyTo }, now) => inReplyTo === "question-1" ? now + 30_000 : 0;
+  claims.heldUntil = ({ requestId }, now) => requestId === "question-1" ? now + 30_000 : 0;
   inbox.take(
     [received("reply-0001", { inReplyTo: "question-1" }), received("reply-0002", { inReplyTo: "question-2" })],
     1_000,
