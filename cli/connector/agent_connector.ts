@@ -139,12 +139,10 @@ export async function startAgentConnector(
     open: (agent, events) =>
       openLink({ clock: serviceClock, random, newId, authority, isHidden }, proxy, agent, events),
     runtime,
-    peers: {
-      read: () => readPeers(folder),
-      write: async (peers) => {
-        await writePeers(folder, peers);
-        aliases = aliasesOf(peers);
-      },
+    peers: readPeers(folder),
+    writePeers: async (peers) => {
+      await writePeers(folder, peers);
+      aliases = aliasesOf(peers);
     },
   }, {
     agent: { name, did: identity.did },

@@ -25,7 +25,7 @@ import { MinuteCounts } from "../link/minute_counts.ts";
 import { Sending } from "./sending/sending.ts";
 import type { ProxyPlace } from "../link/link.ts";
 import { readAllPeers } from "../link/peer_pages.ts";
-import { PeerBook, type PeerFile } from "./peers/peer_book.ts";
+import { PeerBook } from "./peers/peer_book.ts";
 import { aliasesOf, LISTED_PAIRS, mergePeers, type Peers, peersWithOtherKey, presentPeers } from "./peers/peers.ts";
 import { Pairing } from "./peers/pairing.ts";
 import { Receiving, REPORTS_A_MINUTE } from "./receiving.ts";
@@ -52,7 +52,8 @@ interface ConnectorDeps extends Pick<Context, "clock" | "random" | "fetch" | "on
   openStore(options: Omit<StoreOptions, "historyMs">): ConnectorStore;
   /** `null` for an agent that reads its own messages (D-116). */
   runtime: Runtime | null;
-  peers: PeerFile;
+  peers: Peers;
+  writePeers(peers: Peers): Promise<void>;
   trust: RegistryTrust;
   /** Throws for an origin of another server that must not be called. */
   checkOrigin(origin: string): void;
@@ -144,9 +145,9 @@ export class Connector {
       // A request may be answered after the end. By then the folder may belong to another connector or be gone, so
       // nothing is written.
       if (this.isOver) throw new Error("The connector has ended");
-      await deps.peers.write(all);
+      await deps.writePeers(all);
     };
-    const peers = this.peers = new PeerBook({ ...deps.peers, write });
+    const peers = this.peers = new PeerBook(deps.peers, write);
     const onAnswer = (host: string) => this.sending.answeredBy(host);
     const elsewhere = { ...deps, machine: clock, check: deps.checkOrigin, onAnswer };
     const proxies = this.proxies = new PeerProxies(elsewhere, proxy, (did) => peers.of(did)?.proxy);

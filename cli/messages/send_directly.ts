@@ -48,7 +48,7 @@ export async function sendDirectly(
   };
   using _lock = { [Symbol.dispose]: release };
   using database = Database.open(join(folder.path, "connector.db"));
-  const peers = new PeerBook({ read: () => readPeers(folder), write: () => Promise.resolve() });
+  const peers = new PeerBook(readPeers(folder), () => Promise.resolve());
   // Only a connector checks what the recipient proves with a ticket. Without that, the server could read the message,
   // and the recipient would refuse it.
   const hasOpenTicket = new PairSecrets(database).open(clock.now()).length > 0;

@@ -4,25 +4,18 @@
  */
 import { aliasesOf, type Peers } from "./peers.ts";
 
-export interface PeerFile {
-  read(): Peers;
-  write(peers: Peers): Promise<void>;
-}
-
 export class PeerBook {
-  #peers: Peers;
   #aliases: ReadonlyMap<string, string>;
   #changing: Promise<unknown> = Promise.resolve();
 
-  /** @throws {import("../../errors.ts").CliError} `CLI_FILE_INVALID` */
-  constructor(private readonly file: PeerFile) {
-    this.#peers = file.read();
-    this.#aliases = aliasesOf(this.#peers);
+  /** @param write writes the file, in which the peers are already */
+  constructor(private peers: Peers, private readonly write: (peers: Peers) => Promise<void>) {
+    this.#aliases = aliasesOf(peers);
   }
 
   /** Alias → peer, as on disk. */
   get all(): Peers {
-    return this.#peers;
+    return this.peers;
   }
 
   /** The alias of a peer, also of one whose pair has ended; `null` for a stranger. */
@@ -32,7 +25,7 @@ export class PeerBook {
 
   /** The peer with a DID; `null` for a stranger. */
   of(did: string): Peers[string] | null {
-    return this.#peers[this.aliasOf(did) ?? ""] ?? null;
+    return this.peers[this.aliasOf(did) ?? ""] ?? null;
   }
 
   /** Whether this agent has blocked a peer: nothing is sent to it, and its messages are refused. */
@@ -49,10 +42,10 @@ export class PeerBook {
   /** Changes the peers, after the changes before it. A function that returns the same object writes nothing. */
   async change(next: (peers: Peers) => Peers): Promise<void> {
     const changing = this.#changing.then(async () => {
-      const peers = next(this.#peers);
-      if (peers === this.#peers) return;
-      await this.file.write(peers);
-      this.#peers = peers;
+      const peers = next(this.peers);
+      if (peers === this.peers) return;
+      await this.write(peers);
+      this.peers = peers;
       this.#aliases = aliasesOf(peers);
     });
     this.#changing = changing.catch(() => {});

@@ -189,7 +189,8 @@ export class Bench implements AsyncDisposable {
       trust: options.trust ?? trustOf(world),
       checkOrigin: () => {},
       runtime: platform.delivery === "pull" ? null : runtimeOf(platform),
-      peers: { read: () => this.peers, write: (peers) => Promise.resolve(void (this.peers = peers)) },
+      peers: this.peers,
+      writePeers: (peers) => Promise.resolve(void (this.peers = peers)),
     }, {
       agent: { name: agent.agent.name, did: agent.agent.did },
       profile: { agentName: agent.agent.name, humanName: "Somebody" },

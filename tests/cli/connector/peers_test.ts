@@ -164,7 +164,7 @@ Deno.test("a connector that stops waits at most 500 ms for the peers that it wri
       await using world = await World.open();
       const { bench } = await story(world);
       const begun = Promise.withResolvers<void>(), written = Promise.withResolvers<void>();
-      bench.connector.deps.peers.write = () => {
+      bench.connector.deps.writePeers = () => {
         begun.resolve();
         return written.promise;
       };
@@ -189,7 +189,7 @@ Deno.test("a connector that has ended does not write the peers that it was readi
   const update = bench.connector.updatePeers();
   await list.asked;
   let writes = 0;
-  bench.connector.deps.peers.write = () => Promise.resolve(void writes++);
+  bench.connector.deps.writePeers = () => Promise.resolve(void writes++);
   await bench.connector.stop();
   list.release();
   await update;
@@ -208,7 +208,7 @@ Deno.test("a connector that has ended pins no key of a message that it still had
   void world.message(a, b);
   const frame = await held.promise;
   let writes = 0;
-  bench.connector.deps.peers.write = () => Promise.resolve(void writes++);
+  bench.connector.deps.writePeers = () => Promise.resolve(void writes++);
   await bench.connector.stop();
   assertEquals([await bench.redeliver(frame), writes], [{ accepted: false, reason: "store_failed" }, 0]);
 });
