@@ -58,7 +58,7 @@ export class Fleet {
   readonly #agents = new Map<string, Agent>();
   readonly #stop = new AbortController();
   readonly #end = Promise.withResolvers<unknown>();
-  readonly #starts = new Slots(STARTS_AT_ONCE);
+  readonly #starting = new Set<Promise<void>>();
   #firstFailure: { error: unknown } | null = null;
 
   constructor(private readonly deps: FleetDeps) {}
@@ -143,7 +143,7 @@ export class Fleet {
     const { signal } = agent.stop;
     if (agent.state === "failed") agent.state = "starting";
     try {
-      const connector = await this.#starts.run(() => signal.aborted ? null : this.deps.start(agent.name));
+      const connector = await this.#start(agent);
       if (connector === null) return null;
       agent.state = "running";
       const stop = () => void connector.stop();
@@ -155,28 +155,20 @@ export class Fleet {
     }
   }
 
+  /** Starts the connector of an agent once there is room; `null` for one that is stopped meanwhile. */
+  async #start({ name, stop: { signal } }: Agent): Promise<FleetMember | null> {
+    while (this.#starting.size >= STARTS_AT_ONCE) await Promise.race(this.#starting);
+    if (signal.aborted) return null;
+    const start = this.deps.start(name);
+    const settled = start.then(() => {}, () => {}).finally(() => this.#starting.delete(settled));
+    this.#starting.add(settled);
+    return await start;
+  }
+
   /** Waits until the agent's files have changed, because a start with the same files would fail again. */
   async #untilFilesChange({ name, stop: { signal } }: Agent, files: string, atMostMs: number): Promise<void> {
     const { clock, filesOf } = this.deps;
     const left = timeLeft(clock, atMostMs);
     do await sleep(clock, LOOK_MS, signal); while (!signal.aborted && left() > 0 && await filesOf(name) === files);
-  }
-}
-
-class Slots {
-  readonly #waiting: (() => void)[] = [];
-
-  constructor(private free: number) {}
-
-  async run<T>(task: () => Promise<T> | T): Promise<T> {
-    if (this.free > 0) this.free--;
-    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    try {
-      return await task();
-    } finally {
-      const next = this.#waiting.shift();
-      if (next) next();
-      else this.free++;
-    }
   }
 }
