@@ -76,14 +76,10 @@ export function keptAccess(ctx: Context, folder: AgentFolder, options: StartOpti
  * @param url where to call it, in place of the address in its file
  */
 export async function connectorOf(ctx: Context, folder: AgentFolder, url?: string): Promise<LocalClient | null> {
-  const find = async () => {
-    const file = await runningFile(folder);
-    return file === null || url === undefined ? file : { ...file, url };
-  };
-  return await find() === null ? null : clientOf(ctx, folder, find);
+  return await runningFile(folder, url) === null ? null : clientOf(ctx, folder, url);
 }
 
-function clientOf(ctx: Context, folder: AgentFolder, find = () => runningFile(folder)): LocalClient {
+function clientOf(ctx: Context, folder: AgentFolder, url?: string): LocalClient {
   // Looked up once for each connector. Later requests rely on the lock, which shows that the connector still has the
   // port.
   let owner: { token: string; isOther: Promise<boolean> } | null = null;
@@ -91,15 +87,16 @@ function clientOf(ctx: Context, folder: AgentFolder, find = () => runningFile(fo
     if (owner?.token !== token) owner = { token, isOther: ctx.isOfOtherUser?.(url) ?? Promise.resolve(false) };
     return await owner.isOther;
   };
-  return new LocalClient(folder.name, { fetch: ctx.fetch, clock: ctx.clock, find, isOfOtherUser });
+  const { fetch, clock } = ctx;
+  return new LocalClient(folder.name, { fetch, clock, find: () => runningFile(folder, url), isOfOtherUser });
 }
 
-/** The discovery file of the connector that holds the lock; `null` without one. */
-async function runningFile(folder: AgentFolder): Promise<ConnectorFile | null> {
+/** The discovery file of the connector that holds the lock, with `url` in place of its own; `null` without one. */
+async function runningFile(folder: AgentFolder, url?: string): Promise<ConnectorFile | null> {
   if (!await isConnectorLocked(folder)) return null;
   const file = readConnectorFile(folder);
   // The file may be that of an earlier connector, which the new one removes only after it has taken the lock.
-  return String(file?.pid) === lockHolder(folder) ? file : null;
+  return file !== null && String(file.pid) === lockHolder(folder) ? { ...file, url: url ?? file.url } : null;
 }
 
 /**
