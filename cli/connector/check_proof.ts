@@ -105,12 +105,8 @@ export async function checkProof(frame: DeliverFrame, { agent, pin, trust, nowSe
     name: claims.name,
   };
   const { requestId, fromAgentDid, toAgentDid, conversationId, inReplyTo, auto } = frame;
-  const binding = {
-    from: fromAgentDid,
-    to: toAgentDid,
-    context: context === "signed" ? contextText(proof.context) : null,
-  };
-  const opened = await openBody(textOf(body), { pin, signedAt }, agent.openingKey, binding);
+  const signedContext = context === "signed" ? contextText(proof.context) : null;
+  const opened = await openBody(textOf(body), { pin, signedAt, signedContext }, agent.openingKey, frame);
   if (typeof opened === "string") return { refused: opened };
   const { payloadSha256 } = opened;
   const payload = shownPayload(opened.payload, identity, proof.edit !== undefined || payloadSha256 !== undefined);
@@ -138,16 +134,16 @@ function textOf(body: Uint8Array<ArrayBuffer>): string | null {
  */
 async function openBody(
   text: string | null,
-  { pin, signedAt }: { pin: Pin | null; signedAt: number },
+  { pin, signedAt, signedContext }: { pin: Pin | null; signedAt: number; signedContext: string | null },
   key: OpeningKey,
-  { from, to, context }: { from: string; to: string; context: string | null },
+  { fromAgentDid: from, toAgentDid: to }: DeliverFrame,
 ): Promise<{ payload: string; payloadSha256?: string } | AckReason> {
   if (text === null) return "payload_invalid";
   const saysSealed = isSealed(text);
   if (pin?.how !== "ticket") return saysSealed ? "peer_unconfirmed" : { payload: text };
   if (!saysSealed && signedAt < (pin.ticketAt ?? 0)) return { payload: text };
-  if (!saysSealed || context === null) return "seal_required";
-  const opened = await openPayload(text, key, { from, to, context });
+  if (!saysSealed || signedContext === null) return "seal_required";
+  const opened = await openPayload(text, key, { from, to, context: signedContext });
   if (opened === null) return "seal_invalid";
   return { payload: opened.payload, payloadSha256: await payloadHash(opened) };
 }
@@ -168,7 +164,7 @@ function shownPayload(text: string, identity: FrameIdentity, hasBlock: boolean):
 /** Whether two texts name the same proxy. A proxy on this machine has several loopback names, which count as one. */
 function isSameOrigin(signed: string, own: string): boolean {
   if (signed === own) return true;
-  if (!URL.canParse(signed) || !URL.canParse(own)) return false;
-  const [a, b] = [new URL(signed), new URL(own)];
-  return signed === a.origin && a.protocol === b.protocol && a.port === b.port && isLoopback(signed) && isLoopback(own);
+  const a = URL.parse(signed), b = URL.parse(own);
+  return signed === a?.origin && a.protocol === b?.protocol && a.port === b.port && isLoopback(signed) &&
+    isLoopback(own);
 }
