@@ -111,7 +111,8 @@ export class Connector {
   readonly #runtime: RuntimeRoom | null;
   readonly #connection: ReconnectingLink;
   readonly #startedAt: number;
-  readonly #stopped = new AbortController();
+  /** True once no part of the connector runs. Its database closes next, so it no longer has a status. */
+  isOver = false;
   /** Rises with each change of the store and of the peers, so that a page knows whether it is out of date. */
   version = 0;
   /** Address of the local API, once it is open. */
@@ -244,11 +245,6 @@ export class Connector {
     return this.#shutting !== null;
   }
 
-  /** True once no part of the connector runs. Its database closes next, so it no longer has a status. */
-  get isOver(): boolean {
-    return this.#stopped.signal.aborted;
-  }
-
   /** Ends even if a part cannot be stopped, because the lock would stay taken and keep out each later connector. */
   async #drain(why: unknown): Promise<void> {
     try {
@@ -256,7 +252,7 @@ export class Connector {
     } catch (error) {
       why ??= error;
     } finally {
-      this.#stopped.abort();
+      this.isOver = true;
       this.#end.resolve(why);
     }
   }
@@ -268,7 +264,7 @@ export class Connector {
     this.waits.stop();
     await this.#runtime?.stop(LIMIT.drainMs * 3 / 4);
     await this.sending.stop(LIMIT.drainMs / 4);
-    this.#stopped.abort();
+    this.isOver = true;
     this.#cancelCleanup();
     this.#cancelLeases();
     await settledWithin(this.deps.clock, this.peers.settled(), LIMIT.closeMs);
@@ -337,7 +333,7 @@ export class Connector {
       }
       return true;
     } catch (error) {
-      if (!this.#stopped.signal.aborted) emit("peers_failed", { why: describeError(error) });
+      if (!this.isOver) emit("peers_failed", { why: describeError(error) });
       return false;
     }
   }
