@@ -86,6 +86,12 @@ export class Database implements Disposable {
     return this.get<{ n: number | null }>(`SELECT (${sql}) AS n`, ...values)?.n ?? null;
   }
 
+  /** The number of rows that fulfil a condition, and the sum of their bytes. */
+  sums(bytes: string, table: "messages" | "sent", condition: string, ...values: Cell[]) {
+    const sql = `SELECT count(*) AS rows, coalesce(sum(${bytes}), 0) AS bytes FROM ${table} WHERE ${condition}`;
+    return this.get(sql, ...values) as { rows: number; bytes: number };
+  }
+
   /** Runs one statement in a `transactionWithoutSync`. */
   runWithoutSync(sql: string, ...values: Cell[]): number {
     return this.transactionWithoutSync(() => this.run(sql, ...values));

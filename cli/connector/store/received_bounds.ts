@@ -2,7 +2,7 @@
  * The bounds of the inbox (D-68, D-116): messages and bytes in total, and of each sender, so that no peer shuts out the
  * others. Makes room by blanking what was read and deleting dead letters.
  */
-import type { Cell, Database } from "./database.ts";
+import type { Database } from "./database.ts";
 
 /**
  * Bounds of the inbox. Waiting, unread and dead messages count, and read ones while they have content. Without bounds,
@@ -38,13 +38,8 @@ export class ReceivedBounds {
        coalesce(sum(bytes), 0) AS bytes, min(receivedAt) FILTER (WHERE state = 'waiting') AS oldestAt
        FROM messages WHERE state IN ('waiting', 'dead')`,
     ) as Omit<InboxCounts, "read">;
-    const read = this.#sums(READ);
-    return { ...row, read: read.messages, bytes: row.bytes + read.bytes };
-  }
-
-  #sums(condition: string, ...values: Cell[]): { messages: number; bytes: number } {
-    const sql = `SELECT count(*) AS messages, coalesce(sum(bytes), 0) AS bytes FROM messages WHERE ${condition}`;
-    return this.db.get(sql, ...values) as { messages: number; bytes: number };
+    const read = this.db.sums("bytes", "messages", READ);
+    return { ...row, read: read.rows, bytes: row.bytes + read.bytes };
   }
 
   /**
@@ -52,8 +47,8 @@ export class ReceivedBounds {
    * false when the message does not fit.
    */
   makeRoom(fromDid: string, bytes: number): boolean {
-    const unread = this.#sums("fromDid = ? AND state = 'waiting'", fromDid);
-    if (unread.messages >= SENDER_MESSAGES || unread.bytes + bytes > SENDER_BYTES) return false;
+    const unread = this.db.sums("bytes", "messages", "fromDid = ? AND state = 'waiting'", fromDid);
+    if (unread.rows >= SENDER_MESSAGES || unread.bytes + bytes > SENDER_BYTES) return false;
     while (true) {
       const kept = this.#kept ??= this.#count();
       if (kept.messages < INBOX_MESSAGES && kept.bytes + bytes <= INBOX_BYTES) return true;

@@ -198,7 +198,7 @@ export class SentMessages {
    * see a refusal.
    */
   #checkOutbox(bytes: number): void {
-    const open = this.#sums("bytes", "keep = 1 AND state IN ('kept', 'sending')");
+    const open = this.#unsent();
     if (open.rows < LIMIT.keptMessages && open.bytes + bytes <= LIMIT.keptBytes) return;
     const text = `Over ${LIMIT.keptMessages} messages, or ${LIMIT.keptBytes / 1024 ** 2} MiB, wait here`;
     throw new LocalError("CONNECTOR_OUTBOX_FULL", text);
@@ -206,7 +206,11 @@ export class SentMessages {
 
   /** How many messages wait here, or are tried now. */
   get unsent(): number {
-    return this.#sums("bytes", "keep = 1 AND state IN ('kept', 'sending')").rows;
+    return this.#unsent().rows;
+  }
+
+  #unsent() {
+    return this.db.sums("bytes", "sent", "keep = 1 AND state IN ('kept', 'sending')");
   }
 
   /** Whether a kept message to a recipient waits, or is tried again now. */
@@ -472,13 +476,8 @@ export class SentMessages {
 
   /** All rows, and the bytes of those that have content. */
   #count(): { rows: number; bytes: number } {
-    const { bytes } = this.#sums("bytes + bodyBytes", "payload <> ''");
+    const { bytes } = this.db.sums("bytes + bodyBytes", "sent", "payload <> ''");
     return { rows: this.db.number("SELECT count(*) FROM sent") ?? 0, bytes };
-  }
-
-  #sums(bytes: string, condition: string): { rows: number; bytes: number } {
-    const sql = `SELECT count(*) AS rows, coalesce(sum(${bytes}), 0) AS bytes FROM sent WHERE ${condition}`;
-    return this.db.get(sql) as { rows: number; bytes: number };
   }
 
   #select(rest: string, ...values: Cell[]): SentMessage[] {
