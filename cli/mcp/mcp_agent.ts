@@ -89,7 +89,7 @@ export class McpAgent {
     const did = findPeerEver(this.options.peers(), name);
     const allowed = this.allowed();
     if (allowed !== null && (did === null || !allowed.includes(did))) {
-      throw localError("CONNECTOR_PEER_UNKNOWN", `No peer has the alias "${name}"`, "list_peers lists the peers.");
+      throw localError("CONNECTOR_PEER_UNKNOWN", `No peer has the alias "${name}"`);
     }
     return did ?? name;
   }
