@@ -62,6 +62,7 @@ export interface ProvenMessage extends Pick<DeliverFrame, "requestId" | "fromAge
   bodySha256: string;
   /** Hash of salt and payload of a sealed message; absent for a plain one. */
   payloadSha256?: string | undefined;
+  /** Unix seconds. */
   signedAt: number;
 }
 

@@ -9,7 +9,7 @@ import type { DeadLetter } from "../../../shared/client/local_shapes.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
-import type { SeenProofs } from "./seen_proofs.ts";
+import type { OldProof, SeenProofs } from "./seen_proofs.ts";
 import type { Cell, Database } from "./database.ts";
 import { type InboxCounts, ReceivedBounds } from "./received_bounds.ts";
 import {
@@ -47,7 +47,7 @@ export const LISTED_BYTES = 1024 ** 2, DEAD_LISTED_BYTES = 4 * 1024 ** 2;
 /** Replies to one message that are listed, because a peer may send any number, which would fill the answer. */
 const REPLIES_LISTED = 100;
 
-export type StoreResult = "stored" | "known" | "full" | "replayed" | "proof_too_old";
+export type StoreResult = "stored" | "full" | OldProof;
 
 /** Which messages to list: all conditions must hold. */
 export interface InboxFilter {
@@ -144,8 +144,7 @@ export class ReceivedMessages {
 
   #takeOne(message: TakenMessage, now: number): StoreResult {
     const { fromAgentDid: fromDid, requestId, nonce, signedAt, verified, payload, bodySha256, payloadSha256 } = message;
-    const proof = { fromDid, requestId, nonce, signedAt };
-    const judged = this.tables.proofs.judge(proof);
+    const judged = this.tables.proofs.judge(message);
     if (judged !== "new") return judged;
     const conversationId = message.conversationId ?? null, inReplyTo = message.inReplyTo ?? null;
     const same = "fromDid = ? AND requestId = ?";
@@ -158,7 +157,7 @@ export class ReceivedMessages {
       const isOver = known.endedAt !== null && now - known.endedAt >= LIMIT.seenKeptMs;
       if (!isOver) {
         // The new nonce of a repetition is kept too, because it would otherwise work once the message is forgotten.
-        this.tables.proofs.add(proof);
+        this.tables.proofs.add(message);
         return "known";
       }
       this.#bounds.recount();
@@ -176,7 +175,7 @@ export class ReceivedMessages {
       ...[message.auto ? 1 : 0, payload, bytes, now, heldUntil, heldUntil > 0 ? 1 : 0, verified, signedAt],
       JSON.stringify({ nonce, bodySha256, payloadSha256 } satisfies AboutProof),
     );
-    this.tables.proofs.add(proof);
+    this.tables.proofs.add(message);
     this.#bounds.add(1, bytes);
     if (question !== null) this.tables.sent.markAnswered(question, now);
     const queued = toQueued(row as QueueRow), { seq } = queued;

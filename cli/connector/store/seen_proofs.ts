@@ -4,6 +4,7 @@
  * kill between the two would lose it.
  */
 import { unixSeconds } from "../../../shared/protocol/time.ts";
+import type { ProvenMessage } from "../check_proof.ts";
 import type { Database } from "./database.ts";
 
 /** Nonces of each sender. With one bound for all, a sender that floods would shorten the memory of the others. */
@@ -16,13 +17,10 @@ const KEPT_SECONDS = 778_500;
 /** How long before this memory began a proof may have been signed. With less, messages on their way are refused. */
 const GRACE_SECONDS = 300;
 
-/** A proof of a message. `signedAt`: Unix seconds. */
-export interface SeenProof {
-  fromDid: string;
-  requestId: string;
-  nonce: string;
-  signedAt: number;
-}
+type SeenProof = Pick<ProvenMessage, "fromAgentDid" | "requestId" | "nonce" | "signedAt">;
+
+/** `known`: it was stored with the same message. The others are refused. */
+export type OldProof = "known" | "replayed" | "proof_too_old";
 
 export class SeenProofs {
   readonly #counts = new Map<string, number>();
@@ -41,8 +39,7 @@ export class SeenProofs {
     return hasPins;
   }
 
-  /** Whether a proof is new, was stored with the same message, or must be refused. */
-  judge({ fromDid, requestId, nonce, signedAt }: SeenProof): "new" | "known" | "replayed" | "proof_too_old" {
+  judge({ fromAgentDid: fromDid, requestId, nonce, signedAt }: SeenProof): "new" | OldProof {
     const sql = "SELECT requestId FROM seen_proofs WHERE fromDid = ? AND nonce = ?";
     const known = this.db.get(sql, fromDid, nonce);
     if (known !== null) return known.requestId === requestId ? "known" : "replayed";
@@ -51,7 +48,7 @@ export class SeenProofs {
   }
 
   /** Remembers a proof that `judge` has found new. */
-  add({ fromDid, requestId, nonce, signedAt }: SeenProof): void {
+  add({ fromAgentDid: fromDid, requestId, nonce, signedAt }: SeenProof): void {
     const count = this.#count(fromDid);
     if (count >= SEEN_PER_SENDER) {
       this.db.run(

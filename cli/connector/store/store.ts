@@ -11,7 +11,7 @@ import { History } from "./history.ts";
 import { type EndedMessage, ReceivedMessages, type ReceivedOptions } from "./received_messages.ts";
 import { ReceiptRows } from "./receipt_rows.ts";
 import { PairConfirmations, PairSecrets } from "./pairing_rows.ts";
-import { SeenProofs } from "./seen_proofs.ts";
+import { type OldProof, SeenProofs } from "./seen_proofs.ts";
 import { SentMessages } from "./sent_messages.ts";
 import { TaskRows } from "./task_rows.ts";
 
@@ -54,16 +54,12 @@ export class ConnectorStore implements Disposable {
   }
 
   /** Remembers a probe's proof, so that nothing answers it twice, and adds its receipt. No message is stored. */
-  answerProbe(
-    { fromAgentDid: fromDid, requestId, nonce, signedAt, bodySha256, payloadSha256, conversationId }: ProvenMessage,
-    now: number,
-    hasReceipt: boolean,
-  ): "probed" | "known" | "replayed" | "proof_too_old" {
-    const proof = { fromDid, requestId, nonce, signedAt };
+  answerProbe(probe: ProvenMessage, now: number, hasReceipt: boolean): "probed" | OldProof {
     return this.database.transaction(() => {
-      const judged = this.proofs.judge(proof);
+      const judged = this.proofs.judge(probe);
       if (judged !== "new") return judged;
-      this.proofs.add(proof);
+      this.proofs.add(probe);
+      const { fromAgentDid: fromDid, requestId, nonce, bodySha256, payloadSha256, conversationId } = probe;
       const about = { nonce, bodySha256, payloadSha256, conversationId };
       if (hasReceipt) this.receipts.add({ fromDid, requestId, status: "processed_by_svc", at: now, about });
       return "probed";

@@ -354,7 +354,9 @@ Deno.test("a sender that floods shortens only its own window", async () => {
   await using world = await World.open();
   const { a, b, bench } = await attacked(world);
   const { proofs, database } = bench.connector.store;
-  const row = (fromDid: string, n: number) => ({ fromDid, requestId: `r-${n}`, nonce: `n-${n}`, signedAt: 1_000 + n });
+  const row = (fromAgentDid: string, n: number) => (
+    { fromAgentDid, requestId: `r-${n}`, nonce: `n-${n}`, signedAt: 1_000 + n }
+  );
   // By one statement: 100,000 calls of `add` would take twenty times as long.
   database.run(
     `WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
