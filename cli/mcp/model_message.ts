@@ -8,7 +8,7 @@ import { isShownAlias } from "../connector/peers/aliases.ts";
 import { memberOf, type Received } from "../messages/received.ts";
 import { withoutHidden } from "../../shared/hidden_text.ts";
 import { oneLine } from "../terminal/escapes.ts";
-import { isHighSurrogate, NAME_CHARACTERS_MAX, PROBLEM_CHARACTERS_MAX, resultJson, shownText } from "./tool_result.ts";
+import { cutText, NAME_CHARACTERS_MAX, PROBLEM_CHARACTERS_MAX, resultJson, shownText } from "./tool_result.ts";
 import * as z from "zod";
 
 /** With more, hosts cut or store the result, and the model does not see its end. */
@@ -124,15 +124,11 @@ function dataOf(received: Received): { data: Record<string, unknown> | null; isL
 
 /** A part of a text that fits into a result, also when every character of it is escaped. */
 function partOf(text: string, offset: number): string {
-  const most = text.slice(offset, offset + MESSAGE_CHARACTERS_MAX);
-  let [fits, tooLong] = [0, most.length + 1];
-  while (fits + 1 < tooLong) {
-    const middle = Math.floor((fits + tooLong) / 2);
-    if (resultJson(most.slice(0, middle)).length <= MESSAGE_JSON_CHARACTERS_MAX) fits = middle;
-    else tooLong = middle;
+  let part = cutText(text.slice(offset), MESSAGE_CHARACTERS_MAX);
+  for (let size; (size = resultJson(part).length) > MESSAGE_JSON_CHARACTERS_MAX;) {
+    part = cutText(part, Math.floor(part.length * MESSAGE_JSON_CHARACTERS_MAX / size));
   }
-  const isSplit = offset + fits < text.length && isHighSurrogate(most.charCodeAt(fits - 1));
-  return most.slice(0, isSplit ? fits - 1 : fits);
+  return part;
 }
 
 export function modelPeer({ alias, agentDid, agentName, humanName, pairedAt }: ModelPeer): ModelPeer {

@@ -122,12 +122,8 @@ export function shownText(text: string, characters: number): string {
 /** The beginning of a text, at most `characters` UTF-16 units, without half of a surrogate pair at its end. */
 export function cutText(text: string, characters: number): string {
   if (text.length <= characters) return text;
-  const isSplit = isHighSurrogate(text.charCodeAt(characters - 1));
+  const isSplit = /[\ud800-\udbff]/.test(text.charAt(characters - 1));
   return text.slice(0, isSplit ? characters - 1 : characters);
-}
-
-export function isHighSurrogate(unit: number): boolean {
-  return unit >= 0xd800 && unit <= 0xdbff;
 }
 
 /**
