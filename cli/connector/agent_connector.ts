@@ -42,7 +42,8 @@ import type { LocalCalls } from "../../shared/client/local_client.ts";
 import { PAGE_FILE } from "../../shared/client/agent_files.ts";
 import { localApi, ownCalls } from "./local_api/local_api.ts";
 import type { LocalPages } from "./pages/local_pages.ts";
-import { aliasesOf, readPeers, shownAliases, writePeers } from "./peers/peers.ts";
+import { readPeers, writePeers } from "./peers/peers.ts";
+import type { PeerBook } from "./peers/peer_book.ts";
 import type { StartOptions } from "./start_options.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 
@@ -94,8 +95,8 @@ export async function startAgentConnector(
 ): Promise<RunningConnector> {
   const store = new AgentStore(ctx);
   const folder = await store.open(name);
-  let aliases = shownAliases(folder);
-  const emit: EmitEvent = (event, fields) => hooks.emit(event, withAlias(fields, aliases));
+  let peers: PeerBook | null = null;
+  const emit: EmitEvent = (event, fields) => hooks.emit(event, withAlias(fields, (did) => peers?.aliasOf(did) ?? null));
   const identity = folder.identity();
   const proxy = proxyAddress(ctx, options["proxy-ws-url"]);
   const settings = runtimeSettings(folder);
@@ -140,10 +141,7 @@ export async function startAgentConnector(
       openLink({ clock: serviceClock, random, newId, authority, isHidden }, proxy, agent, events),
     runtime,
     peers: readPeers(folder),
-    writePeers: async (peers) => {
-      await writePeers(folder, peers);
-      aliases = aliasesOf(peers);
-    },
+    writePeers: (all) => writePeers(folder, all),
   }, {
     agent: { name, did: identity.did },
     profile: { agentName: identity.name, humanName: effectiveConfig(ctx).humanName ?? "someone" },
@@ -152,6 +150,7 @@ export async function startAgentConnector(
     version: ctx.version,
     pid: ctx.pid,
   });
+  peers = connector.peers;
   const token = makeToken(random);
   let respond: ReturnType<typeof localApi> = () => Promise.resolve(new Response(null, { status: 503 }));
   let hasFailed = false;

@@ -84,11 +84,11 @@ export function orReport<T>(emit: EmitEvent, work: () => T, otherwise: T, about:
 /** Adds the alias of the peer that an event is about, as `peer`. */
 export function withAlias(
   fields: EventFields | undefined,
-  aliases: ReadonlyMap<string, string>,
+  aliasOf: (did: string) => string | null,
 ): EventFields | undefined {
   const did = fields?.from ?? fields?.to;
-  const alias = typeof did === "string" ? aliases.get(did) : undefined;
-  return alias === undefined ? fields : { ...fields, peer: alias };
+  const peer = typeof did === "string" ? aliasOf(did) : null;
+  return peer === null ? fields : { ...fields, peer };
 }
 
 /**

@@ -71,7 +71,7 @@ const EVENT_NAMES = Object.keys(EVENTS) as EventName[];
 
 Deno.test("a calm log tells what needs attention; all events and JSON tell the rest", () => {
   const did = "did:svc:registry.example:agent:01KHYQ5H00AAAAAAAABCDEFGHJ";
-  const known = withAlias({ from: did, requestId: "r", why: "w" }, new Map([[did, "beta"]]));
+  const known = withAlias({ from: did, requestId: "r", why: "w" }, () => "beta");
   const shown = (isTerminal: boolean, isVerbose: boolean) => {
     const { screen, view } = shownOn(isTerminal, () => null);
     view.isVerbose = isVerbose;
