@@ -12,7 +12,6 @@ import type { PushPlatformId } from "../platforms/platform.ts";
 import {
   chooseSystem,
   type Host,
-  type Installed,
   installService,
   logCommand,
   logPathOf,
@@ -39,11 +38,6 @@ import { type Status, statusOf } from "./status.ts";
 
 const UP_MS = 20_000;
 const LOOK_EVERY_MS = 250;
-
-interface FleetServiceResult extends Installed {
-  /** Each agent with the status that its connector reports; `null` without an answer. */
-  agents: { agent: string; status: Status | null }[];
-}
 
 export async function installConnector(
   ctx: Context,
@@ -76,7 +70,8 @@ export async function installConnector(
 }
 
 /**
- * Installs a service and waits for its connectors.
+ * Installs a service and waits for its connectors. Returns each agent with the status that its connector reports;
+ * `null` without an answer.
  * @throws {CliError} `CLI_SERVICE_FAILED` when none of them answers
  */
 async function install(
@@ -85,7 +80,7 @@ async function install(
   { system, service }: Awaited<ReturnType<typeof ownService>>,
   folders: readonly AgentFolder[],
   command: readonly string[],
-): Promise<FleetServiceResult> {
+) {
   const before = new Map(folders.map((folder) => [folder, readConnectorFile(folder)?.token]));
   const logPath = logPathOf((service.agentName === null ? null : folders[0])?.path ?? ctx.configDir);
   const installed = await installService(host, system, { ...service, command, logPath });
@@ -108,7 +103,7 @@ export async function installFleet(
   host: Host,
   own: readonly string[],
   options: StartOptions & { platform?: string | undefined },
-): Promise<FleetServiceResult> {
+) {
   refuseOptionsOfOne(ctx, options);
   // The service does not have the environment of this command, so it would run without the token.
   if (ctx.env("SVC_HOOK_TOKEN") !== undefined) throw runtimeOfOne("SVC_HOOK_TOKEN", "the service of several agents");
