@@ -67,12 +67,11 @@ export function listedPeers(
   peers: readonly Peer[],
   lastMessageAt: (did: string) => number | null,
 ): LocalPeer[] {
-  const aliases = aliasesOf(known);
+  const rows = new Map(Object.entries(known).map(([alias, row]) => [row.did, { alias, ...row }]));
   const listed = peers.flatMap(({ agentDid, pairedAt, online, lastSeenAt }): LocalPeer[] => {
-    const alias = aliases.get(agentDid);
-    const row = known[alias ?? ""];
-    if (alias === undefined || row === undefined || row.removed) return [];
-    const { agentName, humanName, blocked = false, key = null, how = null, since = null, proxy } = row;
+    const row = rows.get(agentDid);
+    if (row === undefined || row.removed) return [];
+    const { alias, agentName, humanName, blocked = false, key = null, how = null, since = null, proxy } = row;
     const peer = { alias, agentDid, agentName, humanName, blocked, pairedAt, key, how, since, online, lastSeenAt };
     const last = lastMessageAt(agentDid);
     return [{ ...peer, lastMessageAt: last === null ? null : toIso(last), ...proxy !== undefined && { proxy } }];
