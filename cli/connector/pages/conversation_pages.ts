@@ -263,17 +263,9 @@ async function markRead(pages: Pages, { form, params }: Input): Promise<PageResu
   return { to: threadPath(params.alias ?? "") };
 }
 
-interface Draft {
-  to: string;
-  text: string;
-  keeps: boolean;
-  draftId: string;
-  requestId: string;
-  replyTo: number | null;
-  conversationId: string;
-}
+type Draft = Awaited<ReturnType<typeof draftOf>>;
 
-async function draftOf({ connector }: Pages, { form, params }: Input): Promise<Draft> {
+async function draftOf({ connector }: Pages, { form, params }: Input) {
   const to = params.alias ?? form.get("to") ?? "";
   // A browser ends each line of a form with CR LF, and the peer would get the CR.
   const text = (form.get("text") ?? "").replaceAll("\r\n", "\n");

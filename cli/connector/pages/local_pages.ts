@@ -2,7 +2,6 @@
  * The web page of a connector: conversations, peers, pairing, sent messages, dead letters and status, for the person at
  * this machine. What a page changes goes through the local API's routes, so that there is no second set of rules.
  */
-import type { Clock } from "../../../shared/clock.ts";
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { PAGE_FILES, type PageAnswer, pageFile, plainPage } from "../../../shared/page/document.ts";
 import { markup } from "../../../shared/page/html.ts";
@@ -32,14 +31,12 @@ export class LocalPages {
   readonly #sessions: LocalSessions;
   readonly #answer: (request: PageRequest) => Promise<PageAnswer>;
   readonly #host: string;
-  readonly #clock: Clock;
 
   /** @param onCodeOver called when a code was used or has expired */
-  constructor(connector: Connector, calls: LocalCalls, port: number, onCodeOver: () => void) {
+  constructor(private readonly connector: Connector, calls: LocalCalls, port: number, onCodeOver: () => void) {
     const { clock, random } = connector.deps;
     const { name } = connector.options.agent;
     this.#host = `127.0.0.1:${port}`;
-    this.#clock = clock;
     this.#sessions = new LocalSessions(clock, random, onCodeOver);
     const pages: Pages = { connector, calls, tickets: [] };
     this.#answer = pageApp<Pages, true>({
@@ -75,7 +72,7 @@ export class LocalPages {
     const isOpen = pathname === "/" || Object.hasOwn(PAGE_FILES, pathname);
     if (!isPage && !(isOpen && request.method === "GET")) return null;
     const { method, headers } = request;
-    const text = (maxBytes: number) => boundedText(request, maxBytes, this.#clock).catch(() => null);
+    const text = (maxBytes: number) => boundedText(request, maxBytes, this.connector.deps.clock).catch(() => null);
     const answer = isPage
       ? this.#answer({ method, path: pathname, query: searchParams, headers, text })
         .catch((error) => sorry(pathname, error))
