@@ -54,15 +54,6 @@ export interface Content {
   identity: FrameIdentity | null;
 }
 
-/** A row with the values for its order and for a search. */
-interface Found {
-  kind: Written["kind"];
-  seq: number;
-  at: number;
-  bytes: number;
-  content: Content;
-}
-
 const NEWEST: Place = { received: Number.MAX_SAFE_INTEGER, sent: Number.MAX_SAFE_INTEGER };
 const NOT_DEAD = "state <> 'dead'";
 
@@ -128,7 +119,7 @@ export class History {
     const messages: Written[] = [];
     let bytes = 0, place = query.from ?? NEWEST;
     for (let searched = 0; searched < SEARCHED; searched += BATCH) {
-      const found = (kind: Found["kind"]) => this.#found(kind, query, place[kind], count);
+      const found = (kind: Written["kind"]) => this.#found(kind, query, place[kind], count);
       const rows = merged(found("received"), found("sent"), count, isForward);
       if (rows.length === 0) return { messages, next: null };
       for (const { kind, seq, bytes: size, content } of rows) {
@@ -146,25 +137,25 @@ export class History {
     return { messages, next: place };
   }
 
-  #found(kind: Found["kind"], { did, since = 0, isForward }: LogQuery, seq: number, count: number): Found[] {
+  /** The next rows in one direction, each with the values for its order and for a search. */
+  #found(kind: Written["kind"], { did, since = 0, isForward }: LogQuery, seq: number, count: number) {
     const [table, at, peer, identity, dead] = kind === "received"
       ? ["messages", "receivedAt", "fromDid", "identity", `AND ${NOT_DEAD}`]
       : ["sent", "sentAt", "toDid", "NULL", ""];
     const [than, order] = isForward ? [">", "ASC"] : ["<", "DESC"];
-    const rows = this.db.all<Pick<Found, "seq" | "at" | "bytes"> & { payload: string; identity: string | null }>(
+    const rows = this.db.all<{ seq: number; at: number; bytes: number; payload: string; identity: string | null }>(
       `SELECT seq, ${at} AS at, bytes, payload, ${identity} AS identity FROM ${table}
        WHERE seq ${than} ? AND ${at} >= ? AND payload <> '' ${dead} ${did === undefined ? "" : `AND ${peer} = ?`}
        ORDER BY seq ${order} LIMIT ?`,
       ...[seq, since, ...did === undefined ? [] : [did], count],
     );
-    return rows.map(({ payload, identity, ...row }): Found => ({
-      kind,
-      ...row,
-      content: { payload, identity: identity === null ? null : JSON.parse(identity) },
-    }));
+    return rows.map(({ payload, identity, ...row }) => {
+      const content: Content = { payload, identity: identity === null ? null : JSON.parse(identity) };
+      return { kind, ...row, content };
+    });
   }
 
-  #message(kind: Found["kind"], seq: number, { payload }: Content): Written | null {
+  #message(kind: Written["kind"], seq: number, { payload }: Content): Written | null {
     if (kind === "sent") {
       const message = this.sent.one(seq);
       return message && { kind, message, payload };
