@@ -277,9 +277,7 @@ export class ReceivedMessages {
 
   /** What a reply must know about the stored message that it answers; `null` when that is not stored. */
   question(fromDid: string, requestId: string): Answered | null {
-    const sql = "SELECT conversationId, inReplyTo, auto FROM messages WHERE fromDid = ? AND requestId = ?";
-    const row = this.db.get<Pick<Answered, "conversationId" | "inReplyTo"> & { auto: number }>(sql, fromDid, requestId);
-    return row && { ...row, fromDid, requestId, auto: row.auto === 1 };
+    return this.#first("fromDid = ? AND requestId = ?", fromDid, requestId);
   }
 
   /**
