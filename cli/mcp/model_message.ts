@@ -5,7 +5,7 @@
 import { isErrorMember, ReplyError, VERIFIED } from "../../shared/client/local_shapes.ts";
 import { topLevelMembers } from "../../shared/protocol/json_text.ts";
 import { isShownAlias } from "../connector/peers/aliases.ts";
-import { memberOf, type Received } from "../messages/received.ts";
+import { payloadOf, type Received } from "../messages/received.ts";
 import { withoutHidden } from "../../shared/hidden_text.ts";
 import { oneLine } from "../terminal/escapes.ts";
 import { cutText, NAME_CHARACTERS_MAX, PROBLEM_CHARACTERS_MAX, resultJson, shownText } from "./tool_result.ts";
@@ -87,11 +87,6 @@ export function modelMessage(received: Received, offset = 0): ModelMessage {
     textLength: whole.length,
     textCut: offset + text.length < whole.length,
   };
-}
-
-/** The payload as JSON text; empty when the content is deleted. */
-function payloadOf({ message, json }: Received): string {
-  return message.payload === null && message.readAt !== null ? "" : memberOf(json, "payload");
 }
 
 /** The last quote is optional, because a search that fails at the end would otherwise begin again at each quote. */

@@ -39,11 +39,14 @@ export function memberOf(json: string, name: string): string {
   return memberText(json, name) ?? "";
 }
 
+/** The payload as JSON text; empty when the content is deleted. */
+export function payloadOf({ message, json }: Received): string {
+  return message.payload === null && message.readAt !== null ? "" : memberOf(json, "payload");
+}
+
 /** Returns the content as lines: the text, else the payload as JSON. Control characters are not escaped yet. */
-export function contentLines({ message, json }: Received): string[] {
-  if (message.text !== null) return linesOf(message.text);
-  const isDeleted = message.payload === null && message.readAt !== null;
-  return isDeleted ? ["(its content is deleted)"] : linesOf(memberOf(json, "payload"));
+export function contentLines(received: Received): string[] {
+  return linesOf(received.message.text ?? (payloadOf(received) || "(its content is deleted)"));
 }
 
 const INDENT = "    ";
