@@ -5,7 +5,6 @@
 import { createHmac, hash } from "node:crypto";
 import { join } from "node:path";
 import { DAY_MS, settledWithin } from "../../shared/clock.ts";
-import { ulidSource } from "../../shared/protocol/ids.ts";
 import { useHashes } from "../../shared/protocol/hashes.ts";
 import { openingKey } from "../../shared/protocol/sealed_body.ts";
 import { toIso } from "../../shared/protocol/time.ts";
@@ -118,12 +117,11 @@ export async function startAgentConnector(
   const trust = hooks.trusts?.get(identity.registryUrl) ?? registryTrust(ctx, folder);
   hooks.trusts?.set(identity.registryUrl, trust);
   const { fetch, clock, random, onResponse, authority } = ctx;
-  const newId = ulidSource(clock.now, random.bytes);
   const historyMs = readProfile(ctx).historyDays * DAY_MS;
   const isHidden = options.hidden === true || ctx.env("SVC_HIDDEN") === "1";
   const runtime = target && new Runtime(ctx, PLATFORMS[target.platform], target);
   const keys = await folder.keys();
-  const connector = new Connector({
+  const connector: Connector = new Connector({
     clock,
     serviceClock,
     random,
@@ -138,7 +136,7 @@ export async function startAgentConnector(
     trust,
     checkOrigin: (origin) => void secureServiceUrl(ctx, origin, "The server of the peer"),
     open: (agent, events) =>
-      openLink({ clock: serviceClock, random, newId, authority, isHidden }, proxy, agent, events),
+      openLink({ clock: serviceClock, random, newId: connector.newId, authority, isHidden }, proxy, agent, events),
     runtime,
     peers: readPeers(folder),
     writePeers: (all) => writePeers(folder, all),
