@@ -4,16 +4,9 @@
  * two members with one name the last counts, as in every parser. Only this file imports the parser from npm, because
  * other commands would start more slowly if they loaded it.
  */
-import { createScanner, parse, visit } from "jsonc-parser";
+import { applyEdits, createScanner, type Edit, parse, visit } from "jsonc-parser";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { BYTE_ORDER_MARK, NotEditableError, type Place, type TextEditor } from "./place.ts";
-
-/** A replacement in a text. Its positions are those of the old text. */
-interface Edit {
-  start: number;
-  end: number;
-  text: string;
-}
 
 const INDENT = "  ";
 
@@ -27,7 +20,7 @@ export const JSON_TEXT: TextEditor = {
   withEntry(text, place, value) {
     const { mark, body } = opened(text);
     const view = viewJson(body, place);
-    const written = edited(body, placed(body, view, place, value));
+    const written = applyEdits(body, placed(body, view, place, value));
     const after = viewJson(written, place);
     // The level of what is new: the outermost container that was missing, or else the entry.
     const at = view.entry === null ? view.containers.length - 1 : view.depth - 1;
@@ -42,7 +35,7 @@ export const JSON_TEXT: TextEditor = {
     if (view.entry === null) return text;
     let at = view.depth - 1;
     while (at > 0 && at > view.depth - 1 - made && isAlone(body, view.containers[at])) at--;
-    const written = edited(body, removed(body, view.containers[at] as Container));
+    const written = applyEdits(body, removed(body, view.containers[at] as Container));
     const after = viewJson(written, place);
     const isDone = wantedAt(after, at) === null && isSameExcept(body, wantedAt(view, at), written, null);
     if (!isDone) throw new NotEditableError("the entry cannot be removed without changing something else");
@@ -74,19 +67,15 @@ function isAlone(text: string, container: Container | undefined): boolean {
     .every(({ kind }) => kind !== "comment");
 }
 
-function edited(text: string, edits: readonly Edit[]): string {
-  let result = "", at = 0;
-  for (const edit of edits.toSorted((a, b) => a.start - b.start)) {
-    result += text.slice(at, edit.start) + edit.text;
-    at = edit.end;
-  }
-  return result + text.slice(at);
+/** Replaces a part of the text. */
+function edit(start: number, end: number, content: string): Edit {
+  return { offset: start, length: end - start, content };
 }
 
 /** The edits that replace the entry, or add it together with the objects around it that are missing. */
 function placed(text: string, { containers, entry }: JsonView, { path, isEntry }: Place, value: object): Edit[] {
   const layout = layoutOf(text, containers);
-  if (entry !== null) return [{ start: entry.value, end: entry.end, text: formatted(value, layout) }];
+  if (entry !== null) return [edit(entry.value, entry.end, formatted(value, layout))];
   const level = containers.length - 1;
   const container = containers[level] as Container;
   const [name, ...missing] = path.slice(level);
@@ -98,15 +87,15 @@ function placed(text: string, { containers, entry }: JsonView, { path, isEntry }
   if (last === null) return [intoEmpty(text, container, item, layout)];
   const marks = marksBetween(text, last.end, close);
   const comma = marks.find(({ kind }) => kind === "comma");
-  if (isInline) return [{ start: last.end, end: last.end, text: `, ${item}` }];
+  if (isInline) return [edit(last.end, last.end, `, ${item}`)];
   // Comments in the line of the last item are about that item, so the new item goes behind them.
   const lineEnd = marks.find(({ kind }) => kind === "line break")?.start ?? close;
   const isOfLine = (mark: Mark) => mark.start < lineEnd && !text.slice(mark.start, mark.end).includes("\n");
   const start = Math.max(last.end, ...marks.filter(isOfLine).map(({ end }) => end));
   const isTrailing = comma !== undefined && comma.end <= start;
   return [
-    ...isTrailing ? [] : [{ start: last.end, end: last.end, text: "," }],
-    { start, end: start, text: newLine + item + (isTrailing ? "," : "") },
+    ...isTrailing ? [] : [edit(last.end, last.end, ",")],
+    edit(start, start, newLine + item + (isTrailing ? "," : "")),
   ];
 }
 
@@ -114,15 +103,15 @@ function placed(text: string, { containers, entry }: JsonView, { path, isEntry }
 function intoEmpty(text: string, { open, close }: Container, item: string, { newLine, outer, isInline }: Layout): Edit {
   const inner = text.slice(open, close);
   const isBlank = inner.trim() === "";
-  if (isInline && isBlank) return { start: open, end: close, text: item };
+  if (isInline && isBlank) return edit(open, close, item);
   const start = open + inner.trimEnd().length;
-  return { start, end: close, text: newLine + item + outer };
+  return edit(start, close, newLine + item + outer);
 }
 
 /** The edits that remove the wanted item with its comma and its line. */
 function removed(text: string, container: Container): Edit[] {
   const { open, close, before, after } = container;
-  if (isAlone(text, container)) return [{ start: open, end: close, text: "" }];
+  if (isAlone(text, container)) return [edit(open, close, "")];
   const item = container.wanted as Item;
   let start = item.start;
   while (start > open && " \t".includes(text.charAt(start - 1))) start--;
@@ -130,7 +119,7 @@ function removed(text: string, container: Container): Edit[] {
   const commaIn = (from: number, to: number) => marksBetween(text, from, to).find(({ kind }) => kind === "comma");
   // A comma behind the last item shows that the file uses trailing commas, so the comma before it stays.
   const comma = commaIn(item.end, after?.start ?? close) ?? (before && commaIn(before.end, item.start));
-  return [{ start, end: item.end }, ...comma ? [comma] : []].map((gone) => ({ ...gone, text: "" }));
+  return [edit(start, item.end, ""), ...comma ? [edit(comma.start, comma.end, "")] : []];
 }
 
 interface Layout {
@@ -255,8 +244,8 @@ function refuseInvalid(text: string): void {
     onArrayBegin: begin,
     onObjectEnd: end,
     onArrayEnd: end,
-    onError(_code, offset) {
-      throw new NotEditableError(`it is not valid JSON in line ${lineOf(text, offset)}`);
+    onError(_code, _offset, _length, line) {
+      throw new NotEditableError(`it is not valid JSON in line ${line + 1}`);
     },
   }, { allowTrailingComma: true });
 }
@@ -334,10 +323,4 @@ function* tokensOf(text: string, skipped: Item | null): Generator<string, undefi
     const isSkipped = skipped !== null && start >= skipped.start && start < skipped.end;
     if (token !== TOKEN.comma && !isSkipped) yield text.slice(start, start + scanner.getTokenLength());
   }
-}
-
-function lineOf(text: string, offset: number): number {
-  let line = 1;
-  for (let at = text.indexOf("\n"); at !== -1 && at < offset; at = text.indexOf("\n", at + 1)) line++;
-  return line;
 }
