@@ -118,6 +118,52 @@ export async function writePrivate(
   }
 }
 
+/** The largest settings file of another program that is read or changed. With more, a wrong file would fill the memory. */
+export const MAX_SETTINGS_BYTES = 16 * 1024 * 1024;
+
+/** What was read of a file of another program. */
+export interface OtherFile {
+  path: string;
+  /** `null` when it does not exist. */
+  text: string | null;
+  /** Permissions; `null` when it does not exist, and on Windows. */
+  mode: number | null;
+}
+
+/** The text of a file; `null` when it does not exist, `undefined` when it is too long, not UTF-8 or not readable. */
+export function textOf(path: string): string | null | undefined {
+  try {
+    if (Deno.statSync(path).size > MAX_SETTINGS_BYTES) return undefined;
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Deno.readFileSync(path));
+  } catch (error) {
+    return error instanceof Deno.errors.NotFound ? null : undefined;
+  }
+}
+
+/**
+ * Replaces a file, or removes it (`null`), if it still has the text that was read.
+ *
+ * @param newMode permissions of a file that does not exist yet (default 0600)
+ * @returns false when another program has changed the file
+ * @throws {CliError} `CLI_SAVE_FAILED`
+ */
+export async function replaceUnchanged(
+  { random, os }: Pick<Context, "random" | "os">,
+  { path, text: before, mode }: OtherFile,
+  text: string | null,
+  newMode: number | null = null,
+): Promise<boolean> {
+  const isUnchanged = () => textOf(path) === before;
+  if (text === null) {
+    if (!isUnchanged()) return false;
+    await removeFile(path);
+    return true;
+  }
+  // Windows has no permissions of this kind.
+  const modeOfNew = os === "windows" ? null : newMode;
+  return await writePrivate(random, path, text, before === null ? modeOfNew : mode, isUnchanged);
+}
+
 /** Removes a file and syncs the directory. Idempotent. @throws {CliError} `CLI_SAVE_FAILED` */
 export async function removeFile(path: string): Promise<void> {
   try {

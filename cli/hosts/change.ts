@@ -6,9 +6,9 @@
 import { dirname } from "node:path";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { kindOf, removeLeftovers } from "../files/private_files.ts";
+import { kindOf, removeLeftovers, replaceUnchanged } from "../files/private_files.ts";
 import { memberOf } from "../platforms/settings.ts";
-import { type HostFilePlace, readHostFile, refuseReadOnly, replaceHostFile } from "./host_file.ts";
+import { type HostFilePlace, readHostFile, refuseReadOnly } from "./host_file.ts";
 import { BYTE_ORDER_MARK, isSame, NotEditableError, type Place, type TextEditor } from "./place.ts";
 import type { Record, Records } from "./records.ts";
 
@@ -62,7 +62,7 @@ export async function addEntry(ctx: Context, records: Records, target: Target): 
     };
     await records.save(record);
     for (const name of copy) await records.copy(name, file.text ?? "");
-    const isReplaced = await replaceHostFile(ctx, file, text, target.newMode);
+    const isReplaced = await replaceUnchanged(ctx, file, text, target.newMode);
     if (!isReplaced) continue;
     await records.finish({ ...record, written: [target.value] });
     return true;
@@ -93,7 +93,7 @@ export async function removeEntry(ctx: Context, records: Records, target: Target
     }, `Remove the entry of svc at ${target.place.join(".")} by hand`);
     if (text !== before) refuseReadOnly(file);
     const isEmpty = record?.isNew === true && ["", "{}"].includes(text.trim());
-    const isDone = text === before || await replaceHostFile(ctx, file, isEmpty ? null : text, target.newMode);
+    const isDone = text === before || await replaceUnchanged(ctx, file, isEmpty ? null : text, target.newMode);
     if (!isDone) continue;
     if (record !== null) await records.remove(record);
     return text !== before;

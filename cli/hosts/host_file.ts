@@ -1,9 +1,9 @@
-/** Reads and replaces a configuration file of a host, unless another user could have changed it. */
+/** Reads a configuration file of a host, unless another user could have changed it. */
 import { basename, dirname, join, sep } from "node:path";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { reason, removeFile, writePrivate } from "../files/private_files.ts";
+import { type OtherFile, reason, textOf } from "../files/private_files.ts";
 import { shellWord } from "../terminal/output.ts";
 
 export interface HostFilePlace {
@@ -11,15 +11,6 @@ export interface HostFilePlace {
   hostName: string;
   /** The folder of the project that the file belongs to; `null` for a file of the user. */
   project: string | null;
-}
-
-export interface HostFile {
-  /** The file itself, behind links. */
-  path: string;
-  /** `null` when it does not exist. */
-  text: string | null;
-  /** Permissions; `null` when it does not exist, and on Windows. */
-  mode: number | null;
 }
 
 const BY_HAND = "Change it by hand; see --print.";
@@ -31,9 +22,10 @@ const GROUP_MAY_WRITE = 0o020;
  * Reads a configuration file, which may not exist. A link of the user is followed to a file of the user. A link of a
  * project is not, because the author of the repository could point it at the user's own files.
  *
+ * @returns the file itself, behind links
  * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`
  */
-export async function readHostFile(ctx: Context, place: HostFilePlace): Promise<HostFile> {
+export async function readHostFile(ctx: Context, place: HostFilePlace): Promise<OtherFile> {
   const real = await behindLinks(place);
   for (const folder of new Set([dirname(place.path), dirname(real)])) await checkFolder(ctx, folder);
   let stat: Deno.FileInfo;
@@ -56,50 +48,16 @@ export async function readHostFile(ctx: Context, place: HostFilePlace): Promise<
 }
 
 /**
- * Replaces a file, or removes it (`null`), if it still has the text that was read.
- *
- * @param newMode permissions of a file that does not exist yet
- * @returns false when another program has changed the file
- * @throws {CliError} `CLI_SAVE_FAILED`
- */
-export async function replaceHostFile(
-  ctx: Context,
-  { path, text: before, mode }: HostFile,
-  text: string | null,
-  newMode: number,
-): Promise<boolean> {
-  const isUnchanged = () => textOf(path) === before;
-  if (text === null) {
-    if (!isUnchanged()) return false;
-    await removeFile(path);
-    return true;
-  }
-  // Windows has no permissions of this kind.
-  const modeOfNew = ctx.os === "windows" ? null : newMode;
-  return await writePrivate(ctx.random, path, text, before === null ? modeOfNew : mode, isUnchanged);
-}
-
-/**
  * Refuses a read-only file. It would otherwise be replaced, because replacing needs only the right to write to its
  * folder.
  *
  * @throws {CliError} `CLI_FILE_UNSAFE`
  */
-export function refuseReadOnly({ path, mode }: HostFile): void {
+export function refuseReadOnly({ path, mode }: OtherFile): void {
   if (mode === null || (mode & OWNER_MAY_WRITE) !== 0) return;
   throw new CliError("CLI_FILE_UNSAFE", `${path} is read-only, so it stays as it is`, {
     fix: `Run chmod u+w ${shellWord(path)} and the command again, or change it by hand: --print shows the entry.`,
   });
-}
-
-/** The text of a file; `null` when it does not exist, `undefined` when it is too long, not UTF-8 or not readable. */
-function textOf(path: string): string | null | undefined {
-  try {
-    if (Deno.statSync(path).size > CONNECTOR_LIMITS.hostFileBytes) return undefined;
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Deno.readFileSync(path));
-  } catch (error) {
-    return error instanceof Deno.errors.NotFound ? null : undefined;
-  }
 }
 
 /**

@@ -2,7 +2,8 @@
 import type { Clock } from "../../shared/clock.ts";
 import { exchange } from "../../shared/client/http.ts";
 import type { Context, EnvironmentName } from "../context.ts";
-import { type Machine, MAX_SETTINGS_BYTES } from "./platform.ts";
+import { MAX_SETTINGS_BYTES } from "../files/private_files.ts";
+import type { Machine } from "./platform.ts";
 
 const ASK_MS = 2_000;
 const RUN_MS = 10_000;

@@ -182,9 +182,6 @@ export function senderHeaders(message: RuntimeMessage, hookToken: string | null 
   };
 }
 
-/** The largest settings file of a runtime that is read or changed. With more, a wrong file would fill the memory. */
-export const MAX_SETTINGS_BYTES = 16 * 1024 * 1024;
-
 /** Files, environment and programs of a machine. They are a parameter, so that a test has its own machine. */
 export interface Machine {
   home: string | null;

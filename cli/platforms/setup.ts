@@ -8,8 +8,14 @@ import { sha256 } from "../../shared/protocol/base64url.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { withHostsLock } from "../files/lock.ts";
-import { kindOf, type PrivateFolder, removeFile, writePrivate } from "../files/private_files.ts";
-import { type FileChange, MAX_SETTINGS_BYTES } from "./platform.ts";
+import {
+  kindOf,
+  MAX_SETTINGS_BYTES,
+  type OtherFile,
+  type PrivateFolder,
+  replaceUnchanged,
+} from "../files/private_files.ts";
+import type { FileChange } from "./platform.ts";
 import * as z from "zod";
 
 export const BACKUP_FILE = "setup-backup.json";
@@ -22,9 +28,6 @@ const Backup = z.array(z.object({
   written: z.string(),
 }));
 type Backup = z.infer<typeof Backup>;
-
-/** A settings file; `null` when there is none. */
-type Current = { text: string; mode: number | null } | null;
 
 /** Largest backup file. With less, a large settings file would have no backup to restore. */
 const MAX_BACKUP_BYTES = 4 * MAX_SETTINGS_BYTES;
@@ -43,52 +46,34 @@ export async function applyChange(ctx: Context, folder: PrivateFolder, change: F
     });
   }
   const current = await currentOf(path);
-  if ((current?.text ?? null) === before) {
+  if (current.text === before) {
     const written = await sha256(text);
     const known = backup.find((entry) => entry.path === path);
     if (known && known.written === await sha256(before ?? "")) known.written = written;
     else if (known) Object.assign(known, { before, written });
     else backup.push({ path, before, written });
     await folder.writeJson(BACKUP_FILE, backup, MAX_BACKUP_BYTES);
-    if (await replaced(ctx, path, text, current)) return;
+    if (await replaceUnchanged(ctx, current, text)) return;
   }
   throw new CliError("CLI_BUSY", `${path} was changed by another program at the same moment`, {
     fix: "Run the command again.",
   });
 }
 
-/** Replaces a file, or removes it for `null`. Returns false when its program has changed it since it was read. */
-async function replaced({ random }: Context, path: string, text: string | null, current: Current): Promise<boolean> {
-  const isUnchanged = () => textNow(path) === (current?.text ?? null);
-  if (text !== null) return await writePrivate(random, path, text, current?.mode, isUnchanged);
-  if (!isUnchanged()) return false;
-  await removeFile(path);
-  return true;
-}
-
-/** The text of a file; `null` without one, or when it cannot be read. */
-function textNow(path: string): string | null {
-  try {
-    return new TextDecoder("utf-8", { ignoreBOM: true }).decode(Deno.readFileSync(path));
-  } catch {
-    return null;
-  }
-}
-
 /** Restores the files and returns their paths. @throws {CliError} `CLI_FILE_INVALID` when one was changed since */
 export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<string[]> {
   return await withHostsLock(ctx, async () => {
     const backup = readBackup(folder);
-    const changes: { path: string; before: string | null; current: Current }[] = [];
+    const changes: { before: string | null; current: OtherFile }[] = [];
     for (const { path, before, written } of backup) {
-      const current = await currentOf(path).catch(() => undefined);
+      const current = await currentOf(path).catch(() => null);
       // An undo that failed at another file has restored this one. It is skipped, so that the undo can be repeated.
-      if (current !== undefined && (current?.text ?? null) === before) continue;
-      if (!current || await sha256(current.text) !== written) throw changedSince(path, folder);
-      changes.push({ path, before, current });
+      if (current?.text === before) continue;
+      if (current?.text == null || await sha256(current.text) !== written) throw changedSince(path, folder);
+      changes.push({ before, current });
     }
-    for (const { path, before, current } of changes) {
-      if (!await replaced(ctx, path, before, current)) throw changedSince(path, folder);
+    for (const { before, current } of changes) {
+      if (!await replaceUnchanged(ctx, current, before)) throw changedSince(current.path, folder);
     }
     await folder.remove(BACKUP_FILE);
     return backup.map(({ path }) => path);
@@ -110,7 +95,7 @@ export function changedFiles(folder: PrivateFolder): string[] {
 }
 
 /** @throws {CliError} `CLI_FILE_INVALID` when the file is not UTF-8 or too large */
-async function currentOf(path: string): Promise<Current> {
+async function currentOf(path: string): Promise<OtherFile> {
   try {
     const { size, mode } = await Deno.stat(path);
     if (size > MAX_SETTINGS_BYTES) {
@@ -118,9 +103,9 @@ async function currentOf(path: string): Promise<Current> {
       throw new CliError("CLI_FILE_INVALID", `${path} is over ${mib} MiB: change it by hand`, { fix: "" });
     }
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(await Deno.readFile(path));
-    return { text, mode };
+    return { path, text, mode };
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return null;
+    if (error instanceof Deno.errors.NotFound) return { path, text: null, mode: null };
     if (error instanceof CliError) throw error;
     throw new CliError("CLI_FILE_INVALID", `${path} cannot be read as text`, { fix: "" });
   }

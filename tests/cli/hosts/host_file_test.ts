@@ -2,7 +2,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { CliError } from "../../../cli/errors.ts";
 import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
-import { readHostFile, replaceHostFile } from "../../../cli/hosts/host_file.ts";
+import { readHostFile } from "../../../cli/hosts/host_file.ts";
+import { replaceUnchanged } from "../../../cli/files/private_files.ts";
 import type { Context } from "../../../cli/context.ts";
 import { Machine } from "../cli_world.ts";
 import { contextOf } from "../connector/context.ts";
@@ -63,7 +64,7 @@ Deno.test("a file that has changed since it was read is not replaced, and nothin
           const file = await readHostFile(ctx, placeOf(path));
           await change(path);
           const before = await Deno.readTextFile(path).catch(() => null);
-          assertEquals(await replaceHostFile(ctx, file, text, 0o600), false);
+          assertEquals(await replaceUnchanged(ctx, file, text, 0o600), false);
           assertEquals(await Deno.readTextFile(path).catch(() => null), before);
           const folder = path.replace("/mcp.json", "");
           assertEquals([...Deno.readDirSync(folder)].map((entry) => entry.name), before === null ? [] : ["mcp.json"]);
@@ -79,7 +80,7 @@ Deno.test("a file that was created since it was missing is not replaced", async 
     const file = await readHostFile(ctx, placeOf(path));
     for (const text of [[0x7b, 0x7d], [0xff]]) {
       await Deno.writeFile(path, new Uint8Array(text));
-      assertEquals(await replaceHostFile(ctx, file, "{ }", 0o600), false);
+      assertEquals(await replaceUnchanged(ctx, file, "{ }", 0o600), false);
       assertEquals([...await Deno.readFile(path)], text);
     }
   });

@@ -7,7 +7,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { holdConnectorLock } from "../connector/held_lock.ts";
 import type { DoctorCheck } from "../../../cli/doctor/checks.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
-import { MAX_SETTINGS_BYTES } from "../../../cli/platforms/platform.ts";
+import { MAX_SETTINGS_BYTES } from "../../../cli/files/private_files.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { REGISTRY_URL } from "../../support/world.ts";
 import { whileTimePasses } from "../alpha.ts";
