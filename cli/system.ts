@@ -3,6 +3,7 @@ import { isOfOtherUser } from "../shared/client/port_owner.ts";
 import type { FetchOptions } from "../shared/client/http.ts";
 import { isLoopback } from "../shared/client/service_url.ts";
 import { type EnvironmentName, type Programs, type System, withLoopback } from "./context.ts";
+import { firstBytes } from "./files/private_files.ts";
 import { Interrupt } from "./terminal/interrupt.ts";
 import { systemKeyboard } from "./terminal/keyboard.ts";
 import { layOut } from "./terminal/text_width.ts";
@@ -41,7 +42,7 @@ export function realSystem(version: string, programs: Programs | null = null): S
       columns: () => sizeOf("columns"),
       rows: () => sizeOf("rows"),
     },
-    stdin: readStandardInput,
+    stdin: (maxBytes) => firstBytes(Deno.stdin.readable, maxBytes),
     stdinIsTerminal: Deno.stdin.isTerminal(),
     keyboard: systemKeyboard(run),
     confirm: isAsked ? confirmOnTerminal : null,
@@ -118,18 +119,6 @@ function write(stream: { writeSync(bytes: Uint8Array): number }, text: string): 
     }
     throw error;
   }
-}
-
-async function readStandardInput(maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
-  const chunks: Uint8Array<ArrayBuffer>[] = [];
-  let left = maxBytes;
-  // Leaving the loop also ends the reading of standard input.
-  for await (const chunk of Deno.stdin.readable) {
-    chunks.push(chunk.subarray(0, left));
-    left -= chunk.length;
-    if (left <= 0) break;
-  }
-  return new Uint8Array(await new Blob(chunks).arrayBuffer());
 }
 
 async function confirmOnTerminal(question: string, isYes = false): Promise<boolean> {

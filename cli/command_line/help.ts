@@ -1,4 +1,5 @@
 /** Help texts, generated from the command table. */
+import { fields } from "../terminal/output.ts";
 import { beginsWith, type Command, GLOBAL_OPTIONS, type Groups, type OptionSpec, usageOf } from "./command.ts";
 
 export const EXIT_CODES =
@@ -21,7 +22,7 @@ function find(commands: readonly Command[], path: string): Command | undefined {
 }
 
 function memberRows(members: readonly Command[]): string[] {
-  return columns(members.map((command) => [usageOf(command).slice("svc ".length), command.summary]));
+  return fields(members.map((command) => [usageOf(command).slice("svc ".length), command.summary]));
 }
 
 function topHelp(commands: readonly Command[], groups: Groups): string {
@@ -32,7 +33,7 @@ function topHelp(commands: readonly Command[], groups: Groups): string {
     "Usage: svc <command> [options]",
     "",
     "Commands:",
-    ...columns(
+    ...fields(
       byGroup(commands).flatMap(([group, members]) => {
         const below = members.map(({ path }) => path.slice(1).join(" ")).filter((words) => words !== "");
         const about = [group, groups[group] ?? ""] as const;
@@ -66,7 +67,7 @@ function groupHelp(path: readonly string[], members: readonly Command[], groups:
 function ending(path: readonly string[], more: readonly [string, string][] = []): string[] {
   return [
     "Options of every command:",
-    ...columns([...optionRows(GLOBAL_OPTIONS), ...more]),
+    ...fields([...optionRows(GLOBAL_OPTIONS), ...more]),
     "",
     `Exit codes: ${EXIT_CODES}`,
     `More about a command: ${["svc", ...path].join(" ")} <command> --help`,
@@ -93,8 +94,8 @@ function commandHelp(command: Command, below: readonly Command[]): string {
     "",
     `Usage: ${usageOf(command)} [options]`,
     ...section("More commands:", memberRows(below)),
-    ...section("Arguments:", columns(Object.entries(args).map(([name, arg]) => [name, arg.summary]))),
-    ...section("Options:", columns(optionRows({ ...options, ...GLOBAL_OPTIONS }))),
+    ...section("Arguments:", fields(Object.entries(args).map(([name, arg]) => [name, arg.summary]))),
+    ...section("Options:", fields(optionRows({ ...options, ...GLOBAL_OPTIONS }))),
     ...(hasSecret ? ["", STANDARD_INPUT] : []),
     ...section("Examples:", exampleLines(Object.entries(examples))),
     "",
@@ -109,9 +110,4 @@ export function optionRows(options: Readonly<Record<string, OptionSpec>>): [stri
       notes.length > 0 ? `${summary} (${notes.join(", ")})` : summary,
     ];
   });
-}
-
-function columns(rows: readonly (readonly [string, string])[]): string[] {
-  const width = Math.max(...rows.map(([left]) => left.length));
-  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`);
 }

@@ -273,20 +273,28 @@ function isForbidden(error: unknown): boolean {
 
 /** Returns at most `maxBytes` of a file that a person named, which may be a pipe. @throws {CliError} `CLI_USAGE` */
 export async function readAtMost(path: string, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
-  const bytes = new Uint8Array(maxBytes);
-  let length = 0;
   try {
-    using file = await Deno.open(path);
-    while (length < maxBytes) {
-      const read = await file.read(bytes.subarray(length));
-      if (read === null) break;
-      length += read;
-    }
+    return await firstBytes((await Deno.open(path)).readable, maxBytes);
   } catch (cause) {
     const fix = "Check the path, and that you may read the file.";
     throw new CliError("CLI_USAGE", `${path} cannot be read: ${reason(cause)}`, { cause, fix });
   }
-  return bytes.slice(0, length);
+}
+
+/** Returns at most `maxBytes` of a stream. */
+export async function firstBytes(
+  stream: ReadableStream<Uint8Array<ArrayBuffer>>,
+  maxBytes: number,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const chunks: Uint8Array<ArrayBuffer>[] = [];
+  let left = maxBytes;
+  // Leaving the loop also ends the reading of the stream.
+  for await (const chunk of stream) {
+    chunks.push(chunk.subarray(0, left));
+    left -= chunk.length;
+    if (left <= 0) break;
+  }
+  return new Uint8Array(await new Blob(chunks).arrayBuffer());
 }
 
 /** Returns the system's reason without the path, which the message already contains. */
