@@ -55,7 +55,7 @@ useHashes({
 
 /** Ports at which runtimes listen unless they are told otherwise, so an agent without a port chooses none of them. */
 const RUNTIME_PORTS = Object.values(PLATFORMS).flatMap((platform) =>
-  platform.delivery === "push" ? [Number(new URL(platform.defaults.baseUrl).port)] : []
+  platform.id === "inbox" ? [] : [Number(new URL(platform.defaults.baseUrl).port)]
 );
 
 interface ConnectorHooks {

@@ -76,7 +76,6 @@ const TASKS: TaskProtocol = {
 };
 
 export const A2A: PushPlatform = {
-  delivery: "push",
   id: "a2a",
   name: "an A2A agent",
   defaults: { baseUrl: "http://127.0.0.1:18789", hookPath: HOOK_PATH },

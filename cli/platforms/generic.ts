@@ -6,7 +6,6 @@ import { memberText, tryParse } from "../../shared/protocol/json_text.ts";
 import { payloadOf, type PushPlatform, senderHeaders } from "./platform.ts";
 
 export const GENERIC: PushPlatform = {
-  delivery: "push",
   id: "generic",
   name: "a generic webhook",
   defaults: { baseUrl: "http://127.0.0.1:18789", hookPath: "/hooks/agent" },

@@ -12,7 +12,6 @@ import { shellWord } from "../terminal/output.ts";
 const PORT = 8_644;
 
 export const HERMES: PushPlatform = {
-  delivery: "push",
   id: "hermes",
   name: "Hermes",
   defaults: { baseUrl: `http://127.0.0.1:${PORT}`, hookPath: "/webhooks/svc" },

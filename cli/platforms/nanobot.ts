@@ -13,7 +13,6 @@ const Completion = z.object({ choices: z.tuple([Choice], z.unknown()) });
 const BASE_URL = "http://127.0.0.1:8900";
 
 export const NANOBOT: PushPlatform = {
-  delivery: "push",
   id: "nanobot",
   name: "nanobot",
   defaults: { baseUrl: BASE_URL, hookPath: "/v1/chat/completions" },

@@ -12,7 +12,6 @@ import { tryParse } from "../../shared/protocol/json_text.ts";
 const PORT = 18_789;
 
 export const OPENCLAW: PushPlatform = {
-  delivery: "push",
   id: "openclaw",
   name: "OpenClaw",
   defaults: { baseUrl: `http://127.0.0.1:${PORT}`, hookPath: "/hooks/agent" },

@@ -120,7 +120,6 @@ export interface SetupOptions {
 
 /** A platform with a runtime: the connector posts messages to it. */
 export interface PushPlatform {
-  delivery: "push";
   id: PushPlatformId;
   name: string;
   defaults: { baseUrl: string; hookPath: string };
@@ -148,7 +147,6 @@ export interface PushPlatform {
 
 /** A platform without a runtime: the agent reads its messages from the connector. It is never detected. */
 export interface PullPlatform {
-  delivery: "pull";
   id: Exclude<PlatformId, PushPlatformId>;
   name: string;
 }

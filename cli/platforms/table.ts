@@ -21,7 +21,7 @@ import {
 } from "./platform.ts";
 
 /** No runtime: a program reads the messages from the local API of the connector. */
-const INBOX: PullPlatform = { delivery: "pull", id: "inbox", name: "the inbox of the connector" };
+const INBOX: PullPlatform = { id: "inbox", name: "the inbox of the connector" };
 
 export const PLATFORMS: Readonly<Record<PushPlatformId, PushPlatform> & { inbox: PullPlatform }> = Object.freeze({
   openclaw: OPENCLAW,
@@ -45,7 +45,7 @@ export async function detectAll(machine: Machine): Promise<Detected[]> {
     PLATFORM_IDS.map(async (id) => {
       const platform: Platform = PLATFORMS[id];
       // A pull platform is chosen by name only, because nothing on a machine shows that it is wanted.
-      const finding = platform.delivery === "push" ? await platform.detect(machine, null) : UNSEEN;
+      const finding = platform.id === "inbox" ? UNSEEN : await platform.detect(machine, null);
       return { platform: id, name: platform.name, ...finding };
     }),
   );

@@ -197,7 +197,7 @@ Deno.test("each command that a text names works as it stands", async () => {
   machine.write("home/.openclaw/openclaw.json", "{}");
   machine.write("pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
   // svc install would otherwise find the runtimes that happen to run on this computer.
-  const runtimes = Object.values(PLATFORMS).flatMap((one) => one.delivery === "push" ? [one.defaults.baseUrl] : []);
+  const runtimes = Object.values(PLATFORMS).flatMap((one) => one.id === "inbox" ? [] : [one.defaults.baseUrl]);
   const noRuntime = machine.answer(new RegExp(runtimes.join("|")), () => Promise.reject(new TypeError("refused")));
   await type(machine, WITHOUT_CONNECTOR, { pem: machine.path("pem") });
   noRuntime();

@@ -38,7 +38,7 @@ export const COMMANDS = [
       const platform = connector === null ? provider.platform : PLATFORMS[connector.runtime.platform];
       const [problem, finding] = await Promise.all([
         runtime?.problem() ?? null,
-        platform.delivery === "pull" ? { configPath: null, reasons: [] } : platform.detect(machine, stateDir),
+        platform.id === "inbox" ? { configPath: null, reasons: [] } : platform.detect(machine, stateDir),
       ]);
       const reachable = problem === null;
       const hookToken = runtime?.target.hookToken ?? null;

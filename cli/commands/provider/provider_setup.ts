@@ -176,7 +176,7 @@ export const COMMANDS = [
           : ["Restored:", ...restored.map((path) => `  ${path}`)];
         return ctx.out.result({ agent, platform: id, restored }, text);
       }
-      if (platform.delivery === "pull") throw nothingToSetUp(id);
+      if (platform.id === "inbox") throw nothingToSetUp(id);
       const before = file ?? emptyRuntimeFile(id);
       const port = parsePort(options["webhook-port"], "--webhook-port"), dir = options["platform-state-dir"];
       const wanted = {

@@ -188,7 +188,7 @@ export class Bench implements AsyncDisposable {
       open: this.#open,
       trust: options.trust ?? trustOf(world),
       checkOrigin: () => {},
-      runtime: platform.delivery === "pull" ? null : runtimeOf(platform),
+      runtime: platform.id === "inbox" ? null : runtimeOf(platform),
       peers: this.peers,
       writePeers: (peers) => Promise.resolve(void (this.peers = peers)),
     }, {
