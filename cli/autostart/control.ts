@@ -35,92 +35,102 @@ export function chooseSystem(wanted: string, os: typeof Deno.build.os): ServiceS
   });
 }
 
-export async function installService(host: Host, system: ServiceSystem, spec: ServiceSpec): Promise<Installed> {
-  const name = nameOf(system, spec), path = servicePath(host, system, spec);
-  const wasThere = await exists(path);
-  try {
-    const install = system === "systemd" ? installUnit : installAgent;
-    return { system, name, path, notes: await install(host, spec, name, path) };
-  } catch (error) {
-    // The file is removed again, because a rejected service would otherwise start at the next login.
-    if (!wasThere) await uninstallService(host, system, spec);
-    throw error;
+/** Agent and profile name a service, because by the agent alone one profile would replace the service of another. */
+export class Service {
+  /** The name of a unit of systemd, or the label of an agent of launchd. */
+  readonly name: string;
+  readonly path: string;
+
+  /**
+   * @param agentName `null`: all agents of the profile
+   * @param profile `null`: the default profile
+   */
+  constructor(
+    readonly host: Host,
+    readonly system: ServiceSystem,
+    readonly agentName: string | null,
+    profile: string | null,
+  ) {
+    // Two dots, which no agent name has, stand before the profile, because with one dot the agent `a.work` and the agent
+    // `a` of the profile `work` would share a service.
+    const suffix = profile === null ? "" : `..${profile}`;
+    const isUnit = system === "systemd", separator = isUnit ? "-" : ".";
+    const name = (agentName === null ? "" : separator + agentName) + suffix;
+    this.name = isUnit ? `svc-connector${name}.service` : `com.svc.connector${name}`;
+    this.path = isUnit
+      ? join(host.configHome, "systemd", "user", this.name)
+      : join(host.home, "Library", "LaunchAgents", `${this.name}.plist`);
+  }
+
+  async install(spec: ServiceSpec): Promise<Installed> {
+    const { system, name, path } = this, wasThere = await exists(path);
+    try {
+      return { system, name, path, notes: await (system === "systemd" ? installUnit : installAgent)(this, spec) };
+    } catch (error) {
+      // The file is removed again, because a rejected service would otherwise start at the next login.
+      if (!wasThere) await this.uninstall();
+      throw error;
+    }
+  }
+
+  /** Returns true when the service was installed for this configuration folder. */
+  async isOf(configDir: string): Promise<boolean> {
+    const text = await Deno.readTextFile(this.path).catch(() => "");
+    return text.includes(this.system === "systemd" ? quoted(configDir) : `<string>${escaped(configDir)}</string>`);
+  }
+
+  /**
+   * Refuses a service that is installed for another configuration folder. In two folders that are no profiles, agents of
+   * the same name also share the name of their service, so installing one would end the connector of the other.
+   *
+   * @throws {CliError} `CLI_USAGE`
+   */
+  async requireOwn(configDir: string): Promise<void> {
+    if (!await exists(this.path) || await this.isOf(configDir)) return;
+    throw new CliError("CLI_USAGE", `${this.path} is the service of another configuration folder`, {
+      fix:
+        "Give each account a profile (svc --profile <profile>), whose services have names of their own, or delete that file.",
+    });
+  }
+
+  /**
+   * Stops and removes the service.
+   *
+   * @param warn called with why the service may still run
+   * @returns true when there was one
+   */
+  async uninstall(warn: (text: string) => void = () => {}): Promise<boolean> {
+    const { host, system, name, path } = this;
+    if (!await exists(path)) return false;
+    if (system === "systemd") {
+      const ran = await host.run("systemctl", ["--user", "disable", "--now", name]);
+      // Without its manager, as in a shell of sudo, the service runs on, and its person would believe that it has ended.
+      if (ran !== null && ran.code !== 0) warn(`${name} may still run, because systemctl failed: ${ran.stderr.trim()}`);
+    } else {
+      // The exit code does not matter, because a service that is not loaded does not run.
+      await host.run("launchctl", ["bootout", `gui/${host.uid}/${name}`]);
+    }
+    await removeFile(path);
+    if (system === "systemd") await host.run("systemctl", ["--user", "daemon-reload"]);
+    return true;
+  }
+
+  logCommand(logPath: string, lines: number, follow: boolean) {
+    if (this.system === "launchd") {
+      return { program: "tail", args: ["-n", String(lines), ...follow ? ["-F"] : [], logPath] };
+    }
+    const args = ["--user", "--unit", this.name, "--output", "cat", "--lines", String(lines), "--no-pager"];
+    return { program: "journalctl", args: [...args, ...follow ? ["--follow"] : []] };
   }
 }
 
 /** Returns the agents that a service file names, even those whose own files are gone. */
-export async function agentsWithService(
-  host: Host,
-  system: ServiceSystem,
-  profile: ServiceName["profile"],
-): Promise<string[]> {
-  const form = servicePath(host, system, { agentName: "*", profile });
-  const [before = "", after = ""] = basename(form).split("*");
-  const names = await Array.fromAsync(Deno.readDir(dirname(form)), ({ name }) => name).catch(() => []);
+export async function agentsWithService(host: Host, system: ServiceSystem, profile: string | null): Promise<string[]> {
+  const { path } = new Service(host, system, "*", profile);
+  const [before = "", after = ""] = basename(path).split("*");
+  const names = await Array.fromAsync(Deno.readDir(dirname(path)), ({ name }) => name).catch(() => []);
   return names.filter((name) => name.startsWith(before) && name.endsWith(after))
     .map((name) => name.slice(before.length, -after.length)).filter(isAgentName);
-}
-
-/** Returns the path of a service's file if it was installed for this configuration folder, else `null`. */
-export async function serviceFile(
-  host: Host,
-  system: ServiceSystem,
-  service: ServiceName,
-  configDir: string,
-): Promise<string | null> {
-  const path = servicePath(host, system, service);
-  const text = await Deno.readTextFile(path).catch(() => "");
-  return text.includes(system === "systemd" ? quoted(configDir) : `<string>${escaped(configDir)}</string>`)
-    ? path
-    : null;
-}
-
-/**
- * Refuses a service that is installed for another configuration folder. In two folders that are no profiles, agents of
- * the same name also share the name of their service, so installing one would end the connector of the other.
- *
- * @throws {CliError} `CLI_USAGE`
- */
-export async function requireOwnService(
-  host: Host,
-  system: ServiceSystem,
-  service: ServiceName,
-  configDir: string,
-): Promise<void> {
-  const path = servicePath(host, system, service);
-  if (!await exists(path) || await serviceFile(host, system, service, configDir) !== null) return;
-  throw new CliError("CLI_USAGE", `${path} is the service of another configuration folder`, {
-    fix:
-      "Give each account a profile (svc --profile <profile>), whose services have names of their own, or delete that file.",
-  });
-}
-
-/**
- * Stops and removes a service.
- *
- * @param warn called with why the service may still run
- * @returns true when there was one
- */
-export async function uninstallService(
-  host: Host,
-  system: ServiceSystem,
-  service: ServiceName,
-  warn: (text: string) => void = () => {},
-): Promise<boolean> {
-  const path = servicePath(host, system, service);
-  if (!await exists(path)) return false;
-  const name = nameOf(system, service);
-  if (system === "systemd") {
-    const ran = await host.run("systemctl", ["--user", "disable", "--now", name]);
-    // Without its manager, as in a shell of sudo, the service runs on, and its person would believe that it has ended.
-    if (ran !== null && ran.code !== 0) warn(`${name} may still run, because systemctl failed: ${ran.stderr.trim()}`);
-  } else {
-    // The exit code does not matter, because a service that is not loaded does not run.
-    await host.run("launchctl", ["bootout", `gui/${host.uid}/${name}`]);
-  }
-  await removeFile(path);
-  if (system === "systemd") await host.run("systemctl", ["--user", "daemon-reload"]);
-  return true;
 }
 
 /** The log of a service under launchd. @param folder that of its agent, or of the configuration for all agents */
@@ -128,29 +138,13 @@ export function logPathOf(folder: string): string {
   return join(folder, "connector.log");
 }
 
-export function logCommand(
-  system: ServiceSystem,
-  service: ServiceName,
-  logPath: string,
-  lines: number,
-  follow: boolean,
-) {
-  return system === "systemd"
-    ? {
-      program: "journalctl",
-      args: ["--user", "--unit", nameOf(system, service), "--output", "cat", "--lines", String(lines), "--no-pager"]
-        .concat(follow ? ["--follow"] : []),
-    }
-    : { program: "tail", args: ["-n", String(lines), ...follow ? ["-F"] : [], logPath] };
-}
-
 /** Returns notes for the person. */
-async function installUnit(host: Host, spec: ServiceSpec, name: string, path: string): Promise<string[]> {
-  const [program = ""] = spec.command;
+async function installUnit({ host, agentName, name, path }: Service, { command }: ServiceSpec): Promise<string[]> {
+  const [program = ""] = command;
   if (!isProgram(program)) {
     throw new CliError("CLI_USAGE", `systemd cannot run a program at this path; move it: ${program}`);
   }
-  await write(path, unitText(spec));
+  await write(path, unitText(agentName, command));
   must(await host.run("systemctl", ["--user", "daemon-reload"]), "systemctl");
   must(await host.run("systemctl", ["--user", "enable", name]), "systemctl");
   must(await host.run("systemctl", ["--user", "restart", name]), "systemctl");
@@ -160,8 +154,8 @@ async function installUnit(host: Host, spec: ServiceSpec, name: string, path: st
     : [];
 }
 
-async function installAgent(host: Host, spec: ServiceSpec, name: string, path: string): Promise<string[]> {
-  await write(path, plistText(spec));
+async function installAgent({ host, name, path }: Service, spec: ServiceSpec): Promise<string[]> {
+  await write(path, plistText(name, spec));
   const domain = `gui/${host.uid}`;
   await host.run("launchctl", ["bootout", `${domain}/${name}`]);
   must(await host.run("launchctl", ["bootstrap", domain, path]), "launchctl");
@@ -193,32 +187,11 @@ function exists(path: string): Promise<boolean> {
   return Deno.lstat(path).then(() => true, () => false);
 }
 
-/** The name of a unit of systemd, or the label of an agent of launchd. */
-function nameOf(system: ServiceSystem, { agentName, profile }: ServiceName): string {
-  // Two dots, which no agent name has, stand before the profile, because with one dot the agent `a.work` and the agent
-  // `a` of the profile `work` would share a service.
-  const suffix = profile === null ? "" : `..${profile}`;
-  return system === "systemd"
-    ? `svc-connector${agentName === null ? "" : `-${agentName}`}${suffix}.service`
-    : `com.svc.connector${agentName === null ? "" : `.${agentName}`}${suffix}`;
-}
-
-export function servicePath(
-  { home, configHome }: Pick<Host, "home" | "configHome">,
-  system: ServiceSystem,
-  service: ServiceName,
-): string {
-  const name = nameOf(system, service);
-  return system === "systemd"
-    ? join(configHome, "systemd", "user", name)
-    : join(home, "Library", "LaunchAgents", `${name}.plist`);
-}
-
 /**
  * The text of the unit. systemd does not restart the connector after a usage error, a refused authorisation or a
  * missing agent, because each restart would end in the same way.
  */
-export function unitText({ agentName, command }: ServiceSpec): string {
+export function unitText(agentName: string | null, command: readonly string[]): string {
   return [
     "# Written by svc connector service install; svc connector service uninstall removes it.",
     "[Unit]",
@@ -264,13 +237,13 @@ function specifiersEscaped(text: string): string {
   return text.replaceAll("%", "%%");
 }
 
-export function plistText({ command, logPath, ...service }: ServiceSpec): string {
+export function plistText(label: string, { command, logPath }: ServiceSpec): string {
   return [
     '<?xml version="1.0" encoding="UTF-8"?>',
     '<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">',
     '<plist version="1.0">',
     "<dict>",
-    `  <key>Label</key><string>${escaped(nameOf("launchd", service))}</string>`,
+    `  <key>Label</key><string>${escaped(label)}</string>`,
     "  <key>ProgramArguments</key>",
     "  <array>",
     ...command.map((word) => `    <string>${escaped(word)}</string>`),
@@ -306,16 +279,8 @@ export function escaped(text: string): string {
 
 export type ServiceSystem = "launchd" | "systemd";
 
-/** Agent and profile name a service, because by the agent alone one profile would replace the service of another. */
-export interface ServiceName {
-  /** `null`: all agents of the profile. */
-  agentName: string | null;
-  /** `null`: the default profile. */
-  profile: string | null;
-}
-
 /** The command of a service. It contains no secret, because other users can read the service file. */
-export interface ServiceSpec extends ServiceName {
+interface ServiceSpec {
   command: readonly string[];
   /** File for the output of the program under launchd. */
   logPath: string;

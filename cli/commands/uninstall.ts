@@ -8,14 +8,7 @@ import { describeError } from "../../shared/client/refusals.ts";
 import { connectAsPerson } from "../account/registry_access.ts";
 import { type AgentFolder, AgentStore, findAgent } from "../agents/agent_store.ts";
 import { deleteAgent } from "../agents/lifecycle.ts";
-import {
-  agentsWithService,
-  chooseSystem,
-  type Host,
-  serviceFile,
-  thisHost,
-  uninstallService,
-} from "../autostart/control.ts";
+import { agentsWithService, chooseSystem, type Host, Service, thisHost } from "../autostart/control.ts";
 import { command } from "../command_line/command.ts";
 import { connectorOf } from "../connector/attach.ts";
 import type { Context } from "../context.ts";
@@ -148,9 +141,10 @@ async function servicesOf(ctx: Context, host: Host, agents: readonly (string | n
   if (ctx.os !== "darwin" && ctx.os !== "linux") return [];
   const system = chooseSystem("auto", ctx.os), profile = profileOf(ctx), installed: Installed[] = [];
   for (const agentName of new Set([...agents, ...await agentsWithService(host, system, profile)])) {
-    const service = { agentName, profile }, path = await serviceFile(host, system, service, ctx.configDir);
-    const remove = () => uninstallService(host, system, service, (text) => ctx.out.warn(text));
-    if (path !== null) installed.push({ kind: "service", path, what: agentName ?? "all agents", remove });
+    const service = new Service(host, system, agentName, profile);
+    const remove = () => service.uninstall((text) => ctx.out.warn(text));
+    if (!await service.isOf(ctx.configDir)) continue;
+    installed.push({ kind: "service", path: service.path, what: agentName ?? "all agents", remove });
   }
   return installed;
 }

@@ -9,16 +9,7 @@ import { readConfig } from "../account/config_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import type { PushPlatformId } from "../platforms/platform.ts";
-import {
-  chooseSystem,
-  type Host,
-  installService,
-  logCommand,
-  logPathOf,
-  requireOwnService,
-  serviceFile,
-  uninstallService,
-} from "../autostart/control.ts";
+import { chooseSystem, type Host, logPathOf, Service } from "../autostart/control.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { profileOf } from "../files/profile.ts";
 import { connectorOf } from "./attach.ts";
@@ -60,7 +51,7 @@ export async function installConnector(
     const file = settings?.file ?? emptyRuntimeFile(target.platform);
     await folder.writeJson(RUNTIME_FILE, { ...file, webhookToken: token, chosen: undefined });
   }
-  const { agents: [installed], ...service } = await install(ctx, host, place, [folder], [
+  const { agents: [installed], ...service } = await install(ctx, place, [folder], [
     ...[...own, "connector", "start", agentName],
     ...commonArguments(ctx, options),
     ...valued([["port", options.port]]),
@@ -76,14 +67,13 @@ export async function installConnector(
  */
 async function install(
   ctx: Context,
-  host: Host,
-  { system, service }: Awaited<ReturnType<typeof ownService>>,
+  service: Service,
   folders: readonly AgentFolder[],
   command: readonly string[],
 ) {
   const before = new Map(folders.map((folder) => [folder, readConnectorFile(folder)?.token]));
   const logPath = logPathOf((service.agentName === null ? null : folders[0])?.path ?? ctx.configDir);
-  const installed = await installService(host, system, { ...service, command, logPath });
+  const installed = await service.install({ command, logPath });
   // A timer ends the wait, because a clock that is set back would put off a deadline.
   let isLate = false;
   const cancel = ctx.clock.after(UP_MS, () => isLate = true);
@@ -119,7 +109,7 @@ export async function installFleet(
     ...readerArguments(options),
   ];
   const folders = await new AgentStore(ctx).each((folder) => folder);
-  return await install(ctx, host, place, [...folders.values()], command);
+  return await install(ctx, place, [...folders.values()], command);
 }
 
 /**
@@ -137,8 +127,8 @@ function requireProxy(ctx: Context, options: StartOptions): void {
 }
 
 export async function uninstallConnector(ctx: Context, host: Host, agentName: string | null, platform?: string) {
-  const { system, service } = await ownService(ctx, host, agentName, platform);
-  return { system, removed: await uninstallService(host, system, service, (text) => ctx.out.warn(text)) };
+  const service = await ownService(ctx, host, agentName, platform);
+  return { system: service.system, removed: await service.uninstall((text) => ctx.out.warn(text)) };
 }
 
 /** Returns the service manager and the command that shows the log: `null` when no service is installed. */
@@ -152,16 +142,16 @@ export async function connectorLogs(
 ) {
   const folder = agentName === null ? null : await new AgentStore(ctx).open(agentName);
   const logPath = logPathOf(folder?.path ?? ctx.configDir);
-  const { system, service } = await ownService(ctx, host, agentName, platform);
-  const isThere = await serviceFile(host, system, service, ctx.configDir) !== null;
-  return { system, log: isThere ? logCommand(system, service, logPath, lines, follow) : null };
+  const service = await ownService(ctx, host, agentName, platform);
+  const isThere = await service.isOf(ctx.configDir);
+  return { system: service.system, log: isThere ? service.logCommand(logPath, lines, follow) : null };
 }
 
-/** The service of an agent, `null` for all of them, and its manager. @throws as `requireOwnService` */
+/** The service of an agent, `null` for all of them. @throws as `Service.requireOwn` */
 async function ownService(ctx: Context, host: Host, agentName: string | null, platform = "auto") {
-  const system = chooseSystem(platform, ctx.os), service = { agentName, profile: profileOf(ctx) };
-  await requireOwnService(host, system, service, ctx.configDir);
-  return { system, service };
+  const service = new Service(host, chooseSystem(platform, ctx.os), agentName, profileOf(ctx));
+  await service.requireOwn(ctx.configDir);
+  return service;
 }
 
 /**

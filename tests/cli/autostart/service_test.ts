@@ -4,15 +4,11 @@ import {
   chooseSystem,
   escaped,
   type Host,
-  installService,
-  logCommand,
   plistText,
   quoted,
-  requireOwnService,
-  servicePath,
+  Service,
   type ServiceSystem,
   thisHost,
-  uninstallService,
   unitText,
 } from "../../../cli/autostart/control.ts";
 import { installConnector, installFleet } from "../../../cli/connector/service_setup.ts";
@@ -25,8 +21,9 @@ import { systemClock } from "../../../shared/clock.ts";
 import { machineWithAlpha } from "../connector/local_machine.ts";
 
 const NASTY = ["/opt/with space/svc", "--config-dir", `/home/a b/$HOME/%h;"q"/'s'\\x\`id\`\n&<>`, "$(touch /tmp/x)"];
-const ALPHA = { agentName: "alpha", profile: null };
-const SPEC = { ...ALPHA, command: NASTY, logPath: "/home/a b/&/connector.log" };
+const SPEC = { command: NASTY, logPath: "/home/a b/&/connector.log" };
+const alphaOf = (host: Host, system: ServiceSystem) => new Service(host, system, "alpha", null);
+const allOf = (host: Host, system: ServiceSystem) => new Service(host, system, null, null);
 
 Deno.test("quoting keeps every character in one word of a unit", () => {
   assertEquals(quoted("plain"), '"plain"');
@@ -38,7 +35,7 @@ Deno.test("quoting keeps every character in one word of a unit", () => {
 });
 
 Deno.test("the unit restarts, stops in time, expands no variable and keeps each value on one line", () => {
-  const text = unitText(SPEC);
+  const text = unitText("alpha", NASTY);
   const exec = text.split("\n").filter((line) => line.startsWith("ExecStart="));
   assertEquals(exec.length, 1);
   assertStringIncludes(exec[0] ?? "", 'ExecStart=:"/opt/with space/svc"');
@@ -70,7 +67,7 @@ Deno.test({
     const folder = `${temp.path}/svc unit`, program = `${folder}/a b $x %h;`;
     await Deno.mkdir(folder);
     await Deno.writeTextFile(program, "#!/bin/sh\n", { mode: 0o755 });
-    const text = unitText({ ...SPEC, command: [program, ...NASTY.slice(1)] });
+    const text = unitText("alpha", [program, ...NASTY.slice(1)]);
     assertEquals(await complaints(folder, text), []);
     // It does report a unit that is wrong.
     assert((await complaints(folder, text.replace("a b $x", "a b $y"))).length > 0);
@@ -79,7 +76,7 @@ Deno.test({
 
 Deno.test("the property list holds each argument unchanged", () => {
   assertEquals(escaped(`<a & "b" 'c'>\u0001`), "&lt;a &amp; &quot;b&quot; &apos;c&apos;&gt;");
-  const text = plistText(SPEC);
+  const text = plistText("com.svc.connector.alpha", SPEC);
   assertStringIncludes(text, "<string>com.svc.connector.alpha</string>");
   assertStringIncludes(text, "<string>/home/a b/&amp;/connector.log</string>");
   assertStringIncludes(text, "<dict><key>DENO_NO_UPDATE_CHECK</key><string>1</string></dict>");
@@ -120,13 +117,13 @@ async function onEachSystem(t: Deno.TestContext, run: (host: FakeHost, system: S
 
 Deno.test("installing and uninstalling twice leaves the same state; lingering is suggested", async (t) => {
   await onEachSystem(t, async (host, system) => {
-    const first = await installService(host, system, SPEC);
+    const first = await alphaOf(host, system).install(SPEC);
     const text = await Deno.readTextFile(first.path);
-    assertEquals(await installService(host, system, SPEC), first);
+    assertEquals(await alphaOf(host, system).install(SPEC), first);
     assertEquals(await Deno.readTextFile(first.path), text);
     assertEquals(first.notes.length, system === "systemd" ? 1 : 0);
-    assertEquals(await uninstallService(host, system, ALPHA), true);
-    assertEquals(await uninstallService(host, system, ALPHA), false);
+    assertEquals(await alphaOf(host, system).uninstall(), true);
+    assertEquals(await alphaOf(host, system).uninstall(), false);
     assertEquals(await Deno.stat(first.path).then(() => "there", () => "gone"), "gone");
   });
 });
@@ -134,15 +131,15 @@ Deno.test("installing and uninstalling twice leaves the same state; lingering is
 Deno.test("the service of all agents has a name without an agent, beside the services of single agents", async (t) => {
   const names = { systemd: "svc-connector.service", launchd: "com.svc.connector" } as const;
   await onEachSystem(t, async (host, system) => {
-    const single = await installService(host, system, SPEC);
-    const all = await installService(host, system, { ...SPEC, agentName: null });
+    const single = await alphaOf(host, system).install(SPEC);
+    const all = await allOf(host, system).install(SPEC);
     const text = await Deno.readTextFile(all.path);
     assertEquals(all.name, names[system]);
     assertStringIncludes(text, system === "systemd" ? "Description=svc connector of all agents" : names.launchd);
-    assertEquals(await uninstallService(host, system, { ...ALPHA, agentName: null }), true);
+    assertEquals(await allOf(host, system).uninstall(), true);
     assertEquals(await Deno.stat(single.path).then(({ isFile }) => isFile), true);
   });
-  const { args } = logCommand("systemd", { ...ALPHA, agentName: null }, "/log", 5, true);
+  const { args } = allOf(new FakeHost("/"), "systemd").logCommand("/log", 5, true);
   assertEquals(args.slice(0, 3), ["--user", "--unit", names.systemd]);
 });
 
@@ -186,18 +183,18 @@ Deno.test("the service of an agent that reads its messages keeps --replies, and 
       );
     };
     await install("on");
-    assertStringIncludes(await Deno.readTextFile(servicePath(host, "systemd", ALPHA)), '"--replies" "on" "--inbox"');
+    assertStringIncludes(await Deno.readTextFile(alphaOf(host, "systemd").path), '"--replies" "on" "--inbox"');
     await install("never");
   }));
 
 Deno.test("a service of another configuration folder is neither replaced nor removed, and names a way on", async (t) => {
   await onEachSystem(t, async (host, system) => {
     const [, , own = ""] = NASTY;
-    await requireOwnService(host, system, ALPHA, own);
-    await installService(host, system, SPEC);
-    await requireOwnService(host, system, ALPHA, own);
+    await alphaOf(host, system).requireOwn(own);
+    await alphaOf(host, system).install(SPEC);
+    await alphaOf(host, system).requireOwn(own);
     for (const other of ["/home/bob/.config/svc", own.slice(0, -1), `${own}/x`]) {
-      const refused = await assertRejects(() => requireOwnService(host, system, ALPHA, other), CliError);
+      const refused = await assertRejects(() => alphaOf(host, system).requireOwn(other), CliError);
       assertEquals(refused.code, "CLI_USAGE");
       assertStringIncludes(refused.fix ?? "", "svc --profile <profile>");
     }
@@ -239,19 +236,19 @@ Deno.test("a proxy that only SVC_PROXY_URL names is refused, because the service
 Deno.test("the same name in two profiles is two services, and no name of an agent is that of another's", async (t) => {
   const names = [["a", null], ["a", "work"], ["a.work", null], ["work", null], [null, "work"], [null, null]] as const;
   await onEachSystem(t, async (host, system) => {
-    const services = names.map(([agentName, profile]) => ({ ...SPEC, agentName, profile }));
+    const services = names.map(([agentName, profile]) => new Service(host, system, agentName, profile));
     const paths = [];
-    for (const service of services) paths.push((await installService(host, system, service)).path);
+    for (const service of services) paths.push((await service.install(SPEC)).path);
     assertEquals(new Set(paths).size, services.length);
-    assertEquals(await uninstallService(host, system, { agentName: "a", profile: "work" }), true);
-    assertEquals(await uninstallService(host, system, { agentName: "a", profile: null }), true);
+    assertEquals(await new Service(host, system, "a", "work").uninstall(), true);
+    assertEquals(await new Service(host, system, "a", null).uninstall(), true);
   });
 });
 
 Deno.test("a program whose path systemd would refuse is refused before any file is written", () =>
   withHost(async (host) => {
     const spec = { ...SPEC, command: ['/opt/"q"/svc'] };
-    await assertRejects(() => installService(host, "systemd", spec), CliError, "move it");
+    await assertRejects(() => alphaOf(host, "systemd").install(spec), CliError, "move it");
     assertEquals(host.ran, []);
   }));
 
@@ -259,8 +256,8 @@ Deno.test("an install that the service manager rejects is reported with the mana
   withHost(async (host) => {
     for (const step of ["daemon-reload", "enable", "restart"]) {
       host.fails = step;
-      await assertRejects(() => installService(host, "systemd", SPEC), CliError, "its own reason");
-      assertEquals(await Deno.stat(servicePath(host, "systemd", ALPHA)).then(() => "there", () => "gone"), "gone");
+      await assertRejects(() => alphaOf(host, "systemd").install(SPEC), CliError, "its own reason");
+      assertEquals(await Deno.stat(alphaOf(host, "systemd").path).then(() => "there", () => "gone"), "gone");
       // No link to it stays among the units that start at login.
       assert(host.ran.some((line) => line.startsWith("systemctl --user disable --now")));
       host.ran.length = 0;
@@ -269,10 +266,10 @@ Deno.test("an install that the service manager rejects is reported with the mana
 
 Deno.test("a service that its manager does not stop is removed, and said to run perhaps", () =>
   withHost(async (host) => {
-    await installService(host, "systemd", SPEC);
+    await alphaOf(host, "systemd").install(SPEC);
     host.fails = "disable";
     const warnings: string[] = [];
-    assertEquals(await uninstallService(host, "systemd", ALPHA, (text) => warnings.push(text)), true);
+    assertEquals(await alphaOf(host, "systemd").uninstall((text) => warnings.push(text)), true);
     assertEquals(warnings, [
       "svc-connector-alpha.service may still run, because systemctl failed: its own reason",
     ]);
@@ -281,7 +278,9 @@ Deno.test("a service that its manager does not stop is removed, and said to run 
 Deno.test("the service manager is chosen by name or by the machine, and logs come from it", () => {
   assertEquals([chooseSystem("auto", "linux"), chooseSystem("auto", "darwin")], ["systemd", "launchd"]);
   assertEquals(chooseSystem("launchd", "linux"), "launchd");
-  const { args } = logCommand("systemd", ALPHA, "/log", 5, true);
+  const host = new FakeHost("/");
+  const { args } = alphaOf(host, "systemd").logCommand("/log", 5, true);
   assertEquals(args.slice(0, 3), ["--user", "--unit", "svc-connector-alpha.service"]);
-  assertEquals(logCommand("launchd", ALPHA, "/log", 5, false), { program: "tail", args: ["-n", "5", "/log"] });
+  const ofLaunchd = alphaOf(host, "launchd").logCommand("/log", 5, false);
+  assertEquals(ofLaunchd, { program: "tail", args: ["-n", "5", "/log"] });
 });

@@ -1,7 +1,7 @@
 /** `svc peers`, `svc status` and `svc dead-letters`, with and without a running connector. */
 import { store } from "./store/disk.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { servicePath } from "../../../cli/autostart/control.ts";
+import { type Host, Service } from "../../../cli/autostart/control.ts";
 import { PROXY_URL, REGISTRY_URL } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 import { connectorOfAlpha, deadLettersFrom, HOSTILE, machineWithAlpha, pairAlpha } from "./local_machine.ts";
@@ -260,10 +260,8 @@ Deno.test({
   async fn() {
     await using machine = await machineWithAlpha();
     machine.env.HOME = machine.path("home");
-    const path = servicePath({ home: machine.path("home"), configHome: machine.path("home/.config") }, "systemd", {
-      agentName: "alpha",
-      profile: null,
-    });
+    const host = { home: machine.path("home"), configHome: machine.path("home/.config") } as Host;
+    const { path } = new Service(host, "systemd", "alpha", null);
     await Deno.mkdir(path.replace(/\/[^/]*$/, ""), { recursive: true });
     await Deno.writeTextFile(path, `--config-dir "${machine.dir}"`);
     const script = "#!/bin/sh\nprintf '%s\\n%s' one tw; sleep 0.2; echo o; sleep 0.2; echo three; exec sleep 5\n";

@@ -1,17 +1,17 @@
 /** `svc uninstall` removes what svc wrote outside of its folder, nothing else, and can be repeated. */
 import { basename, dirname } from "node:path";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { servicePath, unitText } from "../../../cli/autostart/control.ts";
+import { type Host, Service, unitText } from "../../../cli/autostart/control.ts";
 import type { Machine } from "../cli_world.ts";
 import { caseOf, CASES, give, hostMachine, pathOf, textOf } from "./host_world.ts";
 
 /** Writes the unit of a service that uses a folder. Returns its path. */
 async function giveUnit(machine: Machine, agentName: string, folder = "", profile: string | null = null) {
-  const service = { agentName, profile },
-    path = servicePath({ home: machine.path("home"), configHome: machine.path("home/.config") }, "systemd", service);
+  const host = { home: machine.path("home"), configHome: machine.path("home/.config") } as Host;
+  const { path } = new Service(host, "systemd", agentName, profile);
   const command = ["svc", "connector", "start", agentName, "--config-dir", folder];
   await Deno.mkdir(dirname(path), { recursive: true });
-  await Deno.writeTextFile(path, unitText({ ...service, command, logPath: "" }));
+  await Deno.writeTextFile(path, unitText(agentName, command));
   return path;
 }
 
