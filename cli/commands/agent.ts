@@ -34,6 +34,7 @@ const SESSION_IS = {
   interrupted: (name: string) => `interrupted: run svc agent auth refresh ${name}, or reissue, to get its tokens`,
   unknown: () => "unknown",
 };
+type State = keyof typeof SESSION_IS;
 
 export const COMMANDS = [
   command({
@@ -260,13 +261,19 @@ async function inspectAgent(ctx: Context, folder: AgentFolder, registry: Registr
   const identity = folder.identity(), auth = folder.auth(), ait = folder.ait(), keys = await folder.keys();
   ctx.out.doing(`Calling ${registry.registryUrl}`);
   // The status comes from the public route, so that inspecting needs no API key.
-  const why = new Set<string>(), unknown = (error: unknown) => unknownAfter(error, why);
+  const why = new Set<string>();
+  // For a fact that a registry refused to tell, or did not answer about.
+  const unknown = (error: unknown) => {
+    if (!(error instanceof ApiError || error instanceof UnreachableError)) throw error;
+    why.add(error.message);
+    return "unknown" as const;
+  };
   const [judged, status] = await Promise.all([
     judge(ctx, registry, ait),
     registry.stateOf(identity.did).catch(unknown),
   ]);
   const { claims } = judged;
-  const session = claims === null ? "unknown" : await sessionOf(registry, folder, claims, auth.accessToken, unknown);
+  const session = claims === null ? "unknown" : await sessionOf(registry, folder, claims).catch(unknown);
   for (const text of why) ctx.out.warn(text);
   const mismatch = claims && claims.cnf.jwk.x !== keys.publicKey
     ? "its key is not that of secret.key"
@@ -310,34 +317,17 @@ async function judge(ctx: Context, registry: RegistryClient, ait: string) {
   }
 }
 
-/**
- * Returns `unknown` for a fact that a registry refused to tell, or did not answer about, and adds the reason to `why`.
- *
- * @throws any other error
- */
-function unknownAfter(error: unknown, why: Set<string>): "unknown" {
-  if (!(error instanceof ApiError || error instanceof UnreachableError)) throw error;
-  why.add(error.message);
-  return "unknown";
-}
-
 /** Returns the state of the session whose tokens are on this machine. */
-async function sessionOf(
-  registry: RegistryClient,
-  folder: AgentFolder,
-  { sub, jti }: Pick<AitClaims, "sub" | "jti">,
-  accessToken: string,
-  unknown: (error: unknown) => "unknown",
-): Promise<keyof typeof SESSION_IS> {
+async function sessionOf(registry: RegistryClient, folder: AgentFolder, { sub, jti }: AitClaims): Promise<State> {
   if (PENDING.some((file) => folder.read(file) !== null)) return "interrupted";
   try {
-    await registry.validate(sub, jti, accessToken);
+    await registry.validate(sub, jti, folder.auth().accessToken);
     return "active";
   } catch (error) {
     if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_UNAUTHORIZED") return "revoked";
     // An expired access token does not end a session, because the next command refreshes it.
     if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_EXPIRED") return "active";
-    return unknown(error);
+    throw error;
   }
 }
 
