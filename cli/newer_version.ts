@@ -10,10 +10,8 @@ const NOTICE_BYTES = 1_000;
 
 /** Returns true when a version is higher than another one; false for a text that is no version. */
 export function isNewer(version: string, than: string): boolean {
-  const [found, own] = [version, than].map((text) => /^(\d{1,6})\.(\d{1,6})\.(\d{1,6})(?![.\d])/.exec(text)?.slice(1));
-  if (found === undefined || own === undefined) return false;
-  const [wanted, given] = [found, own].map((parts) => parts.reduce((sum, part) => sum * 1_000_000 + Number(part), 0));
-  return (wanted ?? 0) > (given ?? 0);
+  const [found, own] = [version, than].map((text) => /^\d{1,6}\.\d{1,6}\.\d{1,6}(?![.\d])/.exec(text)?.[0]);
+  return found !== undefined && own !== undefined && found.localeCompare(own, "en", { numeric: true }) > 0;
 }
 
 /**

@@ -18,7 +18,7 @@ import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { withLock } from "../files/lock.ts";
-import { ensureDirectory, PrivateFolder } from "../files/private_files.ts";
+import { ensureDirectory, PrivateFolder, removeOlder } from "../files/private_files.ts";
 import { announcement } from "../messages/announcement.ts";
 import { AGENT_ARG, command } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
@@ -108,7 +108,7 @@ async function waitForMessages(ctx: Context, agentName: string | undefined, seco
   const sessions = new PrivateFolder(ctx, join(folder.path, "hooks"));
   await ensureDirectory(sessions.path, await ensureConfigDir(ctx));
   const wait = async () => {
-    await removeOldSessions(sessions.path, ctx.clock.now());
+    await removeOlder(sessions.path, ctx.clock.now() - SESSION_KEPT_MS, /./);
     return await new Waiter(ctx, folder, sessions, `${name}.json`).until(left);
   };
   return await withLock(ctx, () => join(sessions.path, `${name}.lock`), wait, () => {}, 0);
@@ -203,13 +203,5 @@ class Waiter {
     const wakeUps = [...this.#session.wakeUps, this.ctx.clock.now()].slice(-LIMIT.hookWakeUps);
     await this.files.writeJson(this.file, { announced: this.#unseen.seen, wakeUps }, SESSION_BYTES);
     return announcement(this.folder.name, messages);
-  }
-}
-
-async function removeOldSessions(folder: string, now: number): Promise<void> {
-  for await (const { name } of Deno.readDir(folder)) {
-    const path = join(folder, name);
-    const { mtime } = await Deno.lstat(path).catch(() => ({ mtime: null }));
-    if (mtime !== null && now - mtime.getTime() > SESSION_KEPT_MS) await Deno.remove(path).catch(() => {});
   }
 }

@@ -177,10 +177,15 @@ export async function removeFile(path: string): Promise<void> {
 
 /** Removes temporary files of killed processes. Recent ones stay, because another process may still write them. */
 export async function removeLeftovers(directory: string, now: number): Promise<void> {
+  await removeOlder(directory, now - LEFTOVER_AFTER_MS, TEMPORARY);
+}
+
+/** Removes the files with such a name that were last written before a time, in milliseconds. */
+export async function removeOlder(directory: string, before: number, names: RegExp): Promise<void> {
   for await (const { name } of Deno.readDir(directory)) {
     const path = join(directory, name);
-    const written = TEMPORARY.test(name) ? statOf(path)?.mtime : null;
-    if (written && now - written.getTime() > LEFTOVER_AFTER_MS) await Deno.remove(path).catch(() => {});
+    const written = names.test(name) ? statOf(path)?.mtime : null;
+    if (written && written.getTime() < before) await Deno.remove(path).catch(() => {});
   }
 }
 

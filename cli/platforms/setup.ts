@@ -14,6 +14,7 @@ import {
   type OtherFile,
   type PrivateFolder,
   replaceUnchanged,
+  textOf,
 } from "../files/private_files.ts";
 import type { FileChange } from "./platform.ts";
 import * as z from "zod";
@@ -96,19 +97,11 @@ export function changedFiles(folder: PrivateFolder): string[] {
 
 /** @throws {CliError} `CLI_FILE_INVALID` when the file is not UTF-8 or too large */
 async function currentOf(path: string): Promise<OtherFile> {
-  try {
-    const { size, mode } = await Deno.stat(path);
-    if (size > MAX_SETTINGS_BYTES) {
-      const mib = MAX_SETTINGS_BYTES / 1024 ** 2;
-      throw new CliError("CLI_FILE_INVALID", `${path} is over ${mib} MiB: change it by hand`, { fix: "" });
-    }
-    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(await Deno.readFile(path));
-    return { path, text, mode };
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return { path, text: null, mode: null };
-    if (error instanceof CliError) throw error;
-    throw new CliError("CLI_FILE_INVALID", `${path} cannot be read as text`, { fix: "" });
-  }
+  const stat = await Deno.stat(path).catch(() => null), text = textOf(path);
+  if (text !== undefined) return { path, text, mode: text === null ? null : stat?.mode ?? null };
+  const isLarge = stat !== null && stat.size > MAX_SETTINGS_BYTES;
+  const what = isLarge ? `is over ${MAX_SETTINGS_BYTES / 1024 ** 2} MiB: change it by hand` : "cannot be read as text";
+  throw new CliError("CLI_FILE_INVALID", `${path} ${what}`, { fix: "" });
 }
 
 function readBackup(folder: PrivateFolder): Backup {

@@ -45,7 +45,6 @@ export class Output {
   hereWords: readonly string[] = [];
   /** The first words of all commands. */
   groups: readonly string[] = [];
-  #label = "";
   #cancel: Cancel = () => {};
   #shown = false;
   /** Number of steps that have ended. */
@@ -185,13 +184,12 @@ export class Output {
   next(words: readonly string[], { when = "", isHere = true }: { when?: string; isHere?: boolean } = {}): void {
     if (this.json) return;
     const label = `Next${when === "" ? "" : `, ${when}`}:`;
-    const line = `${label} ${this.commandLine(words, isHere)}`;
+    const command = this.#commandWords(words, isHere), line = `${label} ${command.join(" ")}`;
     const room = this.#room(this.#errorColumns);
     if (room === null || textColumns(printable(line)) <= room) return this.#say([line]);
     this.#say([label]);
     // Each line but the last ends in a backslash, because a shell would otherwise run the first one alone.
-    const command = continued(this.#commandWords(words, isHere).map(printable), room);
-    this.terminal.stderr(`${command.join("\n")}\n`);
+    this.terminal.stderr(`${continued(command.map(printable), room).join("\n")}\n`);
   }
 
   /** Returns a command of svc as one line for a shell, with the words that it needs to use the same files. */
@@ -253,13 +251,12 @@ export class Output {
     if (this.json || !this.terminal.stderrIsTerminal) return () => {};
     this.#quiet();
     const step = this.#step;
-    this.#label = printable(label);
-    const began = this.clock.now();
+    const shown = printable(label), began = this.clock.now();
     const show = () => {
       const seconds = Math.floor((this.clock.now() - began) / 1000);
       const end = ` …${seconds > 0 ? ` ${seconds} s` : ""}`;
       const room = this.#room(this.#errorColumns) ?? Infinity;
-      this.terminal.stderr(`\r\x1b[K${cutToColumns(this.#label, room - end.length)}${end}`);
+      this.terminal.stderr(`\r\x1b[K${cutToColumns(shown, room - end.length)}${end}`);
       this.#shown = true;
       this.#cancel = this.clock.after(PROGRESS_EVERY_MS, show);
     };

@@ -28,8 +28,6 @@ export function agoText(ms: number): string {
   return ms < 60_000 ? "now" : `${durationText(ms)} ago`;
 }
 
-const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 /** For times this far ahead, a date says more than a number of days. */
 const AHEAD_MS = 60 * DAY_MS;
 
@@ -48,7 +46,7 @@ export function whenText(at: number, now: number): string {
   const days = dayNumber(today) - dayNumber(when);
   if (days <= 0 || now - at < 3_600_000) return agoText(now - at);
   if (days === 1) return `yesterday ${time}`;
-  if (days < 7) return `${DAYS[when.getDay()]} ${time}`;
+  if (days < 7) return `${when.toDateString().slice(0, 3)} ${time}`;
   return when.getFullYear() === today.getFullYear() ? `${date} ${time}` : `${date} ${when.getFullYear()}`;
 }
 
@@ -71,7 +69,7 @@ export function clockText(time: number | Date): string {
 
 /** A day within a year, for example `24 Nov`. */
 export function dateText(at: Date): string {
-  return `${at.getDate()} ${MONTHS[at.getMonth()]}`;
+  return `${at.getDate()} ${at.toDateString().slice(4, 7)}`;
 }
 
 /** A number that grows by one each calendar day, even when the clocks change. */
