@@ -14,13 +14,6 @@ import type { Context } from "../context.ts";
 /** With less, a service that is slow to stop counts as rejected. With more, a hanging service manager holds up svc. */
 const RUN_MS = 60_000;
 
-export interface Installed {
-  system: ServiceSystem;
-  name: string;
-  path: string;
-  notes: string[];
-}
-
 /**
  * Returns the service manager that the option names, or that of this system. @throws {CliError} `CLI_USAGE`,
  * `CLI_SERVICE_FAILED`
@@ -62,10 +55,11 @@ export class Service {
       : join(host.home, "Library", "LaunchAgents", `${this.name}.plist`);
   }
 
-  async install(spec: ServiceSpec): Promise<Installed> {
-    const { system, name, path } = this, wasThere = await exists(path);
+  /** Returns notes for the person. */
+  async install(spec: ServiceSpec): Promise<string[]> {
+    const wasThere = await exists(this.path);
     try {
-      return { system, name, path, notes: await (system === "systemd" ? installUnit : installAgent)(this, spec) };
+      return await (this.system === "systemd" ? installUnit : installAgent)(this, spec);
     } catch (error) {
       // The file is removed again, because a rejected service would otherwise start at the next login.
       if (!wasThere) await this.uninstall();
@@ -138,7 +132,6 @@ export function logPathOf(folder: string): string {
   return join(folder, "connector.log");
 }
 
-/** Returns notes for the person. */
 async function installUnit({ host, agentName, name, path }: Service, { command }: ServiceSpec): Promise<string[]> {
   const [program = ""] = command;
   if (!isProgram(program)) {

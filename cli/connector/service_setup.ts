@@ -73,7 +73,7 @@ async function install(
 ) {
   const before = new Map(folders.map((folder) => [folder, readConnectorFile(folder)?.token]));
   const logPath = logPathOf((service.agentName === null ? null : folders[0])?.path ?? ctx.configDir);
-  const installed = await service.install({ command, logPath });
+  const { system, name, path } = service, notes = await service.install({ command, logPath });
   // A timer ends the wait, because a clock that is set back would put off a deadline.
   let isLate = false;
   const cancel = ctx.clock.after(UP_MS, () => isLate = true);
@@ -85,7 +85,7 @@ async function install(
       fix: `svc connector service logs ${service.agentName ?? "--all"} shows why.`,
     });
   }
-  return { ...installed, agents };
+  return { system, name, path, notes, agents };
 }
 
 export async function installFleet(

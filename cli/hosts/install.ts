@@ -8,7 +8,6 @@ import { usualConfigDir } from "../files/config_dir.ts";
 import { withHostsLock } from "../files/lock.ts";
 import { saveFailed } from "../files/private_files.ts";
 import type { PlatformId } from "../platforms/platform.ts";
-import { thisMachine } from "../platforms/local_machine.ts";
 import { addEntry, checkEntry, fragmentOf, removeEntry, type Target } from "./change.ts";
 import { claudeHooksPath, type HostId, type HostRow, HOSTS, type Scope, type Wake, type Whereabouts } from "./table.ts";
 import {
@@ -206,7 +205,7 @@ function whereabouts(ctx: Context, folder: AgentFolder, project: string): Wherea
   }
   const { env, os } = ctx;
   const stateDir = runtimeSettings(folder)?.file.stateDir ?? null;
-  return { home, project, os, env, stateDir, machine: { ...thisMachine(ctx), home } };
+  return { home, project, os, env, stateDir };
 }
 
 /** Options that find this agent's files, because a host starts svc without the variables of this shell. */

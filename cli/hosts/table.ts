@@ -2,7 +2,6 @@
 import { join } from "node:path";
 import type { System } from "../context.ts";
 import { userFolder } from "../files/config_dir.ts";
-import type { Machine } from "../platforms/platform.ts";
 import { openClawConfigPath } from "../platforms/openclaw.ts";
 
 export const HOST_IDS = ["claude-code", "codex", "cursor", "gemini", "vscode", "openclaw"] as const;
@@ -30,7 +29,6 @@ const START_MS = 20_000;
 export interface Whereabouts extends Pick<System, "os" | "env"> {
   home: string;
   project: string;
-  machine: Machine;
   /** The state directory of OpenClaw when `runtime.json` names one. */
   stateDir: string | null;
 }
@@ -120,7 +118,7 @@ export const HOSTS: Readonly<Record<HostId, HostRow>> = Object.freeze({
     name: "OpenClaw",
     format: "json",
     around: ["mcp", "servers"],
-    path: (scope, { machine, stateDir }) => scope === "user" ? openClawConfigPath(machine, stateDir) : null,
+    path: (scope, where) => scope === "user" ? openClawConfigPath(where, where.stateDir) : null,
     // With a member `timeout`, OpenClaw 2026.9.6 refuses the whole file.
     entry: (command, args) => ({ command, args, requestTimeoutMs: TOOL_MS }),
     wakes: [],

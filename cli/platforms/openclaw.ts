@@ -119,7 +119,7 @@ export function gatewayUrl(settings: unknown): string {
  * Path of `openclaw.json`, also when the file does not exist; `null` without a home directory. It is absolute, because
  * an undo in another working directory would otherwise not find the file that was changed.
  */
-export function openClawConfigPath(machine: Machine, stateDir: string | null): string | null {
+export function openClawConfigPath(machine: Pick<Machine, "env" | "home">, stateDir: string | null): string | null {
   if (stateDir !== null) return resolve(stateDir, "openclaw.json");
   const named = machine.env("OPENCLAW_CONFIG_PATH");
   if (named !== undefined) return resolve(named);

@@ -117,22 +117,23 @@ async function onEachSystem(t: Deno.TestContext, run: (host: FakeHost, system: S
 
 Deno.test("installing and uninstalling twice leaves the same state; lingering is suggested", async (t) => {
   await onEachSystem(t, async (host, system) => {
-    const first = await alphaOf(host, system).install(SPEC);
-    const text = await Deno.readTextFile(first.path);
-    assertEquals(await alphaOf(host, system).install(SPEC), first);
-    assertEquals(await Deno.readTextFile(first.path), text);
-    assertEquals(first.notes.length, system === "systemd" ? 1 : 0);
+    const service = alphaOf(host, system), first = await service.install(SPEC);
+    const text = await Deno.readTextFile(service.path);
+    assertEquals(await service.install(SPEC), first);
+    assertEquals(await Deno.readTextFile(service.path), text);
+    assertEquals(first.length, system === "systemd" ? 1 : 0);
     assertEquals(await alphaOf(host, system).uninstall(), true);
     assertEquals(await alphaOf(host, system).uninstall(), false);
-    assertEquals(await Deno.stat(first.path).then(() => "there", () => "gone"), "gone");
+    assertEquals(await Deno.stat(service.path).then(() => "there", () => "gone"), "gone");
   });
 });
 
 Deno.test("the service of all agents has a name without an agent, beside the services of single agents", async (t) => {
   const names = { systemd: "svc-connector.service", launchd: "com.svc.connector" } as const;
   await onEachSystem(t, async (host, system) => {
-    const single = await alphaOf(host, system).install(SPEC);
-    const all = await allOf(host, system).install(SPEC);
+    const single = alphaOf(host, system), all = allOf(host, system);
+    await single.install(SPEC);
+    await all.install(SPEC);
     const text = await Deno.readTextFile(all.path);
     assertEquals(all.name, names[system]);
     assertStringIncludes(text, system === "systemd" ? "Description=svc connector of all agents" : names.launchd);
@@ -237,9 +238,8 @@ Deno.test("the same name in two profiles is two services, and no name of an agen
   const names = [["a", null], ["a", "work"], ["a.work", null], ["work", null], [null, "work"], [null, null]] as const;
   await onEachSystem(t, async (host, system) => {
     const services = names.map(([agentName, profile]) => new Service(host, system, agentName, profile));
-    const paths = [];
-    for (const service of services) paths.push((await service.install(SPEC)).path);
-    assertEquals(new Set(paths).size, services.length);
+    for (const service of services) await service.install(SPEC);
+    assertEquals(new Set(services.map(({ path }) => path)).size, services.length);
     assertEquals(await new Service(host, system, "a", "work").uninstall(), true);
     assertEquals(await new Service(host, system, "a", null).uninstall(), true);
   });

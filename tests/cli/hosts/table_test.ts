@@ -4,16 +4,7 @@ import { HOST_IDS, type HostId, HOSTS, type Scope, type Whereabouts } from "../.
 
 function where(os: Whereabouts["os"], variables: Record<string, string> = {}, stateDir: string | null = null) {
   const env = (name: string) => variables[name];
-  const machine = {
-    home: "/home/ada",
-    os,
-    env,
-    ask: () => Promise.resolve(null),
-    run: () => Promise.resolve(null),
-    read: () => Promise.resolve(null),
-    exists: () => Promise.resolve(false),
-  };
-  return { home: "/home/ada", project: "/projects/shop", os, env, machine, stateDir } satisfies Whereabouts;
+  return { home: "/home/ada", project: "/projects/shop", os, env, stateDir } satisfies Whereabouts;
 }
 
 Deno.test("each host has its file, which variables of the host move", async (t) => {
