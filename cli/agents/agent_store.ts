@@ -288,10 +288,8 @@ export async function findAgent(ctx: Context, text: string): Promise<AgentRefere
     const here = [...await store.each((folder) => folder.identity().did)].find(([, did]) => parseDid(did)?.id === id);
     return { id, localName: here?.[0] ?? null };
   }
-  const identity = (await store.open(text)).identity();
-  const own = parseDid(identity.did)?.id;
-  if (own === undefined) throw new CliError("CLI_FILE_INVALID", `The identity of ${text} has no valid DID`);
-  return { id: own, localName: text };
+  const { did: own } = (await store.open(text)).identity();
+  return { id: parseDid(own)?.id ?? "", localName: text };
 }
 
 /**

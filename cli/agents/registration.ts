@@ -5,8 +5,7 @@
  */
 import * as z from "zod";
 import { decodeTime } from "ulid";
-import type { Agent } from "../../shared/protocol/api/agents.ts";
-import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
+import type { Agent, RegisterAnswer } from "../../shared/protocol/api/agents.ts";
 import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -29,12 +28,6 @@ export interface CreatedAgent {
 export interface Owner {
   registry: RegistryClient;
   apiKey: string;
-}
-
-interface Issued {
-  agent: Agent;
-  ait: string;
-  agentAuth: AgentAuth;
 }
 
 /** Marker file of a registration in progress, with its challenge once there is one. */
@@ -106,7 +99,7 @@ async function begin(
   keys: KeyPair,
   wanted: WantedAgent,
   folder: AgentFolder,
-): Promise<Issued> {
+): Promise<RegisterAnswer> {
   const { registryUrl } = registry;
   await folder.writeJson(INTENT, { registryUrl } satisfies Intent);
   const { challengeId, nonce, ownerDid } = await registry.challenge(apiKey, keys.publicKey);
@@ -128,7 +121,7 @@ async function goOn(
   keys: KeyPair,
   wanted: WantedAgent,
   intent: Intent | "damaged",
-): Promise<Issued | null> {
+): Promise<RegisterAnswer | null> {
   if (intent === "damaged") return await recover(owner, keys, wanted.name, 0);
   const { challenge, registryUrl } = intent;
   if (challenge === undefined) return null;
@@ -176,13 +169,13 @@ async function ensureKeys(ctx: Context, folder: AgentFolder, wasSent: boolean): 
  *
  * @param sinceMs earliest time of the registration, by the registry's clock
  */
-async function recover(owner: Owner, keys: KeyPair, name: string, sinceMs: number): Promise<Issued | null> {
+async function recover(owner: Owner, keys: KeyPair, name: string, sinceMs: number): Promise<RegisterAnswer | null> {
   const agent = await findByKey(owner, keys.publicKey, name, sinceMs);
   return agent && await reissueWithSession(owner, agent.id);
 }
 
 /** Issues a new identity token and a new session; the previous session ends. */
-export async function reissueWithSession({ registry, apiKey }: Owner, agentId: string): Promise<Issued> {
+export async function reissueWithSession({ registry, apiKey }: Owner, agentId: string): Promise<RegisterAnswer> {
   await registry.revokeAgentAuth(apiKey, agentId);
   const { agent, ait, agentAuth } = await registry.reissueAgent(apiKey, agentId);
   if (agentAuth === undefined) throw new UnreachableError(`${registry.registryUrl} sent no session with the new token`);
@@ -224,7 +217,7 @@ function isRefusal(error: unknown): error is ApiError {
 async function verifyOrDelete(
   ctx: Context,
   { registry, apiKey }: Owner,
-  { agent, ait }: Issued,
+  { agent, ait }: RegisterAnswer,
   publicKey: string,
 ): Promise<void> {
   const trusted = await trustedKeys(ctx, registry).catch((cause) => {
