@@ -18,7 +18,6 @@ import { AgentStore } from "./agent_store.ts";
 import { createAgent, type CreatedAgent, type Owner } from "./registration.ts";
 import { saveTrust } from "../files/profile.ts";
 import { maskSecret } from "../../shared/protocol/secrets.ts";
-import type { RegistryClient } from "../client/registry_client.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 
 export const FIRST_NAME_OPTIONS = {
@@ -96,7 +95,7 @@ async function ask(
  */
 export async function saveAccount(
   ctx: Context,
-  { registry, apiKey }: { registry: RegistryClient; apiKey: string },
+  { registry, apiKey }: Owner,
   { displayName: humanName }: { displayName: string },
   knownProxyUrl?: string,
 ): Promise<void> {

@@ -80,7 +80,8 @@ export const COMMANDS = [
         project: resolve(ctx.cwd ?? "."),
       };
       const work = options.print ? planEntry : options.undo ? removeInstalled : installEntry;
-      const { hostName, name, command, args: words, entry, hook, messages, then } = await work(ctx, folder, wish);
+      const { hostName, name, command, args: words, files, messages, then } = await work(ctx, folder, wish);
+      const [entry, hook = null] = files;
       if (scope === "project" && !options.undo && !await isOnPath(ctx, "svc")) {
         ctx.out.warn("PATH has no command svc, which the entry of a project starts");
       }
@@ -91,7 +92,6 @@ export const COMMANDS = [
       }
       const data = { agent, host, scope, name, command, args: words, path: entry.path, changed: entry.changed };
       const of = hook && { path: hook.path, changed: hook.changed };
-      const files = [entry, ...hook === null ? [] : [hook]];
       if (options.print) {
         const parts = files.map(({ path, fragment }) => ({ path, text: fragment }));
         const lines = parts.flatMap(({ path, text }, i) => [...i > 0 ? [""] : [], `${path}:`, ...text.split("\n")]);

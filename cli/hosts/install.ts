@@ -49,7 +49,7 @@ type Plan = ReturnType<typeof planOf>;
 
 /** Returns what `installEntry` would write. Changes nothing. @throws {CliError} `CLI_USAGE` */
 export function planEntry(ctx: Context, folder: AgentFolder, wish: InstallWish) {
-  return resultOf(planOf(ctx, folder, wish), { messages: messagesOf(ctx, folder) });
+  return resultOf(planOf(ctx, folder, wish), [], messagesOf(ctx, folder));
 }
 
 /**
@@ -60,17 +60,14 @@ export function planEntry(ctx: Context, folder: AgentFolder, wish: InstallWish) 
  */
 export async function installEntry(ctx: Context, folder: AgentFolder, wish: InstallWish) {
   const plan = planOf(ctx, folder, wish);
-  const { target, hook } = plan;
   const records = new Records(ctx, folder);
   return await withHostsLock(ctx, async () => {
-    const targets = hook === null ? [target] : [target, hook];
-    for (const one of targets) {
+    for (const one of plan.targets) {
       if (wish.scope === "project") await ensureProjectFolder(wish.project, dirname(one.path));
       await checkEntry(ctx, records, one);
     }
-    const entry = await addEntry(ctx, records, target);
-    const isHookNew = hook !== null && await second(entry && target, addEntry(ctx, records, hook));
-    return resultOf(plan, { entry, hook: isHookNew, messages: await chooseInbox(ctx, folder) });
+    const changed = await inOrder(plan.targets, (one) => addEntry(ctx, records, one));
+    return resultOf(plan, changed, await chooseInbox(ctx, folder));
   });
 }
 
@@ -84,26 +81,30 @@ export async function removeInstalled(ctx: Context, folder: AgentFolder, wish: I
   const plan = planOf(ctx, folder, { ...wish, wake });
   const records = new Records(ctx, folder);
   return await withHostsLock(ctx, async () => {
-    const entry = await removeEntry(ctx, records, plan.target);
-    const hook = plan.hook !== null && await second(entry && plan.target, removeEntry(ctx, records, plan.hook));
+    const changed = await inOrder(plan.targets, (one) => removeEntry(ctx, records, one));
     // The entry of another host still needs the choice.
     if (records.all().length === 0) await undoForHost(folder);
-    return resultOf(plan, { entry, hook, messages: messagesOf(ctx, folder) });
+    return resultOf(plan, changed, messagesOf(ctx, folder));
   });
 }
 
 /**
- * Returns the result for the second file. An error also says that the first file is already changed, because the person
- * would otherwise not know of it.
+ * Changes one file after the other, and returns the targets whose files are changed. An error also says that the first
+ * file is already changed, because the person would otherwise not know of it.
  */
-async function second(changed: Target | false, work: Promise<boolean>): Promise<boolean> {
-  try {
-    return await work;
-  } catch (error) {
-    if (!changed || !(error instanceof CliError)) throw error;
-    const { code, message, fix, details } = error;
-    throw new CliError(code, `${changed.path} is changed already. ${message}`, { cause: error, fix, details });
+async function inOrder(targets: readonly Target[], change: (target: Target) => Promise<boolean>): Promise<Target[]> {
+  const changed: Target[] = [];
+  for (const one of targets) {
+    try {
+      if (await change(one)) changed.push(one);
+    } catch (error) {
+      const [first] = changed;
+      if (first === undefined || !(error instanceof CliError)) throw error;
+      const { code, message, fix, details } = error;
+      throw new CliError(code, `${first.path} is changed already. ${message}`, { cause: error, fix, details });
+    }
   }
+  return changed;
 }
 
 /** The entries that svc wrote for an agent into any file of a host. @throws {CliError} `CLI_FILE_INVALID` */
@@ -147,7 +148,7 @@ function planOf(ctx: Context, folder: AgentFolder, wish: InstallWish) {
   const tool = toolCommand(command, wish);
   const project = scope === "project" ? wish.project : null;
   const common = { host, hostName: row.name, project, newMode: NEW_MODE[scope] };
-  const target: Target = {
+  const targets: [Target, ...Target[]] = [{
     ...common,
     path,
     editor: row.format === "json" ? JSON_TEXT : TOML_TEXT,
@@ -155,17 +156,19 @@ function planOf(ctx: Context, folder: AgentFolder, wish: InstallWish) {
     isInArray: false,
     value: { ...row.entry(tool.command, tool.args), ...hasInbox(wake) ? row.inboxEntry : {} },
     isOwn: (entry) => isOwnTool(command, entry),
-  };
-  const hook: Target | null = wake !== "auto" && wake !== "hook" || host !== "claude-code" ? null : {
-    ...common,
-    path: claudeHooksPath(scope, where),
-    editor: JSON_TEXT,
-    place: WAKE_PATH,
-    isInArray: true,
-    value: wakeHook(command, wake),
-    isOwn: (entry) => isOwnHook(command, entry),
-  };
-  return { row, name, tool, target, hook };
+  }];
+  if (host === "claude-code" && (wake === "auto" || wake === "hook")) {
+    targets.push({
+      ...common,
+      path: claudeHooksPath(scope, where),
+      editor: JSON_TEXT,
+      place: WAKE_PATH,
+      isInArray: true,
+      value: wakeHook(command, wake),
+      isOwn: (entry) => isOwnHook(command, entry),
+    });
+  }
+  return { row, name, tool, targets };
 }
 
 /** @returns the error for a host whose model cannot be woken in this way, with what a person does instead */
@@ -179,21 +182,11 @@ function noWake({ name, wakes }: HostRow, wake: Wake): CliError {
   });
 }
 
-/** What a command did with the entry, and with the hook if there is one. `changed` is true for a changed file. */
-function resultOf(
-  { row, name, tool, target, hook }: Plan,
-  { entry = false, hook: isHookChanged = false, messages }: { entry?: boolean; hook?: boolean; messages: Messages },
-) {
-  const entryOf = (one: Target, changed: boolean) => ({ path: one.path, fragment: fragmentOf(one), changed });
-  return {
-    name,
-    hostName: row.name,
-    ...tool,
-    entry: entryOf(target, entry),
-    hook: hook && entryOf(hook, isHookChanged),
-    messages,
-    then: row.then,
-  };
+/** What a command did with the files: that of the entry, and that of the hook if there is one. */
+function resultOf({ row, name, tool, targets }: Plan, changed: readonly Target[], messages: Messages) {
+  const fileOf = (one: Target) => ({ path: one.path, fragment: fragmentOf(one), changed: changed.includes(one) });
+  const [entry, ...hooks] = targets, files = [fileOf(entry), ...hooks.map(fileOf)] as const;
+  return { name, hostName: row.name, ...tool, files, messages, then: row.then };
 }
 
 function whereabouts(ctx: Context, folder: AgentFolder, project: string): Whereabouts {
