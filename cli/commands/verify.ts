@@ -4,7 +4,9 @@ import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { connect } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { type VerificationReport, verifyRequest, verifyToken } from "../verify/collect_inputs.ts";
+import { gather, identityTokenIn, originsOf, readRequest } from "../verify/collect_inputs.ts";
+import { evaluateRequest, evaluateToken, type VerificationStep } from "../verify/evaluate.ts";
+import type { TrustedKeys } from "../verify/trusted_keys.ts";
 import { verifyReceiptFile } from "../verify/verify_receipt.ts";
 
 export const COMMANDS = [
@@ -35,14 +37,15 @@ export const COMMANDS = [
       }
       const at = options.at === undefined ? ctx.clock.now() : parseIso(options.at);
       if (at === null) throw new CliError("CLI_USAGE", `--at is not an RFC 3339 time: "${options.at}"`);
-      const connection = connect(ctx, options);
-      const setting = { ...connection, offline: options.offline, nowSeconds: unixSeconds(at), origin: options.origin };
-      const verdict = token === undefined
-        ? await verifyRequest(ctx, setting, options.request ?? "")
-        : await verifyToken(ctx, setting, token);
-      const { claims, canonical } = verdict;
+      const { registry } = connect(ctx, options);
+      const given = token === undefined ? await readRequest(ctx, options.request ?? "") : identityTokenIn(token);
+      const known = await gather(ctx, registry, { offline: options.offline, nowSeconds: unixSeconds(at) });
+      const verdict = typeof given === "string"
+        ? { ...await evaluateToken(given, known), canonical: undefined }
+        : await evaluateRequest(given, known, originsOf(given, known.trusted, options.origin));
+      const { checks, claims, canonical } = verdict;
       const lines = canonical?.split("\n").map((line, i) => `  ${i + 1} ${line}`);
-      return showVerdict(ctx, verdict, { claims, keys: verdict.keysFrom, canonical }, [
+      return showVerdict(ctx, checks, known.trusted, { claims, canonical }, [
         ...(lines === undefined ? [] : ["", "Canonical string:", ...lines]),
         "",
         ...(claims ? [`Token of ${claims.name}, ${claims.sub}, owned by ${claims.ownerDid}.`] : []),
@@ -78,8 +81,8 @@ export const COMMANDS = [
         payloadPath: options.payload,
         keysPath: options["key-document"],
       });
-      const { receipt } = report;
-      return showVerdict(ctx, report, { receipt, keys: report.keysFrom }, [
+      const { checks, trusted, receipt } = report;
+      return showVerdict(ctx, checks, trusted, { receipt }, [
         ...(receipt === null ? [] : [
           "",
           `status      ${receipt.status}`,
@@ -97,14 +100,14 @@ export const COMMANDS = [
 /** Prints the checks, what more is known, and whose keys were used. Returns the exit code. */
 function showVerdict(
   { out }: Context,
-  { checks, keysFrom }: Pick<VerificationReport, "checks" | "keysFrom">,
+  checks: readonly VerificationStep[],
+  { issuer, fetchedAt, stale }: TrustedKeys,
   members: Record<string, unknown>,
   facts: readonly string[],
 ): number {
-  const { issuer, fetchedAt, stale } = keysFrom;
   const isValid = checks.every(({ result }) => result !== "failed");
   const paint = { passed: out.green, failed: out.red, skipped: out.dim };
-  out.result({ valid: isValid, checks, ...members }, [
+  out.result({ valid: isValid, checks, ...members, keys: { issuer, fetchedAt, stale } }, [
     isValid ? out.green("All checks that are possible here passed.") : out.red("Some checks failed."),
     ...checks.map(({ name, result, detail }) => `  ${paint[result](`${MARKS[result]} ${name}: ${detail}`)}`),
     ...facts,

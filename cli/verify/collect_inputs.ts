@@ -1,78 +1,65 @@
 /**
- * Collects the inputs of a verification (keys, revocation list, origins) and evaluates a token or a request with them.
- * Offline it uses the locally saved keys.
+ * Collects the inputs of a verification: token or request, keys, revocation list, origins. Offline it uses the locally
+ * saved keys.
  */
 import { verifyCrl } from "../../shared/protocol/signed/crl.ts";
 import { TokenError } from "../../shared/protocol/signed/jws.ts";
-import type { RegistryAccess } from "../account/registry_access.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { readAtMost } from "../files/private_files.ts";
 import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
-import { parseRequestFile, REQUEST_FILE_FORM } from "./request_file.ts";
+import { parseRequestFile, REQUEST_FILE_FORM, type RequestFile } from "./request_file.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { type TrustedKeys, trustedKeys } from "./trusted_keys.ts";
-import { evaluateRequest, evaluateToken, type TrustedInputs } from "./evaluate.ts";
-
-export interface VerificationInputs extends RegistryAccess {
-  offline: boolean;
-  nowSeconds: number;
-  /** The public origin that the request must be signed for, if the user names one. */
-  origin: string | undefined;
-}
-
-export interface VerificationReport extends Awaited<ReturnType<typeof evaluateToken>> {
-  keysFrom: Pick<TrustedKeys, "issuer" | "fetchedAt" | "stale">;
-  canonical?: string;
-}
+import type { TrustedInputs } from "./evaluate.ts";
 
 const MAX_REQUEST_BYTES = 1024 * 1024;
 const REFRESH_PATH = "/v1/agents/auth/refresh";
 
-/** Verifies an identity token. @throws {CliError} `CLI_USAGE` for another kind of token */
-export async function verifyToken(
-  ctx: Context,
-  setting: VerificationInputs,
-  token: string,
-): Promise<VerificationReport> {
-  const trimmed = token.trim();
-  const other = /^(svc_[a-z]+_|svcpair1_)/.exec(trimmed)?.[1];
-  if (other !== undefined) {
-    throw new CliError("CLI_USAGE", `${other}… is not an identity token; only the service that issued it can check it`);
-  }
-  const known = await gather(ctx, setting);
-  return { ...await evaluateToken(trimmed, known), keysFrom: source(known.trusted) };
+/** Returns the identity token in a text. @throws {CliError} `CLI_USAGE` for another kind of token */
+export function identityTokenIn(text: string): string {
+  const token = text.trim();
+  const other = /^(svc_[a-z]+_|svcpair1_)/.exec(token)?.[1];
+  if (other === undefined) return token;
+  throw new CliError("CLI_USAGE", `${other}… is not an identity token; only the service that issued it can check it`);
 }
 
-/** Verifies the signed request in a file. @throws {CliError} `CLI_USAGE` for an invalid file or origin */
-export async function verifyRequest(
-  ctx: Context,
-  setting: VerificationInputs,
-  path: string,
-): Promise<VerificationReport> {
+/** Reads a signed request. @throws {CliError} `CLI_USAGE` for an invalid file */
+export async function readRequest(ctx: Context, path: string): Promise<RequestFile> {
   const request = parseRequestFile(await readGiven(ctx, path, MAX_REQUEST_BYTES));
   if (request === null) throw new CliError("CLI_USAGE", `${path} is not a request: ${REQUEST_FILE_FORM}`);
-  const known = await gather(ctx, setting);
-  const { issuer, proxyUrl } = known.trusted;
-  const given = setting.origin === undefined ? null : parseServiceUrl(setting.origin);
-  if (setting.origin !== undefined && given === null) {
-    throw new CliError("CLI_USAGE", `--origin is not an address such as https://proxy.example: "${setting.origin}"`);
+  return request;
+}
+
+/**
+ * Returns the origins that a request may be signed for, the expected one first.
+ *
+ * @param named the public origin that the request must be signed for, if the user names one
+ * @throws {CliError} `CLI_USAGE` for an invalid origin
+ */
+export function originsOf(
+  request: RequestFile,
+  { issuer, proxyUrl }: TrustedKeys,
+  named: string | undefined,
+): string[] {
+  const given = named === undefined ? null : parseServiceUrl(named);
+  if (named !== undefined && given === null) {
+    throw new CliError("CLI_USAGE", `--origin is not an address such as https://proxy.example: "${named}"`);
   }
   const expected = given ?? (request.target.startsWith(REFRESH_PATH) ? issuer : proxyUrl);
   const host = request.headers.get("Host");
   // Origins that a client may sign by mistake. If the proof is for one of them, naming it explains the failure.
   const mistaken = [request.origin, issuer, proxyUrl, host && `https://${host}`, host && `http://${host}`];
-  const origins = [...new Set([expected, ...mistaken.filter((origin) => origin !== null)])];
-  return { ...await evaluateRequest(request, known, origins), keysFrom: source(known.trusted) };
+  return [...new Set([expected, ...mistaken.filter((origin) => origin !== null)])];
 }
 
 /** The keys and the revocation list of a registry. */
 export async function gather(
   ctx: Context,
-  setting: Pick<VerificationInputs, "registry" | "offline" | "nowSeconds">,
+  registry: RegistryClient,
+  { offline = false, nowSeconds }: { offline?: boolean; nowSeconds: number },
 ): Promise<TrustedInputs> {
-  const { registry, offline, nowSeconds } = setting;
   const trusted = await trustedKeys(ctx, registry, { offline });
   return { trusted, nowSeconds, crl: offline ? "not fetched: --offline" : await revocations(ctx, registry, trusted) };
 }
@@ -93,10 +80,6 @@ async function revocations(
     if (error instanceof TokenError) return `the list is invalid: ${error.message}`;
     throw error;
   }
-}
-
-export function source({ issuer, fetchedAt, stale }: TrustedKeys): VerificationReport["keysFrom"] {
-  return { issuer, fetchedAt, stale };
 }
 
 /**

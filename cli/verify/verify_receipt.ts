@@ -12,7 +12,7 @@ import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { RegistryAccess } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { gather, readGiven, source } from "./collect_inputs.ts";
+import { gather, readGiven } from "./collect_inputs.ts";
 import {
   evaluateToken,
   failed,
@@ -40,9 +40,9 @@ export async function verifyReceiptFile(
   const row = rowOf(await readJson(ctx, path, FILE_BYTES_MAX), path);
   const payload = payloadPath === undefined ? null : await readGiven(ctx, payloadPath, PAYLOAD_BYTES_MAX);
   const known = keysPath === undefined
-    ? await gather(ctx, { ...connection(), offline: false, nowSeconds: unixSeconds(ctx.clock.now()) })
+    ? await gather(ctx, connection().registry, { nowSeconds: unixSeconds(ctx.clock.now()) })
     : await ofFile(row, await readJson(ctx, keysPath, KEYS_BYTES_MAX), keysPath);
-  return { ...await evaluateReceipt(row, payload, known), keysFrom: source(known.trusted) };
+  return { ...await evaluateReceipt(row, payload, known), trusted: known.trusted };
 }
 
 function rowOf(value: unknown, path: string): ReceiptRow {
