@@ -43,10 +43,8 @@ export const HERMES: PushPlatform = {
 
   async detect(machine, stateDir) {
     const reasons: string[] = [];
-    const folder = stateOf(machine, stateDir);
-    const configPath = folder === null ? null : join(folder, ".env");
+    const { folder, path: configPath, values } = await settingsOf(machine, stateDir);
     if (folder !== null && await machine.exists(folder)) reasons.push(`its folder is at ${folder}`);
-    const values = readEnvFile(configPath === null ? null : await machine.read(configPath));
     if (values.get("WEBHOOK_ENABLED") === "true") reasons.push("its webhooks are on");
     const port = Number(values.get("WEBHOOK_PORT") ?? PORT);
     const baseUrl = `http://127.0.0.1:${Number.isInteger(port) ? port : PORT}`;
@@ -58,13 +56,11 @@ export const HERMES: PushPlatform = {
   },
 
   async inspectHook(machine, { hookPath, hookToken }, stateDir) {
-    const folder = stateOf(machine, stateDir);
-    const text = folder === null ? null : await machine.read(join(folder, ".env"));
+    const { folder, path, text, values } = await settingsOf(machine, stateDir);
     // The state directory may not be readable. Then only the health check is possible.
     if (folder === null || text === null) return null;
-    const values = readEnvFile(text);
-    if (values.get("WEBHOOK_ENABLED") !== "true") return `webhooks are off in ${join(folder, ".env")}`;
-    if (values.get("WEBHOOK_SECRET") !== hookToken) return `the secret is not that of ${join(folder, ".env")}`;
+    if (values.get("WEBHOOK_ENABLED") !== "true") return `webhooks are off in ${path}`;
+    if (values.get("WEBHOOK_SECRET") !== hookToken) return `the secret is not that of ${path}`;
     const route = routeOf(hookPath);
     const made = memberOf(tryParse(await machine.read(join(folder, "webhook_subscriptions.json"))), route);
     // A route may also have been written by hand.
@@ -76,15 +72,12 @@ export const HERMES: PushPlatform = {
   },
 
   async plan(machine, { target, stateDir, makeToken }) {
-    const folder = stateOf(machine, stateDir);
+    const { folder, path, text, values } = await settingsOf(machine, stateDir);
     const route = routeOf(target.hookPath);
-    if (folder === null) {
+    if (folder === null || path === null) {
       const steps = ["Give the state directory of Hermes with --platform-state-dir"];
       return { change: null, steps, hookToken: null };
     }
-    const path = join(folder, ".env");
-    const text = await machine.read(path);
-    const values = readEnvFile(text);
     const hookToken = target.hookToken ?? (values.get("WEBHOOK_SECRET") || makeToken());
     const wanted = {
       WEBHOOK_ENABLED: "true",
@@ -120,9 +113,13 @@ function subscribe(route: string, folder: string): string {
     `hermes webhook subscribe ${route} --secret ${secret} --prompt "A message from another agent: {message}"`;
 }
 
-function stateOf(machine: Machine, stateDir: string | null): string | null {
-  if (stateDir !== null) return resolve(stateDir);
-  return machine.home === null ? null : join(machine.home, ".hermes");
+/** The state folder, and path, text and values of its `.env`; each but the values is `null` when there is none. */
+async function settingsOf(machine: Machine, stateDir: string | null) {
+  const home = machine.home === null ? null : join(machine.home, ".hermes");
+  const folder = stateDir === null ? home : resolve(stateDir);
+  const path = folder === null ? null : join(folder, ".env");
+  const text = path === null ? null : await machine.read(path);
+  return { folder, path, text, values: readEnvFile(text) };
 }
 
 async function hmac(secret: string, text: string): Promise<string> {
