@@ -4,10 +4,12 @@ import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { connect } from "../account/registry_access.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { gather, identityTokenIn, originsOf, readRequest } from "../verify/collect_inputs.ts";
+import { gather, identityTokenIn, originsOf, readGiven, readRequest } from "../verify/collect_inputs.ts";
 import { evaluateRequest, evaluateToken, type VerificationStep } from "../verify/evaluate.ts";
 import type { TrustedKeys } from "../verify/trusted_keys.ts";
-import { verifyReceiptFile } from "../verify/verify_receipt.ts";
+import { evaluateReceipt, readKeys, readReceipt } from "../verify/verify_receipt.ts";
+
+const PAYLOAD_BYTES_MAX = 1024 * 1024;
 
 export const COMMANDS = [
   command({
@@ -76,13 +78,14 @@ export const COMMANDS = [
         "Check it with the payload, without a network",
     },
     async run(ctx, { args, options }) {
-      const report = await verifyReceiptFile(ctx, () => connect(ctx, options), {
-        path: args.file,
-        payloadPath: options.payload,
-        keysPath: options["key-document"],
-      });
-      const { checks, trusted, receipt } = report;
-      return showVerdict(ctx, checks, trusted, { receipt }, [
+      const { payload: path, "key-document": keysPath } = options;
+      const row = await readReceipt(ctx, args.file);
+      const payload = path === undefined ? null : await readGiven(ctx, path, PAYLOAD_BYTES_MAX);
+      const known = keysPath === undefined
+        ? await gather(ctx, connect(ctx, options).registry, { nowSeconds: unixSeconds(ctx.clock.now()) })
+        : await readKeys(ctx, keysPath, row);
+      const { checks, receipt } = await evaluateReceipt(row, payload, known);
+      return showVerdict(ctx, checks, known.trusted, { receipt }, [
         ...(receipt === null ? [] : [
           "",
           `status      ${receipt.status}`,

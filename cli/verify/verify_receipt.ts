@@ -5,14 +5,13 @@
 import * as z from "zod";
 import { fromBase64Url, sha256 } from "../../shared/protocol/base64url.ts";
 import { parseReceipt, type ReceiptClaims, verifyReceipt } from "../../shared/protocol/receipt_token.ts";
-import { parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
 import { TokenError, type TokenRefusal } from "../../shared/protocol/signed/jws.ts";
 import { readKeyDocument } from "../../shared/protocol/signed/key_document.ts";
-import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
-import type { RegistryAccess } from "../account/registry_access.ts";
+import { toIso } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { gather, readGiven } from "./collect_inputs.ts";
+import { issuerOf } from "../link/signed_headers.ts";
+import { readGiven } from "./collect_inputs.ts";
 import {
   evaluateToken,
   failed,
@@ -23,7 +22,7 @@ import {
   type VerificationStep,
 } from "./evaluate.ts";
 
-const FILE_BYTES_MAX = 64 * 1024, KEYS_BYTES_MAX = 256 * 1024, PAYLOAD_BYTES_MAX = 1024 * 1024;
+const FILE_BYTES_MAX = 64 * 1024, KEYS_BYTES_MAX = 256 * 1024;
 
 /** What a receipt file must have. Other members are ignored, because the signature does not cover them. */
 const Row = z.object({ signed: z.string(), ait: z.string(), salt: z.string().optional() });
@@ -31,21 +30,9 @@ export type ReceiptRow = z.output<typeof Row>;
 /** The output of `svc sent <requestId> --json`, or the answer of the local API. */
 const Rows = z.object({ receipts: z.array(z.unknown()) });
 
-/** Verifies the receipt in a file. @throws {CliError} `CLI_USAGE` for a file of another form */
-export async function verifyReceiptFile(
-  ctx: Context,
-  connection: () => RegistryAccess,
-  { path, payloadPath, keysPath }: { path: string; payloadPath: string | undefined; keysPath: string | undefined },
-) {
-  const row = rowOf(await readJson(ctx, path, FILE_BYTES_MAX), path);
-  const payload = payloadPath === undefined ? null : await readGiven(ctx, payloadPath, PAYLOAD_BYTES_MAX);
-  const known = keysPath === undefined
-    ? await gather(ctx, connection().registry, { nowSeconds: unixSeconds(ctx.clock.now()) })
-    : await ofFile(row, await readJson(ctx, keysPath, KEYS_BYTES_MAX), keysPath);
-  return { ...await evaluateReceipt(row, payload, known), trusted: known.trusted };
-}
-
-function rowOf(value: unknown, path: string): ReceiptRow {
+/** Reads the only receipt in a file. @throws {CliError} `CLI_USAGE` for a file of another form */
+export async function readReceipt(ctx: Context, path: string): Promise<ReceiptRow> {
+  const value = await readJson(ctx, path, FILE_BYTES_MAX);
   const listed = Rows.safeParse(value).data?.receipts ?? [value];
   const rows = listed.flatMap((one) => Row.safeParse(one).data ?? []);
   const [row, ...others] = rows;
@@ -67,26 +54,16 @@ async function readJson(ctx: Context, path: string, maxBytes: number): Promise<u
   }
 }
 
-/** Returns the keys of a saved document. Nothing in it proves which registry it is from; the person must know that. */
-async function ofFile({ ait }: ReceiptRow, document: unknown, path: string): Promise<TrustedInputs> {
-  const keys = await readKeyDocument(document);
+/** Reads the keys of a saved document. Nothing in it proves which registry it is from; the person must know that. */
+export async function readKeys(ctx: Context, path: string, { ait }: ReceiptRow): Promise<TrustedInputs> {
+  const keys = await readKeyDocument(await readJson(ctx, path, KEYS_BYTES_MAX));
   if (keys === null) {
     throw new CliError("CLI_USAGE", `${path} is not a key document, as a registry publishes it`, {
       fix: "Save https://<registry>/.well-known/svc-keys.json.",
     });
   }
-  const trusted = { issuer: issuerOf(ait), keys, proxyUrl: "", fetchedAt: path, stale: null };
+  const trusted = { issuer: issuerOf(ait) ?? "", keys, proxyUrl: "", fetchedAt: path, stale: null };
   return { trusted, nowSeconds: 0, crl: "not fetched: --key-document" };
-}
-
-function issuerOf(ait: string): string {
-  try {
-    return readAitClaims(parseAit(ait)).iss;
-  } catch (error) {
-    // The step that reads the token reports this error.
-    if (error instanceof TokenError) return "";
-    throw error;
-  }
 }
 
 /** Evaluates a receipt. The token must be valid at the receipt's time, not now, because it may have expired since. */
