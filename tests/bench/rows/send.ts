@@ -32,8 +32,9 @@ export async function send(world: World): Promise<Outcome> {
   ]);
   const { ticket } = await alpha.pairStart({ agentName: "alpha", humanName: "A" });
   await beta.pairConfirm(ticket, { agentName: "beta", humanName: "B" });
-  // The first message also reads the peers and saves their aliases.
-  const line = ["send", "beta", "Hello beta", "--agent", "alpha"];
+  // The first message also reads the peers and saves their aliases. No connector has checked the ticket of this pair, so
+  // beta is a contact.
+  const line = ["send", "contact-beta", "Hello beta", "--agent", "alpha"];
   await timed(world, line, env);
   const sends: number[] = [], starts: number[] = [];
   for (let i = 0; i < world.scale.starts * RUNS; i++) {
