@@ -117,10 +117,11 @@ const FIRST_KEPT = "seq IN (SELECT min(seq) FROM sent WHERE state = 'kept' GROUP
  * to the recipient, and read it for each message.
  */
 const OPEN_TO = "FROM sent INDEXED BY sent_open WHERE toDid = ? AND keep = 1 AND state IN ('kept', 'sending')";
+const REPLIES_TO = `SELECT count(*) AS rows, sum(bytes) AS sum ${OPEN_TO} AND origin = 'runtime'`;
+const UNSENT = "keep = 1 AND state IN ('kept', 'sending')", FINISHED = "state NOT IN ('sending', 'kept', 'queued')";
 const MAKE_DUE = "UPDATE sent SET nextAt = ?1 WHERE state = 'kept' AND nextAt > ?1";
 const INTERRUPTED = "the connector ended during the request";
 const NO_BODY = "body = NULL, bodyBytes = 0";
-const FINISHED = "state NOT IN ('sending', 'kept', 'queued')";
 /** The thread of the automatic message that a stored message answers, or NULL. Both parameters name the stored one. */
 const threadOf = (fromDid: string, requestId: string) =>
   `(SELECT before.thread FROM messages JOIN sent AS before
@@ -161,8 +162,7 @@ export class SentMessages {
   /** `begin` in a transaction of the caller. `problem` says why the message is `refused` and not sent. */
   add(message: NewSentMessage, now: number, problem: string | null = null): SentMessage {
     const { toDid, requestId, conversationId, inReplyTo, auto, origin, payload } = message;
-    const isReply = origin === "runtime";
-    const { keep = isReply } = message;
+    const isReply = origin === "runtime", { keep = isReply } = message;
     const known = this.find(requestId, toDid);
     let left: SentBody | null = null, mayHaveArrived = false;
     if (known !== null) {
@@ -176,10 +176,12 @@ export class SentMessages {
     }
     const bytes = utf8Bytes(payload).length;
     if (keep && !isReply) this.#checkOutbox(bytes);
+    const refusal = problem ??
+      (isReply && this.#isFullOfReplies(toDid, bytes) ? "too many replies wait for this peer" : null);
     this.#makeRoom(bytes);
     const isBehind = !isReply && keep && this.#isAhead(toDid);
-    const state: SentState = problem !== null ? "refused" : isReply || isBehind ? "kept" : "sending";
-    const why = problem ?? (isBehind ? this.#problemAhead(toDid) : null);
+    const state: SentState = refusal !== null ? "refused" : isReply || isBehind ? "kept" : "sending";
+    const why = refusal ?? (isBehind ? this.#problemAhead(toDid) : null);
     const row = this.db.get<SentRow>(
       `INSERT INTO sent (toDid, requestId, conversationId, inReplyTo, auto, origin, bytes, sentAt, state, stateAt,
        problem, payload, keep, mayHaveArrived, thread) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?8, ?10, ?11, ?12,
@@ -194,23 +196,25 @@ export class SentMessages {
   }
 
   /**
-   * Refuses messages over the bounds. Replies of the runtime count too, but are never refused, because no caller would
-   * see a refusal.
+   * Refuses messages over the bounds. Replies of the runtime do not count, because a peer that asks and takes no reply
+   * would otherwise stop what the person sends to others.
    */
   #checkOutbox(bytes: number): void {
-    const open = this.#unsent();
+    const open = this.db.sums("bytes", "sent", `${UNSENT} AND origin <> 'runtime'`);
     if (open.rows < LIMIT.keptMessages && open.bytes + bytes <= LIMIT.keptBytes) return;
     const text = `Over ${LIMIT.keptMessages} messages, or ${LIMIT.keptBytes / 1024 ** 2} MiB, wait here`;
     throw new LocalError("CONNECTOR_OUTBOX_FULL", text);
   }
 
-  /** How many messages wait here, or are tried now. */
-  get unsent(): number {
-    return this.#unsent().rows;
+  /** Tells whether a peer's share of the replies that wait here is used up. */
+  #isFullOfReplies(toDid: string, bytes: number): boolean {
+    const { rows = 0, sum = 0 } = this.db.get<{ rows: number; sum: number | null }>(REPLIES_TO, toDid) ?? {};
+    return rows >= LIMIT.keptReplies || (sum ?? 0) + bytes > LIMIT.keptReplyBytes;
   }
 
-  #unsent() {
-    return this.db.sums("bytes", "sent", "keep = 1 AND state IN ('kept', 'sending')");
+  /** How many messages wait here, or are tried now. */
+  get unsent(): number {
+    return this.db.sums("bytes", "sent", UNSENT).rows;
   }
 
   /** Whether a kept message to a recipient waits, or is tried again now. */

@@ -2,9 +2,12 @@
 import { assert, assertEquals } from "@std/assert";
 import type { Cell } from "../../../../cli/connector/store/database.ts";
 import { SENT_STATES, type SentState } from "../../../../shared/client/local_shapes.ts";
-import { BETA, Disk, GAMMA, outgoing } from "./disk.ts";
+import { CONNECTOR_LIMITS } from "../../../../cli/connector/limits.ts";
+import { ALPHA, BETA, Disk, GAMMA, outgoing } from "./disk.ts";
 import { SENT_BYTES, SENT_MESSAGES } from "../../../../cli/connector/store/sent_messages.ts";
 
+/** Other peers, so many that their replies together are more than a person may have waiting. */
+const PEERS = [..."DEFGH"].map((last) => BETA.slice(0, -1) + last);
 const DAY = 24 * 3_600_000;
 
 Deno.test("a state is replaced only by one that shows more", async () => {
@@ -123,6 +126,24 @@ Deno.test("sending a message reads none of the earlier ones to its recipient", a
   sent.begin(outgoing("request-2", { keep: true }), 0);
   assert(plans.length > 2);
   assertEquals(plans.filter((plan) => plan.includes("sent_by_recipient") || plan.startsWith("SCAN sent")), []);
+});
+
+Deno.test("replies that one peer does not take have a bound, and stop no message of the person and no reply to another", async () => {
+  await using disk = await Disk.make();
+  const { sent } = disk.open();
+  const reply = (n: string, toDid = BETA, payload = "{}") =>
+    sent.begin(outgoing(`reply-${n}`, { toDid, payload, origin: "runtime", auto: true }), 0);
+  const shown = ({ state, problem }: { state: SentState; problem: string | null }) => [state, problem];
+  const large = JSON.stringify("x".repeat(CONNECTOR_LIMITS.keptReplyBytes));
+  assertEquals(shown(reply("large", BETA, large)), ["refused", "too many replies wait for this peer"]);
+  const first = reply("0");
+  for (let n = 1; n < CONNECTOR_LIMITS.keptReplies; n++) assertEquals(reply(`${n}`).state, "kept");
+  assertEquals(shown(reply("over")), ["refused", "too many replies wait for this peer"]);
+  for (let n = 0; n < CONNECTOR_LIMITS.keptMessages; n++) reply(`${n}`, PEERS[n % PEERS.length]);
+  assertEquals(reply("other", GAMMA).state, "kept");
+  assertEquals(sent.begin(outgoing("request-1", { toDid: ALPHA, keep: true }), 0).state, "sending");
+  sent.settle(first, { state: "queued" }, 1);
+  assertEquals(reply("next").state, "kept", "a reply that has left makes room");
 });
 
 Deno.test("a full table deletes the oldest finished messages, then queued ones", async () => {
