@@ -12,10 +12,8 @@ export interface AdmittedAgent {
   identity: FrameIdentity;
   agentDid: string;
   ownerDid: string;
-  /** Whose budgets the agent uses: those of its owner, or those of its registry when that is another one. */
-  payer: string;
-  /** The budgets of its requests: that of `payer`, and for a visitor also that of all visitors of one owner here. */
-  payers: readonly string[];
+  /** The budgets of its requests: that of its owner; for a visitor that of all visitors of one owner here, and its registry's. */
+  payers: readonly [string, ...string[]];
   /** Origin of the home proxy of an agent of another registry, as its visit token says; otherwise `null`. */
   homeProxy: string | null;
   /** When the AIT expires, unix seconds. */

@@ -3,7 +3,7 @@
  * person with a hundred agents could take a hundred shares and leave none for others. The counts are in memory. A new
  * instance begins without them, which costs at most one more window.
  */
-import { Window } from "../shared/server/rate_limit.ts";
+import { Window, type WindowRule } from "../shared/server/rate_limit.ts";
 import { BoundedMap } from "../shared/bounded_map.ts";
 import type { Clock } from "../shared/clock.ts";
 import { ServiceError } from "../shared/protocol/errors.ts";
@@ -27,6 +27,11 @@ const BODY_BYTES_PER_REQUEST = 1_748;
 const BODY_BURST_SECONDS = 1;
 /** Turns of an owner's connects. Each takes two commits, so four hundred at once would stop all other requests. */
 const CONNECTS = { atOnce: 8, waiting: 1_000, waitMs: 5_000 };
+/**
+ * Budgets of an owner that another registry has. With one, a person there whom one person here lets in could use up what
+ * all people of that registry have.
+ */
+const ISSUER_SHARES = 4;
 /** How many owners are remembered, the most recently active ones. With more, those of the past take memory. */
 const MAX_OWNERS = 10_000;
 
@@ -35,6 +40,16 @@ function sharers({ length }: readonly string[]): string {
   return length === 1
     ? "The agents of your account"
     : "The agents of your server, or all visitors of your peer's account,";
+}
+
+/** Returns how many budgets of an owner a payer has. Of all payers only another registry is named by its origin. */
+function sharesOf(payer: string): number {
+  return payer.startsWith("http") ? ISSUER_SHARES : 1;
+}
+
+function ruleOf(payer: string, ofOne: WindowRule): WindowRule {
+  const shares = sharesOf(payer);
+  return shares === 1 ? ofOne : { ...ofOne, requests: ofOne.requests * shares };
 }
 
 export const bodyRefusal = (payers: readonly string[]): string => `${sharers(payers)} together send too many bytes`;
@@ -85,9 +100,10 @@ export class OwnerBudgets {
    * @throws {ServiceError} `PROXY_RATE_LIMIT_EXCEEDED`
    */
   takeRequest(payers: readonly string[], name: string, factor: number, count = 1): void {
-    const now = this.clock.now(), requests = Math.ceil(this.requests * factor);
-    const rule = { name, requests, windowMs: MINUTE_MS };
+    const now = this.clock.now();
+    const ofOne = { name, requests: Math.ceil(this.requests * factor), windowMs: MINUTE_MS };
     for (const payer of payers) {
+      const rule = ruleOf(payer, ofOne), { requests } = rule;
       const { allowed, remaining, resetMs } = this.#windowOf(payer, name).peek(rule, now);
       if (allowed && remaining + 1 >= count) continue;
       throw rateRefusal(
@@ -99,7 +115,7 @@ export class OwnerBudgets {
       );
     }
     for (const payer of payers) {
-      const window = this.#windowOf(payer, name);
+      const window = this.#windowOf(payer, name), rule = ruleOf(payer, ofOne);
       for (let i = 0; i < count; i++) window.add(rule, now);
     }
   }
@@ -152,15 +168,15 @@ export class OwnerBudgets {
     return window;
   }
 
-  #useOf(ownerDid: string): Use {
-    const use = this.#uses.get(ownerDid) ?? {
+  #useOf(payer: string): Use {
+    const use = this.#uses.get(payer) ?? {
       frames: new TokenBucket(FRAMES_PER_SECOND),
       bytes: new TokenBucket(FRAME_BYTES_PER_SECOND),
-      bodyBytes: new TokenBucket(this.#bodyBytes, BODY_BURST_SECONDS),
+      bodyBytes: new TokenBucket(this.#bodyBytes * sharesOf(payer), BODY_BURST_SECONDS),
       windows: new Map(),
       connectAt: 0,
     };
-    this.#uses.set(ownerDid, use);
+    this.#uses.set(payer, use);
     return use;
   }
 }

@@ -72,7 +72,6 @@ export async function admit(
     identity: ait.identity,
     agentDid: claims.sub,
     ownerDid: claims.ownerDid,
-    payer: requireSet(state.payer),
     payers: payersOf(state),
     homeProxy: state.homeProxy ?? null,
     aitExpiresAt: claims.exp,

@@ -118,6 +118,7 @@ export interface VisitorChecks {
   claimsOf(token: string): AitClaims | null;
   admit(claims: AitClaims, exchange: RequestContext): Promise<{ issuer: IssuerDocuments; host: string }>;
   visit(visitor: IssuerDocuments, token: string, ait: VerifiedAit, origin: string): Promise<string | null>;
+  writes(agentDid: string, host: string): void;
 }
 
 export interface CheckDeps extends RecordReader, PairStoreDeps {
@@ -248,6 +249,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
         const homeProxy = await deps.visitors.visit(visitor, accessToken, requireSet(ait), requireSet(state.origin));
         if (homeProxy === null) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
         state.homeProxy = homeProxy;
+        if (state.pair?.value) deps.visitors.writes(requireSet(ait).claims.sub, state.pair.value.peerOwnerDid);
         return;
       }
       const unchanged = await (prefetched?.access ?? checkAccess(deps, accessToken, requireSet(ait)));
@@ -331,12 +333,13 @@ function judgeRate({ owners }: CheckDeps, state: AdmissionState, decision: Decis
 }
 
 /**
- * Returns the budgets that a request uses. All visitors of one owner here share a second one, because a person could
- * let in the agents of a hundred host names, and each of those has a budget of its own.
+ * Returns the budgets that a request uses, the narrowest first. All visitors of one owner here share one beside that of
+ * their registry, because a person could let in the agents of a hundred host names, and each of those has a budget of
+ * its own.
  */
-export function payersOf({ payer, host, pair }: Pick<AdmissionState, "payer" | "host" | "pair">): string[] {
+export function payersOf({ payer, host }: Pick<AdmissionState, "payer" | "host">): [string, ...string[]] {
   const own = requireSet(payer);
-  return host === undefined ? [own] : [own, `visitors of ${pair?.value?.peerOwnerDid ?? host}`];
+  return host === undefined ? [own] : [`visitors of ${host}`, own];
 }
 
 /**

@@ -4,7 +4,7 @@
  * was counted.
  */
 import type { Admission } from "../caller.ts";
-import { type AdmissionState, type CheckDeps, requireSet, showDecision, windowFull } from "./checks.ts";
+import { type AdmissionState, type CheckDeps, payersOf, requireSet, showDecision, windowFull } from "./checks.ts";
 import { RegistryUnavailable } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { BeginningOfDelivery, DuplicateResult } from "../message/delivery.ts";
@@ -156,7 +156,7 @@ function uncached<R>(update: Update<R>): Update<R> {
  * find a replay after a check has already refused it.
  */
 export function countCostly({ guard }: CheckDeps, state: AdmissionState, code: ErrorCode): void {
-  const ownerDid = requireSet(state.payer);
+  const [ownerDid] = payersOf(state);
   // A replay does not prove that the agent sent it, because any program that saw the original can send it again.
   const isProven = state.use !== undefined && code !== "PROXY_AUTH_REPLAY";
   if (!state.isCounted) guard.recordFailure(state.exchange, { ownerDid, isProven });

@@ -6,6 +6,7 @@
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { type AitClaims, parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
 import { TokenError } from "../../shared/protocol/signed/jws.ts";
+import { isAgentDid } from "../../shared/protocol/did.ts";
 import { isForeignOrigin } from "../../shared/protocol/origins.ts";
 import { parseShortToken, verifyShortToken, VIS } from "../../shared/protocol/signed/short_token.ts";
 import { parseTicket } from "../../shared/protocol/ticket.ts";
@@ -17,6 +18,9 @@ import type { RequestContext } from "../../shared/server/http/route.ts";
 import type { VerifiedAit } from "../admission/ait_cache.ts";
 import type { IssuerDocuments, VisitorChecks } from "../admission/checks.ts";
 import { findTicket, firstPair } from "../trust/store.ts";
+import { signedHeaders } from "../../shared/server/http/signed_request.ts";
+import { KEYS } from "../schema/kv_keys.ts";
+import type { PairRecord } from "../schema/records.ts";
 import type { IssuerPolicy } from "../issuer_policy.ts";
 
 interface VisitorsDeps extends Pick<ServiceDeps, "kv" | "clock"> {
@@ -29,6 +33,7 @@ interface VisitorsDeps extends Pick<ServiceDeps, "kv" | "clock"> {
 const ISSUERS_PER_TICKET = 3;
 const TICKETS_KEPT = 10_000;
 const VISITS_KEPT = 20_000;
+const HOSTS_KEPT = 20_000;
 
 interface KeptVisit {
   /** Origin of the agent's home proxy. */
@@ -56,6 +61,8 @@ export class Visitors implements VisitorChecks {
   /** Issuers that were asked about a ticket, by its digest. */
   readonly #asked = new BoundedMap<string, Set<string>>(TICKETS_KEPT);
   readonly #visits = new BoundedMap<string, KeptVisit>(VISITS_KEPT);
+  /** The owner here to whom each visitor has written last. */
+  readonly #hosts = new BoundedMap<string, string>(HOSTS_KEPT);
 
   constructor(private readonly deps: VisitorsDeps) {}
 
@@ -81,12 +88,30 @@ export class Visitors implements VisitorChecks {
    * @throws {StoreUnavailable}
    */
   async admit({ iss, sub }: AitClaims, exchange: RequestContext): Promise<{ issuer: IssuerDocuments; host: string }> {
-    const { policy, issuers, kv } = this.deps;
+    const { policy, issuers } = this.deps;
     if (policy.accepts(iss) === null) throw refused();
     const ofTicket = exchange.target === "/pair/confirm" ? await this.#hostOfTicket(exchange, iss, sub) : null;
-    const host = ofTicket ?? (await firstPair(kv, sub))?.peerOwnerDid;
+    const host = ofTicket ?? await this.#hostOf(sub, signedHeaders(exchange).recipient);
     if (host === undefined) throw refused();
     return { issuer: issuers.of(iss), host };
+  }
+
+  /** Called when a visitor whose request was verified writes to an agent of `host`. */
+  writes(agentDid: string, host: string): void {
+    this.#hosts.set(agentDid, host);
+  }
+
+  /**
+   * Returns the owner here whose visitors' budget an agent uses, or `undefined` for one without a pair. For a request
+   * without a recipient it is the one to whom the agent has written last, because any person here can accept the agent,
+   * and could otherwise make it use a budget that they have used up.
+   */
+  async #hostOf(agentDid: string, recipient: string): Promise<string | undefined> {
+    const { kv } = this.deps;
+    const pair = isAgentDid(recipient) ? (await kv.get<PairRecord>(KEYS.pair(agentDid, recipient))).value : null;
+    if (pair) return pair.peerOwnerDid;
+    const first = await firstPair(kv, agentDid);
+    return first === null ? undefined : this.#hosts.get(agentDid) ?? first.peerOwnerDid;
   }
 
   /**

@@ -3,6 +3,7 @@
  * a bound is refused, except a small one over the total. The owner has a bound too, because a person with twenty
  * senders could otherwise hold the whole total, and the messages of other people would be refused.
  */
+import type { AdmittedAgent } from "../caller.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ByteBudget } from "../../shared/server/byte_budget.ts";
@@ -29,7 +30,7 @@ export class InFlightBudget {
    *
    * @throws {ServiceError} `PROXY_RELAY_UNAVAILABLE` when the messages of the owner, the sender, or all, are too large
    */
-  take({ payer, agentDid }: { payer: string; agentDid: string }, bytes: number): () => void {
+  take({ payers: [payer], agentDid }: Pick<AdmittedAgent, "payers" | "agentDid">, bytes: number): () => void {
     // A small message ignores the total, because large messages of others would otherwise stop it.
     const ofOwner = this.#owners.take(payer, bytes, { ignoreTotal: bytes <= LIMITS.bodyFreeBytes });
     const ofSender = ofOwner && this.#senders.take(agentDid, bytes);

@@ -135,14 +135,19 @@ export class Mailbox {
     }, ...owners];
   }
 
-  /** Returns the updates that add a queued message to the bytes of both owners, or take it away (`sign` -1). */
+  /**
+   * Returns the updates that add a queued message to the bytes of both owners, or take it away (`sign` -1). A message of
+   * another server counts only for its recipient's owner, because one person there could otherwise use up what all people
+   * of that server have, and the owner here has let the sender in.
+   */
   #countBytes(
     { message, recipientOwnerDid, bytes }: Pick<MailboxEntry, "message" | "recipientOwnerDid" | "bytes">,
     sign: 1 | -1,
   ): Update<MailboxRefusal>[] {
     const { registryUrl, mailboxOwnerBytes } = this.deps.config;
-    const senderOwnerDid = payerOf(message.identity, registryUrl), expireInMs = this.#keptMs;
-    return [...new Set([recipientOwnerDid, senderOwnerDid])].map((ownerDid) => ({
+    const { issuer, ownerDid: senderOwnerDid } = message.identity, expireInMs = this.#keptMs;
+    const owners = issuer === registryUrl ? [recipientOwnerDid, senderOwnerDid] : [recipientOwnerDid];
+    return [...new Set(owners)].map((ownerDid) => ({
       key: KEYS.mailboxBytes(ownerDid),
       next: (current) => {
         const { received, sent } = current as MailboxBytes | null ?? { received: 0, sent: 0 };

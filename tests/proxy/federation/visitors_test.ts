@@ -4,48 +4,18 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
-import { provePairKey } from "../../../shared/protocol/pair_key.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { parseAit, readAitClaims } from "../../../shared/protocol/signed/ait.ts";
 import { expositionOf } from "../../../shared/server/metrics/metrics.ts";
-import { type ForeignAgent, ForeignIssuer } from "../../support/foreign_issuer.ts";
-import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
+import { ForeignIssuer } from "../../support/foreign_issuer.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
-import { PROXY_URL, type TestAgent, type World, type WorldOptions } from "../../support/world.ts";
+import { PROXY_URL, type TestAgent, type WorldOptions } from "../../support/world.ts";
 import { look, tokenOf } from "../admin/admin_world.ts";
-import { get, openProxy, post, PROFILE, restart, ticketOf } from "../proxy_world.ts";
+import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
 import { inWorld } from "../cast.ts";
-
-const THEIRS = { agentName: "beta", humanName: "Bob" };
-const SECRET = "A".repeat(22);
-
-async function cast(options: WorldOptions = {}) {
-  const clock = new ManualClock();
-  const b = await ForeignIssuer.open(clock);
-  const w = await openProxy({ clock, abroad: b.abroad, sharedProcess: true, ...options });
-  return { w, b, alpha: await w.agent(), beta: await b.agent() };
-}
-
-async function keyOf(agent: { keys: { publicKey: string } }, role: "initiator" | "responder", did: string) {
-  return await provePairKey(SECRET, { role, did, profile: THEIRS }, agent.keys.publicKey);
-}
-
-async function keyedTicket(w: World, agent: TestAgent): Promise<string> {
-  return await ticketOf(w, agent, { initiatorKey: await keyOf(agent, "initiator", agent.agent.did) });
-}
-
-async function confirm(w: World, agent: ForeignAgent, ticket: string, withKey = true): Promise<Response> {
-  const responderKey = withKey ? await keyOf(agent, "responder", agent.agent.did) : undefined;
-  return await post(w, agent as unknown as TestAgent, "/pair/confirm", {
-    ticket,
-    responderProfile: THEIRS,
-    responderKey,
-  });
-}
-
-const send = (w: World, from: ForeignAgent, to: TestAgent, headers: Record<string, string | null> = {}) =>
-  w.message(from as unknown as TestAgent, to, { headers });
+import { cast, confirm, keyedTicket, keyOf, send, THEIRS } from "./visitor_cast.ts";
 
 async function paired(options: WorldOptions = {}) {
   const all = await cast(options);
@@ -250,7 +220,7 @@ Deno.test("after a restart the list of an issuer is read before what its agents 
     await restart(w);
     const socket = w.connect(alpha);
     await w.connected();
-    await until(async () => (await w.kv.get(KEYS.mailboxBytes(b.origin))).value === null);
+    await until(async () => (await w.kv.get(KEYS.mailboxBytes(alpha.owner.did))).value === null);
     assertEquals(socket.delivered.length, isDown ? 1 : 0);
   }
 });
@@ -288,7 +258,7 @@ test("what a visiting agent queued is not handed over once the pair has ended, a
   await until(() => isAsked);
   assertEquals((await post(w, alpha, "/pair/remove", { peerAgentDid: beta.agent.did })).status, 204);
   list.resolve(null);
-  await until(async () => (await w.kv.get(KEYS.mailboxBytes(b.origin))).value === null);
+  await until(async () => (await w.kv.get(KEYS.mailboxBytes(alpha.owner.did))).value === null);
   assertEquals(socket.delivered, []);
 });
 
@@ -302,7 +272,7 @@ test("what a visiting agent queued is handed over without a question to its regi
     null,
     "no owner of another server has a budget",
   );
-  assert((await w.kv.get(KEYS.mailboxBytes(b.origin))).value !== null);
+  assert((await w.kv.get(KEYS.mailboxBytes(alpha.owner.did))).value !== null);
   const asked = b.asked.length;
   const socket = w.connect(alpha);
   await w.connected();
@@ -340,32 +310,6 @@ Deno.test("a ticket lets this server ask at most three issuers", async () => {
   }
   assertEquals(b.asked.length, 3, "keys of c, d and e, which b's do not verify");
   assertEquals(await outcome(await confirm(w, beta, ticket)), "401 PROXY_AUTH_INVALID_AIT");
-});
-
-Deno.test("the visitors of one owner share a budget, also with many host names", async () => {
-  const { w, b, alpha, beta } = await cast({ proxy: { ownerRequests: 10 } });
-  await using _ = w;
-  const others = await Promise.all(
-    ["c", "d"].map((name, i) => ForeignIssuer.open(w.clock, `https://${name}.example`, i)),
-  );
-  b.answer = (request) => others.find(({ origin }) => request.url.startsWith(origin))?.abroad.send(request) ?? null;
-  const guests = [beta, ...await Promise.all(others.map((other) => other.agent()))];
-  for (const guest of guests) {
-    await answered(await confirm(w, guest, await keyedTicket(w, alpha)), 201);
-    // With so few requests, an owner makes one ticket a minute.
-    await w.clock.stepWhenIdle(60_000);
-  }
-  const local = await w.agent();
-  await w.pair(local, alpha);
-  w.connect(alpha);
-  await w.connected();
-  await w.clock.stepWhenIdle(60_000);
-  const answers: string[] = [];
-  for (let n = 0; n < 12; n++) answers.push(await outcome(await send(w, guests[n % 3] as ForeignAgent, alpha)));
-  assertEquals(answers, [...Array(10).fill("202"), ...Array(2).fill("429 PROXY_RATE_LIMIT_EXCEEDED")]);
-  const refused = await answered<{ error: { message: string } }>(await send(w, beta, alpha), 429);
-  assertStringIncludes(refused.error.message, "all visitors of your peer's account");
-  assertEquals(await outcome(await w.message(local, alpha)), "202");
 });
 
 Deno.test("an agent lets a peer of another server write to it, as often as it says so", async () => {

@@ -1,0 +1,120 @@
+/** Shows what agents of another registry can use up here, and that it is not what other people of that registry need. */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { BAD_PROOFS_MAX } from "../../../proxy/admission/bad_proof_limiter.ts";
+import { HELD_PER_SENDER_BYTES } from "../../../proxy/relay/in_flight_budget.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { type ForeignAgent, ForeignIssuer } from "../../support/foreign_issuer.ts";
+import { answered, outcome } from "../../support/registry_world.ts";
+import { until } from "../../support/until.ts";
+import type { TestAgent } from "../../support/world.ts";
+import { post } from "../proxy_world.ts";
+import { cast, confirm, keyedTicket, keyOf, send, THEIRS } from "./visitor_cast.ts";
+
+Deno.test("the visitors of one owner share a budget, also with many host names", async () => {
+  const { w, b, alpha, beta } = await cast({ proxy: { ownerRequests: 10 } });
+  await using _ = w;
+  const others = await Promise.all(
+    ["c", "d"].map((name, i) => ForeignIssuer.open(w.clock, `https://${name}.example`, i)),
+  );
+  b.answer = (request) => others.find(({ origin }) => request.url.startsWith(origin))?.abroad.send(request) ?? null;
+  const guests = [beta, ...await Promise.all(others.map((other) => other.agent()))];
+  for (const guest of guests) {
+    await answered(await confirm(w, guest, await keyedTicket(w, alpha)), 201);
+    // With so few requests, an owner makes one ticket a minute.
+    await w.clock.stepWhenIdle(60_000);
+  }
+  const local = await w.agent();
+  await w.pair(local, alpha);
+  w.connect(alpha);
+  await w.connected();
+  await w.clock.stepWhenIdle(60_000);
+  const answers: string[] = [];
+  for (let n = 0; n < 12; n++) answers.push(await outcome(await send(w, guests[n % 3] as ForeignAgent, alpha)));
+  assertEquals(answers, [...Array(10).fill("202"), ...Array(2).fill("429 PROXY_RATE_LIMIT_EXCEEDED")]);
+  const refused = await answered<{ error: { message: string } }>(await send(w, beta, alpha), 429);
+  assertStringIncludes(refused.error.message, "all visitors of your peer's account");
+  assertEquals(await outcome(await w.message(local, alpha)), "202");
+});
+
+const QUEUED = { Prefer: "respond-async" };
+
+Deno.test("one person of another server leaves requests and mailbox for the others of that server", async () => {
+  const { w, b, alpha, beta } = await cast({ proxy: { ownerRequests: 10, mailboxOwnerBytes: 30_000 } });
+  await using _ = w;
+  const eve = await w.agent(), mallory = await b.agent("mallory");
+  await answered(await confirm(w, beta, await keyedTicket(w, alpha)), 201);
+  await answered(await confirm(w, mallory, await keyedTicket(w, eve)), 201);
+  await w.clock.stepWhenIdle(60_000);
+  const queue = async (from: ForeignAgent, to: TestAgent) => {
+    const body = JSON.stringify({ message: "x".repeat(10_000) });
+    return await outcome(await w.message(from as unknown as TestAgent, to, { body, headers: QUEUED }));
+  };
+  const answers: string[] = [];
+  for (let n = 0; n < 11; n++) answers.push(await queue(mallory, eve));
+  const full = "507 PROXY_RELAY_MAILBOX_FULL";
+  assertEquals(answers, ["202", "202", ...Array(8).fill(full), "429 PROXY_RATE_LIMIT_EXCEEDED"]);
+  assertEquals([await queue(beta, alpha), await queue(beta, alpha), await queue(beta, alpha)], ["202", "202", full]);
+});
+
+Deno.test("messages of one person of another server without an acknowledgement stop no message of another one", async () => {
+  const { w, b, alpha, beta } = await cast();
+  await using _ = w;
+  const eve = await w.agent();
+  await answered(await confirm(w, beta, await keyedTicket(w, alpha)), 201);
+  const socket = w.connect(eve);
+  w.connect(alpha);
+  await w.connected();
+  socket.behaviour = "silent";
+  const body = JSON.stringify({ message: "x".repeat(LIMITS.hookBodyBytes - 14) }), waiting: Promise<Response>[] = [];
+  for (let n = 0; n < 4; n++) {
+    const mallory = await b.agent(`mallory-${n}`) as unknown as TestAgent;
+    await answered(await confirm(w, mallory as unknown as ForeignAgent, await keyedTicket(w, eve)), 201);
+    for (let sent = 0; sent < HELD_PER_SENDER_BYTES; sent += body.length) {
+      waiting.push(w.message(mallory, eve, { body }));
+    }
+  }
+  await until(() => socket.delivered.length === waiting.length);
+  assertEquals(await outcome(await send(w, beta, alpha)), "202");
+  await w.clock.advance(LIMITS.ackTimeoutMs);
+  await Promise.all(waiting);
+});
+
+Deno.test("a person here who accepts a visitor of another one does not take its budget for questions", async () => {
+  const { w, b, beta } = await cast({ proxy: { ownerRequests: 10 } });
+  await using _ = w;
+  const eve = await w.agent(), victim = await w.agent(), mallory = await b.agent("mallory");
+  await answered(await confirm(w, mallory, await keyedTicket(w, eve)), 201);
+  await answered(await confirm(w, beta, await keyedTicket(w, victim)), 201);
+  await w.clock.stepWhenIdle(60_000);
+  const peerKey = await keyOf(beta, "initiator", beta.agent.did);
+  const accepted = { peerAgentDid: beta.agent.did, peerProxy: "https://relay.b.example", peerProfile: THEIRS, peerKey };
+  await answered(await post(w, eve, "/pair/accept", accepted), 201);
+  assertEquals(await outcome(await send(w, beta, victim, QUEUED)), "202");
+  const ask = async (agent: ForeignAgent, to: TestAgent, count: number) => {
+    const about = { requestId: "request-1", recipientAgentDid: to.agent.did };
+    const body = { messages: Array(count).fill(about) };
+    return await outcome(await post(w, agent as unknown as TestAgent, "/v1/relay/deliveries", body));
+  };
+  assertEquals(await ask(mallory, eve, 98), "200");
+  for (let n = 0; n < 50; n++) assertEquals(await ask(mallory, eve, 1), "200");
+  assertEquals(await ask(mallory, eve, 1), "429 PROXY_RATE_LIMIT_EXCEEDED");
+  assertEquals(await ask(beta, victim, 1), "200");
+});
+
+Deno.test("refused requests of one person of another server lock out no agent of another one", async () => {
+  const { w, b, alpha, beta } = await cast();
+  await using _ = w;
+  const eve = await w.agent(), wrong = { [HEADERS.access]: "abc" };
+  await answered(await confirm(w, beta, await keyedTicket(w, alpha)), 201);
+  w.connect(alpha);
+  await w.connected();
+  assertEquals(await outcome(await send(w, beta, alpha, wrong)), "401 PROXY_AGENT_ACCESS_INVALID");
+  for (let n = 0; n < 5; n++) {
+    const mallory = await b.agent(`mallory-${n}`);
+    await answered(await confirm(w, mallory, await keyedTicket(w, eve)), 201);
+    const answers = Array.from({ length: BAD_PROOFS_MAX }, () => send(w, mallory, eve, wrong));
+    for (const answer of await Promise.all(answers)) assertEquals(answer.status, 401);
+  }
+  assertEquals(await outcome(await send(w, beta, alpha)), "202");
+});
