@@ -61,8 +61,11 @@ const ENTRY_BYTES = 210;
 const LISTS_BYTES = 67_108_864;
 /** Calls that run at the same time. With more, hostile issuers that answer slowly would hold connections and memory. */
 const CALLS = { atOnce: 16, waiting: 100, waitMs: 3_000 };
-/** Calls of one domain with all its subdomains. With more, one person's names could keep every other issuer waiting. */
-const CALLS_OF_DOMAIN = { ...CALLS, atOnce: 4 };
+/**
+ * Calls of one domain with all its subdomains, and calls of issuers that are not known to work for one owner here. With
+ * more, the names of one person, or the tickets that one person made, could keep every other issuer waiting.
+ */
+const CALLS_OF_ONE = { ...CALLS, atOnce: 4 };
 /**
  * How long the newest list of an issuer is remembered, so that an older one is refused. Afterwards an older one is
  * refused in any case, because a list is valid for only 15 minutes.
@@ -77,6 +80,10 @@ class IssuerClient extends RegistryClient {
   pausedUntil = -Infinity;
   /** Why the issuer could not be asked the last time; `null` after an answer. */
   problem: string | null = null;
+  /** The owner here whose visitor came last; `null` when that is not known. */
+  host: string | null = null;
+  /** True once its list was read, until a call fails. The tickets of one owner then hold up no call of it. */
+  #works = false;
 
   constructor(private readonly deps: IssuerDeps, issuer: string) {
     super(deps.send, deps.clock, { registryUrl: issuer, serviceCredential: null, accessCacheMs: 0 }, BOUNDS);
@@ -87,20 +94,26 @@ class IssuerClient extends RegistryClient {
     return this.#ask(() => super.keys());
   }
 
-  override crl(etag: string | null): Promise<RegistryAnswer> {
-    return this.#ask(() => super.crl(etag));
+  override async crl(etag: string | null): Promise<RegistryAnswer> {
+    const answer = await this.#ask(() => super.crl(etag));
+    this.#works = true;
+    return answer;
   }
 
   async #ask(call: () => Promise<RegistryAnswer>): Promise<RegistryAnswer> {
-    const { clock, turns, domainTurns, metrics } = this.deps;
+    const { clock, turns, turnsOfOne, metrics } = this.deps;
     const pauseMs = this.pausedUntil - clock.now();
     // A longer pause than the longest comes from a clock that stepped back, and would last as long as that step.
     if (pauseMs > 0 && pauseMs <= PAUSE.most) throw new RegistryUnavailable("The last call failed a short time ago");
-    const endOfDomain = await domainTurns.take(this.#domain);
-    const end = endOfDomain && await turns.take("all");
-    if (!end) endOfDomain?.();
-    // Not counted as a failure, because slow answers of other issuers would otherwise shut this one out with a pause.
-    if (!end) throw new RegistryUnavailable("Too many registries are asked at once");
+    const endOfHost = this.#works || this.host === null ? () => {} : await turnsOfOne.take(this.host);
+    const endOfDomain = endOfHost && await turnsOfOne.take(this.#domain);
+    const endOfAll = endOfDomain && await turns.take("all");
+    const end = () => [endOfHost, endOfDomain, endOfAll].forEach((one) => one?.());
+    if (!endOfAll) {
+      end();
+      // Not counted as a failure, because slow answers of other issuers would otherwise shut this one out with a pause.
+      throw new RegistryUnavailable("Too many registries are asked at once");
+    }
     try {
       const answer = await call();
       if (![200, 304, 404].includes(answer.status)) throw new RegistryUnavailable(`Status ${answer.status}`);
@@ -109,13 +122,13 @@ class IssuerClient extends RegistryClient {
       metrics.count("issuer_calls_total", "answered");
       return answer;
     } catch (error) {
+      this.#works = false;
       this.problem = error instanceof RegistryUnavailable ? error.message : "It cannot be reached";
       this.pausedUntil = clock.now() + Math.min(PAUSE.first * 2 ** this.#failures++, PAUSE.most);
       metrics.count("issuer_calls_total", "failed");
       throw error;
     } finally {
       end();
-      endOfDomain?.();
     }
   }
 }
@@ -123,7 +136,7 @@ class IssuerClient extends RegistryClient {
 interface IssuerDeps extends IssuersDeps {
   aits: KeptAits;
   turns: Turns;
-  domainTurns: Turns;
+  turnsOfOne: Turns;
 }
 
 class Issuer implements IssuerDocuments {
@@ -157,6 +170,10 @@ class Issuer implements IssuerDocuments {
 
   get problem(): string | null {
     return this.#client.problem;
+  }
+
+  set host(ownerDid: string | null) {
+    this.#client.host = ownerDid;
   }
 
   readonly aits: IssuerDocuments["aits"] = { verify: (token) => this.#named(this.#aits.verify(token)) };
@@ -224,15 +241,20 @@ export class Issuers {
       onList,
       aits: new BoundedMap(AITS_KEPT),
       turns: new Turns(deps.clock, CALLS),
-      domainTurns: new Turns(deps.clock, CALLS_OF_DOMAIN),
+      turnsOfOne: new Turns(deps.clock, CALLS_OF_ONE),
     };
   }
 
-  /** Returns what an issuer publishes. Its caches are made at its first use. The policy has accepted `issuer`. */
-  of(issuer: string): Issuer {
+  /**
+   * Returns what an issuer publishes. Its caches are made at its first use. The policy has accepted `issuer`.
+   *
+   * @param host the owner here who has let its agent in
+   */
+  of(issuer: string, host: string | null = null): Issuer {
     const now = this.#deps.clock.now();
     const known = this.#known.get(issuer) ?? new Issuer(this.#deps, issuer);
     known.usedAt = now;
+    known.host = host;
     this.#known.set(issuer, known);
     if (Math.abs(now - this.#lookedAt) >= LIST_FRESH_MS) this.#letGo(now);
     return known;

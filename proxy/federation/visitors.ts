@@ -25,7 +25,7 @@ import type { IssuerPolicy } from "../issuer_policy.ts";
 
 interface VisitorsDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   policy: IssuerPolicy;
-  issuers: { of(issuer: string): IssuerDocuments };
+  issuers: { of(issuer: string, host: string): IssuerDocuments };
   config: { registryUrl: string; environment: "local" | "dev" | "production" };
 }
 
@@ -93,7 +93,7 @@ export class Visitors implements VisitorChecks {
     const ofTicket = exchange.target === "/pair/confirm" ? await this.#hostOfTicket(exchange, iss, sub) : null;
     const host = ofTicket ?? await this.#hostOf(sub, signedHeaders(exchange).recipient);
     if (host === undefined) throw refused();
-    return { issuer: issuers.of(iss), host };
+    return { issuer: issuers.of(iss, host), host };
   }
 
   /** Called when a visitor whose request was verified writes to an agent of `host`. */
@@ -140,9 +140,11 @@ export class Visitors implements VisitorChecks {
    */
   async mayStillSend(
     { issuer, agentDid, aitJti }: { issuer: string; agentDid: string; aitJti: string },
+    recipientOwnerDid: string,
   ): Promise<boolean> {
     const { policy, issuers } = this.deps;
-    return policy.accepts(issuer) !== null && !(await issuers.of(issuer).crl.wasRevoked(agentDid, aitJti));
+    return policy.accepts(issuer) !== null &&
+      !(await issuers.of(issuer, recipientOwnerDid).crl.wasRevoked(agentDid, aitJti));
   }
 
   async #verify(visitor: IssuerDocuments, token: string, audience: string, now: number): Promise<KeptVisit | null> {

@@ -269,11 +269,11 @@ export class MailboxDelivery {
    * @throws {RegistryUnavailable} when the status of the sender is not known, so the message stays queued
    * @throws {StoreUnavailable}
    */
-  async #isStillAllowed({ message }: MailboxEntry): Promise<boolean> {
+  async #isStillAllowed({ message, recipientOwnerDid }: MailboxEntry): Promise<boolean> {
     const { kv, crl, senders, visitors, config } = this.deps;
     const { fromAgentDid, toAgentDid, identity } = message, isVisitor = identity.issuer !== config.registryUrl;
     // Asked before the pair is read, because the answer may take seconds, and the pair may end meanwhile.
-    if (isVisitor && !(await visitors.mayStillSend(identity))) return false;
+    if (isVisitor && !(await visitors.mayStillSend(identity, recipientOwnerDid))) return false;
     if (!(await arePaired(kv, fromAgentDid, toAgentDid))) return false;
     if (isVisitor) return true;
     if (await crl.isSenderRevoked(fromAgentDid, identity.aitJti)) return false;

@@ -7,29 +7,60 @@ import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 import { openTestKv } from "../../support/test_store.ts";
 
-Deno.test("registries under one domain that answer slowly do not keep this server from asking another one", async () => {
+const VICTIM = "did:svc:a.example:human:01KHYQ5H00AAAAAAAAAAAAAAAA", EVE = VICTIM.replace(/A$/, "E");
+
+/** Registries that do not answer, and others that do; `flood` asks the first ones 20 times a second for `host`. */
+async function slowOnes(evil: (n: number) => string, host: string | null) {
   const clock = new ManualClock(), b = await ForeignIssuer.open(clock), kv = await openTestKv();
-  b.answer = ({ url }) => url.includes("evil.example") ? new Promise(() => {}) : null;
+  b.answer = ({ url }) => url.includes("evil") ? new Promise(() => {}) : null;
   const issuers = new Issuers({
     ...{ kv, clock, random: seededRandom(1), log: () => {}, metrics: new Metrics(), ...b.abroad },
     config: { registryKeysTtlMs: 300_000, federationPrivate: false },
     onList: () => {},
   });
-  // Each subdomain is asked once in 5 s or less often, so that its pauses never matter.
+  // Each name is asked once in 5 s or less often, so that its pauses never matter.
   let n = 0;
   const flood = async (ms: number) => {
     for (let passed = 0; passed < ms; passed += 100) {
-      for (let i = 0; i < 2; i++) issuers.of(`https://r${n++}.evil.example`).keys.current().catch(() => {});
+      for (let i = 0; i < 2; i++) issuers.of(evil(n++), host).keys.current().catch(() => {});
       await clock.advance(100);
     }
   };
+  return { clock, b, issuers, flood, [Symbol.dispose]: () => kv.close() };
+}
+
+/** Returns how many of five calls of other registries are answered meanwhile. */
+async function answeredBeside(evil: (n: number) => string, hosts: { eve: string | null; victim: string | null }) {
+  using slow = await slowOnes(evil, hosts.eve);
+  const { issuers, flood } = slow;
   await flood(3_000);
   let answered = 0;
   for (let i = 0; i < 5; i++) {
-    const asked = issuers.of("https://b.example").keys.current().then(() => answered++, () => {});
+    const asked = issuers.of(`https://b${i}.example`, hosts.victim).keys.current().then(() => answered++, () => {});
     await flood(3_500);
     await asked;
   }
-  kv.close();
-  assertEquals(answered > 0, true);
+  return answered;
+}
+
+Deno.test("registries under one domain that answer slowly do not keep this server from asking another one", async () => {
+  const evil = (n: number) => `https://r${n}.evil.example`;
+  assertEquals(await answeredBeside(evil, { eve: null, victim: null }) > 0, true);
+});
+
+const manyDomains = (n: number) => `https://evil${n}.example`;
+
+Deno.test("registries under many domains that one person's tickets name keep this server from asking no other one", async () => {
+  assertEquals(await answeredBeside(manyDomains, { eve: EVE, victim: VICTIM }), 5);
+});
+
+Deno.test("a registry that works is asked in time, also for a visitor of the person with the slow ones", async () => {
+  using slow = await slowOnes(manyDomains, EVE);
+  const { issuers, flood, clock, b } = slow, known = () => issuers.of("https://b.example", EVE).crl.isRevoked("x");
+  await known();
+  await clock.advance(61_000);
+  await flood(3_000);
+  await known();
+  await flood(1_000);
+  assertEquals(b.asked.filter((path) => path === "/v1/crl").length, 2);
 });
