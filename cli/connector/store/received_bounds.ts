@@ -2,7 +2,7 @@
  * The bounds of the inbox (D-68, D-116): messages and bytes in total, and of each sender, so that no peer shuts out the
  * others. Makes room by blanking what was read and deleting dead letters.
  */
-import type { Database } from "./database.ts";
+import type { Cell, Database } from "./database.ts";
 
 /**
  * Bounds of the inbox. Waiting, unread and dead messages count, and read ones while they have content. Without bounds,
@@ -25,6 +25,9 @@ export interface InboxCounts {
 }
 
 const READ = "readAt IS NOT NULL AND bytes > 0";
+/** The sender with most read messages, if it has more than its share. */
+const CROWDING = `SELECT fromDid FROM messages WHERE ${READ} GROUP BY fromDid
+ HAVING count(*) > ${SENDER_MESSAGES} OR sum(bytes) > ${SENDER_BYTES} ORDER BY count(*) DESC LIMIT 1`;
 
 export class ReceivedBounds {
   /** Messages and bytes that count toward the bounds; `null` until they are counted again. */
@@ -43,16 +46,20 @@ export class ReceivedBounds {
   }
 
   /**
-   * Makes room for a message of a sender: blanks read messages, then deletes dead letters, the oldest first. Returns
+   * Makes room for a message of a sender: blanks read messages, then deletes dead letters, the oldest first. Read ones of
+   * a sender with more than its share go before all others, because it could otherwise erase what others wrote. Returns
    * false when the message does not fit.
    */
   makeRoom(fromDid: string, bytes: number): boolean {
     const unread = this.db.sums("bytes", "messages", "fromDid = ? AND state = 'waiting'", fromDid);
     if (unread.rows >= SENDER_MESSAGES || unread.bytes + bytes > SENDER_BYTES) return false;
+    // Looked up once, because a large message may need the room of thousands of small ones.
+    let crowding: { fromDid: string } | null | undefined;
     while (true) {
       const kept = this.#kept ??= this.#count();
       if (kept.messages < INBOX_MESSAGES && kept.bytes + bytes <= INBOX_BYTES) return true;
-      const freed = this.#freeOldest();
+      if (crowding === undefined) crowding = this.db.get(CROWDING);
+      const freed = this.#freeOldest(crowding?.fromDid);
       if (freed === null) return false;
       this.add(-1, -freed);
     }
@@ -73,13 +80,18 @@ export class ReceivedBounds {
     return { messages: waiting + dead + read, bytes };
   }
 
-  /** Blanks the oldest read message, or else deletes the oldest dead letter. Returns the bytes; `null` without one. */
-  #freeOldest(): number | null {
-    const oldest = (condition: string) =>
+  /**
+   * Blanks the oldest read message, of the crowding sender if there is one, or else deletes the oldest dead letter.
+   * Returns the bytes; `null` without one.
+   */
+  #freeOldest(crowding: string | undefined): number | null {
+    const oldest = (condition: string, ...values: Cell[]) =>
       this.db.get<{ seq: number; bytes: number }>(
         `SELECT seq, bytes FROM messages WHERE ${condition} ORDER BY seq LIMIT 1`,
+        ...values,
       );
-    const read = oldest(READ), freed = read ?? oldest("state = 'dead'");
+    const its = crowding === undefined ? null : oldest(`${READ} AND fromDid = ?`, crowding);
+    const read = its ?? oldest(READ), freed = read ?? oldest("state = 'dead'");
     if (freed === null) return null;
     const free = read === null ? "DELETE FROM messages" : "UPDATE messages SET payload = '', bytes = 0";
     this.db.run(`${free} WHERE seq = ?`, freed.seq);

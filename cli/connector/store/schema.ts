@@ -45,6 +45,7 @@ CREATE INDEX messages_waiting_by_sender ON messages (fromDid, seq, bytes) WHERE 
 CREATE INDEX messages_by_sender ON messages (fromDid);
 CREATE INDEX messages_by_question ON messages (inReplyTo, fromDid) WHERE inReplyTo IS NOT NULL;
 CREATE INDEX messages_read ON messages (seq, bytes, readAt) WHERE readAt IS NOT NULL AND bytes > 0;
+CREATE INDEX messages_read_by_sender ON messages (fromDid, seq, bytes, readAt) WHERE readAt IS NOT NULL AND bytes > 0;
 CREATE INDEX messages_leased ON messages (leaseUntil) WHERE leaseUntil > 0;
 
 CREATE TABLE receipts (

@@ -107,8 +107,12 @@ const TASKS = `SELECT ${COLUMNS}, coalesce((
  ), stateAt) AS at
  FROM sent WHERE toDid = ? AND requestId >= 'a-' AND requestId < 'a.' AND length(requestId) = 45
  ORDER BY seq DESC LIMIT ${LISTED_TASKS}`;
-/** Order in which rows are deleted or blanked: finished, then queued, then other ones; of each the oldest first. */
-const OLDEST_FINISHED = "ORDER BY state IN ('sending', 'kept'), state = 'queued', seq LIMIT ?";
+/**
+ * Order in which rows are deleted or blanked: finished, then queued, then other ones; of each the oldest first. Replies
+ * of the runtime that are not open go first, because a peer that asks without an end could otherwise erase what the
+ * person wrote to others.
+ */
+const OLDEST_FINISHED = "ORDER BY state IN ('sending', 'kept'), origin <> 'runtime', state = 'queued', seq LIMIT ?";
 /** Rows that are deleted or blanked at a time, so that a full table is not searched for each message. */
 const ROOM_ROWS = 1_000;
 const FIRST_KEPT = "seq IN (SELECT min(seq) FROM sent WHERE state = 'kept' GROUP BY toDid)";

@@ -166,6 +166,26 @@ Deno.test("a full table deletes the oldest finished messages, then queued ones",
   assertEquals(left, { sending: [11, 1], queued: [98_990, 511] });
 });
 
+Deno.test("replies of the runtime over 256 MiB are blanked before what the person wrote, also while they are queued", async () => {
+  await using disk = await Disk.make();
+  const { sent, db } = disk.open();
+  for (const state of ["queued", "delivered"] as const) {
+    sent.settle(sent.begin(outgoing(`request-${state}`), 0), { state }, 0);
+    sent.settle(sent.begin(outgoing(`reply-${state}`, { origin: "runtime", auto: true }), 0), { state }, 0);
+  }
+  db.run(`UPDATE sent SET bytes = ${SENT_BYTES} / 2 WHERE origin = 'runtime'`);
+  db.run(
+    `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 998)
+     INSERT INTO sent (toDid, requestId, auto, origin, bytes, sentAt, state, stateAt, payload)
+     SELECT ?, 'r-' || i, 1, 'runtime', 2, 0, 'refused', 0, '{}' FROM n`,
+    BETA,
+  );
+  sent.forget(0, DAY);
+  sent.begin(outgoing("request-new"), 0);
+  const left = db.all("SELECT requestId FROM sent WHERE payload <> '' ORDER BY seq").map(({ requestId }) => requestId);
+  assertEquals(left, ["request-queued", "request-delivered", "request-new"]);
+});
+
 Deno.test("content over 256 MiB is blanked, oldest ended messages first; requests under way keep theirs", async () => {
   await using disk = await Disk.make();
   const { sent, db } = disk.open();

@@ -4,7 +4,12 @@ import type { ReceivedMessages } from "../../../../cli/connector/store/received_
 import type { InboxMessage } from "../../../../cli/connector/store/received_rows.ts";
 import type { ReceiptRows } from "../../../../cli/connector/store/receipt_rows.ts";
 import { BETA, Disk, GAMMA, HISTORY_MS, outgoing, PAYLOAD, received, store } from "./disk.ts";
-import { INBOX_BYTES, SENDER_BYTES, SENDER_MESSAGES } from "../../../../cli/connector/store/received_bounds.ts";
+import {
+  INBOX_BYTES,
+  INBOX_MESSAGES,
+  SENDER_BYTES,
+  SENDER_MESSAGES,
+} from "../../../../cli/connector/store/received_bounds.ts";
 
 const DAY = 24 * 3_600_000;
 
@@ -94,6 +99,26 @@ Deno.test("read content makes room before dead letters do, the oldest first", as
   assertEquals([next("request-6"), kept()], ["stored", [false, false, 1]]);
   assertEquals([next("request-7"), kept()], ["stored", [false, false, 0]]);
   assertEquals([next("request-8"), store(inbox, "request-2")], ["full", "known"]);
+});
+
+Deno.test("a sender whose read messages fill the inbox erases its own, and not what another one wrote before", async () => {
+  await using disk = await Disk.make();
+  const { inbox, db } = disk.open("pull");
+  store(inbox, "request-1", { from: GAMMA });
+  store(inbox, "request-2");
+  inbox.markRead([1, 2], 0);
+  db.run(
+    `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+     INSERT INTO messages (fromDid, requestId, toDid, identity, bytes, receivedAt, state, readAt, verified, signedAt, proof,
+       payload)
+     SELECT fromDid, 'read-' || i, toDid, identity, 2, 0, 'done', 0, verified, signedAt, proof, '{}'
+     FROM n, messages WHERE seq = 2`,
+    INBOX_MESSAGES - 2,
+  );
+  inbox.forget(0, HISTORY_MS);
+  const kept = () => [1, 2].map((seq) => inbox.one(seq)?.payload === PAYLOAD);
+  assertEquals([store(inbox, "request-3"), kept()], ["stored", [true, false]]);
+  assertEquals([store(inbox, "request-4", { from: GAMMA }), kept()], ["stored", [true, false]]);
 });
 
 Deno.test("messages that arrive are told after they are on disk, repeated ones and those of a failed commit are not", async () => {
