@@ -14,6 +14,11 @@ export interface AdmittedAgent {
   ownerDid: string;
   /** The budgets of its requests: that of its owner; for a visitor that of all visitors of one owner here, and its registry's. */
   payers: readonly [string, ...string[]];
+  /**
+   * The owner here whose room its waiting messages take: its own, or the one who has let a visitor in. With a room of
+   * their own, two owners and their visitors could fill the memory that all share.
+   */
+  holder: string;
   /** Origin of the home proxy of an agent of another registry, as its visit token says; otherwise `null`. */
   homeProxy: string | null;
   /** When the AIT expires, unix seconds. */

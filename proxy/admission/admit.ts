@@ -73,6 +73,7 @@ export async function admit(
     agentDid: claims.sub,
     ownerDid: claims.ownerDid,
     payers: payersOf(state),
+    holder: state.host ?? claims.ownerDid,
     homeProxy: state.homeProxy ?? null,
     aitExpiresAt: claims.exp,
     signedAt: requireSet(state.timestamp),

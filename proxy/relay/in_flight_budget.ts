@@ -30,9 +30,9 @@ export class InFlightBudget {
    *
    * @throws {ServiceError} `PROXY_RELAY_UNAVAILABLE` when the messages of the owner, the sender, or all, are too large
    */
-  take({ payers: [payer], agentDid }: Pick<AdmittedAgent, "payers" | "agentDid">, bytes: number): () => void {
+  take({ holder, agentDid }: Pick<AdmittedAgent, "holder" | "agentDid">, bytes: number): () => void {
     // A small message ignores the total, because large messages of others would otherwise stop it.
-    const ofOwner = this.#owners.take(payer, bytes, { ignoreTotal: bytes <= LIMITS.bodyFreeBytes });
+    const ofOwner = this.#owners.take(holder, bytes, { ignoreTotal: bytes <= LIMITS.bodyFreeBytes });
     const ofSender = ofOwner && this.#senders.take(agentDid, bytes);
     if (ofSender) {
       return () => {

@@ -76,6 +76,9 @@ Deno.test("messages of one person of another server without an acknowledgement s
   }
   await until(() => socket.delivered.length === waiting.length);
   assertEquals(await outcome(await send(w, beta, alpha)), "202");
+  const own = await w.agent(eve.owner);
+  await w.pair(own, eve);
+  assertEquals(await outcome(await w.message(own, eve, { body })), "503 PROXY_RELAY_UNAVAILABLE", "they share a room");
   await w.clock.advance(LIMITS.ackTimeoutMs);
   await Promise.all(waiting);
 });

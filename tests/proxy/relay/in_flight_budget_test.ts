@@ -38,7 +38,7 @@ Deno.test("a sender is refused beyond 2 MiB of messages without an ack; other se
 });
 
 /** Sender `i`; each owner has four. */
-const sender = (i: number) => ({ payers: [`owner ${Math.floor(i / 4)}`] as const, agentDid: `sender ${i}` });
+const sender = (i: number) => ({ holder: `owner ${Math.floor(i / 4)}`, agentDid: `sender ${i}` });
 
 Deno.test("all senders share 32 MiB, beyond which only small messages fit", () => {
   const held = new InFlightBudget();
@@ -56,7 +56,7 @@ Deno.test("all senders share 32 MiB, beyond which only small messages fit", () =
 
 Deno.test("twenty senders of one owner hold 8 MiB together, and leave the rest to others", () => {
   const held = new InFlightBudget();
-  const ofOwner = (i: number) => ({ ...sender(i), payers: ["hostile"] as const });
+  const ofOwner = (i: number) => ({ ...sender(i), holder: "hostile" });
   const taken = Array.from({ length: 20 }, (_, i) => {
     try {
       return held.take(ofOwner(i), HELD_PER_SENDER_BYTES);
