@@ -45,7 +45,7 @@ export async function addEntry(ctx: Context, records: Records, target: Target): 
   for (let tries = 1; tries <= REPLACE_TRIES; tries++) {
     const file = await readHostFile(ctx, target);
     if (tries === 1) await removeLeftovers(dirname(file.path), ctx.clock.now());
-    const known = records.find(file.path, target.place);
+    const known = records.find(file.path, target.place), beside = await records.beside(file.path, target.place);
     const { text, found } = withEntry(target, file.path, file.text ?? "", known);
     if (text === null) {
       if (known !== null) await records.finish({ ...known, written: [target.value] });
@@ -56,8 +56,8 @@ export async function addEntry(ctx: Context, records: Records, target: Target): 
       path: file.path,
       place: [...target.place],
       written: [...known?.written ?? [], target.value],
-      made: known !== null && found.entry !== undefined ? known.made : found.missing,
-      isNew: file.text === null || (known?.isNew ?? false),
+      made: Math.max(found.missing, ...beside.map(({ made }) => made)),
+      isNew: file.text === null || beside.some(({ isNew }) => isNew),
       copies: [...known?.copies ?? [], ...copy],
     };
     await records.save(record);

@@ -4,11 +4,12 @@
  */
 import { join } from "node:path";
 import * as z from "zod";
-import type { AgentFolder } from "../agents/agent_store.ts";
+import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import type { Context } from "../context.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { ensureDirectory, isDirectory, writePrivate } from "../files/private_files.ts";
+import { profileFolders } from "../files/profile.ts";
 
 /** Copies that are kept: the first and the newest. With more, secrets of the host's file stay in old copies. */
 const COPIES_MAX = 2;
@@ -24,7 +25,7 @@ const Record = z.object({
   place: z.array(z.string()),
   /** Entries that the file may have: the newest one, and after an interrupted change the one before. */
   written: z.array(z.unknown()),
-  /** Number of objects around the entry that svc has created. */
+  /** Number of objects around the entry that svc has created, for whichever agent. */
   made: z.int().min(0),
   /** Whether svc has created the file. */
   isNew: z.boolean(),
@@ -100,6 +101,20 @@ export class Records {
   all(): Record[] {
     const fix = "Remove the file; svc mcp install writes it again.";
     return this.folder.readJson(RECORD_FILE, z.array(Record), { maxBytes: RECORD_BYTES_MAX, fix }) ?? [];
+  }
+
+  /**
+   * The records of all agents, of every profile, that have an entry beside this place. What one agent made goes with the
+   * last of them, because the object and the file would otherwise stay behind, empty.
+   */
+  async beside(path: string, place: readonly string[]): Promise<Record[]> {
+    const found: Record[] = [];
+    for (const [, configDir] of profileFolders(this.ctx)) {
+      const ctx = { ...this.ctx, configDir };
+      const records = await new AgentStore(ctx).each((folder) => new Records(ctx, folder).all());
+      found.push(...[...records.values()].flat());
+    }
+    return found.filter((one) => isAt({ ...one, place: one.place.slice(0, -1) }, path, place.slice(0, -1)));
   }
 
   async #write(records: readonly Record[]): Promise<void> {

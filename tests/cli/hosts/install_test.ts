@@ -376,6 +376,30 @@ Deno.test("agents of several profiles that install into one file at the same tim
   }
 });
 
+Deno.test("the last of several agents leaves no empty object and no empty file behind", async (t) => {
+  await using machine = await hostMachine("gamma");
+  await machine.json("agent", "create", "delta", "--profile", "b");
+  const agents = [["alpha"], ["gamma"], ["delta", "--profile", "b"]];
+  for (const one of CASES.filter(({ host }) => host === "cursor" || host === "claude-code")) {
+    for (const order of [[0, 1, 2], [2, 1, 0], [1, 0, 2]]) {
+      await t.step(`${one.host} ${one.scope}, undone as ${order}`, async () => {
+        const wake = one.host === "claude-code" ? ["--wake", "hook"] : [];
+        const words = (
+          [name = "", ...rest]: readonly string[] = [],
+        ) => ["mcp", "install", name, "--for", one.host, "--scope", one.scope, ...rest];
+        const files = () => Object.keys(machine.tree()).filter((path) => !/^home\/.config\/|\/$/.test(path));
+        const before = files(), path = await give(machine, one, '{\n  "model": "o9"\n}\n');
+        for (const agent of agents) await machine.json(...words(agent), ...wake);
+        await Deno.writeTextFile(path, read(path).replace("o9", "o10"));
+        for (const at of order) await machine.json(...words(agents[at]), "--undo");
+        assertEquals(valueOf(one, read(path)), { model: "o10" });
+        await Deno.remove(path);
+        assertEquals(files().sort(), before.sort());
+      });
+    }
+  }
+});
+
 Deno.test("undo takes the choice of the inbox back, unless another entry or a person relies on it", async () => {
   await using machine = await hostMachine();
   const runtime = "home/.config/svc/agents/alpha/runtime.json";
