@@ -1,5 +1,5 @@
 /** The row of an A2A agent (D-134): health by its card, set-up for OpenClaw and Hermes, and the settings of a peer (D-135). */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { A2A } from "../../../cli/platforms/a2a.ts";
 import type { Machine } from "../../../cli/platforms/platform.ts";
 import { withA2aPeer } from "../../../cli/platforms/openclaw.ts";
@@ -52,8 +52,8 @@ Deno.test("an agent is healthy when its card has a JSON-RPC interface of A2A 1.x
   assertEquals(isHealthy(card([of("JSONRPC", "1.0")]), 404), false);
 });
 
-Deno.test("set-up turns the A2A channel of a found OpenClaw on, and prints the lines for Hermes", async () => {
-  const before = { gateway: { port: 1 }, channels: { other: {}, a2a: { peers: { hermes: { token: "h" } } } } };
+Deno.test("set-up turns the A2A channel of a found OpenClaw on, and prints the lines for Hermes at any other address", async () => {
+  const before = { gateway: { port: 18789 }, channels: { other: {}, a2a: { peers: { hermes: { token: "h" } } } } };
   const { change, steps, hookToken } = await plan(before);
   assertEquals([change?.path, hookToken], [PATH, "made"]);
   const peers = { hermes: { token: "h" }, svc: { token: "made" } };
@@ -61,10 +61,13 @@ Deno.test("set-up turns the A2A channel of a found OpenClaw on, and prints the l
     ...before,
     channels: { other: {}, a2a: { peers, enabled: true } },
   });
-  assert(steps[0]?.includes("A2A_PEER_TOKENS=svc:made"), steps[0]);
+  assertEquals(steps, []);
   assertEquals((await plan(JSON.parse(change?.text ?? ""))).change, null);
-  for (const [settings, at] of [[null, target()], [before, target("/")]] as const) {
-    assertEquals((await plan(settings, at)).change, null);
+  const hermes = { ...target(), baseUrl: "http://127.0.0.1:9900" };
+  for (const [settings, at] of [[null, target()], [before, target("/")], [before, hermes]] as const) {
+    const { change, steps } = await plan(settings, at);
+    assertEquals(change, null);
+    assertStringIncludes(steps[0] ?? "", "A2A_PEER_TOKENS=svc:made");
   }
   await assertRejects(() => plan("// comment"), CliError, "not a plain JSON object");
 });
