@@ -13,7 +13,7 @@ export class ConnectorLockedError extends CliError {
   override name = "ConnectorLockedError";
 
   constructor(agentName: string, readonly pid: string) {
-    super("CLI_BUSY", `The connector of ${agentName} runs already (pid ${pid})`, {
+    super("CLI_BUSY", `The connector of ${agentName} runs already (pid ${pid}). New settings need a new start`, {
       fix: `To talk here: svc inbox --follow --agent ${agentName}`,
     });
   }

@@ -5,7 +5,7 @@ import { findPeer, findPeerEver, readPeers } from "../connector/peers/peers.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import { describeError, TAKEN_OVER } from "../../shared/client/refusals.ts";
 import { isErrorCode } from "../../shared/protocol/errors.ts";
-import { OF_OTHER_USER, type Runtime } from "../connector/runtime/runtime.ts";
+import { NOT_READY, OF_OTHER_USER, type Runtime } from "../connector/runtime/runtime.ts";
 import type { RuntimeFile } from "../connector/runtime/runtime_file.ts";
 import { type Status, statusOf } from "../connector/status.ts";
 import { formatDuration } from "../terminal/times.ts";
@@ -76,7 +76,7 @@ export async function runChecks(
   const checks = [
     ...identityChecks(deps),
     ...folder === null ? [] : await registryCheck(folder.name, deps),
-    status === null ? platformCheck(deps) : livePlatformCheck(runtime, status),
+    status === null ? platformCheck(deps) : livePlatformCheck(runtime, status, deps),
     ...runtime === null ? [] : [await reachableCheck(runtime)],
     ...runtime === null || !isOfFile ? [] : await hookChecks(runtime, deps),
   ];
@@ -156,11 +156,17 @@ function platformCheck({ file, folder, source, runtime }: DoctorDeps): DoctorChe
   return check("platform", !lacksToken, lacksToken ? `${seen}, without a token` : seen, source, fix);
 }
 
-function livePlatformCheck(runtime: Runtime | null, status: Status): DoctorCheck {
-  const given = status.runtime.source;
+function livePlatformCheck(runtime: Runtime | null, status: Status, deps: DoctorDeps): DoctorCheck {
+  const given = status.runtime.source, saved = deps.runtime;
+  // A connector reads the settings only when it starts, so a change of them would otherwise seem to have no effect.
+  const isSaved = given === "option" || given === "environment" || deps.source === "--for" ||
+    runtime?.url === saved?.url;
   const source = given === null ? RUNNING : `${RUNNING}, which has it from ${given}`;
   const seen = runtime === null ? PLATFORMS.inbox.name : `${runtime.platform.name} at ${runtime.url}`;
-  return check("platform", true, seen, source, "");
+  const fix = `${deps.source} names ${
+    saved?.platform.name ?? PLATFORMS.inbox.name
+  }: stop the connector and start it again`;
+  return check("platform", isSaved, seen, source, fix);
 }
 
 /** Returns the runtime that a connector uses, or that of the settings when its status has no valid URL. */
@@ -178,7 +184,9 @@ export function runtimeOf(
 async function reachableCheck(runtime: Runtime): Promise<DoctorCheck> {
   const problem = await runtime.problem();
   const own = `set its address: svc install --for ${runtime.platform.id}`;
-  const fix = problem === OF_OTHER_USER
+  const fix = problem?.startsWith(NOT_READY)
+    ? `Wait until ${runtime.platform.name} has started; messages wait too`
+    : problem === OF_OTHER_USER
     ? `Messages wait, and go nowhere. Give ${runtime.platform.name} a port that no other user has, and ${own}`
     : `Start ${runtime.platform.name}, or ${own}`;
   return check("runtime", problem === null, problem ?? `answers at ${runtime.target.baseUrl}`, HERE, fix);

@@ -21,6 +21,8 @@ type RuntimeDeps = Pick<Context, "fetch" | "clock" | "reach" | "isOfOtherUser">;
 
 /** The problem of a runtime whose port a process of another user has. */
 export const OF_OTHER_USER = `${OTHER_USER}: a process of another user listens at its address`;
+/** The problem of a runtime that starts or stops. */
+export const NOT_READY = "it is not ready";
 const MAX_HEALTH_BYTES = 64 * 1024;
 
 export class Runtime {
@@ -81,6 +83,7 @@ export class Runtime {
     if (response.kind === "timeout") return "it does not answer";
     if (response.kind === "unreachable") return response.why;
     if (health.isHealthy(response.status, response.text)) return null;
+    if (response.status === 503) return `${NOT_READY}: ${health.path} answered 503`;
     return `${health.path} answered ${response.status}, not as ${this.platform.name} does`;
   }
 

@@ -242,15 +242,20 @@ Deno.test("relay-test ends in time, also when the clock is set back by an hour m
   assertEquals(isInTime, true, "it still waits after 50 s");
 });
 
-Deno.test("provider status says what the running connector uses, and that an agent reads its messages itself", async () => {
-  const answers: Answers = {};
+Deno.test("status says what the running connector uses, and doctor that new settings need a new start", async () => {
+  const answers: Answers = { "http://127.0.0.1:18789/readyz": () => new Response(null, { status: 503 }) };
   await using machine = await machineOf(answers, "alpha");
   await machine.json("install", "--for", "openclaw", "--agent-name", "alpha");
-  assertEquals((await machine.svc("provider", "status")).code, 1, "the runtime of the files does not answer");
+  assertEquals((await machine.svc("provider", "status")).code, 1, "the runtime of the files is not ready");
+  assertStringIncludes((await doctor(machine)).runtime?.fix ?? "", "Wait until OpenClaw has started");
   using _connector = await runConnector(machine, null, answers);
   const { code, stdout } = await machine.svc("provider", "status");
   assertEquals(code, 0);
   assertStringIncludes(stdout, "alpha reads its messages itself.");
+  assertStringIncludes(
+    (await doctor(machine)).platform?.fix ?? "",
+    "runtime.json names OpenClaw: stop the connector and",
+  );
 });
 
 Deno.test("provider setup changes a settings file of several MiB, keeps its permissions, and undoes it", async () => {
