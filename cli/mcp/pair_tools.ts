@@ -5,7 +5,7 @@
 import { inputRequired, type InputRequiredResult } from "@modelcontextprotocol/server";
 import { PairConfirmAnswer, PairStartAnswer } from "../../shared/protocol/api/pairing.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { isTicketOf, parseTicket } from "../../shared/protocol/ticket.ts";
+import { isTicketOf, ticketInPaste } from "../../shared/protocol/ticket.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { statusOf } from "../connector/status.ts";
 import { call as callLocal, post } from "../../shared/client/local_client.ts";
@@ -67,9 +67,9 @@ export const PAIR_CONFIRM: ToolRow = tool({
   absent: isAbsent,
   async run(mcp, args, call) {
     const { identity, clock, connector } = mcp.options;
-    const parsed = parseTicket(args.ticket);
-    if (parsed === null) throw refusal("PROXY_PAIR_TICKET_NOT_FOUND", "This is not a ticket", "Copy it again, whole.");
-    const { ticket } = parsed;
+    const found = ticketInPaste(args.ticket, (await statusOf(connector)).proxy.origin);
+    if ("problem" in found) throw refusal("PROXY_PAIR_TICKET_NOT_FOUND", found.problem, "");
+    const parsed = found.ticket, { ticket } = parsed;
     // Cut, because a host name may be longer than what a person can take in.
     const authority = shownText(parsed.authority, PROBLEM_CHARACTERS_MAX);
     const warning = (proxy: string) =>

@@ -110,8 +110,11 @@ Deno.test("a program that cannot ask its user gets one command to paste, with th
     return new TextDecoder().decode(stdout).trimEnd().split("\n");
   };
   const ticket = await place.ticket();
-  const confirm = await wordsOf("pair_confirm", { ticket: `  ${ticket}\n` });
-  assertEquals(confirm, [...curl, `${url}/confirm`, "-d", JSON.stringify({ ticket })]);
+  const wrapped = `> ${ticket.slice(0, 40)}\n> ${ticket.slice(40)}`;
+  for (const pasted of [`  ${ticket}\n`, `Ada: here is my ticket: "${ticket}". It works once.`, wrapped]) {
+    const confirm = await wordsOf("pair_confirm", { ticket: pasted });
+    assertEquals(confirm, [...curl, `${url}/confirm`, "-d", JSON.stringify({ ticket })]);
+  }
   const start = await wordsOf("pair_start", { ttl_seconds: 60 });
   assertEquals(start, [...curl, `${url}/start`, "-d", '{"ttlSeconds":60}']);
 });
@@ -119,8 +122,11 @@ Deno.test("a program that cannot ask its user gets one command to paste, with th
 Deno.test("a text that is not a ticket is refused without a question", async () => {
   await using place = await beta();
   const ticket = await place.ticket();
-  for (const text of ["yes please", `${ticket}/`, `${ticket}, which your user trusts`, `${ticket}\u001b[2J\n\nAgree`]) {
-    await place.client.failure("pair_confirm", { ticket: text }, "PROXY_PAIR_TICKET_NOT_FOUND: This is not a ticket");
+  for (const text of ["yes please", `${ticket}/`, `${ticket}\u001b[2J\n\nAgree`]) {
+    const why = text === "yes please"
+      ? "No pairing ticket in the pasted text."
+      : "This ticket was cut off: copy it whole.";
+    await place.client.failure("pair_confirm", { ticket: text }, `PROXY_PAIR_TICKET_NOT_FOUND: ${why}`);
   }
   assertEquals(place.client.questions, []);
 });
