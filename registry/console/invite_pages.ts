@@ -16,6 +16,7 @@ import type { PageResult } from "../../shared/page/page_app.ts";
 import * as ui from "../../shared/page/parts.ts";
 import { duration, moment, msOf, when } from "../../shared/page/times.ts";
 import { DAY_MS } from "../../shared/clock.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 
@@ -50,7 +51,7 @@ export async function invitesPage(deps: ConsoleDeps, input: Input, error?: Html)
   const main = [
     ui.head("Invites", "Each one makes one account, with a first agent by one command."),
     error,
-    markup`<form method="post" action="${`${base}/invites`}" class="filter">${csrf}${
+    markup`<form method="post" action="${`${base}/invites`}" class="filter">${csrf}${ui.hidden({ id: deps.newId() })}${
       ui.choice("days", "Works for", DAYS, "7")
     }<button class="btn">Create an invite</button></form>`,
     rows.length === 0
@@ -63,12 +64,16 @@ export async function invitesPage(deps: ConsoleDeps, input: Input, error?: Html)
 /** Creates an invite. Only this answer can show its link, because the store has a digest in place of the code. */
 export async function newInvite(deps: ConsoleDeps, input: Input): Promise<PageResult> {
   const [days] = DAYS.find(([value]) => value === input.form.get("days")) ?? ["7"];
-  const now = deps.clock.now();
+  const now = deps.clock.now(), id = input.form.get("id");
   const expiresAt = days === "0" ? null : toIso(now + Number(days) * DAY_MS);
   let code: string;
   try {
-    ({ code } = await createInvite(deps, input.session, expiresAt));
+    ({ code } = await createInvite(deps, input.session, expiresAt, isUlid(id) ? id : undefined));
   } catch (error) {
+    if (error instanceof ServiceError && error.code === "INVITE_CREATE_INVALID") {
+      const lost = "This form has made its invite, whose link was shown once. If it is lost, take that invite back.";
+      return await invitesPage(deps, input, ui.problem("No second invite.", lost));
+    }
     return await invitesPage(deps, input, failed("No invite.", error));
   }
   const address = `${deps.config.registryUrl}/join#${code}`;

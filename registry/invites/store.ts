@@ -35,16 +35,20 @@ function checkedExpiry(wanted: string | null, now: number): string | null {
   throw invalidInput("INVITE_CREATE_INVALID", { fieldErrors, formErrors: [] });
 }
 
-/** @throws {ServiceError} `INVITE_CREATE_INVALID`, `QUOTA_EXCEEDED` */
+/**
+ * @param id that of the form that asks, because a form that is sent twice would otherwise make two invites
+ * @throws {ServiceError} `INVITE_CREATE_INVALID`, also when an invite has the ID; `QUOTA_EXCEEDED`
+ */
 export async function createInvite(
   deps: RegistryStore,
   by: Asker,
   wantedExpiry: string | null,
+  id = deps.newId(),
 ): Promise<{ invite: InviteRecord; code: string }> {
   const expiresAt = checkedExpiry(wantedExpiry, deps.clock.now());
   const code = makeSecret("invite", deps.random.bytes);
   const invite: InviteRecord = {
-    id: deps.newId(),
+    id,
     digest: digest(code),
     expiresAt,
     createdAt: toIso(deps.clock.now()),
@@ -55,12 +59,14 @@ export async function createInvite(
   const expiry = expiryOf(invite);
   const kept = expiry === null ? {} : { expireIn: expiry + ENDED_KEPT_MS - deps.clock.now() };
   return await deps.changes.run(async (draft) => {
+    const entry = await draft.get<InviteRecord>(KEYS.invite(id));
+    if (entry.value !== null) throw new ServiceError("INVITE_CREATE_INVALID", { message: "An invite has this ID" });
     const quota = await quotaOf(draft, by.human.id);
+    draft.set(entry.key, invite, kept);
     draft.set(quota.key, countInvite(quota.value, expiry, deps.clock.now()));
     draft.also((operation) =>
       operation.check({ key: KEYS.inviteCode(invite.digest), versionstamp: null })
-        .set(KEYS.inviteCode(invite.digest), invite.id, kept)
-        .set(KEYS.invite(invite.id), invite, kept), { checks: 1 });
+        .set(KEYS.inviteCode(invite.digest), invite.id, kept), { checks: 1 });
     await audit(draft, deps, by, "invite.created", invite.id);
     return { invite, code };
   });
