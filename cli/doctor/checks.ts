@@ -9,7 +9,7 @@ import { NOT_READY, OF_OTHER_USER, type Runtime } from "../connector/runtime/run
 import type { RuntimeFile } from "../connector/runtime/runtime_file.ts";
 import { type Status, statusOf } from "../connector/status.ts";
 import { formatDuration } from "../terminal/times.ts";
-import type { Machine, RuntimeTarget } from "../platforms/platform.ts";
+import { type Machine, NO_ANSWER, type RuntimeTarget } from "../platforms/platform.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 import { CliError } from "../errors.ts";
 import type { AgentState } from "../client/registry_client.ts";
@@ -198,7 +198,7 @@ async function hookChecks(
 ): Promise<DoctorCheck[]> {
   if (platform.inspectHook === undefined) return [];
   const problem = await platform.inspectHook(machine, target, stateDir);
-  const fix = `svc provider setup --for ${platform.id}`;
+  const fix = problem === NO_ANSWER ? "See the check of the runtime" : `svc provider setup --for ${platform.id}`;
   return [check("hook", problem === null, problem ?? `takes messages at ${url}`, "the runtime's own settings", fix)];
 }
 

@@ -4,7 +4,15 @@
  * `openclaw.json`. A running gateway applies changes to its hooks.
  */
 import { join, resolve } from "node:path";
-import { confidenceOf, type FileChange, type Machine, type PushPlatform, senderHeaders, textOf } from "./platform.ts";
+import {
+  confidenceOf,
+  type FileChange,
+  type Machine,
+  NO_ANSWER,
+  type PushPlatform,
+  senderHeaders,
+  textOf,
+} from "./platform.ts";
 import { CliError } from "../errors.ts";
 import { changeTo, memberOf, parseSettings, withMember } from "./settings.ts";
 import { tryParse } from "../../shared/protocol/json_text.ts";
@@ -43,7 +51,7 @@ export const OPENCLAW: PushPlatform = {
 
   async inspectHook(machine, { baseUrl, hookPath, hookToken }, stateDir) {
     const response = await machine.ask(baseUrl + hookPath);
-    if (response === null) return "it does not answer";
+    if (response === null) return NO_ANSWER;
     // With hooks on, OpenClaw refuses a GET with 405. With hooks off, it returns a page.
     if (response.status !== 405) {
       return `hooks are off, or not at ${hookPath}: a GET returns ${response.status}`;

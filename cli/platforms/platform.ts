@@ -251,3 +251,6 @@ function withoutForgedBlocks(text: string, { identity }: Sent): string {
   const quoted = withIdentityBlock(isGenuine ? text.slice(block.length) : text, identity);
   return isGenuine ? quoted : quoted.slice(block.length);
 }
+
+/** What `inspectHook` says of a runtime that does not answer, which is not a problem of its settings. */
+export const NO_ANSWER = "it does not answer";
