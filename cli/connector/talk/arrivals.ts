@@ -149,6 +149,7 @@ export class Arrivals {
   /** Marks read what was shown, and nothing else. */
   async readAll(): Promise<void> {
     const shown = [...this.#shown];
+    if (shown.length === 0) this.deps.log.say("No message that was shown is unread. u shows unread messages.");
     for (const agent of new Set(shown.map(([, { agent }]) => agent))) {
       const own = shown.filter(([, one]) => one.agent === agent);
       await readMessages(agent.calls, { ids: own.map(([, { message }]) => message.id) });

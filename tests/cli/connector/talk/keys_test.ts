@@ -58,6 +58,8 @@ Deno.test("r replies to the newest message, a number names another one, and spac
   await screen.arrive({ id: 14, text: "four" });
   await screen.press(" ");
   assertEquals(screen.requests("/v1/inbox/read"), [{ ids: [13, 14] }]);
+  await screen.press(" ");
+  assertStringIncludes(screen.lines.slice(-2).join(" "), "No message that was shown is unread. u shows");
 });
 
 Deno.test("a key or a new pair that fails says why, and the next keys work; o shows the page's address whole", async () => {
