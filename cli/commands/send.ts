@@ -251,7 +251,7 @@ async function report(
   const waitsHere = state === "kept" && connector?.isHost === true;
   // Without a link no reply can come, so waiting longer would not help.
   const link = connector && (await statusOf(connector).catch(() => null))?.connection;
-  const apart = link?.problem && link.state !== "connected" ? `, and ${link.problem}` : "";
+  const apart = link?.problem && link.problem !== why && link.state !== "connected" ? `, and ${link.problem}` : "";
   throw new CliError("CLI_NO_REPLY", `No reply of ${peer} came within ${waitSeconds} s; ${id} is ${what}${apart}`, {
     fix: waitsHere ? `To send what waits here: svc connector start ${folder.name}` : undefined,
   });

@@ -340,6 +340,11 @@ Deno.test("svc send --wait exits with 6 and the state when no reply comes in tim
     const json = await ask("--json");
     assertEquals([json.code, JSON.parse(json.stdout).state], [6, "delivered"]);
     assertEquals(JSON.parse(json.stderr).error.code, "CLI_NO_REPLY");
+    machine.answer(/hooks\/agent/, () => {
+      throw new TypeError("connection refused");
+    });
+    const kept = (await ask("--request-id", "request-2")).stderr.split("No reply")[1] ?? "";
+    assertEquals(kept.split("cannot be reached").length, 2, `the reason is said once: ${kept}`);
   }));
 
 Deno.test("svc send --wait says at once where the message waits, and prints the reply that comes later", () =>
