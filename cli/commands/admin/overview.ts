@@ -59,10 +59,12 @@ const REFUSED_SHOWN = 10;
 
 /** @throws {CliError} and {ApiError} of the registry; a proxy that does not answer is only a warning */
 async function adminOverview(ctx: Context, options: ConnectionOptions) {
+  // First, because it names the step for a server that is slow to answer.
+  const admin = connectAsAdmin(ctx, options);
   const { registry, registryUrl, config } = connect(ctx, options);
   const { version, environment, proxyUrl: named } = await registry.metadata();
   // Fails for an API key that is not an admin's, because the registry then issues no token for the proxy.
-  const [admin, relay] = [connectAsAdmin(ctx, options), await connectToRelay(ctx, options)];
+  const relay = await connectToRelay(ctx, options);
   const [counts, ofRegistry, ofProxy, told] = await Promise.all([
     admin.counts(),
     healthOf(ctx, registryUrl),

@@ -89,6 +89,7 @@ export const COMMANDS = [
       const checks: (DoctorCheck & { agent: string | null })[] = [];
       let platform: string | null = null;
       for (const name of names.length > 0 ? names : [null]) {
+        ctx.out.doing(`Checking ${name ?? "this machine"}`);
         const provider = await providerOf(ctx, options, name === null ? null : (await placeOf(ctx, name)).folder);
         const found = await runChecks(
           { ...provider, now: ctx.clock.now() },

@@ -93,6 +93,8 @@ Deno.test("a slow command shows progress and clears it, also when it fails", asy
     [["admin", "bootstrap"], "Creating the first admin"],
     [["admin", "service", "list"], "Calling"],
     [["admin", "keys", "rotate"], "Calling"],
+    [["admin", "overview"], "Calling"],
+    [["provider", "doctor"], "Checking here"],
     [["verify", machine.read("agents/here/ait.jwt").trim()], "Fetching the registry's keys"],
     [["send", "beta", "hi", "--agent", "here"], CONNECTOR],
     [["peers", "--agent", "here"], CONNECTOR],
