@@ -62,7 +62,7 @@ Deno.test("a secret can also come from the environment or from standard input", 
     const { invite } = await machine.json("invite", "create");
     second.stdin = ` ${invite.code}\r\n`;
     assertEquals((await second.svc("invite", "redeem", "-")).code, 0);
-    machine.stdin = "svc_pat_piped";
+    machine.stdin = "svc_pat_\n  piped\n";
     await machine.json("config", "set", "apiKey", "-");
     assertEquals(JSON.parse(machine.read("config.json")).apiKey, "svc_pat_piped");
   });
