@@ -47,13 +47,12 @@ export function parseConfigValue(
     case "registryUrl":
     case "proxyUrl":
       return secureServiceUrl(ctx, text, key);
-    case "apiKey": {
+    case "apiKey":
       // A mail program or a terminal may have broken the pasted key into lines.
-      const key = text.replaceAll(/[\r\n]+\s*/g, "");
+      text = text.replaceAll(/[\r\n]+\s*/g, "");
       // Refuses only what does not fit into a header, because the registry checks the exact form.
-      if (/^[\x21-\x7e]{1,256}$/.test(key)) return key;
+      if (/^[\x21-\x7e]{1,256}$/.test(text)) return text;
       throw new CliError("CLI_USAGE", "An API key is one word that starts with svc_pat_");
-    }
     case "humanName":
       return requireDisplayName(text, key);
   }

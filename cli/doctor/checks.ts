@@ -163,9 +163,8 @@ function livePlatformCheck(runtime: Runtime | null, status: Status, deps: Doctor
     runtime?.url === saved?.url;
   const source = given === null ? RUNNING : `${RUNNING}, which has it from ${given}`;
   const seen = runtime === null ? PLATFORMS.inbox.name : `${runtime.platform.name} at ${runtime.url}`;
-  const fix = `${deps.source} names ${
-    saved?.platform.name ?? PLATFORMS.inbox.name
-  }: stop the connector and start it again`;
+  const wanted = (saved?.platform ?? PLATFORMS.inbox).name;
+  const fix = `${deps.source} names ${wanted}: stop the connector and start it again`;
   return check("platform", isSaved, seen, source, fix);
 }
 
@@ -203,8 +202,8 @@ async function hookChecks(
 }
 
 /** @param response the connector's status, or an error as text; `null` when no connector runs */
-function connectorChecks(
-  { name }: AgentFolder,
+export function connectorChecks(
+  { name }: Pick<AgentFolder, "name">,
   clientUrl: string | null,
   response: Status | string | null,
 ): DoctorCheck[] {
@@ -217,6 +216,7 @@ function connectorChecks(
   const since = formatDuration(Date.parse(response.now) - Date.parse(connection.since));
   const seconds = Math.round(clockOffsetMs / 1000);
   const isPull = runtime.platform === "inbox";
+  const ways = isPull ? `svc inbox --agent ${name} --take reads them` : "See the check of the runtime";
   return [
     live("connector", true, `runs as process ${response.pid}`, ""),
     // Other programs know the agent's own port, so they do not find a local API that had to take another one.
@@ -240,9 +240,11 @@ function connectorChecks(
     )],
     live(
       "inbox",
-      inbox.waiting < 1_000,
-      `${inbox.waiting} ${isPull ? "unread" : "waiting"}`,
-      isPull ? `svc inbox --agent ${name} --take reads them` : "See the check of the runtime",
+      inbox.problem === null && inbox.waiting < 1_000,
+      inbox.problem ?? `${inbox.waiting} ${isPull ? "unread" : "waiting"}`,
+      inbox.problem === null
+        ? ways
+        : "New messages wait at the server for a day, until the agent's folder can be written",
     ),
     live(
       "dead letters",

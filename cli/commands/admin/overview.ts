@@ -59,7 +59,6 @@ const REFUSED_SHOWN = 10;
 
 /** @throws {CliError} and {ApiError} of the registry; a proxy that does not answer is only a warning */
 async function adminOverview(ctx: Context, options: ConnectionOptions) {
-  // First, because it names the step for a server that is slow to answer.
   const admin = connectAsAdmin(ctx, options);
   const { registry, registryUrl, config } = connect(ctx, options);
   const { version, environment, proxyUrl: named } = await registry.metadata();

@@ -1,6 +1,7 @@
 /** A full disk under the connector's store: the reason is reported, and no action is repeated meanwhile. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { isConnectorHealthy, statusFields } from "../../../cli/connector/status.ts";
+import { connectorChecks } from "../../../cli/doctor/checks.ts";
 import { fields } from "../../../cli/terminal/output.ts";
 import { World } from "../../support/world.ts";
 import { isDown, passing, story } from "./bench.ts";
@@ -58,18 +59,20 @@ Deno.test("a connector that cannot store messages is unhealthy until it can, and
   const { a, b, bench } = await story(world, { database: disk.open });
   const seen = () => {
     const status = bench.connector.status();
-    return [isConnectorHealthy(status), status.inbox.problem];
+    const failed = connectorChecks({ name: "alpha" }, null, status).filter(({ ok }) => !ok);
+    return [isConnectorHealthy(status), status.inbox.problem, failed.map(({ name }) => name).join()];
   };
-  assertEquals(seen(), [true, null]);
+  assertEquals(seen(), [true, null, ""]);
   disk.isFull = true;
   const answer = await (await world.message(a, b)).json();
   assertEquals([answer.delivered, answer.reason], [false, "store_failed"]);
-  const [isHealthy, problem] = seen();
+  const [isHealthy, problem, failed] = seen();
   assert(!isHealthy && String(problem).includes("disk is full"));
+  assertStringIncludes(String(failed), "inbox");
   assertStringIncludes(fields(statusFields(bench.connector.status())).join("\n"), "messages cannot be stored: ");
   disk.isFull = false;
   assertEquals((await (await world.message(a, b)).json()).delivered, true);
-  assertEquals(seen(), [true, null]);
+  assertEquals(seen(), [true, null, ""]);
 });
 
 Deno.test("no other message is handed over while a result cannot be stored", async () => {
