@@ -109,10 +109,9 @@ export class Records {
    */
   async beside(path: string, place: readonly string[]): Promise<Record[]> {
     const found: Record[] = [];
-    for (const [, configDir] of profileFolders(this.ctx)) {
-      const ctx = { ...this.ctx, configDir };
-      const records = await new AgentStore(ctx).each((folder) => new Records(ctx, folder).all());
-      found.push(...[...records.values()].flat());
+    for (const configDir of profileFolders(this.ctx).values()) {
+      const each = await new AgentStore({ ...this.ctx, configDir }).each((one) => new Records(this.ctx, one).all());
+      for (const records of each.values()) found.push(...records);
     }
     return found.filter((one) => isAt({ ...one, place: one.place.slice(0, -1) }, path, place.slice(0, -1)));
   }

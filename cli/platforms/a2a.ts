@@ -133,7 +133,8 @@ export const A2A: PushPlatform = {
     const at = ["channels", "a2a", "peers", PEER, "token"];
     const known = memberOf(settings, ...at);
     const hookToken = target.hookToken ?? (typeof known === "string" && known !== "" ? known : makeToken());
-    const isGateway = target.hookPath === HOOK_PATH && portOf(target.baseUrl) === portOf(gatewayUrl(settings));
+    const isGateway = target.hookPath === HOOK_PATH &&
+      new URL(target.baseUrl).port === new URL(gatewayUrl(settings)).port;
     if (path === null || text === null || !isGateway) {
       const steps = [`For Hermes, add these lines to its .env: A2A_PORT=9900 and A2A_PEER_TOKENS=${PEER}:${hookToken}`];
       return { change: null, steps, hookToken };
@@ -142,8 +143,6 @@ export const A2A: PushPlatform = {
     return { change: changeTo(wanted, path, settings, text), steps: [], hookToken };
   },
 };
-
-const portOf = (url: string) => new URL(url).port;
 
 /** The A2A context of a session with a sender: a hash, which fits every runtime's form of an ID. */
 export function contextOf(fromDid: string, session: string | null): Promise<string> {

@@ -99,9 +99,9 @@ export function timeCell(iso: string | null, now: number): Cell {
 
 const ID_END = 6;
 
-/** The cell of an ID or a DID: its last characters, which commands accept (`wholeId`). */
+/** The cell of an ID or a DID: its last characters, which commands accept (`wholeId`). Words are no ID and stay. */
 export function idCell(id: string | null): Cell {
-  return id === null ? null : { short: `…${id.slice(-ID_END)}`, whole: id };
+  return id === null || id.includes(" ") ? id : { short: `…${id.slice(-ID_END)}`, whole: id };
 }
 
 /** The end of an ID as a person copies or types it; `null` when the text cannot be one. */

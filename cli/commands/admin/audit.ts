@@ -255,6 +255,8 @@ class Follower {
   print(entry: AuditEntry): boolean {
     const { at, event, actor, subject, requestId, detail } = entry;
     if (this.out.json) return this.out.jsonLine(JSON.stringify(entry));
-    return this.out.peerLines([[at, event, actor, subject, requestId, detail ?? ""].join("  ").trimEnd()]);
+    const [who, whom] = [actor, subject].map((id) => this.out.shown(idCell(id)));
+    const parts = [at, event, who, whom, this.out.showsIds ? requestId : null, detail];
+    return this.out.peerLines([parts.filter((part) => part).join("  ")]);
   }
 }

@@ -91,6 +91,22 @@ Deno.test("a change is found behind 700 looks of an admin, also when these are t
   assertEquals(events.map(({ subject }: AuditRecord) => subject), [invite.id]);
 });
 
+Deno.test("on a terminal a followed event is one line of 80 columns, and the host is named whole", async () => {
+  await using admin = await Machine.ofAdmin(undefined, { isTerminal: true });
+  const { world } = admin, operation = world.kv.atomic();
+  const subject = `did:svc:registry.example.test:human:${world.newId()}`;
+  audited(operation, world, { event: "admin.recovered", actor: "store recover", subject, requestId: world.newId() });
+  await operation.commit();
+  admin.readsCharacters = Infinity;
+  const following = admin.svc("admin", "audit", "--follow", "--limit", "1");
+  await until(() => world.clock.waiting > 0 && admin.requests.length >= 4);
+  admin.readsCharacters = 0;
+  const [{ stdout }] = await withTime(world, Promise.all([following, writer(world, 101)(0)]), 500);
+  const [line = ""] = stdout.split("\n");
+  assertEquals(line.split("  ").slice(1), ["admin.recovered", "store recover", `…${subject.slice(-6)}`]);
+  assert(line.length <= 80, line);
+});
+
 Deno.test("a follower prints each of a thousand entries of two instances once", async () => {
   await using admin = await Machine.ofAdmin();
   const before = await stored(admin.world);
