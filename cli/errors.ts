@@ -181,7 +181,7 @@ const NEW_TICKET = "For a new one, press p in the terminal of the other agent's 
 
 /** Fixes of service errors that name a command of the CLI; they replace those of the protocol's table. */
 const CLI_FIXES: Readonly<Record<string, string>> = {
-  API_KEY_MISSING: "Save one with svc config set apiKey -, or get one with svc invite redeem <code>.",
+  API_KEY_MISSING: "Save one with svc config set apiKey -, or paste the link of an invite into svc join -.",
   API_KEY_INVALID:
     "Save a valid one with svc config set apiKey -, and check svc config get registryUrl. Where the account is gone: svc join <link> --replace.",
   API_KEY_NOT_FOUND: "Run svc api-key list to see the IDs of your keys.",

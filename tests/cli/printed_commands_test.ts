@@ -109,7 +109,6 @@ const ELSEWHERE: Readonly<Record<string, readonly [file: string, typed: string]>
   "dead-letters replay": ["tests/cli/next_line_test.ts", "[replay = []]"],
   "inbox --follow --agent <>": ["tests/e2e/connector_keys_test.ts", '"inbox", "--follow", "--agent", "alpha"'],
   "invite create --pair": ["tests/e2e/join_pair_test.ts", '"invite", "create", "--pair"'],
-  "invite redeem <>": ["tests/cli/terminal/output_test.ts", '"invite", "redeem", invite.code'],
   "join": ["tests/cli/next_line_test.ts", '"join", joinLink'],
   "join -": ["tests/cli/next_line_test.ts", "const join = await step()"],
   "join <> --replace": ["tests/cli/account/join_test.ts", '"--replace"'],

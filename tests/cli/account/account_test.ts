@@ -217,7 +217,7 @@ Deno.test("api-key list shows no token, and api-key revoke ends one key only", a
 Deno.test("a command without an API key explains how to get one and sends no request", async () => {
   await using machine = await Machine.open();
   for (const argv of [["api-key", "list"], ["agent", "create", "a"], ["agent", "list"], ["invite", "create"]]) {
-    await machine.refuses(argv, 3, "API_KEY_MISSING", "svc config set apiKey -");
+    await machine.refuses(argv, 3, "API_KEY_MISSING", "paste the link of an invite into svc join -");
   }
   assertEquals([machine.requests, machine.tree()], [[], {}]);
 });
