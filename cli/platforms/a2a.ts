@@ -117,11 +117,11 @@ export const A2A: PushPlatform = {
     return { confidence: "none", reasons: [], configPath: null, ...found };
   },
 
-  async inspectHook(machine, { hookPath, hookToken }, stateDir) {
+  async inspectHook(machine, { baseUrl, hookPath, hookToken }, stateDir) {
     if (hookPath !== HOOK_PATH) return null;
     const { path, text } = await openClawSettings(machine, stateDir);
     const settings = tryParse(text);
-    if (settings === null) return null;
+    if (settings === null || new URL(baseUrl).port !== new URL(gatewayUrl(settings)).port) return null;
     if (memberOf(settings, "channels", "a2a", "enabled") !== true) return `the A2A channel is off in ${path}`;
     const known = memberOf(settings, "channels", "a2a", "peers", PEER, "token");
     return known === hookToken ? null : `the token of the peer ${PEER} is not that of ${path}`;

@@ -90,6 +90,7 @@ Deno.test("the hook check names a channel that is off and a token that is not th
   assertEquals(await inspect(null), null);
   assertEquals(await inspect({}, "/"), null);
   assertEquals(await inspect({}), `the A2A channel is off in ${PATH}`);
+  assertEquals(await inspect({ gateway: { port: 1 } }), null, "another agent, such as Hermes, listens at the address");
   const problem = await inspect(on("secret"));
   assertEquals(problem, `the token of the peer svc is not that of ${PATH}`);
 });
