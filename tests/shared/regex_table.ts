@@ -27,6 +27,9 @@ const OS_MESSAGE = "the text is a message of the operating system";
 const BUILD_TIME = "the text is the path of a row of the route table";
 
 export const REGEXES: readonly RegexRow[] = [
+  never("/./", "the text is the name of a file that svc has written"),
+  never(String.raw`/[\ud800-\udbff]/`, "the text is one character"),
+  meets(String.raw`/[\r\n]+\s*/g`, "x", "\n", "x"),
   meets(String.raw`/\.\d+$/`, ".", "1", "x"),
   never(String.raw`/\p{Cc}/u`, "the text is a variable of the server"),
   never(String.raw`/^[a-z]{2,}:\//i`, "the text is a variable of the server"),
@@ -71,7 +74,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets("/^ *(?:[^ ]+ )*[^ ]+ {2,}(?=[^ ])|^ +/", "", "x ", "x"),
   meets(String.raw`/^[\w.:-]+$/`, "", "x", " "),
   meets("/^…/", "", "…", ""),
-  meets(String.raw`/^(\d{1,6})\.(\d{1,6})\.(\d{1,6})(?![.\d])/`, "1.1.", "1", "x"),
+  meets(String.raw`/^\d{1,6}\.\d{1,6}\.\d{1,6}(?![.\d])/`, "1.1.", "1", "x"),
   meets(String.raw`/^[\d.]+/`, "", "1", "x"),
   meets("/svc_[a-z]+_|svcpair1_|https?:/", "", "svc_a", ""),
   meets("/^ +/", "", " ", "x"),
