@@ -54,47 +54,21 @@ export function arrayElements(json: string): string[] {
 /** Returns the parts of the outermost object or array. An element of an array has an empty key. */
 function topLevel(json: string, open: typeof OPEN_BRACE | typeof OPEN_BRACKET): Member[] {
   const parts: Member[] = [];
-  let depth = 0, key: string | null = null, start = -1, stringAt = 0, afterString = 0;
-  const finish = (end: number) => {
-    const text = json.slice(start, end);
+  let at = json.length - json.trimStart().length;
+  if (json.charCodeAt(at) !== open) return parts;
+  do {
+    let key = "", after = at + 1;
+    at = partEnd(json, after);
     // An empty object or array has no part.
-    if (key !== null && text.trim() !== "") {
-      parts.push({ key, after: start, start: end - text.trimStart().length, end: start + text.trimEnd().length });
+    if (parts.length === 0 && json.slice(after, at).trim() === "") break;
+    if (open === OPEN_BRACE) {
+      const name = json.indexOf('"', after), nameEnd = stringEnd(json, name);
+      key = JSON.parse(json.slice(name, nameEnd)) as string;
+      after = json.indexOf(":", nameEnd) + 1;
     }
-    key = null;
-  };
-  const begin = (named: string, at: number) => {
-    key = named;
-    start = at;
-  };
-  for (let i = 0; i < json.length; i++) {
-    const unit = json.charCodeAt(i);
-    switch (unit) {
-      case QUOTE: {
-        stringAt = i;
-        afterString = stringEnd(json, i);
-        i = afterString - 1;
-        break;
-      }
-      case OPEN_BRACE:
-      case OPEN_BRACKET:
-        if (depth === 0 && unit !== open) return [];
-        if (++depth === 1 && open === OPEN_BRACKET) begin("", i + 1);
-        break;
-      case CLOSE_BRACE:
-      case CLOSE_BRACKET:
-        if (--depth === 0) finish(i);
-        break;
-      case COLON:
-        if (depth === 1) begin(JSON.parse(json.slice(stringAt, afterString)) as string, i + 1);
-        break;
-      case COMMA:
-        if (depth !== 1) break;
-        finish(i);
-        if (open === OPEN_BRACKET) begin("", i + 1);
-        break;
-    }
-  }
+    const text = json.slice(after, at);
+    parts.push({ key, after, start: at - text.trimStart().length, end: after + text.trimEnd().length });
+  } while (json.charCodeAt(at) === COMMA);
   return parts;
 }
 
