@@ -17,7 +17,7 @@ import type { RegistryConfig } from "../config.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import { type PageAnswer, plainPage } from "../../shared/page/document.ts";
 import { markup } from "../../shared/page/html.ts";
-import { isPagePath, pageApp, type PageRequest } from "../../shared/page/page_app.ts";
+import { isPagePath, pageApp } from "../../shared/page/page_app.ts";
 import type { ConsoleCode } from "../../shared/protocol/api/admin.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -59,6 +59,7 @@ const PAGES: readonly ConsoleRow[] = [
   { method: "GET", path: "audit.jsonl", render: auditFile },
 ];
 const ROWS = PAGES.map(orNotThere);
+const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
 /** Returns why a browser must not use the console of this server, or `null` when it may. */
 export function consoleRefusal({ registryUrl, environment }: Pick<RegistryConfig, "registryUrl" | "environment">) {
@@ -114,17 +115,6 @@ export class Console {
     const why = consoleRefusal(config) ??
       (protocol === "http:" && !isLocal(peer) ? "Only its own machine may use it." : null);
     if (why !== null) return sorry(why, 403);
-    const url = new URL(request.url);
-    const headers = new Headers(request.headers);
-    // A request over HTTP/2 has no Host header, so its URL gives the name.
-    if (!headers.has("host")) headers.set("host", url.host);
-    const page: PageRequest = {
-      method: request.method,
-      path: url.pathname,
-      query: url.searchParams,
-      headers,
-      text: (maxBytes) => textOf(request, maxBytes, deps),
-    };
     return await pageApp<ConsoleDeps, Asker>({
       pages: deps,
       version: () => Math.floor(clock.now() / LOOK_MS),
@@ -151,9 +141,10 @@ export class Console {
           ? null
           : sorry(`The console takes ${REQUESTS.requests} requests a minute of a person. Wait a minute.`, 429);
       },
+      textOf: (form, maxBytes) => readBody(form, maxBytes, clock).then((body) => UTF8.decode(body)).catch(() => null),
       now: () => clock.now(),
       random: random.bytes,
-    })(page);
+    })(request);
   }
 }
 
@@ -164,13 +155,4 @@ function isLocal(peer: Peer): boolean {
 
 function sorry(why: string, status: number): PageAnswer {
   return plainPage("console", "The console", markup`<p class="soft">${why}</p>`, status);
-}
-
-/** Returns the text of a body, or `null` when it is over `maxBytes`, does not arrive completely, or is not UTF-8. */
-async function textOf(request: Request, maxBytes: number, { clock }: ConsoleDeps): Promise<string | null> {
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(await readBody(request, maxBytes, clock));
-  } catch {
-    return null;
-  }
 }

@@ -12,16 +12,6 @@ import { documentOf, type PageAnswer, pageHeaders, type PageView, plainPage } fr
 import { type Html, markup, typed } from "./html.ts";
 import { copy, hidden } from "./parts.ts";
 
-export interface PageRequest {
-  method: string;
-  /** Path without the query. */
-  path: string;
-  query: URLSearchParams;
-  headers: Headers;
-  /** Returns the body as text, or `null` when it is larger than `maxBytes`. */
-  text(maxBytes: number): Promise<string | null>;
-}
-
 /** Keeps codes and sessions by their digests, so that neither can be read back. */
 export interface PageSessions<S> {
   /** Uses up a code and begins the session in one atomic step. Returns `null` if the code is unknown, used or old. */
@@ -81,6 +71,8 @@ export interface PageSite<C, S> {
   rows: readonly PageRow<C, S>[];
   /** Path, below the base, of the page that is shown after opening. */
   first: string;
+  /** Returns the body of a request, or `null` when it is over `maxBytes`, does not arrive completely, or is not UTF-8. */
+  textOf(request: Request, maxBytes: number): Promise<string | null>;
   /** Called for each request with a session. It can refuse the request with an answer of its own. */
   admit?(session: S): Promise<PageAnswer | null>;
   now(): number;
@@ -105,10 +97,10 @@ export async function newCode(random: (bytes: number) => Uint8Array): Promise<{ 
   return { code, digest: await sha256(code) };
 }
 
-export function pageApp<C, S>(site: PageSite<C, S>): (request: PageRequest) => Promise<PageAnswer> {
+export function pageApp<C, S>(site: PageSite<C, S>): (request: Request) => Promise<PageAnswer> {
   return async (request) => {
-    const { method, path } = request;
-    const refusal = refusalOf(site, request);
+    const { method } = request, url = new URL(request.url), path = url.pathname;
+    const refusal = refusalOf(site, request, url);
     if (refusal !== null) return refused(site, "Not here", refusal);
     if (path.startsWith(`${site.openRoot}/`)) return await opened(site, request, path.slice(site.openRoot.length + 1));
     const [label = "", ...rest] = path.slice(site.root.length + 1).split("/");
@@ -118,7 +110,7 @@ export function pageApp<C, S>(site: PageSite<C, S>): (request: PageRequest) => P
     const isOver = async () => {
       // The answer holds a long text that was sent, because the browser keeps no page of a session to go back to.
       const bytes = found?.row.formBytes;
-      const text = bytes === undefined ? null : (await formOf(request, bytes))?.get("text");
+      const text = bytes === undefined ? null : (await formOf(site, request, bytes))?.get("text");
       return refused(site, "This session is over", site.texts.over, 403, text);
     };
     if (label === "" || cookie === null) return await isOver();
@@ -134,7 +126,9 @@ export function pageApp<C, S>(site: PageSite<C, S>): (request: PageRequest) => P
       const way = markup`<p><a href="${`${base}/${site.first}`}">Go to the first page</a></p>`;
       return plainPage(site.texts.place, "There is no such page", way, 404);
     }
-    const form = method === "POST" ? await formOf(request, found?.row.formBytes ?? FORM_BYTES) : new URLSearchParams();
+    const form = method === "POST"
+      ? await formOf(site, request, found?.row.formBytes ?? FORM_BYTES)
+      : new URLSearchParams();
     if (method === "POST" && form?.get("csrf") !== csrf || form === null) {
       return refused(site, "Nothing was done", "The form is not of this page.");
     }
@@ -143,7 +137,7 @@ export function pageApp<C, S>(site: PageSite<C, S>): (request: PageRequest) => P
       return refused(site, "This session is closed", "No one can use it any longer.", 200);
     }
     const { row, params } = found;
-    const input = { session, params, query: request.query, form, base, csrf: hidden({ csrf }) };
+    const input = { session, params, query: url.searchParams, form, base, csrf: hidden({ csrf }) };
     return await answerOf(site, row, input, request);
   };
 }
@@ -155,10 +149,12 @@ function isUse(headers: Headers): boolean {
 }
 
 /** Returns why a request is refused before its session is looked up, or `null` when it is not. */
-function refusalOf<C, S>(site: PageSite<C, S>, { method, path, headers }: PageRequest): string | null {
-  // Another site may let its own name resolve to this address, to read the answers. `Host` then names that site.
-  if (headers.get("host")?.toLowerCase() !== new URL(site.origin).host) return "This address belongs to another name.";
-  const isOpening = method === "GET" && path.startsWith(`${site.openRoot}/`);
+function refusalOf<C, S>(site: PageSite<C, S>, { method, headers }: Request, url: URL): string | null {
+  // Another site may let its own name resolve to this address, to read the answers. `Host` then names that site. A
+  // request over HTTP/2 has no such header, so its URL gives the name.
+  const host = headers.get("host")?.toLowerCase() ?? url.host;
+  if (host !== new URL(site.origin).host) return "This address belongs to another name.";
+  const isOpening = method === "GET" && url.pathname.startsWith(`${site.openRoot}/`);
   const from = headers.get("sec-fetch-site");
   if (!isOpening && from !== null && from !== "same-origin" && from !== "none") {
     return "Another site has asked for this page.";
@@ -168,7 +164,7 @@ function refusalOf<C, S>(site: PageSite<C, S>, { method, path, headers }: PageRe
 }
 
 /** A GET changes nothing, because the preview of a link would otherwise use up the code. */
-async function opened<C, S>(site: PageSite<C, S>, request: PageRequest, code: string): Promise<PageAnswer> {
+async function opened<C, S>(site: PageSite<C, S>, request: Request, code: string): Promise<PageAnswer> {
   const { place, title, line } = site.texts, minutes = LIMITS.pageCodeMs / 60_000;
   if (request.method !== "POST") {
     const form = markup`<form method="post"><button class="btn" data-auto>Open</button></form>`;
@@ -197,11 +193,11 @@ async function answerOf<C, S>(
   site: PageSite<C, S>,
   row: PageRow<C, S>,
   input: PageInput<S>,
-  { path, query, headers }: PageRequest,
+  { url, headers }: Request,
 ): Promise<PageAnswer> {
   const place = { origin: site.origin, base: input.base };
   // The minute is part of the tag, because times are shown relative to now.
-  const state = `${path}?${query} ${site.version()} ${Math.floor(site.now() / 60_000)}`;
+  const state = `${url} ${site.version()} ${Math.floor(site.now() / 60_000)}`;
   const tag = row.live ? (await sha256(state)).slice(0, 22) : null;
   const common = { ...pageHeaders(place), ...tag === null ? {} : { ETag: `"${tag}"` } };
   if (tag !== null && headers.get("if-none-match") === `"${tag}"`) return { status: 304, headers: common, body: null };
@@ -239,10 +235,14 @@ function rowOf<C, S>(rows: readonly PageRow<C, S>[], method: string, path: strin
   return null;
 }
 
-async function formOf(request: PageRequest, maxBytes: number): Promise<URLSearchParams | null> {
+async function formOf<C, S>(
+  { textOf }: PageSite<C, S>,
+  request: Request,
+  maxBytes: number,
+): Promise<URLSearchParams | null> {
   const type = request.headers.get("content-type")?.split(";")[0]?.trim();
   if (type !== "application/x-www-form-urlencoded") return null;
-  const text = await request.text(maxBytes);
+  const text = await textOf(request, maxBytes);
   return text === null ? null : new URLSearchParams(text);
 }
 

@@ -5,7 +5,7 @@
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { PAGE_FILES, type PageAnswer, pageFile, plainPage } from "../../../shared/page/document.ts";
 import { markup } from "../../../shared/page/html.ts";
-import { isPagePath, pageApp, type PageRequest, type PageResult } from "../../../shared/page/page_app.ts";
+import { isPagePath, pageApp, type PageResult } from "../../../shared/page/page_app.ts";
 import { card, copy, head, lines } from "../../../shared/page/parts.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { Connector } from "../connector.ts";
@@ -29,11 +29,11 @@ const ROWS: readonly LocalRow[] = [
 
 export class LocalPages {
   readonly #sessions: LocalSessions;
-  readonly #answer: (request: PageRequest) => Promise<PageAnswer>;
+  readonly #answer: (request: Request) => Promise<PageAnswer>;
   readonly #host: string;
 
   /** @param onCodeOver called when a code was used or has expired */
-  constructor(private readonly connector: Connector, calls: LocalCalls, port: number, onCodeOver: () => void) {
+  constructor(connector: Connector, calls: LocalCalls, port: number, onCodeOver: () => void) {
     const { clock, random } = connector.deps;
     const { name } = connector.options.agent;
     this.#host = `127.0.0.1:${port}`;
@@ -55,6 +55,7 @@ export class LocalPages {
       sessions: this.#sessions,
       rows: ROWS,
       first: "inbox",
+      textOf: (request, maxBytes) => boundedText(request, maxBytes, clock).catch(() => null),
       now: () => clock.now(),
       random: random.bytes,
     });
@@ -67,16 +68,13 @@ export class LocalPages {
   }
 
   answer(request: Request): Promise<Response> | null {
-    const { pathname, searchParams } = new URL(request.url);
+    const { pathname } = new URL(request.url);
     const isPage = isPagePath({ root: ROOT, openRoot: OPEN }, pathname);
     const isOpen = pathname === "/" || Object.hasOwn(PAGE_FILES, pathname);
     if (!isPage && !(isOpen && request.method === "GET")) return null;
-    const { method, headers } = request;
-    const text = (maxBytes: number) => boundedText(request, maxBytes, this.connector.deps.clock).catch(() => null);
     const answer = isPage
-      ? this.#answer({ method, path: pathname, query: searchParams, headers, text })
-        .catch((error) => sorry(pathname, error))
-      : Promise.resolve(this.#openAnswer(pathname, headers));
+      ? this.#answer(request).catch((error) => sorry(pathname, error))
+      : Promise.resolve(this.#openAnswer(pathname, request.headers));
     return answer.then(({ status, headers, body }) => new Response(body, { status, headers }));
   }
 
