@@ -8,6 +8,7 @@ import type { Asker } from "../callers.ts";
 import { newAdminToken } from "../admin_tokens/handlers.ts";
 import type { Signing } from "../signing_keys.ts";
 import type { RegistryStore } from "../store_deps.ts";
+import { settledWithin } from "../../shared/clock.ts";
 import { parseJson, readBody } from "../../shared/server/http/body.ts";
 
 /** Time for one call. With more, a page of the console waits too long for a proxy that does not answer. */
@@ -40,19 +41,14 @@ export async function askRelay<S extends z.ZodType>(
     redirect: "manual",
     signal: abort.signal,
   });
-  const late = Promise.withResolvers<never>();
-  const cancel = clock.after(CALL_MS, () => {
-    late.reject(new RelayAway(`did not answer within ${CALL_MS / 1000} s`));
+  const answer = callProxy(request).then((response) => readAnswer(deps, response, schema));
+  if (!await settledWithin(clock, answer, CALL_MS)) {
     abort.abort();
-  });
-  try {
-    const response = await Promise.race([callProxy(request), late.promise]);
-    return await Promise.race([readAnswer(deps, response, schema), late.promise]);
-  } catch (cause) {
-    throw cause instanceof RelayAway ? cause : new RelayAway("cannot be reached", { cause });
-  } finally {
-    cancel();
+    throw new RelayAway(`did not answer within ${CALL_MS / 1000} s`);
   }
+  return await answer.catch((cause) => {
+    throw cause instanceof RelayAway ? cause : new RelayAway("cannot be reached", { cause });
+  });
 }
 
 async function readAnswer<S extends z.ZodType>(
