@@ -18,7 +18,7 @@ import { TokenError } from "../shared/protocol/signed/jws.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
 import { digest, equalDigests, readPublicKey } from "../shared/server/crypto.ts";
-import type { Authenticator, Authenticators, RequestContext } from "../shared/server/http/route.ts";
+import type { Authenticator, CallersOf, RequestContext } from "../shared/server/http/route.ts";
 import {
   authorizationToken,
   provenOrigin,
@@ -34,21 +34,7 @@ interface AuthDeps extends RegistryStore {
   commits: GroupCommit;
 }
 
-export interface RegistryCallers {
-  none: null;
-  bootstrap_secret: null;
-  api_key: ApiKeyCaller;
-  admin: ApiKeyCaller;
-  invite_admin: ApiKeyCaller;
-  service_admin: ApiKeyCaller;
-  ownership_service: true;
-  /** Whether the caller is a service. */
-  validate_service: boolean;
-  crl_service: boolean;
-  agent_proof: ProvenAgent;
-}
-
-export const AUTHENTICATORS: Authenticators<AuthDeps, RegistryCallers> = {
+export const AUTHENTICATORS = {
   none: { stage: "before_body", credential: "none", errors: [], run: () => Promise.resolve(null) },
   bootstrap_secret: {
     stage: "before_body",
@@ -69,11 +55,12 @@ export const AUTHENTICATORS: Authenticators<AuthDeps, RegistryCallers> = {
     stage: "before_body",
     credential: "service",
     errors: ["INTERNAL_SERVICE_UNAUTHORIZED", "INTERNAL_SERVICE_FORBIDDEN"],
-    async run(deps, exchange) {
+    async run(deps, exchange): Promise<true> {
       if (await isService(deps, exchange, "identity.read")) return true;
       throw new ServiceError("INTERNAL_SERVICE_UNAUTHORIZED");
     },
   },
+  /** These two return whether the caller is a service. */
   validate_service: optionalService("auth.validate"),
   crl_service: optionalService("crl.read"),
   agent_proof: {
@@ -82,7 +69,9 @@ export const AUTHENTICATORS: Authenticators<AuthDeps, RegistryCallers> = {
     errors: ["AGENT_AUTH_REFRESH_UNAUTHORIZED"],
     run: proveAgent,
   },
-};
+} as const satisfies Record<string, Authenticator<AuthDeps, unknown>>;
+
+export type RegistryCallers = CallersOf<typeof AUTHENTICATORS>;
 
 /** Requires an API key. With `adminCode` the key must be an admin's; any other key is refused with that code. */
 function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTERNAL_SERVICE_FORBIDDEN"): Authenticator<

@@ -148,6 +148,9 @@ export interface Authenticator<D, C> {
 
 export type Authenticators<D, Callers> = { [A in keyof Callers]: Authenticator<D, Callers[A]> };
 
+/** The callers that the authenticators of a table return, by name. */
+export type CallersOf<A> = { [N in keyof A]: A[N] extends Authenticator<never, infer C> ? C : never };
+
 /** Returns the function that makes rows of a service. It infers the input of the handler from the row. */
 export function routeFor<D, Callers>() {
   return function route<
