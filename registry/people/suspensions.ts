@@ -58,9 +58,7 @@ export class Suspensions {
   async change(id: string, request: SuspensionRequest): Promise<{ human: HumanRecord; complete: boolean }> {
     const human = await this.#decide(id, request);
     const work = this.#work(id);
-    let complete = false;
-    void work.then((isDone) => complete = isDone);
-    await settledWithin(this.deps.clock, work, SESSIONS_WAIT_MS);
+    const complete = await settledWithin(this.deps.clock, work, SESSIONS_WAIT_MS) && await work;
     return { human, complete };
   }
 
