@@ -42,13 +42,12 @@ export class InboxReader {
   readonly #asked = new Set<string>();
   /** Replies that were left to an `ask`, by the request ID of the message that they answer. */
   readonly #leftToAsk = new Map<string, IncomingMessage[]>();
-  /** Messages that are not added again: those in work, and those that stay unread. */
-  readonly #known = new BoundedMap<string, true>(KNOWN_MAX);
   /**
-   * Known messages that have been marked read. They are forgotten at the next page, because a page under way may show
-   * them. The bound is for a program that only asks: it reads no page, so its replies would fill the memory.
+   * Messages that are not added again: those in work, those that stay unread, and those that have been marked read. The
+   * last ones are forgotten at the next page, because a page under way may show them. The bound is also for a program
+   * that only asks: it reads no page, so its replies would fill the memory.
    */
-  readonly #ended = new BoundedMap<string, true>(KNOWN_MAX);
+  readonly #known = new BoundedMap<string, "unread" | "read">(KNOWN_MAX);
   /** Begins again after a failure too. */
   #place = new InboxPlace();
   /**
@@ -87,10 +86,7 @@ export class InboxReader {
   /** Ends the wait that `expect` began. Replies that the `ask` did not take go to the handler. */
   release(requestId: string, taken: IncomingMessage | null): void {
     this.#asked.delete(requestId);
-    if (taken !== null) {
-      this.#known.set(keyOf(taken), true);
-      this.#ended.set(keyOf(taken), true);
-    }
+    if (taken !== null) this.#known.set(keyOf(taken), "read");
     for (const message of this.#leftToAsk.get(requestId) ?? []) if (message.id !== taken?.id) this.#lanes.add(message);
     this.#leftToAsk.delete(requestId);
   }
@@ -135,15 +131,14 @@ export class InboxReader {
     const query = get("/v1/inbox", { unread: true, after: this.#place.after, limit, wait: waitSeconds, except });
     const { signal } = this.#reading = new AbortController();
     const request = { ...query, waitSeconds, signal };
-    for (const key of this.#ended.keys()) this.#known.delete(key);
-    this.#ended.clear();
+    for (const [key, state] of this.#known) if (state === "read") this.#known.delete(key);
     const { messages, more } = await call(this.local, InboxPage, request);
     if (signal.aborted) return;
     this.#place.move(messages.at(-1)?.id, more);
     for (const message of messages.map(messageOfLocal)) {
       const { agentDid } = message.from;
       if (this.#known.has(keyOf(message)) || this.#full.has(agentDid)) continue;
-      this.#known.set(keyOf(message), true);
+      this.#known.set(keyOf(message), "unread");
       this.#add(message);
       if (this.#lanes.countOf(agentDid) >= SENDER_HELD_MAX) this.#full.add(agentDid);
     }
@@ -198,7 +193,7 @@ export class InboxReader {
       }
     }
     await readMessages(this.local, { ids: [message.id] });
-    this.#ended.set(keyOf(message), true);
+    this.#known.set(keyOf(message), "read");
   }
 }
 
