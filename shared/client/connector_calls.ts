@@ -27,7 +27,7 @@ export async function orSvcError<T>(work: Promise<T>): Promise<T> {
  *
  * @param closed ends every request
  */
-export function localClient(system: ClientSystem, directory: AgentDirectory, closed?: AbortSignal): LocalClient {
+export function localClient(system: ClientSystem, directory: AgentDirectory, closed: AbortSignal): LocalClient {
   const { fetch, clock } = system;
   const find = async () => {
     if (leavesMachine(system)) {
@@ -44,13 +44,7 @@ export function localClient(system: ClientSystem, directory: AgentDirectory, clo
     }
   };
   const isOfOtherUser = ({ url }: { url: string }) => system.isOfOtherUser(url);
-  return new LocalClient(directory.name, {
-    fetch,
-    clock,
-    find,
-    isOfOtherUser,
-    ...closed === undefined ? {} : { closed },
-  });
+  return new LocalClient(directory.name, { fetch, clock, find, isOfOtherUser, closed });
 }
 
 /**
@@ -64,7 +58,7 @@ export async function askThrough(
   clock: Clock,
   question: Pick<WaitedMessage, "members" | "payload">,
   timeoutMs: number,
-  closed: AbortSignal = new AbortController().signal,
+  closed: AbortSignal,
 ): Promise<IncomingMessage> {
   const message = { ...question, waitSeconds: timeoutMs / 1000, obeysRetryAfter: true, signal: closed };
   const left = timeLeft(clock, timeoutMs);

@@ -9,12 +9,13 @@ import { flushTasks } from "../../support/manual_clock.ts";
 import { FakeConnector, refusal } from "./fake_connector.ts";
 import { passing } from "./library_bench.ts";
 
+const OPEN = new AbortController().signal;
 const QUESTION = { members: { to: "beta", requestId: "question-1" }, payload: '{"message":"?"}' };
 
 /** Asks; the result is a reply or an error code. */
 function ask(connector: FakeConnector, timeoutMs = 60_000) {
   const state: { reply: IncomingMessage | null; code: string | null } = { reply: null, code: null };
-  void askThrough(connector.local, connector.clock, QUESTION, timeoutMs).then(
+  void askThrough(connector.local, connector.clock, QUESTION, timeoutMs, OPEN).then(
     (reply) => state.reply = reply,
     (error) => state.code = error instanceof SvcError ? error.code : String(error),
   );
@@ -164,7 +165,10 @@ Deno.test("a question waits as long as a refusal asks, if that is within its tim
 Deno.test("a refusal of the connector or the proxy ends a question with its code, status and request ID", async () => {
   await using connector = await FakeConnector.open();
   connector.tamper = () => refusal(404, "CONNECTOR_PEER_UNKNOWN");
-  const error = await assertRejects(() => askThrough(connector.local, connector.clock, QUESTION, 1_000), SvcError);
+  const error = await assertRejects(
+    () => askThrough(connector.local, connector.clock, QUESTION, 1_000, OPEN),
+    SvcError,
+  );
   assertEquals([error.code, error.status], ["CONNECTOR_PEER_UNKNOWN", 404]);
   connector.tamper = () => new Response("<html>", { status: 404 });
   assertEquals((await asked(connector, 5, 1)).code, "CONNECTOR_DOWN", "something else answers on the port");

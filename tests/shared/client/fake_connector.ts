@@ -44,7 +44,7 @@ export class FakeConnector implements AsyncDisposable {
       fetch: (input, init) => connector.#fetch(String(input), init),
       isRunning: () => connector.isUp,
     });
-    const local = localClient(system, await AgentDirectory.open(system, folder.path));
+    const local = localClient(system, await AgentDirectory.open(system, folder.path), new AbortController().signal);
     const connector: FakeConnector = new FakeConnector(folder, local);
     return connector;
   }
