@@ -38,12 +38,7 @@ const REFUSALS_SHOWN = 12;
 const QUEUES_SHOWN = 5;
 type Span = "hour" | "day";
 
-interface Relay {
-  overview: RelayOverview;
-  series: RelaySeriesAnswer;
-  refusals: RefusalList;
-  queues: QueueList;
-}
+type Relay = Awaited<ReturnType<typeof relayOf>>;
 
 export async function overviewPage(deps: ConsoleDeps, input: Input): Promise<PageResult> {
   const span = input.query.get("span") === "day" ? "day" : "hour";
@@ -71,7 +66,8 @@ export async function overviewPage(deps: ConsoleDeps, input: Input): Promise<Pag
   return framed(deps, input, { title: "Overview", current: "overview", main, isLive: true, kind });
 }
 
-async function relayOf(deps: ConsoleDeps, { session }: Input, span: Span): Promise<Relay> {
+/** @throws {RelayAway} */
+async function relayOf(deps: ConsoleDeps, { session }: Input, span: Span) {
   const [overview, series, refusals, queues] = await Promise.all([
     askRelay(deps, session, "overview", {}, RelayOverview),
     askRelay(deps, session, "series", { span }, RelaySeriesAnswer),
