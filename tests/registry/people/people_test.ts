@@ -79,7 +79,7 @@ Deno.test("a person is shown with active keys first, the number of its agents an
   const { value: record } = await w.kv.get<AgentRecord>(KEYS.agent(gone.agent.id));
   await writeRecords(w, 1_000, (operation) => {
     const id = w.newId();
-    operation.set(KEYS.agent(id), { ...record, id }).set(KEYS.agentOf(a.owner.id, id), true);
+    operation.set(KEYS.agent(id), { ...record, id }).set(KEYS.agentOf(a.owner.id, id), w.clock.now());
   });
   const later = await answered<PersonAnswer>(await w.ask("GET", path, { apiKey }));
   assertEquals(later.agents, { active: 1, revoked: 1_000 }, "an active agent that is older than 1,000 others");
