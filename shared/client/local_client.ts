@@ -6,7 +6,7 @@ import type * as z from "zod";
 import { type Clock, sleep, timeLeft } from "../clock.ts";
 import type { ConnectorFile } from "./agent_files.ts";
 import { ApiError, LocalDown } from "./errors.ts";
-import { apiErrorOf, exchange, type HttpResponse, type Query, searchOf } from "./http.ts";
+import { apiErrorOf, exchange, type ExchangeDeps, type HttpResponse, type Query, searchOf } from "./http.ts";
 import { type InboxRead, InboxReadResult, type OutboundRequest, OutboundResult } from "./local_shapes.ts";
 import { LIMITS } from "../protocol/limits.ts";
 
@@ -52,9 +52,7 @@ export interface LocalCalls {
   send(request: LocalRequest): Promise<HttpResponse>;
 }
 
-export interface LocalDeps {
-  fetch: typeof fetch;
-  clock: Clock;
+export interface LocalDeps extends Pick<ExchangeDeps, "fetch" | "clock" | "closed"> {
   /**
    * Returns the discovery file of the running connector, or `null` while none runs. It is called before each request,
    * because another program can take the port of a connector that has ended, and would get its messages and its token.
@@ -62,8 +60,6 @@ export interface LocalDeps {
   find(): Promise<ConnectorFile | null>;
   /** Tells whether another user's process listens at a connector's address. If absent, that is not checked. */
   isOfOtherUser?(file: ConnectorFile): Promise<boolean>;
-  /** Ends every request, also one under way. */
-  closed?: AbortSignal;
 }
 
 export class LocalClient implements LocalCalls {
