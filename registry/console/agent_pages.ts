@@ -56,12 +56,7 @@ export const askEnd = askBefore(revokeSession, (name) => ({
   label: "End session",
 }));
 
-interface Wanted {
-  q: string;
-  status: string;
-  online: string;
-  cursor: string;
-}
+type Wanted = Record<"q" | "status" | "online" | "cursor", string>;
 
 export async function agentsPage(deps: ConsoleDeps, input: Input): Promise<PageResult> {
   const { query, base } = input;
