@@ -5,7 +5,7 @@ import { openApiDocument } from "../../openapi.ts";
 import type { PageAnswer } from "../../page/document.ts";
 import { apiPage } from "./api_pages.ts";
 import { type DocumentPart, type Operation, SERVICE_FORM } from "./openapi.ts";
-import type { Route } from "./route.ts";
+import { openRoute, type Route } from "./route.ts";
 
 export interface ApiDocs {
   /** As bytes, because each response that waits for its client would otherwise hold a copy of 344 KB. */
@@ -50,21 +50,15 @@ function withoutRepeats(parts: readonly DocumentPart[]): DocumentPart[] {
 
 /** Returns the route of the OpenAPI document. `documents` is a member of the service's dependencies. */
 export function openApiRoute<D extends { documents: ApiDocs }>(): Route<D> {
-  return {
-    method: "GET",
-    path: "/openapi.json",
-    summary: "This service as OpenAPI 3.1",
-    auth: "none",
-    limit: null,
-    response: { status: 200, contentType: "application/json" },
-    handler: ({ documents }) => ({
-      status: 200,
-      headers: {
-        "Content-Type": "application/json; charset=utf-8",
-        "X-Content-Type-Options": "nosniff",
-        "Cache-Control": "public, max-age=300",
-      },
-      body: documents.openApi,
-    }),
+  const headers = {
+    "Content-Type": "application/json; charset=utf-8",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "public, max-age=300",
   };
+  const response = { status: 200, contentType: "application/json" };
+  return openRoute("/openapi.json", "This service as OpenAPI 3.1", response, ({ documents }) => ({
+    status: 200,
+    headers,
+    body: documents.openApi,
+  }));
 }

@@ -4,7 +4,7 @@ import { markup } from "../../page/html.ts";
 import { plain, tag } from "../../page/parts.ts";
 import { API_PAGES } from "./api_pages.ts";
 import type { ApiDocs } from "./api_docs.ts";
-import type { Answer, Route } from "./route.ts";
+import { type Answer, openRoute, type Route } from "./route.ts";
 
 interface PageDeps {
   documents: ApiDocs;
@@ -19,16 +19,7 @@ export function pageRoute<D>(
   handler: (deps: D) => Answer | Promise<Answer>,
   contentType = "text/html",
 ): Route<D> {
-  return {
-    method: "GET",
-    path,
-    summary,
-    auth: "none",
-    limit: null,
-    isPage: true,
-    response: { status: 200, contentType },
-    handler: (deps) => handler(deps),
-  };
+  return { ...openRoute(path, summary, { status: 200, contentType }, handler), isPage: true };
 }
 
 /** Returns the pages of a service. `isReady` tells whether the service accepts requests. */

@@ -4,7 +4,7 @@
  * of the store, which a restart does not repair. The listener of the metrics is here too.
  */
 import { Liveness, Readiness } from "../../protocol/api/meta.ts";
-import { type Answer, json, type Route } from "./route.ts";
+import { type Answer, json, openRoute, type Route } from "./route.ts";
 import { type Clock, settledWithin } from "../../clock.ts";
 import type { Log } from "../log.ts";
 import { EXPOSITION_TYPE, expositionOf, type Metrics } from "../metrics/metrics.ts";
@@ -26,22 +26,15 @@ export function probeRoutes<D>(
   isReady: (deps: D) => Promise<boolean>,
   linksMissing: (deps: D) => readonly string[] = () => [],
 ): Route<D>[] {
-  const row = { method: "GET", auth: "none", limit: null } as const;
+  const alive = { status: 200, body: Liveness }, ready = { status: 200, body: Readiness, mayBeUnready: true } as const;
   return [
-    {
-      ...row,
-      path: "/healthz",
-      summary: "Whether the process answers; does not ask the store",
-      response: { status: 200, body: Liveness },
-      handler: livenessAnswer,
-    },
-    {
-      ...row,
-      path: "/readyz",
-      summary: "Whether the service accepts requests: `ready` of its health, false while it stops",
-      response: { status: 200, body: Readiness, mayBeUnready: true },
-      handler: async (deps) => readinessAnswer(await isReady(deps), linksMissing(deps)),
-    },
+    openRoute("/healthz", "Whether the process answers; does not ask the store", alive, livenessAnswer),
+    openRoute(
+      "/readyz",
+      "Whether the service accepts requests: `ready` of its health, false while it stops",
+      ready,
+      async (deps) => readinessAnswer(await isReady(deps), linksMissing(deps)),
+    ),
   ];
 }
 

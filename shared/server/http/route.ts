@@ -168,6 +168,16 @@ export function routeFor<D, Callers>() {
   };
 }
 
+/** Returns a row for anyone: a GET without limit and input. */
+export function openRoute<D>(
+  path: string,
+  summary: string,
+  response: RouteAnswer,
+  handler: (deps: D) => Answer | Promise<Answer>,
+): Route<D> {
+  return { method: "GET", path, summary, auth: "none", limit: null, response, handler };
+}
+
 const OF_JSON = { "Content-Type": "application/json; charset=utf-8", "Cache-Control": "no-store" } as const;
 
 export function json<T>(body: T, status = 200, headers?: Record<string, string>): Answer {
