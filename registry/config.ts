@@ -2,6 +2,7 @@
 import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { isPublicKey } from "../shared/protocol/ed25519.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
+import type { StoredKey } from "./schema/records.ts";
 import { type ConfigReader, oneOf, type Parse, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";
 
@@ -10,12 +11,9 @@ const COUNT_MAX = 1_000_000;
 /** A shorter secret could be guessed, and anyone who guesses it becomes the first admin. */
 const BOOTSTRAP_SECRET_LENGTH_MIN = 24;
 
-export interface ConfiguredKey {
+/** A key with its seed, which is `null` for a retired key that only verifies. */
+export interface ConfiguredKey extends Pick<StoredKey, "publicKey" | "seed" | "status"> {
   kid: string | null;
-  publicKey: string;
-  /** `null` for a retired key that only verifies. */
-  seed: string | null;
-  status: "active" | "retired";
 }
 
 const YEAR_SECONDS = 31_536_000;
