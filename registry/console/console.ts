@@ -22,12 +22,11 @@ import type { ConsoleCode } from "../../shared/protocol/api/admin.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { type AppDeps, recordResponse, requestContextOf } from "../../shared/server/http/app.ts";
+import { type AppDeps, recordResponse, requestContextOf, responseOf } from "../../shared/server/http/app.ts";
 import { readBody } from "../../shared/server/http/body.ts";
 import { type Peer, unmapped } from "../../shared/server/http/client_ip.ts";
 import { isLoopbackHost } from "../../shared/server/http/listen_address.ts";
 import { type Answer, json } from "../../shared/server/http/route.ts";
-import { toResponse } from "../../shared/server/http/response.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
 const ROOT = "/console", OPEN = "/console/open";
@@ -105,8 +104,7 @@ export class Console {
       );
     }
     recordResponse(deps, exchange, answer.status, deps.clock.now() - began);
-    const headers = { ...answer.headers, "x-request-id": exchange.requestId };
-    return toResponse(answer, { headers, isHead: request.method === "HEAD" });
+    return responseOf(exchange, answer);
   }
 
   async #answer(request: Request, peer: Peer, requestId: string): Promise<PageAnswer> {

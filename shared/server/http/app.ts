@@ -317,7 +317,7 @@ function asServiceError(error: unknown): ServiceError {
   return new ServiceError("INTERNAL_ERROR", { cause: error });
 }
 
-function responseOf({ request, responseHeaders, requestId }: RequestContext, answer: Answer): Response {
+export function responseOf({ request, responseHeaders, requestId }: RequestContext, answer: Answer): Response {
   const headers = { ...answer.headers, ...responseHeaders, "x-request-id": requestId };
   if (!answer.upgrade) return toResponse(answer, { headers, isHead: request.method === "HEAD" });
   for (const [name, value] of Object.entries(headers)) answer.upgrade.headers.set(name, value);
