@@ -6,13 +6,11 @@ import * as z from "zod";
 import { LIMITS } from "../limits.ts";
 import { parseDisplayName, parseReason } from "../names.ts";
 import { ApiKey, Human } from "./accounts.ts";
-import { Agent } from "./agents.ts";
+import { Agent, ResolvedAgent } from "./agents.ts";
 import {
   ActiveOrRevoked,
   adminQuery,
-  AgentDid,
   FrameworkAsSent,
-  HumanDid,
   IsoTime,
   PageLimit,
   Pagination,
@@ -96,11 +94,7 @@ export const AdminAgentQuery = adminQuery({
 export type AdminAgentSummary = z.output<typeof AdminAgentSummary>;
 export const AdminAgentSummary = z.object({
   id: Ulid,
-  did: AgentDid,
-  name: z.string(),
-  framework: z.string(),
-  status: ActiveOrRevoked,
-  ownerDid: HumanDid,
+  ...ResolvedAgent.shape,
   ownerName: z.string(),
   expires: IsoTime,
   createdAt: IsoTime,

@@ -85,13 +85,7 @@ export const AgentListQuery = z.object({
 });
 
 /** An agent in a list. `expires` is the time when its AIT expires. */
-export const AgentSummary = z.object({
-  id: Ulid,
-  did: AgentDid,
-  name: z.string(),
-  status: ActiveOrRevoked,
-  expires: IsoTime,
-});
+export const AgentSummary = Agent.pick({ id: true, did: true, name: true, status: true }).extend({ expires: IsoTime });
 
 /** Newest first. */
 export type AgentList = z.output<typeof AgentList>;
@@ -101,10 +95,4 @@ export const AgentList = z.object({
 });
 
 export type ResolvedAgent = z.output<typeof ResolvedAgent>;
-export const ResolvedAgent = z.object({
-  did: AgentDid,
-  name: z.string(),
-  framework: z.string(),
-  status: ActiveOrRevoked,
-  ownerDid: HumanDid,
-});
+export const ResolvedAgent = Agent.pick({ did: true, name: true, framework: true, status: true, ownerDid: true });

@@ -64,7 +64,7 @@ export const AuditEntry = z.object({
   id: Ulid,
   at: IsoTime,
   event: z.string(),
-  /** DID of the caller, or `store recover`. */
+  /** DID of the caller, or `store recover` for the command on the registry's host. */
   actor: z.string(),
   /** DID or ID of the changed record. */
   subject: z.string(),

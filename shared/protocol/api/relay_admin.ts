@@ -24,14 +24,19 @@ const AgentIds = z.string().refine(
 ).meta({ pattern: `^${ULID_PATTERN}(?:,${ULID_PATTERN}){0,99}$` }).transform((text) => text.split(","));
 const DidPagination = z.object({ limit: z.int(), nextCursor: AgentDid.nullable() });
 
+export type QueueQuery = z.output<typeof QueueQuery>;
+export const QueueQuery = adminQuery({
+  limit,
+  /** Only these agents, or the queues of these agents: their IDs, separated by commas. */
+  agents: AgentIds.optional(),
+  cursor: AgentDid.optional(),
+});
+
 export type ConnectionQuery = z.output<typeof ConnectionQuery>;
 export const ConnectionQuery = adminQuery({
   /** Only agents that are connected, or only agents that are not. */
   online: z.enum(["true", "false"]).transform((text) => text === "true").optional(),
-  limit,
-  /** Only these agents: their IDs, separated by commas. */
-  agents: AgentIds.optional(),
-  cursor: AgentDid.optional(),
+  ...QueueQuery.shape,
 });
 
 /** When an agent was last connected. */
@@ -53,14 +58,6 @@ export const ConnectionList = z.object({
   connections: z.array(AgentConnection),
   /** A page may be short although it is not the last. */
   pagination: DidPagination,
-});
-
-export type QueueQuery = z.output<typeof QueueQuery>;
-export const QueueQuery = adminQuery({
-  limit,
-  /** Only the queues of these agents: their IDs, separated by commas. */
-  agents: AgentIds.optional(),
-  cursor: AgentDid.optional(),
 });
 
 export type Queue = z.output<typeof Queue>;
@@ -167,14 +164,9 @@ export const Refusal = z.object({
   agentDid: AgentDid.nullable(),
 });
 
-/** How often an agent was refused with a code, in this hour and the one before. */
+/** How often an agent was refused with a code, in this hour and the one before. `check` is that of the last request. */
 export type RefusalGroup = z.output<typeof RefusalGroup>;
-export const RefusalGroup = z.object({
-  code: z.string(),
-  /** Number of the check that refused the last request, 1 to 9; `null` when none of them did. */
-  check: z.int().nullable(),
-  /** `null` for requests without a verified identity token. */
-  agentDid: AgentDid.nullable(),
+export const RefusalGroup = Refusal.pick({ code: true, check: true, agentDid: true }).extend({
   count: z.int(),
   lastAt: IsoTime,
 });
