@@ -1,7 +1,8 @@
 /** Types of the stored records of the registry; kv_keys.ts lists their keys. */
-import type { AuditEvent } from "../../shared/protocol/api/audit.ts";
+import type { AuditEntry, AuditEvent } from "../../shared/protocol/api/audit.ts";
 import type { ApiKey, Human } from "../../shared/protocol/api/accounts.ts";
 import type { Agent } from "../../shared/protocol/api/agents.ts";
+import type { Invite } from "../../shared/protocol/api/invites.ts";
 import type { InternalService } from "../../shared/protocol/api/services.ts";
 import type { Revocation } from "../../shared/protocol/signed/crl.ts";
 import type { WindowRecord } from "../../shared/server/rate_limit.ts";
@@ -50,12 +51,8 @@ export interface ApiKeyRecord extends ApiKey {
 }
 
 /** An invite as stored; times are ISO-8601. */
-export interface InviteRecord {
-  id: string;
+export interface InviteRecord extends Omit<Invite, "status"> {
   digest: string;
-  expiresAt: string | null;
-  createdAt: string;
-  redeemedAt: string | null;
   redeemedBy: string | null;
   /** ID of the admin whose quota counts it. */
   createdBy: string;
@@ -133,16 +130,8 @@ export interface ServiceRecord extends InternalService {
   deletedAt?: string;
 }
 
-export interface AuditRecord {
-  id: string;
-  at: string;
+export interface AuditRecord extends AuditEntry {
   event: AuditEvent;
-  /** DID of the caller, or `store recover` for the command on the registry's host. */
-  actor: string;
-  /** DID or ID of the changed record. */
-  subject: string;
-  requestId: string;
-  detail?: string;
 }
 
 export interface StoredKey {
