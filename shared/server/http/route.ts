@@ -5,13 +5,11 @@ import type { Bytes } from "../../protocol/base64url.ts";
 import { type ErrorCode, ERRORS } from "../../protocol/errors.ts";
 import type { BodyLease } from "./body_budget.ts";
 import type { Peer } from "./client_ip.ts";
+import type { WindowRule } from "../rate_limit.ts";
 
 export type Method = "GET" | "POST" | "DELETE";
 
-export interface RouteLimit {
-  name: string;
-  requests: number;
-  windowMs: number;
+export interface RouteLimit extends WindowRule {
   /** For whom a window counts. The window of a person counts the requests with all API keys of that person. */
   per: "ip" | "person" | "admin";
   /** Counts only requests that end with one of these codes (default: every request). */
