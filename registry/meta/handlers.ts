@@ -1,5 +1,5 @@
 /** HTTP handlers of health, metadata, the key document, key rotation and the revocation list. */
-import type { Metadata, RegistryHealth } from "../../shared/protocol/api/meta.ts";
+import { Metadata, type RegistryHealth } from "../../shared/protocol/api/meta.ts";
 import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -7,7 +7,7 @@ import { conditionalAnswer } from "../../shared/server/http/response.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import { withDeadline } from "../../shared/server/store/store_errors.ts";
 import { HEALTHY_MS, type StoreProbe } from "../../shared/server/store/store_probe.ts";
-import { type Answer, json } from "../../shared/server/http/route.ts";
+import { type Answer, json, pick } from "../../shared/server/http/route.ts";
 import { audit } from "../audit/record.ts";
 import type { WithBody } from "../callers.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
@@ -50,8 +50,7 @@ export async function health(deps: HealthDeps): Promise<Answer> {
 }
 
 export function metadata({ config }: RegistryStore): Answer {
-  const { registryUrl, proxyUrl, environment, version } = config;
-  return json<Metadata>({ registryUrl, proxyUrl, environment, version });
+  return json(pick(Metadata, config));
 }
 
 export async function keys(deps: { signing: Signing }, { exchange }: ByRequest): Promise<Answer> {
