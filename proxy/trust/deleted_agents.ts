@@ -4,30 +4,27 @@
  * few pairs, and skips pairs that another instance has removed. The store keeps the time up to which deletions are
  * processed. A start repeats the hour before that time, because a crash could otherwise lose a removal.
  */
-import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import { sleep, yieldToEventLoop } from "../../shared/clock.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
-import { fraction } from "../../shared/random.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { PairCount } from "../schema/records.ts";
-import { pairsOf, writeCount } from "./store.ts";
+import { endPair } from "./store.ts";
+import type { Changes } from "../../shared/server/store/changes.ts";
 
-interface PairRemovalDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "random" | "maxChecks"> {
+interface PairRemovalDeps extends Pick<ServiceDeps, "kv" | "clock" | "log"> {
+  changes: Changes;
   /** Times of deletion by agent DID in the newest revocation list, unix seconds. */
   crl: { readonly deletedAgents: ReadonlyMap<string, number> };
 }
 
-/** Pairs in one commit. With more, the keys could pass 80 KiB with long DIDs, and the store would refuse it. */
+/** Pairs that are removed at once. With more, a person who pairs at that time would wait for more commits. */
 const PAIRS_AT_ONCE = 25;
 /** Allowance for clock differences between registry instances and for the duration of a commit, seconds. */
 const OVERLAP_SECONDS = 3_600;
 /** Delay of the second check, milliseconds. A confirmation that ran during the deletion has ended by then. */
 const SECOND_CHECK_MS = 60_000;
 const AGENTS_PER_TURN = 1_000;
-/** How many peers one read serves: each has two records, and a read has at most ten keys. */
-const PEERS_PER_READ = 5;
 
 export class PairRemoval {
   /** Deleted agents whose pairs are removed. It is the map of the list that was processed last. */
@@ -117,39 +114,17 @@ export class PairRemoval {
     }
   }
 
+  /** Removes the pairs of an agent a few at a time, and then what else the store has of it. */
   async #removeAll(agentDid: string): Promise<void> {
-    const { clock, random } = this.deps;
+    const { kv, changes } = this.deps;
     while (!this.#stopped.signal.aborted) {
-      const result = await this.#removeSome(agentDid);
-      if (result === "none") return;
-      // Tried again after a wait, because another instance removes the same pairs, or a peer confirms another pair.
-      if (result === "conflict") await sleep(clock, 1 + fraction(random) * 50, this.#stopped.signal);
-    }
-  }
-
-  /** Commits the removal of some pairs in both directions with the new counts of the peers. */
-  async #removeSome(agentDid: string): Promise<"none" | "some" | "conflict"> {
-    const { kv, maxChecks } = this.deps;
-    const limit = Math.min(PAIRS_AT_ONCE, maxChecks);
-    const pairs = await Array.fromAsync(kv.list({ prefix: KEYS.pairs(agentDid) }, { limit, batchSize: limit }));
-    const operation = kv.atomic();
-    if (pairs.length === 0) {
-      const rest = await kv.getMany<unknown[]>([KEYS.pairCount(agentDid), KEYS.seen(agentDid)]);
-      for (const { key, value } of rest) if (value !== null) await kv.delete(key);
-      return "none";
-    }
-    const peers = pairs.map(({ key }) => String(key.at(-1)));
-    for (let i = 0; i < peers.length; i += PEERS_PER_READ) {
-      const keys = peers.slice(i, i + PEERS_PER_READ).map((peer) => [KEYS.pairCount(peer), KEYS.pair(agentDid, peer)]);
-      // Pair and count come from one read, because a pair removed between two reads would be subtracted twice.
-      const entries = await kv.getMany<unknown[]>(keys.flat());
-      for (let k = 0; k < entries.length; k += 2) {
-        const [count, pair] = entries.slice(k, k + 2) as [KvEntryMaybe<PairCount>, KvEntryMaybe<unknown>];
-        if (pair.value === null) continue;
-        writeCount(operation.check(count), count, pairsOf(count) - 1);
-        operation.delete(pair.key).delete(KEYS.pair(String(pair.key.at(-1)), agentDid));
+      const pairs = await Array.fromAsync(kv.list({ prefix: KEYS.pairs(agentDid) }, { limit: PAIRS_AT_ONCE }));
+      if (pairs.length === 0) {
+        const rest = await kv.getMany<unknown[]>([KEYS.pairCount(agentDid), KEYS.seen(agentDid)]);
+        for (const { key, value } of rest) if (value !== null) await kv.delete(key);
+        return;
       }
+      await Promise.all(pairs.map(({ key }) => endPair(changes, agentDid, String(key.at(-1)))));
     }
-    return (await operation.commit()).ok ? "some" : "conflict";
   }
 }

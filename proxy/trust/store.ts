@@ -3,7 +3,7 @@
  * concurrent responders one succeeds. Each change of a pair also changes the counts of both agents.
  */
 import type * as z from "zod";
-import type { AtomicOperation, Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
+import type { Kv, KvEntryMaybe } from "../../shared/server/kv.ts";
 import { rateRefusal } from "../owner_budgets.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { OpenTicket, PairCount, PairRecord, TicketRecord } from "../schema/records.ts";
@@ -77,7 +77,11 @@ export async function removePair(
   agentDid: string,
   peerDid: string,
 ): Promise<void> {
-  if (!(await arePaired(kv, agentDid, peerDid))) return;
+  // Read first, because a request without a pair would otherwise take the turn of others.
+  if (await arePaired(kv, agentDid, peerDid)) await endPair(changes, agentDid, peerDid);
+}
+
+export async function endPair(changes: Changes, agentDid: string, peerDid: string): Promise<void> {
   await changes.run(async (draft) => {
     const { pair, back, counts } = await readBetween(draft, agentDid, peerDid);
     if (pair.value === null) return;
@@ -103,18 +107,13 @@ async function readBetween(draft: Draft, agentDid: string, peerDid: string): Pro
   return { pair, back, counts: [own, theirs] };
 }
 
-export function pairsOf(count: KvEntryMaybe<PairCount>): number {
+function pairsOf(count: KvEntryMaybe<PairCount>): number {
   return count.value?.pairs ?? 0;
 }
 
-/** Writes a new count in a commit or change that fails if the present one has changed since it was read. */
-export function writeCount(
-  commit: Pick<AtomicOperation | Draft, "set" | "delete">,
-  { key }: KvEntryMaybe<PairCount>,
-  pairs: number,
-): void {
-  if (pairs > 0) commit.set(key, { pairs } satisfies PairCount);
-  else commit.delete(key);
+function writeCount(draft: Draft, { key }: KvEntryMaybe<PairCount>, pairs: number): void {
+  if (pairs > 0) draft.set(key, { pairs } satisfies PairCount);
+  else draft.delete(key);
 }
 
 export async function findTicket(kv: Kv, ticket: string): Promise<KvEntryMaybe<TicketRecord>> {
