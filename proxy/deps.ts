@@ -130,7 +130,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   const attemptMs = config.ackTimeoutMs + LIMITS.wayBackMs;
   const deliveries = new Deliveries({ ...externals, commits, leases, senders, attemptMs });
   const sweeper = new ExpirySweeper(
-    { kv, maxChecks, clock, log, instance, leaseKey: KEYS.sweep() },
+    { kv, maxChecks, clock, log, isTurn: () => leases.isOldest },
     sweptFamilies(kv, config.receiptKeptMs, instance, (sender) => deliveries.settle(sender)),
   );
   const here = new LocalDelivery({

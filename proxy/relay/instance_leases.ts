@@ -121,6 +121,11 @@ export class InstanceLeases {
     return [...this.#known.values()].some((known) => known.lease.state === "serving" && isRunning(known));
   }
 
+  /** True unless an instance that started earlier runs too, as the newest look at the leases has seen it. */
+  get isOldest(): boolean {
+    return ![...this.#known].some(([instance, known]) => instance < this.instance && isRunning(known));
+  }
+
   /** Returns the other instances that serve and have an address, as the newest look at the leases has seen them. */
   others(): { instance: string; link: LinkAddress }[] {
     return [...this.#known].flatMap(([instance, known]) => {

@@ -28,7 +28,6 @@
  * | bell, instance | ID of the newest message between instances | instance inbox | a minute |
  * | crl_seen | CrlSeen | CRL cache | none |
  * | issuer, authority | CrlSeen of another registry | CRL cache | 7 days |
- * | sweep | SweepLease | expiry sweep | 2 minutes |
  * | commit_mark, instance, slot, generation | number of the commit | group commit | 1 h |
  * | probe | time of the write, milliseconds since the Unix epoch | health | 1 h |
  *
@@ -102,7 +101,6 @@ export const KEYS = {
   instanceBell: (instance: string) => key("bell", instance),
   crlSeen: () => key("crl_seen"),
   issuer: (authority: string) => key("issuer", authority),
-  sweep: () => key("sweep"),
   allDeliveries: () => key("delivery"),
   allReceipts: () => key("receipt"),
   allPresences: () => key("presence"),

@@ -49,7 +49,6 @@ export const STORED: StoredKinds = {
   inbox: "never",
   inbox_part: "never",
   bell: "never",
-  sweep: "never",
   commit_mark: "never",
   probe: "never",
 };

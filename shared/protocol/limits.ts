@@ -141,7 +141,6 @@ export const INNER_LIMIT_TABLE = {
   ticketKeptSeconds: [86_400, "s", "retention of a ticket after its expiry"],
   presenceKeptSeconds: [86_400, "s", "retention of presence after the lease of its instance"],
   sweepMarginSeconds: [604_800, "s", "time from the end of a record to its expiry in the store"],
-  sweepLeaseMs: [120_000, "ms", "lease of the instance that deletes ended records"],
   commitBytes: [600_000, "bytes", "payload in one commit"],
   wayBackMs: [500, "ms", "time for a result between two instances"],
   commitChecks: [100, "count", "checks in one commit"],

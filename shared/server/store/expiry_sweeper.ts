@@ -7,7 +7,6 @@
  */
 import type { Kv, KvEntry, KvKey } from "../kv.ts";
 import { type Clock, sleep } from "../../clock.ts";
-import { LIMITS } from "../../protocol/limits.ts";
 import type { Log } from "../log.ts";
 import { keyBytes } from "./stored_bytes.ts";
 
@@ -30,25 +29,17 @@ export interface SweptFamily {
   hasEnded(entry: KvEntry<unknown>, now: number): boolean | Promise<boolean>;
 }
 
-export interface SweepLease {
-  instance: string;
-  /** Milliseconds since the Unix epoch. */
-  until: number;
-}
-
 interface SweeperDeps {
   kv: Kv;
   maxChecks: number;
   clock: Clock;
   log: Log;
-  instance: string;
-  leaseKey: KvKey;
+  /** Tells whether this instance sweeps. It only saves work, because two sweeps at once do no harm. */
+  isTurn(): boolean;
 }
 
 export class ExpirySweeper {
   readonly #stopped = new AbortController();
-  #leasedUntil = 0;
-  #claiming: Promise<boolean> | null = null;
 
   constructor(private readonly deps: SweeperDeps, private readonly families: readonly SweptFamily[]) {}
 
@@ -72,9 +63,9 @@ export class ExpirySweeper {
 
   /** Reads all records of a family once, and deletes those that have ended. */
   async pass(family: SweptFamily): Promise<void> {
-    const { kv, clock } = this.deps;
+    const { kv, clock, isTurn } = this.deps;
     let cursor = "";
-    while (!this.#stopped.signal.aborted && await this.#holdsLease()) {
+    while (!this.#stopped.signal.aborted && isTurn()) {
       const step = kv.list<unknown>({ prefix: family.prefix }, { limit: SWEEP_ROWS, batchSize: SWEEP_ROWS, cursor });
       const entries = await Array.fromAsync(step);
       const now = clock.now();
@@ -102,26 +93,5 @@ export class ExpirySweeper {
       }
       await operation.commit();
     }
-  }
-
-  /** Tells whether this instance has the lease. The lease only saves work, because two sweeps at once do no harm. */
-  async #holdsLease(): Promise<boolean> {
-    if (this.deps.clock.now() < this.#leasedUntil - LIMITS.sweepLeaseMs / 2) return true;
-    this.#claiming ??= this.#claim().finally(() => this.#claiming = null);
-    return await this.#claiming;
-  }
-
-  async #claim(): Promise<boolean> {
-    const { kv, clock, instance, leaseKey } = this.deps;
-    const now = clock.now();
-    const entry = await kv.get<SweepLease>(leaseKey);
-    const holder = entry.value;
-    // A rest of over two leases comes from a clock that was ahead, and would stop all sweeps for as long.
-    const restMs = holder ? holder.until - now : 0;
-    if (holder?.instance !== instance && restMs > 0 && restMs <= 2 * LIMITS.sweepLeaseMs) return false;
-    const lease: SweepLease = { instance, until: now + LIMITS.sweepLeaseMs };
-    const { ok } = await kv.atomic().check(entry).set(leaseKey, lease, { expireIn: LIMITS.sweepLeaseMs }).commit();
-    if (ok) this.#leasedUntil = lease.until;
-    return ok;
   }
 }

@@ -66,6 +66,22 @@ Deno.test("an instance is alive while it renews its lease, and at most 16 s long
     assertEquals(await a.leases.isAlive(b.leases.instance), true);
   }));
 
+Deno.test("of two instances the one that started first is the oldest, until it stops or is killed, also with a clock that is ahead", async () => {
+  for (const aheadMs of [0, 3_600_000]) {
+    for (const isKilled of [false, true]) {
+      await withTwo(aheadMs, async (...both) => {
+        const [first, other] = both.toSorted((a, b) => a.leases.instance < b.leases.instance ? -1 : 1);
+        if (!first || !other) throw new Error("Two instances were expected");
+        await pass(2 * RENEW_MS, ...both);
+        assertEquals([first.leases.isOldest, other.leases.isOldest], [true, false]);
+        if (!isKilled) await first.leases.stop();
+        await pass(isKilled ? 2 * LEASE_MS : RENEW_MS, other);
+        assertEquals(other.leases.isOldest, true);
+      });
+    }
+  }
+});
+
 Deno.test("an instance that stops is not alive at once, and one that has handled its notes has left", () =>
   withTwo(0, async (a, b) => {
     assertEquals(await a.leases.stateOf(b.leases.instance), "serving");

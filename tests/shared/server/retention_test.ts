@@ -79,7 +79,6 @@ const PROXY_ENDS: Readonly<Record<string, FamilyEnd>> = {
   bell: { expiry: "60 s" },
   crl_seen: ONE_RECORD,
   issuer: { expiry: "7 days after the newest list of the registry was installed" },
-  sweep: { expiry: `${LIMITS.sweepLeaseMs / 1000} s; one record` },
   commit_mark: { expiry: "an hour after the last commit of its instance" },
   probe: { expiry: "an hour; one record" },
 };
