@@ -171,10 +171,9 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     handler: trust.pairStart,
   }),
   route("POST", "/pair/confirm", "Confirm a ticket and create the pair", {
+    ...PAIRING,
     auth: "visit",
-    limit: null,
     body: pairingApi.PairConfirmBody,
-    invalid: "PROXY_PAIR_INVALID_BODY",
     response: { status: 201, body: pairingApi.PairConfirmAnswer },
     errors: [
       "PROXY_PAIR_TICKET_NOT_FOUND",
@@ -216,10 +215,9 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     handler: trust.listPeers,
   }),
   route("POST", "/pair/remove", "End a pair in both directions", {
+    ...PAIRING,
     auth: "visit",
-    limit: null,
     body: pairingApi.PairRemoveBody,
-    invalid: "PROXY_PAIR_INVALID_BODY",
     response: { status: 204 },
     errors: OWNERSHIP,
     handler: trust.removePeer,

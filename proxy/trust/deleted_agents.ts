@@ -29,8 +29,8 @@ const AGENTS_PER_TURN = 1_000;
 export class PairRemoval {
   /** Deleted agents whose pairs are removed. It is the map of the list that was processed last. */
   #done: ReadonlyMap<string, number> | null = null;
-  /** Agents to check a second time. */
-  #recent: string[] = [];
+  /** Agents to check a second time now. Each stays until that has succeeded, because no later list has it as new. */
+  readonly #again = new Set<string>();
   #isDue = false;
   #running: Promise<void> | null = null;
   readonly #stopped = new AbortController();
@@ -81,37 +81,33 @@ export class PairRemoval {
 
   async #workOff(deleted: ReadonlyMap<string, number>): Promise<void> {
     const { kv, clock } = this.deps;
+    for (const agentDid of this.#again) {
+      await this.#removeAll(agentDid);
+      this.#again.delete(agentDid);
+    }
     if (deleted === this.#done || deleted.size === 0) return;
     const mark = (await kv.get<number>(KEYS.pairsEnded())).value ?? 0;
     const now = unixSeconds(clock.now());
     const from = this.#done === null ? mark - OVERLAP_SECONDS : 0;
     let newest = mark, seen = 0;
+    const recent: string[] = [];
     for (const [agentDid, deletedAt] of deleted) {
       if (++seen % AGENTS_PER_TURN === 0) await yieldToEventLoop();
       if (this.#stopped.signal.aborted) return;
       newest = Math.max(newest, deletedAt);
       if (deletedAt < from || this.#done?.has(agentDid)) continue;
       await this.#removeAll(agentDid);
-      if (deletedAt > now - OVERLAP_SECONDS) this.#recent.push(agentDid);
+      if (deletedAt > now - OVERLAP_SECONDS) recent.push(agentDid);
     }
     // Bounded by the present time, because a registry clock that is ahead would make a later start skip deletions.
     const next = Math.min(newest, now);
     if (next > mark) await kv.set(KEYS.pairsEnded(), next);
     this.#done = deleted;
-    if (this.#recent.length > 0) void this.#checkAgainLater();
-  }
-
-  async #checkAgainLater(): Promise<void> {
-    const agentDids = this.#recent.splice(0);
-    await sleep(this.deps.clock, SECOND_CHECK_MS, this.#stopped.signal);
-    try {
-      for (const agentDid of agentDids) await this.#removeAll(agentDid);
-    } catch (cause) {
-      this.deps.log("warn", "pair_removal_failed", { cause });
-      // Checked once more, because no later list has these agents as new ones, and their pairs would stay.
-      this.#recent.push(...agentDids);
-      if (!this.#stopped.signal.aborted) void this.#checkAgainLater();
-    }
+    if (recent.length === 0) return;
+    void sleep(clock, SECOND_CHECK_MS, this.#stopped.signal).then(() => {
+      for (const agentDid of recent) this.#again.add(agentDid);
+      return this.listed();
+    });
   }
 
   /** Removes the pairs of an agent a few at a time, and then what else the store has of it. */
