@@ -39,8 +39,8 @@ interface RefusedHour {
 export class Refusals {
   /** This hour and the one before, newest first. */
   #hours: RefusedHour[] = [];
-  /** Refusals by code; `next` is the position that the next one takes. */
-  readonly #rings = new Map<ErrorCode, { kept: KeptRefusal[]; next: number }>();
+  /** Refusals by code, oldest first. */
+  readonly #kept = new Map<ErrorCode, KeptRefusal[]>();
   #count = 0;
   /** When the first refusal could be kept, milliseconds since the Unix epoch. */
   readonly since: number;
@@ -62,10 +62,9 @@ export class Refusals {
       agentDid: agentDid ?? null,
     };
     this.#tally(refusal);
-    const ring = this.#rings.get(code) ?? { kept: [], next: 0 };
-    this.#rings.set(code, ring);
-    ring.kept[ring.next] = refusal;
-    ring.next = (ring.next + 1) % REFUSALS_PER_CODE;
+    const kept = this.#kept.get(code) ?? [];
+    this.#kept.set(code, kept);
+    if (kept.push(refusal) > REFUSALS_PER_CODE) kept.shift();
   }
 
   /** Counts a refusal in its hour, and forgets all but that hour and the one before. */
@@ -102,7 +101,7 @@ export class Refusals {
 
   /** Returns the refusals that fit the filter, newest first. */
   list({ requestId, agentDid, limit }: Omit<RefusalQuery, "group">): KeptRefusal[] {
-    return [...this.#rings.values()].flatMap(({ kept }) => kept)
+    return [...this.#kept.values()].flat()
       .filter((refusal) => requestId === undefined || refusal.requestId === requestId)
       .filter((refusal) => agentDid === undefined || refusal.agentDid === agentDid)
       .sort((a, b) => b.number - a.number)
