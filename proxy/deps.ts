@@ -122,10 +122,10 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   });
   const leases = new InstanceLeases(externals);
   const { instance } = leases;
+  const inbox = new InstanceInbox({ ...externals, instance });
   // Connects have a queue of their own, because they and slow changes of pairs would otherwise delay each other.
   const presences = new Changes({ ...externals, reads });
-  const presence = new PresenceStore({ kv, changes: presences, clock, leases });
-  const inbox = new InstanceInbox({ ...externals, instance });
+  const presence = new PresenceStore({ kv, changes: presences, clock, leases, inbox, connectedAgents });
   const links = new InstanceLinks({ ...externals, leases });
   const attemptMs = config.ackTimeoutMs + LIMITS.wayBackMs;
   const deliveries = new Deliveries({ ...externals, commits, leases, senders, attemptMs });
@@ -158,8 +158,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   mailbox.onOutcome = (id, outcome) => void forwarder.tellDelivery(id, outcome);
   connectedAgents.onAttached = (agentDid) => mailboxDelivery.deliverTo(agentDid);
   const release = (agentDid: string, failures: number) => {
-    const isHere = () => connectedAgents.session(agentDid) !== undefined || connectedAgents.isOpening(agentDid);
-    presence.release(agentDid, isHere).catch((cause) => {
+    presence.release(agentDid).catch((cause) => {
       log("warn", "presence_failed", { agentDid, cause });
       // Tried again, because the agent's peers would otherwise see it online until this instance ends.
       clock.after(retryWait(failures), () => release(agentDid, failures + 1));

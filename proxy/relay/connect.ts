@@ -14,7 +14,7 @@ import { CONNECT_WAIT_MAX_MS, type OwnerBudgets } from "../owner_budgets.ts";
 import type { ConnectedAgent, RelaySocket } from "./agent_sockets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
-import type { MessageForwarder } from "./message_forwarder.ts";
+import type { PresenceStore } from "./presence.ts";
 import type { Revalidation } from "./revalidation.ts";
 
 /** The version of the WebSocket protocol. */
@@ -33,7 +33,7 @@ export const OPENS_MS = 5_000;
 const LATE_CLAIM_MS = 60_000;
 
 interface ConnectDeps {
-  forwarder: MessageForwarder;
+  presence: PresenceStore;
   connectedAgents: ConnectedAgents;
   leases: InstanceLeases;
   clock: Clock;
@@ -58,7 +58,7 @@ export async function relayConnect(
     deps.connectedAgents.upgradeFailed(agentDid);
   };
   try {
-    await deps.forwarder.claim(agentDid, { signedAt, admittedAt, isHidden: wantsToHide(exchange.target) });
+    await deps.presence.claim(agentDid, { signedAt, admittedAt, isHidden: wantsToHide(exchange.target) });
   } catch (cause) {
     failed();
     // A late claim may take effect after this.

@@ -16,7 +16,7 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { InstanceInbox } from "./instance_inbox.ts";
 import type { InstanceLinks } from "./instance_links.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
-import type { ConnectRequest, PresenceStore } from "./presence.ts";
+import type { PresenceStore } from "./presence.ts";
 import type { MailboxDelivery } from "./mailbox_delivery.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import type { Attempt, DeliveryOutcome } from "../message/deliveries.ts";
@@ -181,19 +181,6 @@ export class MessageForwarder {
     } catch (cause) {
       log("warn", "note_lost", { kind: note.kind, cause });
     }
-  }
-
-  /**
-   * Moves an agent's presence to this instance. The previous instance closes its sockets.
-   *
-   * @throws {Error} when the agent has connected elsewhere since
-   * @throws {StoreUnavailable}
-   */
-  async claim(agentDid: string, request: ConnectRequest): Promise<void> {
-    const { presence, inbox, connectedAgents } = this.deps;
-    const note: Note = { kind: "moved", agentDid };
-    const isHere = () => connectedAgents.session(agentDid) !== undefined;
-    await presence.claim(agentDid, isHere, ({ instance }) => inbox.writesOf(instance, note), request);
   }
 
   /** Starts mailbox delivery on the instance that holds the recipient's socket. */

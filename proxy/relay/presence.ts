@@ -9,9 +9,12 @@ import { BoundedMap } from "../../shared/bounded_map.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import type { Changes } from "../../shared/server/store/changes.ts";
-import { addWrite, type Update, type Write } from "../../shared/server/store/batch.ts";
+import { addWrite, type Update } from "../../shared/server/store/batch.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
+import type { ConnectedAgents } from "./connected_agents.ts";
+import type { InstanceInbox } from "./instance_inbox.ts";
 import type { InstanceLeases } from "./instance_leases.ts";
+import type { Note } from "./instance_note.ts";
 
 /** Agents elsewhere whose presence is remembered. With fewer, a message to a forgotten one reads the store. */
 const ELSEWHERE_MAX = 20_000;
@@ -29,6 +32,8 @@ interface PresenceDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   /** The claims of agents share commits here, because agents connect in large numbers at once. */
   changes: Changes;
   leases: InstanceLeases;
+  inbox: Pick<InstanceInbox, "writesOf">;
+  connectedAgents: Pick<ConnectedAgents, "session" | "isOpening">;
 }
 
 export interface ConnectRequest {
@@ -51,35 +56,33 @@ export class PresenceStore {
 
   /**
    * Moves an agent's presence to this instance. Changes nothing when the presence is here with the same `isHidden`, and
-   * `isHere()` is true.
+   * the agent has a socket here. The same commit tells the instance that held its sockets, which closes them.
    *
-   * @param onMove writes that are part of the same commit when the presence moves away from another instance
    * @param request the request that connects
    * @throws {Error} when the request is late, and the agent signed a newer one, or one of the same second, for another
    *   instance, because the client may have given up, and the claim would move the agent to where it has no socket
    * @throws {StoreUnavailable}
    */
-  async claim(
-    agentDid: string,
-    isHere: () => boolean,
-    onMove: (previous: Presence) => readonly Write[],
-    request: ConnectRequest,
-  ): Promise<void> {
+  async claim(agentDid: string, request: ConnectRequest): Promise<void> {
     const key = KEYS.presence(agentDid);
     this.forget(agentDid);
     await this.deps.changes.run(async (draft) => {
       const { value: previous } = await draft.get<Presence>(key);
       const { signedAt, isHidden } = request;
       const isSame = previous?.instance === this.instance && (previous.hidden ?? false) === isHidden;
-      if (isSame && isHere()) return;
+      if (isSame && this.deps.connectedAgents.session(agentDid)) return;
       if (this.#isOvertaken(request, previous)) throw new Error("The agent has connected elsewhere");
       const hidden = isHidden ? { hidden: true as const } : {};
       const connectedAt = this.deps.clock.now();
       const seen: Seen = { instance: this.instance, connectedAt, disconnectedAt: null, ...hidden };
       draft.set(key, { instance: this.instance, signedAt, ...hidden } satisfies Presence);
       draft.also((operation) => operation.set(KEYS.seen(agentDid), seen, { expireIn: SEEN_KEPT_MS }));
-      if (!previous || !this.#otherIn(previous)) return;
-      for (const write of onMove(previous)) draft.also((operation) => addWrite(operation, write.key, write));
+      const other = this.#otherIn(previous);
+      if (other === null) return;
+      const note: Note = { kind: "moved", agentDid };
+      for (const write of this.deps.inbox.writesOf(other, note)) {
+        draft.also((operation) => addWrite(operation, write.key, write));
+      }
     }, [key]);
   }
 
@@ -96,18 +99,19 @@ export class PresenceStore {
   }
 
   /**
-   * Ends an agent's presence at this instance, unless it has moved or the agent connects here again.
+   * Ends an agent's presence at this instance, unless it has moved or the agent connects here again. A socket that is
+   * about to open counts, because its claim of the presence may have been made.
    *
-   * @param isHere also true while a socket is about to open, because its claim of the presence counts
    * @throws {StoreUnavailable}
    */
-  async release(agentDid: string, isHere: () => boolean): Promise<void> {
-    const { kv, clock, leases } = this.deps;
+  async release(agentDid: string): Promise<void> {
+    const { kv, clock, leases, connectedAgents } = this.deps;
     // While this instance stops, the presence stays, because senders wait for its agents (D-392).
     if (leases.isLeaving) return;
     for (let isDone = false; !isDone;) {
       const [entry, seen] = await kv.getMany<[Presence, Seen]>([KEYS.presence(agentDid), KEYS.seen(agentDid)]);
-      if (entry.value?.instance !== this.instance || isHere()) return;
+      const isHere = connectedAgents.session(agentDid) !== undefined || connectedAgents.isOpening(agentDid);
+      if (entry.value?.instance !== this.instance || isHere) return;
       const operation = kv.atomic().check(entry).delete(entry.key);
       if (seen.value) {
         const left: Seen = { ...seen.value, disconnectedAt: clock.now() };

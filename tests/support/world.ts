@@ -223,11 +223,11 @@ export class World implements AsyncDisposable {
       }),
       dial: this.options.network ?? new LinkNetwork(),
     }, { ...readProxyConfig(reader, place), ownerRequests: 1_000_000, ...this.options.proxy });
-    const { connectedAgents, forwarder } = this.proxy.deps, { onAttached } = connectedAgents;
+    const { connectedAgents, presence } = this.proxy.deps, { onAttached } = connectedAgents;
     // In the service a socket is attached after the agent was claimed.
     connectedAgents.onAttached = (agentDid) => {
       if (connectedAgents.isOpening(agentDid)) return onAttached(agentDid);
-      const claim = forwarder.claim(agentDid, connectRequest(this.clock));
+      const claim = presence.claim(agentDid, connectRequest(this.clock));
       this.#claims.push(claim);
       claim.catch(() => {}).then(() => onAttached(agentDid));
     };

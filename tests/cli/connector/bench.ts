@@ -273,7 +273,7 @@ export class Bench implements AsyncDisposable {
     const { proxy, clock, newId } = this.world;
     const tamper = this.#tamper, retell = this.#retell;
     const { did, ownerDid, currentJti, expiresAt } = this.agent.agent;
-    await proxy.deps.forwarder.claim(did, connectRequest(clock));
+    await proxy.deps.presence.claim(did, connectRequest(clock));
     let isOpen = true;
     this.redeliver = (frame) => events.deliver(frame);
     const close = (code: number, reason: string) => {

@@ -189,9 +189,9 @@ Deno.test("eight agents of an owner connect at once, the others in turn, and oth
   const upgrading = new Upgrading(w);
   const { promise: held, resolve: release } = Promise.withResolvers<void>();
   let writing = 0;
-  const { forwarder } = w.proxy.deps;
-  const claim = forwarder.claim.bind(forwarder);
-  forwarder.claim = async (agentDid, request) => {
+  const { presence } = w.proxy.deps;
+  const claim = presence.claim.bind(presence);
+  presence.claim = async (agentDid, request) => {
     if (agentDid !== other.agent.did) {
       writing++;
       await held;

@@ -178,9 +178,9 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
 
   test("a socket that opens after its agent has moved on is closed", () =>
     twoOf(async (w1, w2, a, b) => {
-      const { connectedAgents, forwarder } = w1.proxy.deps, { did } = b.agent;
+      const { connectedAgents, presence } = w1.proxy.deps, { did } = b.agent;
       const ready = connectedAgents.opening(did);
-      await forwarder.claim(did, connectRequest(w1.clock));
+      await presence.claim(did, connectRequest(w1.clock));
       const newest = await connected(w2, b);
       // Attached as the service does it: the claim came before.
       connectedAgents.onAttached = () => {};
@@ -193,10 +193,10 @@ export function instancesBehaveAsOne(where: string, open: () => Promise<SharedSt
 
   test("an older socket that ends while another one opens leaves the agent here", () =>
     twoOf(async (w1, _w2, a, b) => {
-      const { connectedAgents, forwarder } = w1.proxy.deps, { did } = b.agent;
+      const { connectedAgents, presence } = w1.proxy.deps, { did } = b.agent;
       const older = await connected(w1, b);
       const ready = connectedAgents.opening(did);
-      await forwarder.claim(did, connectRequest(w1.clock));
+      await presence.claim(did, connectRequest(w1.clock));
       older.link.lost();
       await flushTasks();
       connectedAgents.onAttached = () => {};

@@ -115,7 +115,7 @@ test("a message gets its answer within twice its time limit when the clock is se
 Deno.test("a message that another instance reads after the end of the pair is not delivered", () =>
   two(sharedStore, async (w1, w2, a, b) => {
     const socket = w2.connect(b);
-    await w2.proxy.deps.forwarder.claim(b.agent.did, connectRequest(w2.clock));
+    await w2.proxy.deps.presence.claim(b.agent.did, connectRequest(w2.clock));
     // The note is read after the pair has ended.
     const { inbox } = w2.proxy.deps;
     const { onNote } = inbox;
@@ -133,7 +133,7 @@ Deno.test("a message that another instance reads after the end of the pair is no
 Deno.test("a repeat at another instance does not wait for a message whose recipient left during its commit", () =>
   two(sharedStore, async (w1, w2, a, b) => {
     const socket = w1.connect(b);
-    await w1.proxy.deps.forwarder.claim(b.agent.did, connectRequest(w1.clock));
+    await w1.proxy.deps.presence.claim(b.agent.did, connectRequest(w1.clock));
     const { here } = w1.proxy.deps, deliver = here.deliver.bind(here);
     here.deliver = (...message) => {
       socket.link.lost();
@@ -155,7 +155,7 @@ Deno.test("an agent that returns while its presence is read keeps its new socket
   let returned: ReturnType<World["connect"]> | undefined;
   presence.holderOf = async (agentDid) => {
     if (returned) return await holderOf.call(presence, agentDid);
-    await forwarder.claim(b.agent.did, connectRequest(w.clock));
+    await presence.claim(b.agent.did, connectRequest(w.clock));
     returned = w.connect(b);
     return away;
   };
@@ -166,7 +166,7 @@ Deno.test("an agent that returns while its presence is read keeps its new socket
 Deno.test("messages queued for an instance that seemed dead are delivered by that instance at once", () =>
   two(sharedStore, async (w1, w2, a, b) => {
     const socket = w2.connect(b);
-    await w2.proxy.deps.forwarder.claim(b.agent.did, connectRequest(w2.clock));
+    await w2.proxy.deps.presence.claim(b.agent.did, connectRequest(w2.clock));
     // A lease that is renewed too late.
     await kill(w2);
     await w1.clock.advance(16_000);

@@ -26,33 +26,29 @@ function leasesOf(kv: Deno.Kv, clock: ManualClock, seed: number): InstanceLeases
 function instance(kv: Deno.Kv, clock: ManualClock, seed: number, leases = leasesOf(kv, clock, seed)): PresenceStore {
   const random = seededRandom(seed);
   const changes = new Changes({ kv, reads: new BatchedReads(kv), clock, random, maxChecks: MAX_CHECKS });
-  return new PresenceStore({ kv, changes, clock, leases });
+  const inbox = { writesOf: (holder: string) => [{ key: [...NOTE, holder], value: 1, expireInMs: 1_000 }] };
+  return new PresenceStore({ kv, changes, clock, leases, inbox, connectedAgents: NO_SOCKETS });
 }
 
-const isAway = () => false;
-const noWrites = () => [];
+const NO_SOCKETS = { session: () => undefined, isOpening: () => false };
 
 Deno.test("PresenceStore.claim() commits the writes of a move together with the presence, or neither", async () => {
   using kv = await openTestKv();
   const clock = new ManualClock();
   const a = instance(kv, clock, 1), b = instance(kv, clock, 2);
-  await a.claim(AGENT, isAway, noWrites, connectRequest(clock));
-  let moves = 0;
-  await b.claim(AGENT, isAway, (previous) => {
-    assertEquals(previous.instance, a.instance);
-    moves++;
-    return [{ key: [...NOTE, moves], value: previous.instance, expireInMs: 1_000 }];
-  }, connectRequest(clock));
-  const [presence, note] = await kv.getMany([KEYS.presence(AGENT), [...NOTE, 1]]);
-  assertEquals([moves, presence.value], [1, { instance: b.instance, signedAt: connectRequest(clock).signedAt }]);
-  assertEquals([note.value, note.versionstamp], [a.instance, presence.versionstamp]);
+  await a.claim(AGENT, connectRequest(clock));
+  await b.claim(AGENT, connectRequest(clock));
+  const [presence, note] = await kv.getMany([KEYS.presence(AGENT), [...NOTE, a.instance]]);
+  assertEquals(presence.value, { instance: b.instance, signedAt: connectRequest(clock).signedAt });
+  assertEquals([note.value, note.versionstamp], [1, presence.versionstamp]);
+  assertEquals((await Array.fromAsync(kv.list({ prefix: NOTE }))).length, 1);
 });
 
 Deno.test("PresenceStore.claim() drops the writes of a try that meets another change", async () => {
   using kv = await openTestKv();
   const clock = new ManualClock();
   const a = instance(kv, clock, 1), b = instance(kv, clock, 2), c = instance(kv, clock, 3);
-  await a.claim(AGENT, isAway, noWrites, connectRequest(clock));
+  await a.claim(AGENT, connectRequest(clock));
   const { atomic } = kv;
   let isFirst = true;
   kv.atomic = () => {
@@ -66,12 +62,7 @@ Deno.test("PresenceStore.claim() drops the writes of a try that meets another ch
     };
     return operation;
   };
-  await b.claim(
-    AGENT,
-    isAway,
-    (previous) => [{ key: [...NOTE, previous.instance], value: 1, expireInMs: 1_000 }],
-    connectRequest(clock),
-  );
+  await b.claim(AGENT, connectRequest(clock));
   const notes = await Array.fromAsync(kv.list({ prefix: NOTE }));
   assertEquals(notes.map(({ key }) => key.at(-1)), [c.instance]);
 });
@@ -91,13 +82,13 @@ Deno.test("PresenceStore.claim() refuses a late request whose agent signed a new
       const a = instance(kv, clock, 1), b = instance(kv, clock, 2);
       const request = { signedAt, admittedAt: clock.now(), isHidden: false };
       clock.step(ageMs);
-      const claimed = () => b.claim(AGENT, isAway, noWrites, request);
-      await a.claim(AGENT, isAway, noWrites, { signedAt: 100, admittedAt: clock.now(), isHidden: false });
+      const claimed = () => b.claim(AGENT, request);
+      await a.claim(AGENT, { signedAt: 100, admittedAt: clock.now(), isHidden: false });
       if (taken) await claimed();
       else await assertRejects(claimed, Error, "The agent has connected elsewhere");
       assertEquals(await b.holderOf(AGENT) === b.instance, taken);
       // A presence that no instance holds is free for every request.
-      await a.release(AGENT, isAway);
+      await a.release(AGENT);
       assertEquals((await kv.get(KEYS.presence(AGENT))).value, taken ? { instance: b.instance, signedAt } : null);
       await claimed();
     });
@@ -114,15 +105,15 @@ Deno.test("a request that waited in a pause of its instance does not move an age
   // Nothing of `b` runs meanwhile, not even its timers.
   clock.step(40_000);
   const now = connectRequest(clock);
-  await a.claim(AGENT, isAway, noWrites, now);
+  await a.claim(AGENT, now);
   const waited = { ...stale, admittedAt: clock.now() };
-  await assertRejects(() => b.claim(AGENT, isAway, noWrites, waited), Error, "The agent has connected elsewhere");
+  await assertRejects(() => b.claim(AGENT, waited), Error, "The agent has connected elsewhere");
   await leases.beginLeaving();
   assertEquals(leases.hasPaused, true, "for a while after the next renewal");
-  await assertRejects(() => b.claim(AGENT, isAway, noWrites, waited), Error, "The agent has connected elsewhere");
+  await assertRejects(() => b.claim(AGENT, waited), Error, "The agent has connected elsewhere");
   clock.step(-3_600_000);
   assertEquals(leases.hasPaused, false);
-  await b.claim(AGENT, isAway, noWrites, waited);
+  await b.claim(AGENT, waited);
   assertEquals(await b.holderOf(AGENT), b.instance);
   await leases.stop();
 });
@@ -132,11 +123,11 @@ Deno.test("a late request is taken after the clock of an earlier one was set bac
   const clock = new ManualClock();
   const a = instance(kv, clock, 1), b = instance(kv, clock, 2);
   clock.step(3_600_000);
-  await a.claim(AGENT, isAway, noWrites, connectRequest(clock));
+  await a.claim(AGENT, connectRequest(clock));
   clock.step(-3_600_000);
   const request = connectRequest(clock);
   clock.step(CONNECT_LATE_MS + 1);
-  await b.claim(AGENT, isAway, noWrites, request);
+  await b.claim(AGENT, request);
   assertEquals(await b.holderOf(AGENT), b.instance);
 });
 
