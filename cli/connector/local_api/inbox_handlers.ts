@@ -72,7 +72,13 @@ export async function inbox({ connector, query }: QueryInput<typeof InboxQuery>)
     const page = received.list({ ...which, limit, freeAt });
     return page.messages.length === 0 ? null : page;
   };
-  const isAffected = ({ kind }: Change) => kind === (unread ? "arrived" : "taken");
+  // A look may read all unread messages, so a message that does not fit would cost the connector one for each call.
+  const isAffected = (change: Change) => {
+    if (change.kind !== "arrived") return change.kind === "taken" && !unread;
+    const { message } = change;
+    return unread && message.seq > after && (fromDids?.includes(message.fromDid) ?? true) &&
+      !exceptDids.includes(message.fromDid) && message.conversationId === (conversationId ?? message.conversationId);
+  };
   const written = (page: ReturnType<typeof look>) => {
     const texts = (page?.messages ?? []).map((one) => messageJson(one, connector.peers));
     return `{"messages":[${texts.join(",")}],"more":${page?.more ?? false}}`;
