@@ -139,7 +139,7 @@ export function runtimeTarget(
     baseUrl: parseRuntimeUrl(url, urlFrom, ctx.allowInsecure),
     hookPath: parseHookPath(path, pathFrom),
     hookToken: token === "" ? null : parseHookToken(token, tokenFrom),
-    source: sourceOf(urlFrom, file === null ? "default" : fileSource),
+    source: sourceOf(pathFrom, sourceOf(urlFrom, file === null ? "default" : fileSource)),
     replies: sendsReplies(PLATFORMS[platform], parseReplies(options.replies) ?? file?.replies ?? "auto"),
   };
 }

@@ -382,5 +382,9 @@ Deno.test("the runtime address comes from option, environment, runtime.json or t
   const openclaw = env({ OPENCLAW_BASE_URL: "http://127.0.0.1:3" });
   assertEquals(url(openclaw, file)[1], "http://127.0.0.1:9000/webhooks/svc");
   assertEquals(url(openclaw, null)[1], "http://127.0.0.1:3/hooks/agent");
+  // By the source doctor knows that the settings need not name this address.
+  assertEquals(runtimeTarget(env(), file, "", path)?.source, "option");
+  assertEquals(runtimeTarget(env({ SVC_HOOK_PATH: "/in" }), file)?.source, "environment");
+  assertEquals(runtimeTarget(env(), { ...file, hookPath: "/in" })?.source, "agent");
   assertEquals(PLATFORM_IDS, ["openclaw", "hermes", "nanobot", "generic", "a2a", "inbox"]);
 });
