@@ -119,8 +119,9 @@ export async function withA2aPeer(
 }
 
 export function gatewayUrl(settings: unknown): string {
-  const port = memberOf(settings, "gateway", "port");
-  return `http://127.0.0.1:${typeof port === "number" ? port : PORT}`;
+  const port = memberOf(settings, "gateway", "port"), url = `http://127.0.0.1:${port}`;
+  // A number that is no port makes no URL, and would end a command with an error of svc itself.
+  return typeof port === "number" && URL.canParse(url) ? url : `http://127.0.0.1:${PORT}`;
 }
 
 /**

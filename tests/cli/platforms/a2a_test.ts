@@ -91,6 +91,9 @@ Deno.test("the hook check names a channel that is off and a token that is not th
   assertEquals(await inspect({}, "/"), null);
   assertEquals(await inspect({}), `the A2A channel is off in ${PATH}`);
   assertEquals(await inspect({ gateway: { port: 1 } }), null, "another agent, such as Hermes, listens at the address");
+  for (const port of [99_999, -1, 1.5]) {
+    assertEquals(await inspect({ gateway: { port } }), `the A2A channel is off in ${PATH}`, "it counts as the default");
+  }
   const problem = await inspect(on("secret"));
   assertEquals(problem, `the token of the peer svc is not that of ${PATH}`);
 });
