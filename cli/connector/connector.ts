@@ -211,6 +211,10 @@ export class Connector {
     // Not part of the call that stores the message, because a slow hand-over would delay the acknowledgement.
     if (waiting !== null) queueMicrotask(() => this.#runtime?.add([waiting]));
     if (change.kind === "receipt" || change.kind === "kept") this.sending.wake(change.kind);
+    if (change.kind === "reply_refused") {
+      const { message: { toDid: to, requestId }, why } = change;
+      this.deps.emit("reply_refused", { to, requestId, why });
+    }
     this.waits.changed(change);
   }
 

@@ -104,6 +104,7 @@ export type Change =
   | { kind: "arrived"; message: StoredMessage; waiting: QueuedMessage | null }
   | { kind: "taken" }
   | { kind: "sent"; message: SentKey }
+  | { kind: "reply_refused"; message: SentKey; why: string }
   /** A receipt, or a kept message, waits to be sent. */
   | { kind: "receipt" | "kept" };
 

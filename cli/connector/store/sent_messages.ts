@@ -121,10 +121,10 @@ const FIRST_KEPT = "seq IN (SELECT min(seq) FROM sent WHERE state = 'kept' GROUP
  * to the recipient, and read it for each message.
  */
 const OPEN_TO = "FROM sent INDEXED BY sent_open WHERE toDid = ? AND keep = 1 AND state IN ('kept', 'sending')";
-const REPLIES_TO = `SELECT count(*) AS rows, sum(bytes) AS sum ${OPEN_TO} AND origin = 'runtime'`;
+const REPLIES_TO = `SELECT count(*) AS rows, total(bytes) AS sum ${OPEN_TO} AND origin = 'runtime'`;
 const UNSENT = "keep = 1 AND state IN ('kept', 'sending')", FINISHED = "state NOT IN ('sending', 'kept', 'queued')";
 const MAKE_DUE = "UPDATE sent SET nextAt = ?1 WHERE state = 'kept' AND nextAt > ?1";
-const INTERRUPTED = "the connector ended during the request";
+const INTERRUPTED = "the connector ended during the request", REPLIES_FULL = "too many replies wait for this peer";
 const NO_BODY = "body = NULL, bodyBytes = 0";
 /** The thread of the automatic message that a stored message answers, or NULL. Both parameters name the stored one. */
 const threadOf = (fromDid: string, requestId: string) =>
@@ -180,12 +180,11 @@ export class SentMessages {
     }
     const bytes = utf8Bytes(payload).length;
     if (keep && !isReply) this.#checkOutbox(bytes);
-    const refusal = problem ??
-      (isReply && this.#isFullOfReplies(toDid, bytes) ? "too many replies wait for this peer" : null);
+    const isFull = isReply && problem === null && this.#isFullOfReplies(toDid, bytes);
     this.#makeRoom(bytes);
     const isBehind = !isReply && keep && this.#isAhead(toDid);
-    const state: SentState = refusal !== null ? "refused" : isReply || isBehind ? "kept" : "sending";
-    const why = refusal ?? (isBehind ? this.#problemAhead(toDid) : null);
+    const state: SentState = isFull || problem !== null ? "refused" : isReply || isBehind ? "kept" : "sending";
+    const why = isFull ? REPLIES_FULL : problem ?? (isBehind ? this.#problemAhead(toDid) : null);
     const row = this.db.get<SentRow>(
       `INSERT INTO sent (toDid, requestId, conversationId, inReplyTo, auto, origin, bytes, sentAt, state, stateAt,
        problem, payload, keep, mayHaveArrived, thread) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?8, ?10, ?11, ?12,
@@ -196,6 +195,7 @@ export class SentMessages {
     const stored = toSent(row as SentRow);
     if (left?.body) this.#storeBody(stored, left);
     if (state === "kept") this.db.afterCommit(() => this.onChange({ kind: "kept" }));
+    if (isFull) this.db.afterCommit(() => this.onChange({ kind: "reply_refused", message: stored, why: REPLIES_FULL }));
     return stored;
   }
 
@@ -212,8 +212,8 @@ export class SentMessages {
 
   /** Tells whether a peer's share of the replies that wait here is used up. */
   #isFullOfReplies(toDid: string, bytes: number): boolean {
-    const { rows = 0, sum = 0 } = this.db.get<{ rows: number; sum: number | null }>(REPLIES_TO, toDid) ?? {};
-    return rows >= LIMIT.keptReplies || (sum ?? 0) + bytes > LIMIT.keptReplyBytes;
+    const { rows, sum } = this.db.get(REPLIES_TO, toDid) as { rows: number; sum: number };
+    return rows >= LIMIT.keptReplies || sum + bytes > LIMIT.keptReplyBytes;
   }
 
   /** How many messages wait here, or are tried now. */

@@ -240,6 +240,23 @@ Deno.test("a reply that could not be sent for a day ends as refused", async () =
   assertEquals(sentBy(bench).map(({ state, problem }) => [state, problem]), [["refused", "not sent within 24 h"]]);
 });
 
+Deno.test("a reply that finds no room among those that wait for its peer is told as not sent", async () => {
+  await using world = await World.open();
+  const proxy = gate(world);
+  proxy.answer = down;
+  const { a, b, bench } = await asked(world, { ...ON, fetch: proxy.fetch, behaviour: says("hi") });
+  await until(() => bench.eventsOf("reply_failed").length === 1);
+  bench.connector.store.database.run(`UPDATE sent SET bytes = ${CONNECTOR_LIMITS.keptReplyBytes}`);
+  await world.message(a, b, { headers: { "x-request-id": "request-2" } });
+  await until(() => bench.eventsOf("handed_over").length === 2);
+  const why = "too many replies wait for this peer";
+  const refused = sentBy(bench).flatMap(({ state, toDid: to, requestId }) =>
+    state === "refused" ? [{ to, requestId, why }] : []
+  );
+  assertEquals([refused.length, sentBy(bench)[0]?.problem], [1, why]);
+  assertEquals(bench.eventsOf("reply_refused"), refused);
+});
+
 Deno.test("a reply whose peer cannot be reached does not delay a reply to another peer, and keeps its order", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { ...ON, behaviour: ({ body }) => Response.json({ reply: body }) });
