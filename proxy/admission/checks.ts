@@ -118,7 +118,7 @@ export interface VisitorChecks {
   claimsOf(token: string): AitClaims | null;
   admit(claims: AitClaims, exchange: RequestContext): Promise<{ issuer: IssuerDocuments; host: string }>;
   visit(visitor: IssuerDocuments, token: string, ait: VerifiedAit, origin: string): Promise<string | null>;
-  writes(agentDid: string, host: string): void;
+  writes(agentDid: string, recipient: string): void;
 }
 
 export interface CheckDeps extends RecordReader, PairStoreDeps {
@@ -249,7 +249,7 @@ export const CHECKS: readonly AdmissionCheck[] = [
         const homeProxy = await deps.visitors.visit(visitor, accessToken, requireSet(ait), requireSet(state.origin));
         if (homeProxy === null) throw new ServiceError("PROXY_AGENT_ACCESS_INVALID");
         state.homeProxy = homeProxy;
-        if (state.pair?.value) deps.visitors.writes(requireSet(ait).claims.sub, state.pair.value.peerOwnerDid);
+        if (state.pair) deps.visitors.writes(requireSet(ait).claims.sub, signedHeaders(exchange).recipient);
         return;
       }
       const unchanged = await (prefetched?.access ?? checkAccess(deps, accessToken, requireSet(ait)));

@@ -33,7 +33,7 @@ interface VisitorsDeps extends Pick<ServiceDeps, "kv" | "clock"> {
 const ISSUERS_PER_TICKET = 3;
 const TICKETS_KEPT = 10_000;
 const VISITS_KEPT = 20_000;
-const HOSTS_KEPT = 20_000;
+const RECIPIENTS_KEPT = 20_000;
 
 interface KeptVisit {
   /** Origin of the agent's home proxy. */
@@ -61,8 +61,8 @@ export class Visitors implements VisitorChecks {
   /** Issuers that were asked about a ticket, by its digest. */
   readonly #asked = new BoundedMap<string, Set<string>>(TICKETS_KEPT);
   readonly #visits = new BoundedMap<string, KeptVisit>(VISITS_KEPT);
-  /** The owner here to whom each visitor has written last. */
-  readonly #hosts = new BoundedMap<string, string>(HOSTS_KEPT);
+  /** The agent here to which each visitor has written last. */
+  readonly #recipients = new BoundedMap<string, string>(RECIPIENTS_KEPT);
 
   constructor(private readonly deps: VisitorsDeps) {}
 
@@ -96,22 +96,24 @@ export class Visitors implements VisitorChecks {
     return { issuer: issuers.of(iss, host), host };
   }
 
-  /** Called when a visitor whose request was verified writes to an agent of `host`. */
-  writes(agentDid: string, host: string): void {
-    this.#hosts.set(agentDid, host);
+  /** Called when a visitor whose request was verified writes to a peer here. */
+  writes(agentDid: string, recipient: string): void {
+    this.#recipients.set(agentDid, recipient);
   }
 
   /**
    * Returns the owner here whose visitors' budget an agent uses, or `undefined` for one without a pair. For a request
    * without a recipient it is the one to whom the agent has written last, because any person here can accept the agent,
-   * and could otherwise make it use a budget that they have used up.
+   * and could otherwise make it use a budget that they have used up. Only a pair counts, because the agent could
+   * otherwise use the budget of a person who has ended theirs.
    */
   async #hostOf(agentDid: string, recipient: string): Promise<string | undefined> {
     const { kv } = this.deps;
-    const pair = isAgentDid(recipient) ? (await kv.get<PairRecord>(KEYS.pair(agentDid, recipient))).value : null;
-    if (pair) return pair.peerOwnerDid;
-    const first = await firstPair(kv, agentDid);
-    return first === null ? undefined : this.#hosts.get(agentDid) ?? first.peerOwnerDid;
+    for (const peer of [recipient, this.#recipients.get(agentDid) ?? ""]) {
+      const pair = isAgentDid(peer) ? (await kv.get<PairRecord>(KEYS.pair(agentDid, peer))).value : null;
+      if (pair) return pair.peerOwnerDid;
+    }
+    return (await firstPair(kv, agentDid))?.peerOwnerDid;
   }
 
   /**

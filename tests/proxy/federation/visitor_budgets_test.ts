@@ -7,7 +7,7 @@ import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { type ForeignAgent, ForeignIssuer } from "../../support/foreign_issuer.ts";
 import { answered, outcome } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
-import type { TestAgent } from "../../support/world.ts";
+import type { TestAgent, World } from "../../support/world.ts";
 import { post } from "../proxy_world.ts";
 import { cast, confirm, keyedTicket, keyOf, send, THEIRS } from "./visitor_cast.ts";
 
@@ -83,6 +83,13 @@ Deno.test("messages of one person of another server without an acknowledgement s
   await Promise.all(waiting);
 });
 
+/** Asks for the result of a message, `count` times in one request. */
+async function ask(w: World, agent: ForeignAgent, to: TestAgent, count: number): Promise<string> {
+  const about = { requestId: "request-1", recipientAgentDid: to.agent.did };
+  const body = { messages: Array(count).fill(about) };
+  return await outcome(await post(w, agent as unknown as TestAgent, "/v1/relay/deliveries", body));
+}
+
 Deno.test("a person here who accepts a visitor of another one does not take its budget for questions", async () => {
   const { w, b, beta } = await cast({ proxy: { ownerRequests: 10 } });
   await using _ = w;
@@ -94,15 +101,26 @@ Deno.test("a person here who accepts a visitor of another one does not take its 
   const accepted = { peerAgentDid: beta.agent.did, peerProxy: "https://relay.b.example", peerProfile: THEIRS, peerKey };
   await answered(await post(w, eve, "/pair/accept", accepted), 201);
   assertEquals(await outcome(await send(w, beta, victim, QUEUED)), "202");
-  const ask = async (agent: ForeignAgent, to: TestAgent, count: number) => {
-    const about = { requestId: "request-1", recipientAgentDid: to.agent.did };
-    const body = { messages: Array(count).fill(about) };
-    return await outcome(await post(w, agent as unknown as TestAgent, "/v1/relay/deliveries", body));
-  };
-  assertEquals(await ask(mallory, eve, 98), "200");
-  for (let n = 0; n < 50; n++) assertEquals(await ask(mallory, eve, 1), "200");
-  assertEquals(await ask(mallory, eve, 1), "429 PROXY_RATE_LIMIT_EXCEEDED");
-  assertEquals(await ask(beta, victim, 1), "200");
+  assertEquals(await ask(w, mallory, eve, 98), "200");
+  for (let n = 0; n < 50; n++) assertEquals(await ask(w, mallory, eve, 1), "200");
+  assertEquals(await ask(w, mallory, eve, 1), "429 PROXY_RATE_LIMIT_EXCEEDED");
+  assertEquals(await ask(w, beta, victim, 1), "200");
+});
+
+Deno.test("a visitor whose pair with a person here has ended uses nothing of that person's other visitors", async () => {
+  const { w, b, alpha, beta } = await cast({ proxy: { ownerRequests: 10 } });
+  await using _ = w;
+  const eve = await w.agent(), mallory = await b.agent("mallory");
+  await answered(await confirm(w, mallory, await keyedTicket(w, eve)), 201);
+  await answered(await confirm(w, mallory, await keyedTicket(w, alpha)), 201);
+  await w.clock.stepWhenIdle(60_000);
+  await answered(await confirm(w, beta, await keyedTicket(w, alpha)), 201);
+  assertEquals(await outcome(await send(w, mallory, alpha, QUEUED)), "202");
+  assertEquals((await post(w, alpha, "/pair/remove", { peerAgentDid: mallory.agent.did })).status, 204);
+  await w.clock.stepWhenIdle(60_000);
+  for (let n = 0; n < 2; n++) assertEquals(await ask(w, mallory, eve, 99), "200");
+  assertEquals(await ask(w, mallory, eve, 1), "429 PROXY_RATE_LIMIT_EXCEEDED");
+  assertEquals(await ask(w, beta, alpha, 1), "200");
 });
 
 Deno.test("refused requests of one person of another server lock out no agent of another one", async () => {
