@@ -82,8 +82,11 @@ class IssuerClient extends RegistryClient {
   problem: string | null = null;
   /** The owner here whose visitor came last; `null` when that is not known. */
   host: string | null = null;
-  /** True once its list was read, until a call fails. The tickets of one owner then hold up no call of it. */
-  #works = false;
+  /**
+   * True once its list was read and verified, until a call fails. The tickets of one owner then hold up no call of it.
+   * Without the check of the list, any slow answer would do, and one owner's registries would take all turns.
+   */
+  works = false;
 
   constructor(private readonly deps: IssuerDeps, issuer: string) {
     super(deps.send, deps.clock, { registryUrl: issuer, serviceCredential: null, accessCacheMs: 0 }, BOUNDS);
@@ -96,7 +99,7 @@ class IssuerClient extends RegistryClient {
 
   override async crl(etag: string | null): Promise<RegistryAnswer> {
     const answer = await this.#ask(() => super.crl(etag));
-    this.#works = true;
+    this.works = false;
     return answer;
   }
 
@@ -105,7 +108,7 @@ class IssuerClient extends RegistryClient {
     const pauseMs = this.pausedUntil - clock.now();
     // A longer pause than the longest comes from a clock that stepped back, and would last as long as that step.
     if (pauseMs > 0 && pauseMs <= PAUSE.most) throw new RegistryUnavailable("The last call failed a short time ago");
-    const endOfHost = this.#works || this.host === null ? () => {} : await turnsOfOne.take(this.host);
+    const endOfHost = this.works || this.host === null ? () => {} : await turnsOfOne.take(this.host);
     const endOfDomain = endOfHost && await turnsOfOne.take(this.#domain);
     const endOfAll = endOfDomain && await turns.take("all");
     const end = () => [endOfHost, endOfDomain, endOfAll].forEach((one) => one?.());
@@ -122,7 +125,7 @@ class IssuerClient extends RegistryClient {
       metrics.count("issuer_calls_total", "answered");
       return answer;
     } catch (error) {
-      this.#works = false;
+      this.works = false;
       this.problem = error instanceof RegistryUnavailable ? error.message : "It cannot be reached";
       this.pausedUntil = clock.now() + Math.min(PAUSE.first * 2 ** this.#failures++, PAUSE.most);
       metrics.count("issuer_calls_total", "failed");
@@ -198,7 +201,8 @@ class Issuer implements IssuerDocuments {
     const now = this.deps.clock.now();
     if (now < this.#listDueAt && this.#listDueAt - now <= PAUSE.most) return;
     this.#listDueAt = now + LIST_FRESH_MS;
-    if (!await this.list.refresh()) {
+    if (await this.list.refresh()) this.#client.works = true;
+    else {
       this.#listDueAt = Math.max(this.deps.clock.now() + PAUSE.first, this.#client.pausedUntil);
     }
   }

@@ -1,6 +1,7 @@
 /** Whether registries that one person brought can keep this server from asking all others. */
 import { assertEquals } from "@std/assert";
 import { Issuers } from "../../../proxy/federation/issuers.ts";
+import { sleep } from "../../../shared/clock.ts";
 import { Metrics } from "../../../shared/server/metrics/metrics.ts";
 import { ForeignIssuer } from "../../support/foreign_issuer.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
@@ -63,4 +64,28 @@ Deno.test("a registry that works is asked in time, also for a visitor of the per
   await known();
   await flood(1_000);
   assertEquals(b.asked.filter((path) => path === "/v1/crl").length, 2);
+});
+
+Deno.test("registries that answer slowly and give no list keep this server from asking no other one", async () => {
+  using slow = await slowOnes(manyDomains, EVE);
+  const { issuers, clock, b } = slow;
+  b.answer = async ({ url }) => {
+    if (!url.includes("evil") || !url.endsWith("/v1/crl")) return null;
+    await sleep(clock, 9_000);
+    return Response.json({ crl: "no list" });
+  };
+  const names = Array.from({ length: 40 }, (_, n) => manyDomains(n));
+  const pass = async (seconds: number) => {
+    for (let second = 0; second < seconds; second++) {
+      for (const name of names) void issuers.of(name, EVE).crl.isRevoked("x").catch(() => {});
+      await clock.advance(1_000);
+    }
+  };
+  await pass(120);
+  let answered = 0;
+  for (let i = 0; i < 5; i++) {
+    void issuers.of(`https://b${i}.example`, VICTIM).keys.current().then(() => answered++, () => {});
+    await pass(4);
+  }
+  assertEquals(answered, 5);
 });
