@@ -93,12 +93,13 @@ export class PairRemoval {
     const recent: string[] = [];
     for (const [agentDid, deletedAt] of deleted) {
       if (++seen % AGENTS_PER_TURN === 0) await yieldToEventLoop();
-      if (this.#stopped.signal.aborted) return;
       newest = Math.max(newest, deletedAt);
       if (deletedAt < from || this.#done?.has(agentDid)) continue;
       await this.#removeAll(agentDid);
       if (deletedAt > now - OVERLAP_SECONDS) recent.push(agentDid);
     }
+    // After a stop the removals did nothing, and the list would otherwise count as processed at the next start.
+    if (this.#stopped.signal.aborted) return;
     // Bounded by the present time, because a registry clock that is ahead would make a later start skip deletions.
     const next = Math.min(newest, now);
     if (next > mark) await kv.set(KEYS.pairsEnded(), next);

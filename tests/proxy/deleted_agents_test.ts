@@ -178,6 +178,21 @@ Deno.test("the removal resumes when the store failed or the instance crashed", a
   assertEquals(calls.filter((call) => call.method === "list").length, 1);
 });
 
+Deno.test("a removal that a stop interrupts is finished after the next start, also beside a much newer deletion", async () => {
+  using store = await FaultyKv.open();
+  const { kv } = store, stopping = instance({ kv }), entries: [string, number][] = [];
+  entries.push([didOf(500), DELETED_AT], [GONE, DELETED_AT - 7_200]);
+  await makePairs(kv, GONE, 1, 60);
+  store.faults.before = ({ method }) => {
+    if (method === "commit") stopping.removal.stop();
+  };
+  await stopping.list(...entries);
+  store.faults = {};
+  assert(await pairsLeft(kv) > 0);
+  await instance({ kv }).list(...entries);
+  assertEquals(await pairsLeft(kv), 0);
+});
+
 Deno.test("a pair that is confirmed during the deletion is removed a minute later, or once the store is back", async () => {
   using store = await FaultyKv.open();
   const { kv } = store, one = instance({ kv });
