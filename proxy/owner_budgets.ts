@@ -205,6 +205,11 @@ export class Turns {
 
   constructor(private readonly clock: Clock, private readonly limits: TurnLimits) {}
 
+  /** Tells whether a job of this party would run at once. */
+  isFree(name: string): boolean {
+    return (this.#parties.get(name)?.running ?? 0) < this.limits.atOnce;
+  }
+
   /** Waits for a turn. Returns the function that ends it, or `null` when too many wait or the time is over. */
   async take(name: string): Promise<(() => void) | null> {
     const party = this.#parties.get(name) ?? { running: 0, waiting: [] };

@@ -67,6 +67,11 @@ const CALLS = { atOnce: 16, waiting: 100, waitMs: 3_000 };
  */
 const CALLS_OF_ONE = { ...CALLS, atOnce: 4 };
 /**
+ * Owners here of an issuer whose turns its calls may take. With one, a person whose turns are used up could name the
+ * issuer of another person's visitors all the time, and it would never be asked.
+ */
+const HOSTS_KEPT = 8;
+/**
  * How long the newest list of an issuer is remembered, so that an older one is refused. Afterwards an older one is
  * refused in any case, because a list is valid for only 15 minutes.
  */
@@ -80,8 +85,8 @@ class IssuerClient extends RegistryClient {
   pausedUntil = -Infinity;
   /** Why the issuer could not be asked the last time; `null` after an answer. */
   problem: string | null = null;
-  /** The owner here whose visitor came last; `null` when that is not known. */
-  host: string | null = null;
+  /** Owners here who have let its agents in, the newest last. */
+  readonly hosts = new BoundedMap<string, true>(HOSTS_KEPT);
   /**
    * True once its list was read and verified, until a call fails. The tickets of one owner then hold up no call of it.
    * Without the check of the list, any slow answer would do, and one owner's registries would take all turns.
@@ -108,7 +113,8 @@ class IssuerClient extends RegistryClient {
     const pauseMs = this.pausedUntil - clock.now();
     // A longer pause than the longest comes from a clock that stepped back, and would last as long as that step.
     if (pauseMs > 0 && pauseMs <= PAUSE.most) throw new RegistryUnavailable("The last call failed a short time ago");
-    const endOfHost = this.works || this.host === null ? () => {} : await turnsOfOne.take(this.host);
+    const hosts = [...this.hosts.keys()], host = hosts.findLast((one) => turnsOfOne.isFree(one)) ?? hosts.at(-1);
+    const endOfHost = this.works || host === undefined ? () => {} : await turnsOfOne.take(host);
     const endOfDomain = endOfHost && await turnsOfOne.take(this.#domain);
     const endOfAll = endOfDomain && await turns.take("all");
     const end = () => [endOfHost, endOfDomain, endOfAll].forEach((one) => one?.());
@@ -175,8 +181,8 @@ class Issuer implements IssuerDocuments {
     return this.#client.problem;
   }
 
-  set host(ownerDid: string | null) {
-    this.#client.host = ownerDid;
+  get hosts(): BoundedMap<string, true> {
+    return this.#client.hosts;
   }
 
   readonly aits: IssuerDocuments["aits"] = { verify: (token) => this.#named(this.#aits.verify(token)) };
@@ -258,7 +264,7 @@ export class Issuers {
     const now = this.#deps.clock.now();
     const known = this.#known.get(issuer) ?? new Issuer(this.#deps, issuer);
     known.usedAt = now;
-    known.host = host;
+    if (host !== null) known.hosts.set(host, true);
     this.#known.set(issuer, known);
     if (Math.abs(now - this.#lookedAt) >= LIST_FRESH_MS) this.#letGo(now);
     return known;

@@ -89,3 +89,16 @@ Deno.test("registries that answer slowly and give no list keep this server from 
   }
   assertEquals(answered, 5);
 });
+
+Deno.test("a person with slow registries who names that of another person's visitors does not keep it from being asked", async () => {
+  using slow = await slowOnes(manyDomains, EVE);
+  const { issuers, flood } = slow, ask = (host: string) => issuers.of("https://b.example", host).keys.current();
+  await flood(3_000);
+  let answered = 0;
+  for (let second = 0; second < 30; second++) {
+    void ask(EVE).catch(() => {});
+    if (second % 5 === 4) void ask(VICTIM).then(() => answered++, () => {});
+    await flood(1_000);
+  }
+  assertEquals(answered > 0, true);
+});
