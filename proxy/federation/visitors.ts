@@ -17,7 +17,7 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
 import type { VerifiedAit } from "../admission/ait_cache.ts";
 import type { IssuerDocuments, VisitorChecks } from "../admission/checks.ts";
-import { findTicket, firstPair } from "../trust/store.ts";
+import { arePaired, findTicket, firstPair } from "../trust/store.ts";
 import { signedHeaders } from "../../shared/server/http/signed_request.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord } from "../schema/records.ts";
@@ -162,7 +162,7 @@ export class Visitors implements VisitorChecks {
     }
   }
 
-  /** Returns who made a ticket that the agent may confirm or has confirmed, and that few other issuers brought. */
+  /** Returns who made a ticket that the agent may confirm, or is paired by still, and that few other issuers brought. */
   async #hostOfTicket(exchange: RequestContext, issuer: string, agentDid: string): Promise<string | null> {
     const { kv, clock } = this.deps;
     const body = parseJson(exchange.body)?.value as { ticket?: unknown } | null | undefined;
@@ -170,8 +170,9 @@ export class Visitors implements VisitorChecks {
     if (!ticket) return null;
     const { value } = await findTicket(kv, ticket.plain);
     if (!value) return null;
-    const { confirmed, expiresAt, allowResponderAgentDid = null, initiatorOwnerDid } = value;
-    if (confirmed) return confirmed.responderAgentDid === agentDid ? initiatorOwnerDid : null;
+    const { confirmed, expiresAt, allowResponderAgentDid = null, initiatorAgentDid, initiatorOwnerDid } = value;
+    // After the end of the pair the ticket would otherwise let the agent use its maker's budget for another day.
+    if (confirmed) return await arePaired(kv, agentDid, initiatorAgentDid) ? initiatorOwnerDid : null;
     if (clock.now() >= expiresAt || ![null, agentDid].includes(allowResponderAgentDid)) return null;
     const name = digest(ticket.plain), asked = this.#asked.get(name) ?? new Set();
     if (!asked.has(issuer) && asked.size >= ISSUERS_PER_TICKET) return null;

@@ -123,6 +123,20 @@ Deno.test("a visitor whose pair with a person here has ended uses nothing of tha
   assertEquals(await ask(w, beta, alpha, 1), "200");
 });
 
+Deno.test("a used ticket uses nothing of its maker's visitors once the pair has ended", async () => {
+  const { w, b, alpha, beta } = await cast({ proxy: { ownerRequests: 10 } });
+  await using _ = w;
+  const mallory = await b.agent("mallory"), ticket = await keyedTicket(w, alpha);
+  await answered(await confirm(w, mallory, ticket), 201);
+  await answered(await confirm(w, mallory, ticket), 201);
+  await w.clock.stepWhenIdle(60_000);
+  await answered(await confirm(w, beta, await keyedTicket(w, alpha)), 201);
+  assertEquals((await post(w, alpha, "/pair/remove", { peerAgentDid: mallory.agent.did })).status, 204);
+  await w.clock.stepWhenIdle(60_000);
+  for (let n = 0; n < 10; n++) await confirm(w, mallory, ticket);
+  assertEquals(await outcome(await send(w, beta, alpha, QUEUED)), "202");
+});
+
 Deno.test("refused requests of one person of another server lock out no agent of another one", async () => {
   const { w, b, alpha, beta } = await cast();
   await using _ = w;
