@@ -161,10 +161,12 @@ Deno.test("the removal resumes when the store failed or the instance crashed", a
   failing.removal.stop();
   await removing;
   assertEquals((await store.kv.get(KEYS.pairsEnded())).value, null, "the list is not processed completely");
-  store.faults.fails = (call) => call.method === "commit" && ++commits === 4;
+  // Every commit, because those of the first instance that are still under way would take the place of a single one.
+  store.faults.fails = (call) => call.method === "commit";
   const next = instance({ kv: store.kv });
   const again = next.list([GONE, DELETED_AT]);
   await until(() => next.events.includes("pair_removal_failed"));
+  store.faults.fails = () => false;
   await next.clock.advance(1_000);
   await again;
   assertEquals(await pairsLeft(store.kv), 0);
