@@ -52,7 +52,7 @@ export const COMMANDS = [
       const folder = await chosenAgent(ctx, options.agent);
       const id = requestId === undefined ? null : await requestIdOf(ctx, folder, requestId);
       await using connector = await access(ctx, folder);
-      const sent = new SentMessages(ctx, folder, connector);
+      const sent = new SentList(ctx, folder, connector);
       if (id === null) return await sent.list(options.to, limit);
       if (options.cancel) return await sent.cancel(id, options.to) ? EXIT.done : EXIT.failed;
       await sent.show(id, options.to);
@@ -66,7 +66,8 @@ const TEXT_COLUMNS = 10;
 /** How long this command waits for the connector that it runs to try what waits, and how often it looks. */
 const TRY_MS = 3_000, LOOK_MS = 100;
 
-class SentMessages {
+/** What an agent has sent, as its connector tells it. */
+class SentList {
   constructor(readonly ctx: Context, readonly folder: AgentFolder, readonly connector: Access) {}
 
   async list(named: string | undefined, limit: number): Promise<void> {
