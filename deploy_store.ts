@@ -137,18 +137,24 @@ async function sizesOf(kv: Kv) {
 }
 
 async function exportStore(store: Store, { out }: Options): Promise<void> {
-  const target = out === undefined ? Deno.stdout : await createPrivate(out);
+  const file = out === undefined ? null : await createPrivate(out), target = file ?? Deno.stdout;
+  const failed = (error: unknown): never => {
+    const why = error instanceof Error ? error.message : error;
+    throw new WorkFailed(`Cannot export: ${why}. What was written is incomplete: remove it, then export again.`);
+  };
   const encoder = new TextEncoder();
+  // The first line and the last one are no records.
+  let records = -2;
   for await (const line of exportLines(store.kv, TABLES, systemClock.now())) {
-    try {
-      for (let rest = encoder.encode(`${line}\n`); rest.length > 0;) {
-        rest = rest.subarray(await target.write(rest));
-      }
-    } catch (error) {
-      const why = error instanceof Error ? error.message : error;
-      throw new WorkFailed(`Cannot export: ${why}. What was written is incomplete: remove it, then export again.`);
+    for (let rest = encoder.encode(`${line}\n`); rest.length > 0;) {
+      rest = rest.subarray(await target.write(rest).catch(failed));
     }
+    records++;
   }
+  if (!file) return;
+  // A crash soon after could otherwise leave half a backup that was reported as whole.
+  await file.sync().catch(failed);
+  console.error(`${records} records exported to ${out}`);
 }
 
 /**

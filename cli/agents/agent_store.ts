@@ -248,9 +248,8 @@ export class AgentStore {
       ? ` It was not created completely. Resume with: svc agent create ${name}`
       : didYouMean(name, agents);
     const { configDir } = this.ctx;
-    return new CliError("CLI_AGENT_UNKNOWN", `There is no agent ${name} in ${configDir}.${hint}`, {
-      details: [OTHER_FOLDER],
-    });
+    const details = name === this.ctx.env("SVC_AGENT") ? ["SVC_AGENT names this agent.", OTHER_FOLDER] : [OTHER_FOLDER];
+    return new CliError("CLI_AGENT_UNKNOWN", `There is no agent ${name} in ${configDir}.${hint}`, { details });
   }
 }
 

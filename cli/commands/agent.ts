@@ -198,6 +198,7 @@ export const COMMANDS = [
         `${name} has a new identity token${newSession ? " and a new session" : ""}; the previous token is revoked.`,
         ...fields([["expires", ctx.out.shown(ctx.out.time(expiresAt))]]),
       ]);
+      if (newSession) ctx.out.next(["connector", "start", name], { when: "if its connector has stopped" });
     },
   }),
   command({

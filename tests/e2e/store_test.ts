@@ -168,9 +168,11 @@ Deno.test("store export --out writes a new file with mode 0600 and never replace
   const kvUrl = `${folder.path}/svc.kv`;
   await (await startServerHere({ folder: folder.path }))[Symbol.asyncDispose]();
   const file = `${folder.path}/export.jsonl`;
-  assertEquals(await store(kvUrl, ["export", "--out", file]), { code: 0, stdout: "", stderr: "" });
+  const { stderr, ...rest } = await store(kvUrl, ["export", "--out", file]);
+  assertEquals(rest, { code: 0, stdout: "" });
   assertEquals(((await Deno.stat(file)).mode ?? 0) & 0o777, 0o600);
   const text = await Deno.readTextFile(file);
+  assertEquals(stderr, `${text.trim().split("\n").length - 2} records exported to ${file}\n`);
   assertMatch(text, /^\{"svcStore":4.*\n[^]*\{"records":\d+\}\n$/);
   const again = await store(kvUrl, ["export", "--out", file]);
   assertEquals([again.code, again.stderr], [2, `Cannot export: ${file} exists already\n`]);

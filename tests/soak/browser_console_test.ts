@@ -86,3 +86,14 @@ browserTest("the console works by keyboard alone and without a script", async ()
   await press("Log out");
   await page.waitForSelector("text=This session is closed");
 });
+
+browserTest("a double click makes one invite, and its link is shown", async () => {
+  await using w = await ConsoleWorld.open();
+  const { page, base } = await w.page();
+  await page.goto(`${base}/invites`);
+  await page.dblclick("text=Create an invite");
+  await page.waitForURL((url: URL) => url.pathname.endsWith("/invites"));
+  assertStringIncludes(await page.textContent("#link") ?? "", "/join#svc_inv_");
+  await page.goto(`${base}/invites`);
+  assertEquals(await page.locator("tbody tr").count(), 1);
+});

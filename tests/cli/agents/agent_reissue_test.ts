@@ -1,5 +1,5 @@
 /** agent auth revoke and agent reissue: the end of a session, and the start of a new one. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { withAlpha, works } from "../alpha.ts";
 import { Machine } from "../cli_world.ts";
 
@@ -30,7 +30,10 @@ Deno.test("agent reissue makes a new AIT, and a new session when there was none"
   assertEquals((await machine.json("agent", "reissue", "alpha")).newSession, false);
   assert(machine.read("agents/alpha/ait.jwt") !== before && await works(machine));
   await machine.json("agent", "auth", "revoke", "alpha");
-  assertEquals((await machine.json("agent", "reissue", "alpha")).newSession, true);
+  const { stdout, stderr } = await machine.svc("agent", "reissue", "alpha");
+  assertStringIncludes(stdout, "a new session; the previous");
+  // The end of the session has ended its connector.
+  assertStringIncludes(stderr, "svc connector start alpha");
   assert(await works(machine));
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
 });

@@ -124,6 +124,9 @@ Deno.test("a command takes its agent from --agent, then from SVC_AGENT, and else
     const { exit, code } = await machine.failure("peers");
     assertEquals(`${exit} ${code}`, expected);
   }
+  machine.env.SVC_AGENT = "ghost";
+  assertStringIncludes((await machine.svc("peers")).stderr, "SVC_AGENT names this agent.");
+  assert(!(await machine.svc("peers", "--agent", "nobody")).stderr.includes("SVC_AGENT names"));
 });
 
 Deno.test("svc status shows services, person and agents, and exits with 1 for an unhealthy connector", async () => {
