@@ -88,6 +88,8 @@ export class BodyBudget {
       const cancelEnd = this.clock.after(BODY_WAIT_MS, () => {
         this.#queue = this.#queue.filter((other) => other !== queued);
         reject(budgetExceeded());
+        // A smaller one behind it may fit, and would otherwise wait for a release, or be refused in vain.
+        this.#grant();
       });
       this.#queue.push(queued);
       this.#grant();

@@ -88,6 +88,21 @@ Deno.test("a body is refused when it gets no lease within 2 s", async () => {
   assertEquals([late.room, rooms.total], [null, 0]);
 });
 
+Deno.test("a body that fits is read as soon as the larger one before it is refused", async () => {
+  const clock = new ManualClock();
+  const rooms = new BodyBudget(clock);
+  await rooms.take("a", HALF);
+  await rooms.take("b", HALF - 2 * LIMITS.bodyBytes);
+  const large = asking(rooms, "c", 3 * LIMITS.bodyBytes);
+  await clock.advance(BODY_WAIT_MS / 2);
+  const small = asking(rooms, "d", LIMITS.bodyBytes);
+  await flushTasks();
+  assertEquals(small.room, null, "it may not overtake the one before it");
+  await clock.advance(BODY_WAIT_MS / 2);
+  assertEquals(large.refused, "SERVICE_UNAVAILABLE");
+  assert(small.room);
+});
+
 Deno.test("a body is refused at once when 500 of its address wait", async () => {
   const rooms = new BodyBudget(new ManualClock());
   await rooms.take("a", HALF);
