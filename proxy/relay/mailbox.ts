@@ -15,6 +15,7 @@ import { KEYS } from "../schema/kv_keys.ts";
 import { joinedBytes } from "../../shared/protocol/base64url.ts";
 import type { ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { digest } from "../../shared/server/crypto.ts";
 import { splitChunks } from "../../shared/server/store/stored_bytes.ts";
 import type { Update, Write } from "../../shared/server/store/batch.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
@@ -90,11 +91,12 @@ export class Mailbox {
   /** Returns the updates that queue a message for an agent of `recipientOwnerDid`, or refuse it. */
   enqueue(message: Message, recipientOwnerDid: string, expiresAt: number): Update<MailboxRefusal>[] {
     const { envelope, content } = splitMessage(message);
-    const { toAgentDid: recipient, fromAgentDid: sender } = message;
+    const { toAgentDid: recipient } = message;
     const parts = splitChunks(content);
     const bytes = content.length + RECORDS_BYTES;
     const expireInMs = this.#keptMs;
-    const payer = payerOf(message.identity, this.deps.config.registryUrl), isOwn = payer === recipientOwnerDid;
+    const payerName = payerOf(message.identity, this.deps.config.registryUrl), isOwn = payerName === recipientOwnerDid;
+    const sender = digest(message.fromAgentDid), payer = digest(payerName);
     const owners = this.#countBytes({ message, recipientOwnerDid, bytes }, 1);
     return [{
       key: KEYS.mailboxState(recipient),
@@ -289,8 +291,8 @@ export class Mailbox {
 
   #removal(entry: MailboxEntry): Update<"gone" | MailboxRefusal>[] {
     const { number, expiresAt } = entry;
-    const { toAgentDid: recipient, fromAgentDid: sender } = entry.message;
-    const expireInMs = this.#keptMs, payer = payerOf(entry.message.identity, this.deps.config.registryUrl);
+    const { toAgentDid: recipient, fromAgentDid, identity } = entry.message, expireInMs = this.#keptMs;
+    const sender = digest(fromAgentDid), payer = digest(payerOf(identity, this.deps.config.registryUrl));
     const also: Write[] = [
       { key: KEYS.mailboxExpiry(expiresAt, recipient, number), delete: true },
       ...partKeys(entry).map((key) => ({ key, delete: true as const })),

@@ -92,8 +92,9 @@ export interface MailboxState {
   /** Position of the next message. */
   next: number;
   total: number;
+  /** Messages by the digest of their sender, because 500 DIDs could be larger than a value of the store. */
   bySender: Record<string, number>;
-  /** Messages by who pays for them: an owner, or another registry. */
+  /** Messages by the digest of who pays for them: an owner, or another registry. */
   byPayer: Record<string, number>;
 }
 

@@ -105,10 +105,10 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   assertMatch(cut.stderr, /^Cannot import: Line \d+: not a JSON object$/m);
   const started = await refusedHere({ folder: folder.path, env: { ...env, KV_URL: `${folder.path}/cut.kv` } });
   assertStringIncludes(started, "Remove the store and import again.");
-  const former = exported.stdout.replace('"svcStore":4', '"svcStore":3');
-  const refused = await store(`${folder.path}/format_3.kv`, "import", former);
+  const former = exported.stdout.replace('"svcStore":5', '"svcStore":4');
+  const refused = await store(`${folder.path}/format_4.kv`, "import", former);
   assertEquals(refused.code, 1);
-  assertStringIncludes(refused.stderr, "Cannot import: Line 1: the export has format 3; this svc reads only format 4.");
+  assertStringIncludes(refused.stderr, "Cannot import: Line 1: the export has format 4; this svc reads only format 5.");
   const again = await store(other, "import", exported.stdout);
   assertEquals(again.code, 1);
   assertStringIncludes(again.stderr, "use an empty one");
@@ -173,7 +173,7 @@ Deno.test("store export --out writes a new file with mode 0600 and never replace
   assertEquals(((await Deno.stat(file)).mode ?? 0) & 0o777, 0o600);
   const text = await Deno.readTextFile(file);
   assertEquals(stderr, `${text.trim().split("\n").length - 2} records exported to ${file}\n`);
-  assertMatch(text, /^\{"svcStore":4.*\n[^]*\{"records":\d+\}\n$/);
+  assertMatch(text, /^\{"svcStore":5.*\n[^]*\{"records":\d+\}\n$/);
   const again = await store(kvUrl, ["export", "--out", file]);
   assertEquals([again.code, again.stderr], [2, `Cannot export: ${file} exists already\n`]);
   assertEquals(await Deno.readTextFile(file), text);
@@ -229,11 +229,11 @@ Deno.test("sessions, pairs, queued messages and revocations survive a stop and a
   await atB.close();
 });
 
-Deno.test("a store of format 3 or 5, or with records and no format, is refused and nothing in its file changes", async (t) => {
+Deno.test("a store of format 4 or 6, or with records and no format, is refused and nothing in its file changes", async (t) => {
   const issuer: [Deno.KvKey, unknown] = [["registry", "issuer"], "https://registry.example.test"];
   const stores: [has: string, content: [Deno.KvKey, unknown][]][] = [
-    ["format 3", [[["store", "format"], 3], issuer]],
-    ["format 5", [[["store", "format"], 5], issuer]],
+    ["format 4", [[["store", "format"], 4], issuer]],
+    ["format 6", [[["store", "format"], 6], issuer]],
     ["no format", [issuer]],
   ];
   await steps(t, stores.slice(0, IS_LONG ? stores.length : 1), async ([has, content]) => {
@@ -251,9 +251,9 @@ Deno.test("a store of format 3 or 5, or with records and no format, is refused a
       return found;
     };
     const before = await entries();
-    const expected = `The store at ${path} has ${has}; this svc reads only format 4. ` +
+    const expected = `The store at ${path} has ${has}; this svc reads only format 5. ` +
       "Start the svc that wrote it, or begin with an empty store.";
-    const isFirst = has === "format 3";
+    const isFirst = has === "format 4";
     for (const SVC_SERVICE of isFirst ? ["all", "registry", "proxy"] : ["all"]) {
       const env = { SVC_SERVICE, REGISTRY_URL: "http://127.0.0.1:1", PROXY_URL: "http://127.0.0.1:1", KV_URL: path };
       assertStringIncludes(await refusedHere({ folder: folder.path, env }), expected);

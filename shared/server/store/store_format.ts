@@ -9,7 +9,7 @@ import { type Store, StoreRefused } from "./open_store.ts";
 import { StoreUnavailable } from "./store_errors.ts";
 
 /** Format of the records in the store and in exports. Each change of what a stored record contains raises it. */
-export const STORE_FORMAT = 4;
+export const STORE_FORMAT = 5;
 
 const KEY: KvKey = ["store", "format"];
 /** Value of the format during an import, so that no service starts on a store that is only half full. */

@@ -34,8 +34,8 @@ Deno.test("records of a moved store stay valid", async () => {
 
 Deno.test("a store of another format, or with records and without one, is refused and stays unchanged", async () => {
   const stores: [content: [Deno.KvKey, unknown][], has: string][] = [
-    [[[FORMAT_KEY, 3]], "format 3"],
-    [[[FORMAT_KEY, 5], [["registry", "issuer"], "https://registry.example.test"]], "format 5"],
+    [[[FORMAT_KEY, 4]], "format 4"],
+    [[[FORMAT_KEY, 6], [["registry", "issuer"], "https://registry.example.test"]], "format 6"],
     [[[["registry", "issuer"], "https://registry.example.test"]], "no format"],
     [[[["proxy", "pairs_ended"], 1]], "no format"],
   ];
@@ -46,7 +46,7 @@ Deno.test("a store of another format, or with records and without one, is refuse
     const before = await entries();
     const error = await assertRejects(() => World.open({ kv: faulty.kv }), StoreRefused);
     const fix = "Start the svc that wrote it, or begin with an empty store.";
-    assertEquals(error.message, `The store of the test has ${has}; this svc reads only format 4. ${fix}`);
+    assertEquals(error.message, `The store of the test has ${has}; this svc reads only format 5. ${fix}`);
     assertEquals(await entries(), before);
   }
 });

@@ -57,7 +57,7 @@ Deno.test("an import keeps receipts that the longest RECEIPT_RETENTION_SECONDS s
   const kv = await openTestKv(), now = 1_771_632_060_000, key = ["proxy", "receipt", "r", "b", "a", "processed_by_svc"];
   const receivedAt = now - 29 * 86_400_000;
   const lines = [
-    JSON.stringify({ svcStore: 4, exportedAt: "2026-02-21T00:01:00.000Z" }),
+    JSON.stringify({ svcStore: 5, exportedAt: "2026-02-21T00:01:00.000Z" }),
     JSON.stringify({ key, json: { receivedAt } }),
     JSON.stringify({ records: 1 }),
   ];
@@ -67,7 +67,7 @@ Deno.test("an import keeps receipts that the longest RECEIPT_RETENTION_SECONDS s
 });
 
 Deno.test("an incomplete or malformed export is refused with its line, and the store does not start", async (t) => {
-  const head = JSON.stringify({ svcStore: 4, exportedAt: "2026-02-21T00:01:00.000Z" });
+  const head = JSON.stringify({ svcStore: 5, exportedAt: "2026-02-21T00:01:00.000Z" });
   const record = JSON.stringify({ key: ["registry", "issuer"], json: "https://registry.example.test" });
   const end = JSON.stringify({ records: 1 });
   const cases: [string, string[], string][] = [
@@ -77,14 +77,14 @@ Deno.test("an incomplete or malformed export is refused with its line, and the s
     ["a record lost", [head, end], "Line 2: 1 records were exported, 0 are here"],
     ["more after the end", [head, record, end, record], "Line 4: the export continues after its last line"],
     [
-      "format 3",
-      [head.replace(":4,", ":3,"), record, end],
-      "Line 1: the export has format 3; this svc reads only format 4.",
+      "format 4",
+      [head.replace(":5,", ":4,"), record, end],
+      "Line 1: the export has format 4; this svc reads only format 5.",
     ],
     [
-      "format 5",
-      [head.replace(":4,", ":5,"), record, end],
-      "Line 1: the export has format 5; this svc reads only format 4.",
+      "format 6",
+      [head.replace(":5,", ":6,"), record, end],
+      "Line 1: the export has format 6; this svc reads only format 5.",
     ],
     ["a delivery that is none", [head, '{"key":["proxy","delivery","x","y","z"],"json":{}}', end], "no valid end"],
     ["a delivery that is cut", [head, '{"key":["proxy","delivery","x","y","z"],"bytes":"AQID"}', end], "no valid end"],
