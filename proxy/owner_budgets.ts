@@ -11,7 +11,7 @@ import { LIMITS } from "../shared/protocol/limits.ts";
 import { TokenBucket } from "../shared/server/token_bucket.ts";
 
 /** Frames over all sockets of an owner. With ten times as many, one person could hold a core with heartbeats. */
-const FRAMES_PER_SECOND = 200;
+export const FRAMES_PER_SECOND = 200;
 /** Bytes of frames over all sockets of an owner. With more, one person's frames (0.3 ms for 8 KiB) hold the core. */
 const FRAME_BYTES_PER_SECOND = 262_144;
 /** Wait of an owner after a socket that sent too much. With less, closing the socket would slow no sender down. */

@@ -22,6 +22,7 @@ import { admission, type PROFILES } from "./admission/admit.ts";
 import type { AdmittedAgent } from "./caller.ts";
 import type { ProxyDeps } from "./deps.ts";
 import * as meta from "./meta/handlers.ts";
+import { FRAMES_PER_SECOND } from "./owner_budgets.ts";
 import * as receipts from "./receipts/handlers.ts";
 import { relayConnect } from "./relay/connect.ts";
 import { postMessage } from "./relay/deliver.ts";
@@ -61,7 +62,7 @@ const HOOK_HEADERS: readonly RouteHeader[] = [
     name: HEADERS.conversationId,
     required: false,
     schema: relayApi.ConversationId,
-    what: "messages of one conversation are delivered in order",
+    what: "the conversation, whose messages the recipient's connector hands over in the order in which they came",
   },
   {
     name: HEADERS.inReplyTo,
@@ -69,7 +70,7 @@ const HOOK_HEADERS: readonly RouteHeader[] = [
     schema: relayApi.InReplyToHeader,
     what: "request ID of the message that this one answers",
   },
-  { name: HEADERS.auto, required: false, schema: relayApi.AutoHeader, what: "a program sent the message" },
+  { name: HEADERS.auto, required: false, schema: relayApi.AutoHeader, what: "no person or model decided to send it" },
   {
     name: "Prefer",
     required: false,
@@ -132,7 +133,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     bounds: [
       `${LIMITS.socketsPerAgent} sockets per agent`,
       `${LIMITS.framesPerSecond} frames per second and socket`,
-      "200 per owner",
+      `${FRAMES_PER_SECOND} frames per second and owner`,
     ],
     response: { status: 101 },
     errors: ["PROXY_RELAY_UPGRADE_REQUIRED", "PROXY_RELAY_UNAVAILABLE", "PROXY_RELAY_AUTH_CONTEXT_MISSING"],

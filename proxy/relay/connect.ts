@@ -72,8 +72,9 @@ export async function relayConnect(
     failed();
     throw upgradeRequired(cause);
   }
-  // Deno aborts the signal of a client that has left since. It never frees that connection, so its owner waits, because one
-  // person could otherwise take all file descriptors of the process in a day. By default Deno aborts each upgraded request.
+  // Deno aborts the signal of a client that has left since. It never frees that connection, so its owner waits, because
+  // one person could otherwise take all file descriptors of the process in a day. A signal that is aborted already says
+  // nothing, because without `no-legacy-abort` Deno aborts each request that it upgrades.
   const { signal } = exchange.request, hold = () => deps.owners.holdConnects(ownerDid, CONNECT_WAIT_MAX_MS);
   if (!signal.aborted) signal.addEventListener("abort", hold);
   bind(upgraded.socket, deps, { agentDid, ownerDid, aitJti, aitExpiresAt }, ready, failed);

@@ -46,7 +46,7 @@ export class InstanceInbox {
       key: KEYS.instanceBell(deps.instance),
       handler: () => this.#read(),
       onValue: (value) => {
-        const { id, body } = value as Rung;
+        const { id, body } = value as WakeValue;
         if (body !== undefined) this.#handleOne(id, body);
       },
       failureEvents: { poll: "inbox_look_failed", watch: "bus_watch_failed" },
@@ -151,7 +151,7 @@ type StoredNote = StoredInstanceMessage & { id: string };
 type SetWrite = Exclude<Write, { delete: true }>;
 
 /** The value of a wake key: the newest note, without its body when the note has content. */
-interface Rung {
+interface WakeValue {
   id: string;
   body?: unknown;
 }
@@ -167,7 +167,7 @@ function noteWrites(instance: string, id: string, body: unknown, bytes: Uint8Arr
     ...parts.map((part, i) => ({ key: KEYS.inboxPart(instance, id, i), value: part, expireInMs })),
     {
       key: KEYS.instanceBell(instance),
-      value: (bytes.length === 0 ? { id, body } : { id }) satisfies Rung,
+      value: (bytes.length === 0 ? { id, body } : { id }) satisfies WakeValue,
       expireInMs,
     },
   ];

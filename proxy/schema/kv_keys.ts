@@ -25,7 +25,7 @@
  * | instance, id | InstanceLease | instance leases | valid while it changes within 12 s, kept a day longer |
  * | inbox, instance, id | StoredInstanceMessage | instance inbox | a minute |
  * | inbox_part, instance, id, part | bytes of a message between instances | instance inbox | a minute |
- * | bell, instance | ID of the newest message between instances | instance inbox | a minute |
+ * | bell, instance | ID of the newest message between instances, and the message if it has no content | instance inbox | a minute |
  * | crl_seen | CrlSeen | CRL cache | none |
  * | issuer, authority | CrlSeen of another registry | CRL cache | 7 days |
  * | commit_mark, instance, slot, generation | number of the commit | group commit | 1 h |

@@ -96,7 +96,7 @@ export async function agentsPage(deps: ConsoleDeps, input: Input): Promise<PageR
     items.length > 0
       ? [rows, ui.pager(`${PAGE_ROWS} on a page`, older)]
       : older !== null
-      ? ui.pager(`None among these ${ui.number(LIMITS.filteredPageReads)}; older ones follow`, older)
+      ? ui.pager("None among those searched so far; more follow", older)
       : away === undefined && await nothingFound(deps, base, wanted.q),
   ];
   return framed(deps, input, { title: "Agents", current: "agents", main, hasField: true });
@@ -134,7 +134,7 @@ async function nothingFound(deps: ConsoleDeps, base: string, q: string): Promise
   const suggestion = like !== null &&
     markup` Did you mean <a href="${`${base}/agents?status=all&q=${encodeURIComponent(like)}`}">${ui.name(like)}</a>?`;
   return ui.empty(
-    markup`No agent is called “${q}”`,
+    markup`No agent called “${q}” fits the filter`,
     markup`The newest ${ui.number(LIMITS.filteredPageReads)} agents were searched.${suggestion}`,
     all,
   );

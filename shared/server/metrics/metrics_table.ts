@@ -75,7 +75,7 @@ export const METRICS = {
     DIRECTION,
   ),
   relay_handovers_total: counter(
-    "Attempts to hand a queued message to its recipient, and messages that ended without delivery",
+    "Answers of connectors to queued messages, and queued messages that ended without delivery",
     ["outcome", ["delivered", "nacked", "dead"]],
   ),
   mailbox_messages: gauge("Queued messages in the store"),

@@ -54,7 +54,8 @@ export async function* exportLines(kv: Kv, tables: StoredTables, now: number): A
 }
 
 /**
- * Imports an export into a store that has none of these records. Returns the number of records written.
+ * Imports an export into a store that has none of these records. Returns how many it has, with those that have ended,
+ * which are not written.
  *
  * @throws {TransferError} at the first invalid line; after the first line, the records before it stay, and no service
  * starts on the store
