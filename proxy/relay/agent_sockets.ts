@@ -73,7 +73,7 @@ const SILENT_MS = 1_000;
 
 const FRAME_TOO_LARGE = `frame over ${LIMITS.connectorFrameBytes / 1024} KiB`;
 
-interface LinkDeps extends Pick<ServiceDeps, "clock" | "metrics" | "newId"> {
+interface RelaySocketDeps extends Pick<ServiceDeps, "clock" | "metrics" | "newId"> {
   owners: OwnerBudgets;
   /** Called before a frame is sent to a socket with many unsent bytes. */
   onSlow(): void;
@@ -96,7 +96,7 @@ export class RelaySocket {
   #open = true;
 
   constructor(
-    private readonly deps: LinkDeps,
+    private readonly deps: RelaySocketDeps,
     readonly agent: ConnectedAgent,
     private readonly connection: SocketTransport,
     private readonly onEnd: (link: RelaySocket) => void,

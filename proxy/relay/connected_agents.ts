@@ -22,7 +22,7 @@ const WAVES = 10;
 export type DeliveryNews = Omit<DeliveryFrame, keyof FrameHead | "type">;
 
 export class ConnectedAgents {
-  readonly #sessions = new Map<string, AgentSockets>();
+  readonly #sockets = new Map<string, AgentSockets>();
   /** Sockets that are about to open, by agent. Each promise resolves when its socket has opened or failed. */
   readonly #opening = new Map<string, Set<Promise<void>>>();
   /** Open sockets, each with the cancel function of its timer. */
@@ -46,7 +46,7 @@ export class ConnectedAgents {
 
   /** Returns the number of agents with a socket. */
   get agents(): number {
-    return this.#sessions.size;
+    return this.#sockets.size;
   }
 
   /** Returns the number of open sockets. */
@@ -55,15 +55,15 @@ export class ConnectedAgents {
   }
 
   /** Returns the sockets of an agent, or `undefined` when it is not connected here. */
-  session(agentDid: string): AgentSockets | undefined {
-    return this.#sessions.get(agentDid);
+  socketsOf(agentDid: string): AgentSockets | undefined {
+    return this.#sockets.get(agentDid);
   }
 
   /** Adds a socket and returns it. If the agent then has too many, its oldest one is closed. */
   attach(agent: ConnectedAgent, connection: SocketTransport): RelaySocket {
     const { agentDid } = agent;
-    const session = this.#sessions.get(agentDid) ?? new AgentSockets(this.clock);
-    this.#sessions.set(agentDid, session);
+    const sockets = this.#sockets.get(agentDid) ?? new AgentSockets(this.clock);
+    this.#sockets.set(agentDid, sockets);
     const { clock, newId, metrics, owners } = this, onSlow = () => this.#endSlowest();
     const link = new RelaySocket(
       { clock, newId, metrics, owners, onSlow },
@@ -72,7 +72,7 @@ export class ConnectedAgents {
       (ended) => this.#drop(ended),
     );
     this.#watch(link);
-    session.add(link);
+    sockets.add(link);
     this.onAttached(agentDid);
     return link;
   }
@@ -97,16 +97,16 @@ export class ConnectedAgents {
   async opened(agentDid: string): Promise<AgentSockets | undefined> {
     const opening = this.#opening.get(agentDid);
     if (opening) await settledWithin(this.clock, Promise.race(opening), OPENING_MS);
-    return this.#sessions.get(agentDid);
+    return this.#sockets.get(agentDid);
   }
 
   /** Reports an agent whose upgrade failed as gone, unless it has another socket. */
   upgradeFailed(agentDid: string): void {
-    if (!this.#sessions.has(agentDid)) this.onGone(agentDid);
+    if (!this.#sockets.has(agentDid)) this.onGone(agentDid);
   }
 
   tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile, proxy?: string): void {
-    this.#sessions.get(agentDid)?.links.at(-1)?.send({
+    this.#sockets.get(agentDid)?.links.at(-1)?.send({
       v: 1,
       type: "paired",
       id: this.newId(),
@@ -125,7 +125,7 @@ export class ConnectedAgents {
 
   /** Returns the open sockets of one agent, or of all. */
   links(agentDid?: string): RelaySocket[] {
-    return agentDid === undefined ? [...this.#watches.keys()] : [...this.#sessions.get(agentDid)?.links ?? []];
+    return agentDid === undefined ? [...this.#watches.keys()] : [...this.#sockets.get(agentDid)?.links ?? []];
   }
 
   /** Closes every socket of an agent whose presence has moved to another instance. */
@@ -185,12 +185,12 @@ export class ConnectedAgents {
 
   /** Removes a socket from its agent, and reports the agent as gone after its last one. */
   #detach(link: RelaySocket): void {
-    const { agentDid } = link.agent, session = this.#sessions.get(agentDid);
-    const at = session?.links.indexOf(link) ?? -1;
+    const { agentDid } = link.agent, sockets = this.#sockets.get(agentDid);
+    const at = sockets?.links.indexOf(link) ?? -1;
     if (at === -1) return;
-    session?.links.splice(at, 1);
-    if (session && session.links.length > 0) return;
-    this.#sessions.delete(agentDid);
+    sockets?.links.splice(at, 1);
+    if (sockets && sockets.links.length > 0) return;
+    this.#sockets.delete(agentDid);
     this.onGone(agentDid);
   }
 

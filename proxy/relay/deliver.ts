@@ -177,9 +177,9 @@ async function send(
   let dispatched: ForwardResult = OFFLINE, hasBegun = false;
   let seen = isFirst ? caller.presence : undefined;
   if (seen instanceof Promise) seen = await seen;
-  const session = connectedAgents.session(id.recipient) ?? await connectedAgents.opened(id.recipient);
-  if (session) {
-    const heldHere = session.heldHere ??= presence.requireHeldHere(id.recipient, seen);
+  const sockets = connectedAgents.socketsOf(id.recipient) ?? await connectedAgents.opened(id.recipient);
+  if (sockets) {
+    const heldHere = sockets.heldHere ??= presence.requireHeldHere(id.recipient, seen);
     seen = undefined;
     const refused = await caller.admission.commitWith([heldHere], begin);
     if (refused === null) {

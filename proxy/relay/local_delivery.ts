@@ -87,7 +87,7 @@ export class LocalDelivery {
     this.#mayQueue.set(pair, all.add(own));
     try {
       // The earlier ones give up now, because a machine that is gone would hold them, and this one, to their deadlines.
-      if (connectedAgents.session(recipient)?.isSilent) { for (const one of earlier) one.giveUp(); }
+      if (connectedAgents.socketsOf(recipient)?.isSilent) { for (const one of earlier) one.giveUp(); }
       else if (!mailboxDelivery.inProgress(recipient, sender)) {
         const result = await Promise.race([this.#handOver(message, attempt), givenUp.promise]);
         if (!mayArriveLater(result)) return result;
@@ -104,10 +104,10 @@ export class LocalDelivery {
   #handOver(message: Message, attempt: Attempt): Promise<ForwardResult> {
     const { connectedAgents, mailboxDelivery } = this.deps;
     const { fromAgentDid: sender, toAgentDid: recipient } = message;
-    const session = connectedAgents.session(recipient);
+    const sockets = connectedAgents.socketsOf(recipient);
     const mustWait = connectedAgents.isOpening(recipient) || mailboxDelivery.inProgress(recipient, sender);
-    return session && !mustWait
-      ? this.#deliverTo(session, message, attempt, this.restOf(attempt))
+    return sockets && !mustWait
+      ? this.#deliverTo(sockets, message, attempt, this.restOf(attempt))
       : this.#handOverLater(message, attempt);
   }
 
@@ -123,22 +123,22 @@ export class LocalDelivery {
     };
     if (line) await settledWithin(clock, lineEnds(), left());
     isLate = line !== undefined;
-    const session = connectedAgents.session(recipient) ?? await connectedAgents.opened(recipient);
+    const sockets = connectedAgents.socketsOf(recipient) ?? await connectedAgents.opened(recipient);
     // Checked again after a wait, because the pair may have ended meanwhile.
     if (isLate || hasWaited && !(await this.#isStillAllowed(message, attempt))) return FAILED;
-    if (!session) return OFFLINE;
-    return await this.#deliverTo(session, message, attempt, left());
+    if (!sockets) return OFFLINE;
+    return await this.#deliverTo(sockets, message, attempt, left());
   }
 
   /** @param restMs how long the attempt still counts */
-  #deliverTo(session: AgentSockets, message: Message, attempt: Attempt, restMs: number): Promise<ForwardResult> {
+  #deliverTo(sockets: AgentSockets, message: Message, attempt: Attempt, restMs: number): Promise<ForwardResult> {
     if (restMs <= 0) return Promise.resolve(FAILED);
-    return session.deliver(message, {
+    return sockets.deliver(message, {
       timeoutMs: restMs,
       isStillAllowed: () => this.#isStillAllowed(message, attempt),
     }).then((delivery) => {
       if (!delivery.acked) return FAILED;
-      const { accepted, reason } = delivery, connectedSockets = session.links.length;
+      const { accepted, reason } = delivery, connectedSockets = sockets.links.length;
       return { result: "acked", accepted, connectedSockets, ...(reason === undefined ? {} : { reason }) };
     });
   }
@@ -187,7 +187,7 @@ export class LocalDelivery {
     if (!(await this.#isStillAllowed(message, attempt))) return FAILED;
     const { mailbox, commits, deliveries, connectedAgents } = this.deps;
     const id = deliveryIdOf(message), expiresAt = mailbox.expiry();
-    const connectedSockets = connectedAgents.session(id.recipient)?.links.length ?? 0;
+    const connectedSockets = connectedAgents.socketsOf(id.recipient)?.links.length ?? 0;
     const answer = queuedAnswer(id, { expiresAt, connectedSockets });
     const { update, live } = deliveries.queued(id, attempt, answer);
     const claim = await commits.claim<MailboxRefusal | "over">([

@@ -26,7 +26,7 @@ const SWEEP_MS = 30_000;
 /** How many expired messages are dead-lettered at the same time. With more, new messages wait for the store. */
 const SWEPT_TOGETHER = 20;
 
-interface DrainDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "metrics"> {
+interface MailboxDeliveryDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "metrics"> {
   connectedAgents: ConnectedAgents;
   crl: CrlCache;
   senders: SenderStatus;
@@ -113,7 +113,7 @@ export class MailboxDelivery {
   readonly #stopped = new AbortController();
   #cancelSweep = () => {};
 
-  constructor(private readonly deps: DrainDeps) {}
+  constructor(private readonly deps: MailboxDeliveryDeps) {}
 
   /**
    * Returns a promise for the next change of a mailbox that may hold a message of a sender, or `undefined`. A later
@@ -212,12 +212,12 @@ export class MailboxDelivery {
       line.replace(entry, null);
       return 0;
     }
-    const session = connectedAgents.session(entry.message.toAgentDid);
-    if (!session || this.#stopped.signal.aborted) return 0;
+    const sockets = connectedAgents.socketsOf(entry.message.toAgentDid);
+    if (!sockets || this.#stopped.signal.aborted) return 0;
     // The socket stays open until the message is removed, because an instance to which the agent moves would otherwise
     // send the message again.
     let removal: Promise<void> | undefined;
-    const outcome = await session.deliver(message, {
+    const outcome = await sockets.deliver(message, {
       timeoutMs: config.ackTimeoutMs,
       isStillAllowed: () => this.#isStillAllowed(entry),
       triedBefore: entry.nacks,
@@ -281,6 +281,6 @@ export class MailboxDelivery {
   }
 
   #isConnected(recipient: string): boolean {
-    return !this.#stopped.signal.aborted && this.deps.connectedAgents.session(recipient) !== undefined;
+    return !this.#stopped.signal.aborted && this.deps.connectedAgents.socketsOf(recipient) !== undefined;
   }
 }

@@ -46,7 +46,7 @@ interface Away {
   resolve(dispatched: ForwardResult): void;
 }
 
-interface DispatchDeps extends Pick<ServiceDeps, "clock" | "log" | "metrics" | "newId"> {
+interface ForwarderDeps extends Pick<ServiceDeps, "clock" | "log" | "metrics" | "newId"> {
   commits: GroupCommit;
   here: LocalDelivery;
   leases: InstanceLeases;
@@ -70,7 +70,7 @@ export class MessageForwarder {
   readonly #underWay = new Set<Promise<void>>();
   #isWatching = false;
 
-  constructor(private readonly deps: DispatchDeps) {
+  constructor(private readonly deps: ForwarderDeps) {
     deps.inbox.onNote = deps.links.onMessage = (body, bytes) => this.#receive(body as Note, bytes);
     deps.senders.onShared = (senders) => this.#tellSenders(senders);
     deps.links.onLost = (instance) => void this.#askAfterLoss(instance);
@@ -205,7 +205,7 @@ export class MessageForwarder {
     signed?: string,
   ): Promise<void> {
     const { clock, connectedAgents, leases } = this.deps;
-    const isHere = connectedAgents.session(sender) !== undefined;
+    const isHere = connectedAgents.socketsOf(sender) !== undefined;
     if (!isHere && !(leases.hasOthers && this.#news.take(1, clock.now()))) return;
     const about = { requestId, recipientAgentDid: recipient };
     const proof = signed === undefined ? {} : { signed };
@@ -217,7 +217,7 @@ export class MessageForwarder {
   /** Sends a note to the instance that holds an agent's sockets. Never rejects. */
   async #sendNote(agentDid: string, note: Note): Promise<void> {
     const { presence, connectedAgents, log } = this.deps;
-    if (connectedAgents.session(agentDid)) return this.#receive(note);
+    if (connectedAgents.socketsOf(agentDid)) return this.#receive(note);
     try {
       // Sent even to an instance without a lease, because with a different clock or a late renewal it may still hold
       // the sockets.
@@ -301,7 +301,7 @@ export class MessageForwarder {
   async moved(agentDid: string): Promise<void> {
     const { presence, connectedAgents } = this.deps;
     // A socket that is about to open is waited for, because its presence was claimed before the move.
-    const isConnected = connectedAgents.session(agentDid) ?? await connectedAgents.opened(agentDid);
+    const isConnected = connectedAgents.socketsOf(agentDid) ?? await connectedAgents.opened(agentDid);
     if (!isConnected) return;
     const newest = () => connectedAgents.links(agentDid).at(-1);
     let before: ReturnType<typeof newest>, holder: string | null;

@@ -33,7 +33,7 @@ interface PresenceDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   changes: Changes;
   leases: InstanceLeases;
   inbox: Pick<InstanceInbox, "writesOf">;
-  connectedAgents: Pick<ConnectedAgents, "session" | "isOpening">;
+  connectedAgents: Pick<ConnectedAgents, "socketsOf" | "isOpening">;
 }
 
 export interface ConnectRequest {
@@ -70,7 +70,7 @@ export class PresenceStore {
       const { value: previous } = await draft.get<Presence>(key);
       const { signedAt, isHidden } = request;
       const isSame = previous?.instance === this.instance && (previous.hidden ?? false) === isHidden;
-      if (isSame && this.deps.connectedAgents.session(agentDid)) return;
+      if (isSame && this.deps.connectedAgents.socketsOf(agentDid)) return;
       if (this.#isOvertaken(request, previous)) throw new Error("The agent has connected elsewhere");
       const hidden = isHidden ? { hidden: true as const } : {};
       const connectedAt = this.deps.clock.now();
@@ -110,7 +110,7 @@ export class PresenceStore {
     if (leases.isLeaving) return;
     for (let isDone = false; !isDone;) {
       const [entry, seen] = await kv.getMany<[Presence, Seen]>([KEYS.presence(agentDid), KEYS.seen(agentDid)]);
-      const isHere = connectedAgents.session(agentDid) !== undefined || connectedAgents.isOpening(agentDid);
+      const isHere = connectedAgents.socketsOf(agentDid) !== undefined || connectedAgents.isOpening(agentDid);
       if (entry.value?.instance !== this.instance || isHere) return;
       const operation = kv.atomic().check(entry).delete(entry.key);
       if (seen.value) {

@@ -56,7 +56,7 @@ export class RecipientReturn {
     }
     // The agent may have moved while this instance tried another one.
     if (holder === leases.instance) {
-      return connectedAgents.session(agentDid) !== undefined || connectedAgents.isOpening(agentDid);
+      return connectedAgents.socketsOf(agentDid) !== undefined || connectedAgents.isOpening(agentDid);
     }
     return holder !== tried && await leases.isAlive(holder);
   }
@@ -83,7 +83,7 @@ export class RecipientReturn {
 
   async #isBack(agentDid: string, left: string): Promise<boolean> {
     const { connectedAgents, reads } = this.deps;
-    if (connectedAgents.session(agentDid)) return true;
+    if (connectedAgents.socketsOf(agentDid)) return true;
     const { value } = await reads.get<Presence>(KEYS.presence(agentDid));
     return value !== null && value.instance !== left;
   }

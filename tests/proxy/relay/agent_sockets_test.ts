@@ -18,10 +18,10 @@ const ACCEPTED: DeliveryResult = { acked: true, accepted: true };
 class Delivering extends Relay {
   /** Starts to deliver a message to A. */
   deliver(payload?: string): { outcome: Promise<DeliveryResult>; ended: () => boolean } {
-    const session = this.connectedAgents.session(A.agentDid);
-    assert(session);
+    const sockets = this.connectedAgents.socketsOf(A.agentDid);
+    assert(sockets);
     let over = false;
-    const outcome = session.deliver(messageTo(A, B, payload), within(TIMEOUT_MS)).finally(() => over = true);
+    const outcome = sockets.deliver(messageTo(A, B, payload), within(TIMEOUT_MS)).finally(() => over = true);
     return { outcome, ended: () => over };
   }
 }
@@ -127,7 +127,7 @@ Deno.test("a socket that leaves stays open until what follows the ack has ended,
   for (const end of ["resolve", "reject"] as const) {
     const relay = new Delivering(), far = relay.connect();
     const removal = Promise.withResolvers<void>();
-    const outcome = relay.connectedAgents.session(A.agentDid)?.deliver(
+    const outcome = relay.connectedAgents.socketsOf(A.agentDid)?.deliver(
       messageTo(A, B),
       { ...within(TIMEOUT_MS), after: () => removal.promise },
     );
@@ -174,7 +174,7 @@ Deno.test("every message ends under random socket events, as delivered exactly w
       const acked = new Set<string>();
       for (const one of steps) {
         if (one.kind === "connect") all.push(relay.connect());
-        if (one.kind === "send" && relay.connectedAgents.session(A.agentDid)) {
+        if (one.kind === "send" && relay.connectedAgents.socketsOf(A.agentDid)) {
           const payload = String(sent.length);
           sent.push({ ...relay.deliver(payload), payload });
         }
@@ -224,7 +224,7 @@ Deno.test("an acknowledgement counts against the limit of frames from its second
   const relay = new Delivering();
   const far = relay.connect();
   const removal = Promise.withResolvers<void>();
-  void relay.connectedAgents.session(A.agentDid)?.deliver(
+  void relay.connectedAgents.socketsOf(A.agentDid)?.deliver(
     messageTo(A, B),
     { ...within(TIMEOUT_MS), after: () => removal.promise },
   );

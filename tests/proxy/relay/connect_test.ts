@@ -136,9 +136,9 @@ test("an upgrade is decided after authentication, and a captured request works o
 test("an agent without a pair connects; it counts as connected once the socket is open", async ({ w, upgrading }) => {
   const lonely = await w.agent();
   assertEquals((await upgrading.connect(lonely, { Upgrade: "WebSocket" })).status, 200);
-  assertEquals(w.proxy.deps.connectedAgents.session(lonely.agent.did), undefined);
+  assertEquals(w.proxy.deps.connectedAgents.socketsOf(lonely.agent.did), undefined);
   upgrading.sockets[0]?.onopen?.();
-  const [link] = w.proxy.deps.connectedAgents.session(lonely.agent.did)?.links ?? [];
+  const [link] = w.proxy.deps.connectedAgents.socketsOf(lonely.agent.did)?.links ?? [];
   assertEquals(link?.agent, {
     agentDid: lonely.agent.did,
     ownerDid: lonely.agent.ownerDid,

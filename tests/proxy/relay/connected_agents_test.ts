@@ -16,7 +16,7 @@ Deno.test("the fifth socket of an agent closes its oldest with 4409; four stay",
   const relay = new Relay();
   const all = Array.from({ length: 5 }, () => relay.connect());
   assertEquals(all.map((far) => far.closed?.code), [4409, undefined, undefined, undefined, undefined]);
-  assertEquals([relay.connectedAgents.size, relay.connectedAgents.session(A.agentDid)?.links.length], [4, 4]);
+  assertEquals([relay.connectedAgents.size, relay.connectedAgents.socketsOf(A.agentDid)?.links.length], [4, 4]);
   assertEquals([relay.connect(B).closed, relay.connectedAgents.size], [null, 5]);
 });
 
@@ -122,10 +122,10 @@ Deno.test("a lost socket and its timers are removed at once", () => {
   const relay = new Relay();
   const [first, second] = [relay.connect(), relay.connect()];
   first.link.lost();
-  assertEquals([relay.connectedAgents.size, relay.connectedAgents.session(A.agentDid)?.links.length], [1, 1]);
+  assertEquals([relay.connectedAgents.size, relay.connectedAgents.socketsOf(A.agentDid)?.links.length], [1, 1]);
   second.link.lost();
   second.link.lost();
-  assertEquals([relay.connectedAgents.size, relay.connectedAgents.session(A.agentDid), relay.clock.waiting], [
+  assertEquals([relay.connectedAgents.size, relay.connectedAgents.socketsOf(A.agentDid), relay.clock.waiting], [
     0,
     undefined,
     0,
@@ -167,11 +167,11 @@ Deno.test("a socket with a delivery leaves its agent at once and closes after th
   const gone: string[] = [];
   relay.connectedAgents.onGone = (agentDid) => gone.push(agentDid);
   const far = relay.connect();
-  const delivered = relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), within(10_000));
+  const delivered = relay.connectedAgents.socketsOf(A.agentDid)?.deliver(messageTo(A, B), within(10_000));
   const closing = relay.connectedAgents.closeInWaves({ withinMs: 500, returnMs: 1_000 });
   await relay.clock.advance(500);
   await closing;
-  assertEquals([relay.connectedAgents.session(A.agentDid), far.closed, relay.connectedAgents.size, gone], [
+  assertEquals([relay.connectedAgents.socketsOf(A.agentDid), far.closed, relay.connectedAgents.size, gone], [
     undefined,
     null,
     1,
@@ -185,7 +185,7 @@ Deno.test("a socket with a delivery leaves its agent at once and closes after th
 Deno.test("a socket whose delivery has no acknowledgement closes at the time limit of the delivery", async () => {
   const relay = new Relay();
   const far = relay.connect();
-  const delivered = relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), within(2_000));
+  const delivered = relay.connectedAgents.socketsOf(A.agentDid)?.deliver(messageTo(A, B), within(2_000));
   const closing = relay.connectedAgents.closeInWaves({ withinMs: 500, returnMs: 1_000 });
   await relay.clock.advance(2_000);
   await closing;
@@ -267,7 +267,7 @@ Deno.test("50 frames a second are allowed, and those of ten seconds at once; ack
     const far = relay.connect();
     const sent = Array.from(
       { length: 200 },
-      () => relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), within(10_000)),
+      () => relay.connectedAgents.socketsOf(A.agentDid)?.deliver(messageTo(A, B), within(10_000)),
     );
     for (const { id } of far.of("deliver")) ack(far, id);
     far.link.heartbeat();
@@ -279,7 +279,7 @@ Deno.test("50 frames a second are allowed, and those of ten seconds at once; ack
   await t.step("an ack of a message in flight over 512 bytes counts, and is taken", async () => {
     const relay = new Relay();
     const far = relay.connect();
-    const sent = relay.connectedAgents.session(A.agentDid)?.deliver(messageTo(A, B), within(10_000));
+    const sent = relay.connectedAgents.socketsOf(A.agentDid)?.deliver(messageTo(A, B), within(10_000));
     unknown(far, BURST - 1);
     far.say("deliver_ack", { ackId: far.of("deliver")[0]?.id, accepted: true, padding: "x".repeat(512) });
     assertEquals([(await sent)?.acked, far.closed], [true, null]);

@@ -30,7 +30,7 @@ function instance(kv: Deno.Kv, clock: ManualClock, seed: number, leases = leases
   return new PresenceStore({ kv, changes, clock, leases, inbox, connectedAgents: NO_SOCKETS });
 }
 
-const NO_SOCKETS = { session: () => undefined, isOpening: () => false };
+const NO_SOCKETS = { socketsOf: () => undefined, isOpening: () => false };
 
 Deno.test("PresenceStore.claim() commits the writes of a move together with the presence, or neither", async () => {
   using kv = await openTestKv();

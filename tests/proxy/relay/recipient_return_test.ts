@@ -119,7 +119,7 @@ Deno.test("a message is answered after its wait also when the store does not ans
     const returns = new RecipientReturn(
       {
         clock,
-        connectedAgents: { session: () => undefined },
+        connectedAgents: { socketsOf: () => undefined },
         leases: { leavingSince: () => Promise.resolve(0), restMs },
         presence: { holderOf: () => Promise.resolve("other") },
         reads: { get: () => new Promise(() => {}) },
