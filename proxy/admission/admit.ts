@@ -19,6 +19,7 @@ import type { AdmittedAgent } from "../caller.ts";
 import { asDependencyFailure, countCostly, RequestCommits } from "./commits.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { BodyLease } from "../../shared/server/http/body_budget.ts";
 import type { Authenticator, RequestContext } from "../../shared/server/http/route.ts";
 import { setPeerProxy } from "../trust/store.ts";
 import { signedHeaders } from "../../shared/server/http/signed_request.ts";
@@ -49,7 +50,7 @@ export async function admit(
       const check = CHECKS[passed] as AdmissionCheck;
       if (standing && check.isStanding) continue;
       const done = check.run(deps, state);
-      if (done) await done;
+      if (done) await (exchange.isVisit ? unlessCrowded(exchange.room, done) : done);
     }
     const { homeProxy, ait } = state;
     if (homeProxy !== undefined && ait && profile.trust) {
@@ -84,6 +85,21 @@ export async function admit(
     endTurn: () => state.endTurn?.(),
     admission: commits,
   };
+}
+
+/**
+ * Waits for a check of a visitor, but no longer once other bodies need the room of its body, because a registry that
+ * answers slowly could otherwise keep the large messages of all others waiting.
+ *
+ * @throws {ServiceError} `PROXY_AUTH_DEPENDENCY_UNAVAILABLE` when the wait ends early
+ */
+async function unlessCrowded(room: BodyLease | undefined, check: Promise<void>): Promise<void> {
+  if (!room) return await check;
+  const { promise: crowded, reject } = Promise.withResolvers<never>();
+  const message = "The registry of the caller answers slowly, and others need the room of the request's body";
+  const options = { message, headers: { "Retry-After": "1" } };
+  room.abort = () => reject(new ServiceError("PROXY_AUTH_DEPENDENCY_UNAVAILABLE", options));
+  await Promise.race([check, crowded]).finally(() => room.abort = null);
 }
 
 /**

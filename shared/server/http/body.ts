@@ -85,7 +85,7 @@ export async function readBody(
   reading.whole.then(result.resolve, result.reject);
   const giveUp = () => result.reject(new ServiceError("REQUEST_TIMEOUT"));
   const cancel = clock.after(LIMITS.bodyTimeoutMs, giveUp);
-  if (room) room.abortRead = giveUp;
+  if (room) room.abort = giveUp;
   try {
     const body = await result.promise;
     // A body that is read in one step was not counted while it arrived.
@@ -99,7 +99,7 @@ export async function readBody(
     throw new ServiceError("REQUEST_TIMEOUT", { message: "The body broke off", cause: error });
   } finally {
     cancel();
-    if (room) room.abortRead = null;
+    if (room) room.abort = null;
   }
 }
 

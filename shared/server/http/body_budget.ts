@@ -1,8 +1,8 @@
 /**
  * A budget for request bodies. Bodies that are being read or handled may hold a bounded number of bytes in total, and
  * half of that per address. A body that does not fit waits, and the address that holds least is next. A body that
- * arrives slowly while others wait is aborted. Small bodies are exempt, because the heads of their requests cost as
- * much.
+ * arrives slowly while others wait is aborted, and so is one whose sender's registry answers slowly. Small bodies are
+ * exempt, because the heads of their requests cost as much.
  */
 import type { Clock } from "../../clock.ts";
 import { ServiceError } from "../../protocol/errors.ts";
@@ -20,8 +20,8 @@ export const BODY_WAIT_MS = 2_000;
 export const BODIES_WAITING_MAX = 1_000;
 
 export class BodyLease {
-  /** Ends the reading of the body. It is `null` while the body is not being read. */
-  abortRead: (() => void) | null = null;
+  /** Ends the reading of the body, or the wait of a visitor for its registry; `null` while there is neither. */
+  abort: (() => void) | null = null;
 
   /**
    * @param since when the bytes were granted, milliseconds since the Unix epoch
@@ -112,10 +112,10 @@ export class BodyBudget {
     }
   }
 
-  /** Aborts bodies that have been arriving for 1 s or longer. */
+  /** Aborts bodies that have been arriving, or waiting for a registry, for 1 s or longer. */
   #abortSlow(): void {
     const latest = this.clock.now() - BODY_WAIT_MS / 2;
-    for (const lease of [...this.#leases]) if (lease.since <= latest) lease.abortRead?.();
+    for (const lease of [...this.#leases]) if (lease.since <= latest) lease.abort?.();
   }
 }
 

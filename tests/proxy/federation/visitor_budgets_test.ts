@@ -4,8 +4,10 @@ import { BAD_PROOFS_MAX } from "../../../proxy/admission/bad_proof_limiter.ts";
 import { HELD_PER_SENDER_BYTES } from "../../../proxy/relay/in_flight_budget.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { BODY_WAIT_MS } from "../../../shared/server/http/body_budget.ts";
 import { type ForeignAgent, ForeignIssuer } from "../../support/foreign_issuer.ts";
 import { answered, outcome } from "../../support/registry_world.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { post } from "../proxy_world.ts";
@@ -152,4 +154,30 @@ Deno.test("refused requests of one person of another server lock out no agent of
     for (const answer of await Promise.all(answers)) assertEquals(answer.status, 401);
   }
   assertEquals(await outcome(await send(w, beta, alpha)), "202");
+});
+
+Deno.test("visitors who wait for the answer of their registry leave room for the large messages of others", async () => {
+  const { w, b, alpha, beta } = await cast();
+  await using _ = w;
+  const peerKey = await keyOf(beta, "initiator", beta.agent.did);
+  const accepted = { peerAgentDid: beta.agent.did, peerProxy: "https://relay.b.example", peerProfile: THEIRS, peerKey };
+  await answered(await post(w, alpha, "/pair/accept", accepted), 201);
+  const local = await w.agent();
+  await w.pair(local, alpha);
+  w.connect(alpha);
+  await w.connected();
+  b.answer = () => new Promise(() => {});
+  const body = JSON.stringify({ message: "x".repeat(LIMITS.hookBodyBytes - 14) });
+  const large = async (from: TestAgent, address: string) =>
+    w.proxy.fetch(await w.signed(from, { recipient: alpha.agent.did, body }), { from: "socket", address }).then(
+      outcome,
+    );
+  const waiting: Promise<string>[] = [];
+  for (let n = 0; n < 20; n++) waiting.push(large(beta as unknown as TestAgent, `192.0.2.${n % 2}`));
+  await flushTasks();
+  const sent = large(local, "192.0.2.3");
+  await w.clock.advance(BODY_WAIT_MS);
+  assertEquals(await sent, "202");
+  await w.clock.advance(5_000);
+  assertEquals(await Promise.all(waiting), Array(20).fill("503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE"));
 });

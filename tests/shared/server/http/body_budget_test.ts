@@ -118,7 +118,7 @@ Deno.test("an incomplete body is aborted after one second when others wait", asy
   const rooms = new BodyBudget(clock);
   const cuts: string[] = [];
   const dribbling = await rooms.take("slow", HALF);
-  dribbling.abortRead = () => {
+  dribbling.abort = () => {
     cuts.push("dribbling");
     dribbling.release();
   };
