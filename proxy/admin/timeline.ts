@@ -10,7 +10,7 @@ import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";
 import { KEYS } from "../schema/kv_keys.ts";
-import type { StoredReceipt } from "../schema/receipt_record.ts";
+import { isOfEarlier, type StoredReceipt } from "../schema/receipt_record.ts";
 import type { DeliveryRecord, MailboxEntry } from "../schema/records.ts";
 import { begunOf } from "../schema/sender_record.ts";
 import { STATE_OF_RECEIPT } from "../receipts/store.ts";
@@ -106,7 +106,8 @@ async function recordsOf({ kv, clock, commits, config }: TimelineDeps, requestId
   ) {
     const status = RECEIPT_STATUSES.find((known) => known === key.at(-1));
     if (status === undefined || now >= at + config.receiptKeptMs) continue;
-    foundOf(String(key.at(-3)), String(key.at(-2))).receipts.push({ status, at });
+    const { receipts, delivery } = foundOf(String(key.at(-3)), String(key.at(-2)));
+    if (!isOfEarlier(at, delivery)) receipts.push({ status, at });
   }
   return [...all.values()].slice(0, limit);
 }

@@ -97,22 +97,30 @@ export async function recordReceipt(
   return { requestId, recipientAgentDid, status, ...result.refused };
 }
 
-/** Returns the receipts of a request ID that the reader may see, oldest first. */
+/** Returns the receipts of the newest messages with a request ID that the reader may see, oldest first. */
 export async function listReceipts(
   deps: ReceiptDeps,
   reader: string,
   { requestId, recipientAgentDid }: { requestId: string; recipientAgentDid: string },
 ): Promise<ReceiptRecord[]> {
+  // A read would not see a 202 that waits for its commit, and would show receipts of the message before.
+  await deps.commits.flush();
   const prefix = KEYS.receipts(recipientAgentDid, requestId);
   const entries: KvEntryMaybe<StoredReceipt>[] = reader === recipientAgentDid
     ? await Array.fromAsync(deps.kv.list<StoredReceipt>({ prefix }, { limit: RECEIPTS_LISTED_MAX }))
     : await deps.kv.getMany<StoredReceipt[]>(
       RECEIPT_STATUSES.map((status) => KEYS.receipt(recipientAgentDid, requestId, reader, status)),
     );
+  const deliveries = await readAll<Uint8Array>(
+    deps.kv,
+    entries.map(({ key }) => KEYS.delivery(recipientAgentDid, requestId, String(key.at(-2)))),
+  );
   const now = deps.clock.now();
   return entries
-    .flatMap(({ key, value }) =>
-      value === null ? [] : [{ requestId, recipientAgentDid, status: ReceiptStatus.parse(key.at(-1)), ...value }]
+    .flatMap(({ key, value }, i) =>
+      value === null || isOfEarlier(value.receivedAt, unpackDelivery(deliveries[i]?.value, requestId))
+        ? []
+        : [{ requestId, recipientAgentDid, status: ReceiptStatus.parse(key.at(-1)), ...value }]
     )
     .filter(({ receivedAt }) => now < receivedAt + deps.config.receiptKeptMs)
     .sort((a, b) => a.receivedAt - b.receivedAt);

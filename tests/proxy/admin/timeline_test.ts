@@ -83,6 +83,17 @@ test("a queued message that expires ends as dead-lettered", async ({ w, a, b }) 
   assertEquals(events.length, 3);
 });
 
+test("a message whose request ID was used before has no receipt of the earlier one", async ({ w, a, b }) => {
+  const socket = w.connect(b);
+  await send(w, a, b);
+  await receipt(w, b, "processed_by_svc");
+  socket.link.lost();
+  await w.clock.stepWhenIdle(LIMITS.sameAnswerSeconds * 1000);
+  await w.renew(a);
+  await queue(w, a, b);
+  assertEquals((await storyOf(w, ID)).state, "waiting");
+});
+
 test("a message that the recipient gave up on ends as dead-lettered", async ({ w, a, b }) => {
   w.connect(b);
   await send(w, a, b);

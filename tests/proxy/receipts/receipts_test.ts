@@ -238,7 +238,7 @@ test("a receipt of a message whose request ID was used before takes the place of
   const { receipt: first } = await answered<{ receipt: Receipt }>(await submit(w, b), 201);
   await later(w, DAY_MS, a, b);
   await send(w, a, b);
-  assertEquals(await outcome(), ["delivered"]);
+  assertEquals([await outcome(), await list(w, a, b), await list(w, b, b)], [["delivered"], [], []]);
   const again = await Promise.all(Array.from({ length: 5 }, () => submit(w, b)));
   for (const answer of again) {
     const { receipt } = await answered<{ receipt: Receipt }>(answer, 201);
