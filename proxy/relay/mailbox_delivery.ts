@@ -271,13 +271,12 @@ export class MailboxDelivery {
    */
   async #isStillAllowed({ message, recipientOwnerDid }: MailboxEntry): Promise<boolean> {
     const { kv, crl, senders, visitors, config } = this.deps;
-    const { fromAgentDid, toAgentDid, identity } = message, isVisitor = identity.issuer !== config.registryUrl;
-    // Asked before the pair is read, because the answer may take seconds, and the pair may end meanwhile.
-    if (isVisitor && !(await visitors.mayStillSend(identity, recipientOwnerDid))) return false;
-    if (!(await arePaired(kv, fromAgentDid, toAgentDid))) return false;
-    if (isVisitor) return true;
-    if (await crl.isSenderRevoked(fromAgentDid, identity.aitJti)) return false;
-    return await senders.isActive(identity);
+    const { fromAgentDid, toAgentDid, identity } = message;
+    const maySend = identity.issuer === config.registryUrl
+      ? !(await crl.isSenderRevoked(fromAgentDid, identity.aitJti)) && await senders.isActive(identity)
+      : await visitors.mayStillSend(identity, recipientOwnerDid);
+    // The pair is read last, because the answers above may take seconds, and it may end meanwhile.
+    return maySend && await arePaired(kv, fromAgentDid, toAgentDid);
   }
 
   #isConnected(recipient: string): boolean {
