@@ -61,7 +61,7 @@ export async function admit(
     const refusal = asDependencyFailure(error);
     if (error instanceof ServiceError && isCostlyRefusal(state, error)) countCostly(deps, state, error.code);
     if (state.prefetched) await readsEnded(state.prefetched);
-    if (state.use) await commits.useNonce().finally(() => state.endTurn?.());
+    if (state.use) await commits.useNonce(standing?.preconditions).finally(() => state.endTurn?.());
     state.endTurn?.();
     throw refusal;
   }

@@ -9,7 +9,7 @@ import { RegistryUnavailable } from "../registry_client.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { BeginningOfDelivery, DuplicateResult } from "../message/delivery.ts";
 import { REFUSE_FULL, SenderChange, type SenderRefusal, WINDOW_FULL } from "../message/sender.ts";
-import { PreconditionFailed } from "./standing.ts";
+import { PreconditionFailed, type Standing } from "./standing.ts";
 import { type ErrorCode, ServiceError } from "../../shared/protocol/errors.ts";
 import type { KvEntryMaybe } from "../../shared/server/kv.ts";
 import { type Decision, type WindowRecord, windowUpdate } from "../../shared/server/rate_limit.ts";
@@ -66,9 +66,17 @@ export class RequestCommits implements Admission {
     return refused;
   }
 
-  /** Commits the nonce of a refused request, without its count. */
-  async useNonce(): Promise<void> {
+  /**
+   * Commits the nonce of a refused request, without its count. With a standing, a request that check 9 refuses has
+   * skipped checks 7 and 8, so it is refused with their code if their records have changed.
+   *
+   * @throws {ServiceError} of check 7 or 8
+   */
+  async useNonce(unchanged: Standing["preconditions"] = []): Promise<void> {
+    const refused = await this.#claim(unchanged, null, "nonce");
+    if (!(refused instanceof PreconditionFailed)) return;
     await this.#claim([], null, "nonce");
+    throw changedRecord(this.deps, this.state, refused);
   }
 
   /**

@@ -3,13 +3,14 @@
  * the services in one process, where a standing is kept.
  */
 import { assertEquals } from "@std/assert";
+import type { ProxyConfig } from "../../../proxy/config.ts";
 import { answered, outcome } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { openProxy, post } from "../proxy_world.ts";
 
 /** Two paired agents, and the number of identity tokens that admission has verified. */
-async function cast() {
-  const w = await openProxy({ sharedProcess: true });
+async function cast(proxy: Partial<ProxyConfig> = {}) {
+  const w = await openProxy({ sharedProcess: true, proxy });
   const { a, b } = await w.story();
   const { aits } = w.proxy.deps, verify = aits.verify.bind(aits);
   const count = { verified: 0 };
@@ -68,6 +69,21 @@ for (const [name, [end, refusal]] of Object.entries(ENDS)) {
     for (let i = 0; i < 2; i++) assertEquals(await outcome(await w.message(a, b)), refusal);
   });
 }
+
+Deno.test("a message over the rate limit is refused for what has ended, because checks 7 and 8 come before check 9", async (t) => {
+  for (const name of ["the pair ends", "the session is revoked", "the sender is deleted"]) {
+    await t.step(name, async () => {
+      const { w, a, b } = await cast({ agentRequests: 6 });
+      await using _ = w;
+      while (await outcome(await w.message(a, b)) === "202");
+      assertEquals(await outcome(await w.message(a, b)), "429 PROXY_RATE_LIMIT_EXCEEDED");
+      const [end, refusal] = ENDS[name]!;
+      await end(w, a, b);
+      w.passRelied();
+      for (let i = 0; i < 2; i++) assertEquals(await outcome(await w.message(a, b)), refusal);
+    });
+  }
+});
 
 Deno.test("a message relies on nothing that an earlier one has not proven", async (t) => {
   const { w, a, b, count } = await cast();
