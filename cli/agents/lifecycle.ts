@@ -14,6 +14,7 @@ import type { Context } from "../context.ts";
 import { ApiError, wasRefused } from "../../shared/client/errors.ts";
 import { type Owner, reissueWithSession } from "./registration.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
+import { parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
 import { AGENT_FILES, type Identity } from "../../shared/client/agent_files.ts";
 import type { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { issuerOf } from "../link/signed_headers.ts";
@@ -125,8 +126,11 @@ export async function refreshAgent(
           const again = `svc agent delete ${name}, then svc agent create ${name}, and pair it again`;
           error.fix = `Ask its administrator. To begin again: ${again}`;
         }
-        // The marker stays after any refusal, because an intermediary may have sent the request twice, and the first
-        // copy may have worked.
+        // The marker stays after any other refusal, because an intermediary may have sent the request twice, and the
+        // first copy may have worked. A session that has ended has no tokens left to recover.
+        if (error instanceof ApiError && error.code === "AGENT_AUTH_REFRESH_REVOKED") {
+          await folder.remove(REFRESH_MARKER);
+        }
         if (!(error instanceof ApiError) || error.status !== 409 || tries === TRIES) throw error;
         await sleep(ctx.clock, AGAIN_AFTER_MS);
       }
@@ -153,5 +157,27 @@ async function saveTokens(folder: AgentFolder, auth: AgentAuth): Promise<void> {
     const fix =
       `Free disk space or make the directory writable, then run svc agent auth refresh ${folder.name} to recover them.`;
     throw new CliError("CLI_SAVE_FAILED", `The new tokens could not be saved: ${why}`, { cause, fix });
+  }
+}
+
+export type SessionState = "active" | "revoked" | "interrupted";
+
+/**
+ * Asks the registry for the state of the session whose tokens are on this machine. It is interrupted when an answer
+ * with new tokens may have been lost.
+ *
+ * @throws {ApiError|UnreachableError} when the registry does not tell
+ */
+export async function sessionOf(registry: RegistryClient, folder: AgentFolder): Promise<SessionState> {
+  if ([REFRESH_MARKER, INTENT].some((file) => folder.read(file) !== null)) return "interrupted";
+  const { sub, jti } = readAitClaims(parseAit(folder.ait()));
+  try {
+    await registry.validate(sub, jti, folder.auth().accessToken);
+    return "active";
+  } catch (error) {
+    if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_UNAUTHORIZED") return "revoked";
+    // An expired access token does not end a session, because the next command refreshes it.
+    if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_EXPIRED") return "active";
+    throw error;
   }
 }

@@ -11,8 +11,8 @@ import { fields } from "../terminal/output.ts";
 import { idCell } from "../terminal/tables.ts";
 import { type AgentFolder, AgentStore, findAgent, requireAgentName } from "../agents/agent_store.ts";
 import { createAgent } from "../agents/registration.ts";
-import { deleteAgent, refreshAgent, reissueAgent } from "../agents/lifecycle.ts";
-import { type AitClaims, parseAit } from "../../shared/protocol/signed/ait.ts";
+import { deleteAgent, refreshAgent, reissueAgent, sessionOf, type SessionState } from "../agents/lifecycle.ts";
+import { parseAit } from "../../shared/protocol/signed/ait.ts";
 import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
@@ -27,14 +27,13 @@ const STATUSES = ["active", "revoked"] as const;
 const HERE = { summary: "Agent name on this machine", complete: "agents" } as const;
 const ANY_AGENT = { summary: "Agent name on this machine, agent ID or DID", complete: "agents", orId: true } as const;
 
-/** Texts for the state of a session. A session is interrupted when an answer with new tokens may have been lost. */
+/** Texts for the state of a session. */
 const SESSION_IS = {
   active: () => "active",
   revoked: (name: string) => `REVOKED: run svc agent reissue ${name} to start a new one`,
   interrupted: (name: string) => `interrupted: run svc agent auth refresh ${name}, or reissue, to get its tokens`,
   unknown: () => "unknown",
-};
-type State = keyof typeof SESSION_IS;
+} satisfies Record<SessionState | "unknown", unknown>;
 
 export const COMMANDS = [
   command({
@@ -251,9 +250,6 @@ const DELETED: Readonly<Record<AgentState, string>> = {
   unknown: "The registry has no agent % any longer.",
 };
 
-/** Marker files of requests whose answer may have been lost. */
-const PENDING = ["refresh.pending", "reissue.pending"];
-
 /**
  * Returns the facts about an agent. A fact that could not be determined is `null` or `unknown`. `error` says why its
  * token is invalid or could not be verified.
@@ -274,7 +270,7 @@ async function inspectAgent(ctx: Context, folder: AgentFolder, registry: Registr
     registry.stateOf(identity.did).catch(unknown),
   ]);
   const { claims } = judged;
-  const session = claims === null ? "unknown" : await sessionOf(registry, folder, claims).catch(unknown);
+  const session = claims === null ? "unknown" : await sessionOf(registry, folder).catch(unknown);
   for (const text of why) ctx.out.warn(text);
   const mismatch = claims && claims.cnf.jwk.x !== keys.publicKey
     ? "its key is not that of secret.key"
@@ -315,20 +311,6 @@ async function judge(ctx: Context, registry: RegistryClient, ait: string) {
   } catch (error) {
     if (!(error instanceof UnreachableError)) throw error;
     return { claims: null, refused: null, unreachable: error };
-  }
-}
-
-/** Returns the state of the session whose tokens are on this machine. */
-async function sessionOf(registry: RegistryClient, folder: AgentFolder, { sub, jti }: AitClaims): Promise<State> {
-  if (PENDING.some((file) => folder.read(file) !== null)) return "interrupted";
-  try {
-    await registry.validate(sub, jti, folder.auth().accessToken);
-    return "active";
-  } catch (error) {
-    if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_UNAUTHORIZED") return "revoked";
-    // An expired access token does not end a session, because the next command refreshes it.
-    if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_EXPIRED") return "active";
-    throw error;
   }
 }
 

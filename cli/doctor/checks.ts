@@ -35,8 +35,8 @@ export interface DoctorDeps {
   runtime: Runtime | null;
   runtimeAt(target: RuntimeTarget): Runtime;
   client: LocalCalls | null;
-  /** Asks the registry for the state of the agent. @throws when it does not answer */
-  registered: () => Promise<AgentState>;
+  /** Asks the registry for the state of the agent and its session. @throws when it does not answer */
+  registered: () => Promise<AgentState | "signed_out">;
   /** Address of the connector's local API; `null` without one. */
   clientUrl: string | null;
   now: number;
@@ -125,8 +125,14 @@ function identityChecks({ folder, now }: DoctorDeps): DoctorCheck[] {
 async function registryCheck(name: string, { registered }: Pick<DoctorDeps, "registered">): Promise<DoctorCheck[]> {
   try {
     const found = await registered();
-    const seen = { active: "it has the agent", revoked: "the agent was deleted", unknown: NO_AGENT }[found];
-    return [check("registry", found === "active", seen, HERE, againFrom(name))];
+    const seen = {
+      active: "it has the agent",
+      signed_out: "it has ended the agent's session",
+      revoked: "the agent was deleted",
+      unknown: NO_AGENT,
+    }[found];
+    const fix = found === "signed_out" ? `svc agent reissue ${name}` : againFrom(name);
+    return [check("registry", found === "active", seen, HERE, fix)];
   } catch (error) {
     if (error instanceof CliError || error instanceof ApiError && error.status === 429) return [];
     const seen = describeError(error);

@@ -5,6 +5,7 @@ import { PLATFORM_IDS, type PlatformId, type RuntimeTarget } from "../../platfor
 import type { AgentState } from "../../client/registry_client.ts";
 import { oneOf } from "../../command_line/numbers.ts";
 import { type AgentFolder, AgentStore, unlessDamaged } from "../../agents/agent_store.ts";
+import { sessionOf } from "../../agents/lifecycle.ts";
 import { PrivateFolder } from "../../files/private_files.ts";
 import { connectorOf } from "../../connector/attach.ts";
 import { readConnectorFile } from "../../connector/local_api/discovery_file.ts";
@@ -128,10 +129,12 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   const platform = PLATFORMS[target?.platform ?? "inbox"];
   const source = isSaved ? join(savedIn, files.RUNTIME_FILE) : wanted === null ? "the default" : "--for";
   const clientUrl = url ?? (folder && readConnectorFile(folder)?.url) ?? null;
-  const registered = async (): Promise<AgentState> => {
+  const registered = async (): Promise<AgentState | "signed_out"> => {
     if (folder === null) return "unknown";
     const { did, registryUrl } = folder.identity();
-    return await connect(ctx, {}, registryUrl).registry.stateOf(did);
+    const { registry } = connect(ctx, {}, registryUrl);
+    const state = await registry.stateOf(did);
+    return state === "active" && await sessionOf(registry, folder) === "revoked" ? "signed_out" : state;
   };
   return { folder, file, source, client, clientUrl, machine, stateDir, platform, runtime, runtimeAt, registered };
 }

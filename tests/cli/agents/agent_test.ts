@@ -1,5 +1,5 @@
 /** Agents as a whole: list, inspect, delete, and which agent a name, an ID or a DID selects. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import { REGISTRY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
@@ -160,7 +160,7 @@ Deno.test("agent inspect shows a revoked agent as revoked and refuses an AIT tha
   });
 });
 
-Deno.test("agent inspect shows a revoked session without its end time", async () => {
+Deno.test("agent inspect shows a revoked session without its end time, and so does doctor, also after a refused refresh", async () => {
   await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
   const session = async () => (await machine.json("agent", "inspect", "alpha")).session;
@@ -168,6 +168,10 @@ Deno.test("agent inspect shows a revoked session without its end time", async ()
   assertStringIncludes((await machine.svc("agent", "inspect", "alpha")).stdout, "refresh until");
   await machine.json("agent", "auth", "revoke", "alpha");
   assertEquals(await session(), "revoked");
+  await machine.refuses(["agent", "auth", "refresh", "alpha"], 3, "AGENT_AUTH_REFRESH_REVOKED", "svc agent reissue");
+  assertEquals(await session(), "revoked");
+  const doctor = await machine.svc("provider", "doctor", "--skip-connector-runtime");
+  assertMatch(doctor.stdout, /FAIL +registry +it has ended the agent's session .*\n +svc agent reissue alpha\n/);
   const { code, stdout } = await machine.svc("agent", "inspect", "alpha");
   assertEquals([code, stdout.includes("until")], [0, false]);
   assertStringIncludes(stdout, "REVOKED: run svc agent reissue alpha to start a new one");
