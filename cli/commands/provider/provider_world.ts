@@ -9,7 +9,7 @@ import { sessionOf } from "../../agents/lifecycle.ts";
 import { PrivateFolder } from "../../files/private_files.ts";
 import { connectorOf } from "../../connector/attach.ts";
 import { readConnectorFile } from "../../connector/local_api/discovery_file.ts";
-import { parseRuntimeUrl, Runtime } from "../../connector/runtime/runtime.ts";
+import { parseHookToken, parseRuntimeUrl, Runtime } from "../../connector/runtime/runtime.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
 import { thisMachine } from "../../platforms/local_machine.ts";
 import { connect } from "../../account/registry_access.ts";
@@ -118,9 +118,13 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   const anywhere = { env: ctx.env, allowInsecure: true };
   // Damaged files of the agent are a result of the checks, and do not hide those of the other agents.
   const framework = folder === null ? undefined : await unlessDamaged(() => folder.identity().framework, undefined);
+  const runtimeUrl = options["platform-base-url"], token = options["webhook-token"];
+  // Checked here too, because a refusal would otherwise name options that these commands do not have.
+  if (runtimeUrl !== undefined) parseRuntimeUrl(runtimeUrl, "--platform-base-url", true);
+  if (token !== undefined) parseHookToken(token, "--webhook-token");
   const target = files.runtimeTarget(anywhere, file, framework, {
-    "runtime-base-url": options["platform-base-url"],
-    "hook-token": options["webhook-token"],
+    "runtime-base-url": runtimeUrl,
+    "hook-token": token,
   });
   const machine = thisMachine(ctx);
   const stateDir = options["platform-state-dir"] ?? file?.stateDir ?? null;

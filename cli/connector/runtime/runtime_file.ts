@@ -119,7 +119,8 @@ export function runtimeTarget(
   if (platform === "inbox") return null;
   const { defaults } = PLATFORMS[platform];
   const [urlFrom, url] = firstGiven([
-    ["--runtime-base-url", options["runtime-base-url"] ?? options["openclaw-base-url"]],
+    ["--runtime-base-url", options["runtime-base-url"]],
+    ["--openclaw-base-url", options["openclaw-base-url"]],
     ["SVC_RUNTIME_BASE_URL", ctx.env("SVC_RUNTIME_BASE_URL")],
     ["OPENCLAW_BASE_URL", file === null || platform === "openclaw" ? ctx.env("OPENCLAW_BASE_URL") : undefined],
     [RUNTIME_FILE, file === null ? undefined : fileUrl(file, defaults.baseUrl)],

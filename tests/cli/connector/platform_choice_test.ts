@@ -124,3 +124,19 @@ Deno.test("without a name the only agent starts, and of several all if the perso
   const { message: unknown } = await machine.failure("connector", "start", "alpha", "ghost", "--inbox", "--save");
   assertStringIncludes(unknown, "ghost");
 });
+
+Deno.test("a wrong address or token of a runtime is refused by the name of the option that gave it", async () => {
+  await using machine = await machineWithAlpha();
+  const setup = ["provider", "setup", "--for", "generic"];
+  for (
+    const argv of [
+      [...setup, "--platform-base-url", "//evil"],
+      [...setup, "--webhook-token", "a b"],
+      ["connector", "start", "alpha", "--openclaw-base-url", "//evil"],
+      ["connector", "start", "alpha", "--runtime-base-url", "//evil"],
+    ]
+  ) {
+    const { exit, message } = await machine.failure(...argv);
+    assertEquals([exit, message.split(" ")[0]], [2, argv.at(-2)]);
+  }
+});
