@@ -97,7 +97,7 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
   const mailbox = new Mailbox({ ...externals, commits, reserve, config });
   const senders = new Senders({ kv, reads, clock, random: externals.random, windowMs: config.agentWindowMs });
   const senderStatus = new SenderStatus(registry, clock);
-  const pairRemoval = new PairRemoval({ ...externals, changes, crl });
+  const pairRemoval = new PairRemoval({ ...externals, changes, mailbox, crl });
   const policy = new IssuerPolicy(config);
   const issuers = new Issuers({
     ...externals,

@@ -1,7 +1,8 @@
 /**
  * Removes the pairs of an agent, and the record of its last connection, when a revocation list names it as deleted,
- * because it would otherwise use up quotas of its peers and count as offline. Every instance does this, in commits of a
- * few pairs, and skips pairs that another instance has removed. The store keeps the time up to which deletions are
+ * because it would otherwise use up quotas of its peers and count as offline. What waits for the agent is dead-lettered,
+ * because its senders would otherwise be told for a day that it waits. Every instance does this, in commits of a few
+ * records, and skips those that another instance has removed. The store keeps the time up to which deletions are
  * processed. A start repeats the hour before that time, because a crash could otherwise lose a removal.
  */
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
@@ -10,16 +11,21 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { endPair } from "./store.ts";
+import type { MailboxEntry } from "../schema/records.ts";
 import type { Changes } from "../../shared/server/store/changes.ts";
 
 interface PairRemovalDeps extends Pick<ServiceDeps, "kv" | "clock" | "log"> {
   changes: Changes;
+  mailbox: {
+    after(recipient: string, number: number, limit: number): Promise<MailboxEntry[]>;
+    deadLetter(entry: MailboxEntry): Promise<void>;
+  };
   /** Times of deletion by agent DID in the newest revocation list, unix seconds. */
   crl: { readonly deletedAgents: ReadonlyMap<string, number> };
 }
 
-/** Pairs that are removed at once. With more, a person who pairs at that time would wait for more commits. */
-const PAIRS_AT_ONCE = 25;
+/** Pairs, and messages, that are removed at once. With more, a person who pairs at that time waits for more commits. */
+const AT_ONCE = 25;
 /** Allowance for clock differences between registry instances and for the duration of a commit, seconds. */
 const OVERLAP_SECONDS = 3_600;
 /** Delay of the second check, milliseconds. A confirmation that ran during the deletion has ended by then. */
@@ -111,17 +117,21 @@ export class PairRemoval {
     });
   }
 
-  /** Removes the pairs of an agent a few at a time, and then what else the store has of it. */
+  /** Removes pairs and waiting messages of an agent a few at a time, and then what else the store has of it. */
   async #removeAll(agentDid: string): Promise<void> {
-    const { kv, changes } = this.deps;
+    const { kv, changes, mailbox } = this.deps;
     while (!this.#stopped.signal.aborted) {
-      const pairs = await Array.fromAsync(kv.list({ prefix: KEYS.pairs(agentDid) }, { limit: PAIRS_AT_ONCE }));
-      if (pairs.length === 0) {
+      const pairs = await Array.fromAsync(kv.list({ prefix: KEYS.pairs(agentDid) }, { limit: AT_ONCE }));
+      const waiting = await mailbox.after(agentDid, 0, AT_ONCE);
+      if (pairs.length + waiting.length === 0) {
         const rest = await kv.getMany<unknown[]>([KEYS.pairCount(agentDid), KEYS.seen(agentDid)]);
         for (const { key, value } of rest) if (value !== null) await kv.delete(key);
         return;
       }
-      await Promise.all(pairs.map(({ key }) => endPair(changes, agentDid, String(key.at(-1)))));
+      await Promise.all([
+        ...pairs.map(({ key }) => endPair(changes, agentDid, String(key.at(-1)))),
+        ...waiting.map((entry) => mailbox.deadLetter(entry)),
+      ]);
     }
   }
 }

@@ -11,7 +11,7 @@ import { Changes } from "../../shared/server/store/changes.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { FaultyKv, type KvCall } from "../support/faulty_kv.ts";
 import { ManualClock } from "../support/manual_clock.ts";
-import { outcome } from "../support/registry_world.ts";
+import { countOf, outcome } from "../support/registry_world.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { openProxy, PROFILE } from "./proxy_world.ts";
 import { until } from "../support/until.ts";
@@ -45,7 +45,8 @@ function instance({ kv, clock = new ManualClock(), maxChecks = MAX_CHECKS }: Set
   const crl = { deletedAgents: new Map<string, number>() as ReadonlyMap<string, number> };
   const log = (_level: string, event: string) => void events.push(event);
   const changes = new Changes({ kv, reads: new BatchedReads(kv), clock, random: seededRandom(), maxChecks });
-  const removal = new PairRemoval({ kv, clock, changes, log, crl });
+  const mailbox = { after: () => Promise.resolve([]), deadLetter: () => Promise.reject(new Error("nothing waits")) };
+  const removal = new PairRemoval({ kv, clock, changes, mailbox, log, crl });
   return {
     clock,
     events,
@@ -79,6 +80,30 @@ Deno.test("the pairs of a deleted agent are removed with the list that names it,
   assertEquals(await outcome(await w.message(a, b)), "403 PROXY_AUTH_FORBIDDEN");
   w.connect(c);
   assertEquals(await outcome(await w.message(a, c)), "202");
+});
+
+Deno.test("what waits for a deleted agent is dead-lettered with the list that names it, and leaves no record", async () => {
+  await using w = await openProxy();
+  const [a, b, c] = [await w.agent(), await w.agent(), await w.agent()];
+  for (const sender of [a, c]) await w.pair(sender, b);
+  await w.pair(a, c);
+  const socket = w.connect(a);
+  await w.proxy.start({ isSole: true });
+  const sent = [];
+  for (let i = 0; i < 30; i++) {
+    const answer = await w.message(i % 2 === 0 ? a : c, b, { headers: { Prefer: "respond-async" } });
+    sent.push((await answer.json()).requestId);
+  }
+  await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
+  await w.clock.advance(2_000);
+  await until(async () => await countOf(w, ["proxy", "mailbox"]) === 0);
+  for (const part of ["mailbox_part", "mailbox_expiry", "mailbox_bytes"]) {
+    assertEquals(await countOf(w, ["proxy", part]), 0, part);
+  }
+  assertEquals(await countOf(w, ["proxy", "receipt"]), 30);
+  const { receipts } = await a.client.receipts(sent[0], b.agent.did);
+  assertEquals(receipts.map(({ status }) => status), ["dead_lettered"]);
+  await until(() => socket.frames.filter(({ type }) => type === "delivery").length === 15);
 });
 
 Deno.test("a send to a deleted agent is refused while its pair is still stored", async () => {
