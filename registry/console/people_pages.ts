@@ -76,7 +76,8 @@ async function nothingFound(deps: ConsoleDeps, base: string, q: string): Promise
   const suggestion = like !== null &&
     markup` Did you mean <a href="${`${base}/people?q=${encodeURIComponent(like)}`}">${ui.name(like)}</a>?`;
   const all = ui.link(`${base}/people`, "Show all", "quiet");
-  return ui.empty("No such person", markup`No name begins like this.${suggestion}`, all);
+  const text = q === "" ? "No person fits the filter." : markup`No name begins like this.${suggestion}`;
+  return ui.empty("No such person", text, all);
 }
 
 function statusTag({ status }: Pick<HumanRecord, "status">): Html {

@@ -370,6 +370,7 @@ test("a typing mistake in the name of a person names the nearest one", async (w,
   await w.person("Barbara");
   assertMatch((await look(w, own, "people?q=Barabra")).text, /Did you mean <a[^>]*><bdi>Barbara/);
   assert(!(await look(w, own, "people?q=nobody-like-that")).text.includes("Did you mean"));
+  assertStringIncludes((await look(w, own, "people?status=suspended")).text, "No person fits the filter.");
 });
 
 test("DIDs of a registry with a long name are found, and turn pages", async (w, own) => {
