@@ -260,11 +260,12 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     response: { status: 200, body: invitesApi.InviteList },
     handler: invites.listInvites,
   }),
-  route("DELETE", "/v1/invites/:id", "Delete an invite", {
+  route("DELETE", "/v1/invites/:id", "Delete an invite that was not redeemed", {
     ...byAdmin,
     params: IdPath,
     invalidPath: "INVITE_NOT_FOUND",
     response: { status: 204 },
+    errors: ["INVITE_REDEEM_ALREADY_USED"],
     handler: invites.deleteInvite,
   }),
   route("POST", "/v1/admin/internal-services", "Create a credential for an internal service", {

@@ -108,14 +108,20 @@ export function listInvites({ kv }: RegistryStore, query: PageQuery): Promise<Pa
   return readPage(kv, belowCursor(KEYS.invites(), query.cursor), query);
 }
 
-/** Deletes an invite, whose code is then unknown. @throws {ServiceError} `INVITE_NOT_FOUND` */
+/**
+ * Deletes an invite, whose code is then unknown. Refuses one that was redeemed, because an admin who takes a stolen link
+ * back would otherwise believe that it made no account.
+ *
+ * @throws {ServiceError} `INVITE_NOT_FOUND`, `INVITE_REDEEM_ALREADY_USED`
+ */
 export async function deleteInvite(deps: RegistryStore, by: Asker, id: string): Promise<void> {
   await deps.changes.run(async (draft) => {
     const entry = await draft.get<InviteRecord>(KEYS.invite(id));
     if (!entry.value) throw new ServiceError("INVITE_NOT_FOUND");
-    const { digest } = entry.value;
+    const { digest } = entry.value, status = inviteStatus(entry.value, deps.clock.now());
+    if (status === "redeemed") throw new ServiceError("INVITE_REDEEM_ALREADY_USED");
     // An expired invite no longer counts against the quota, so closing it would free the place of an open one.
-    if (inviteStatus(entry.value, deps.clock.now()) === "unused") await closeInvite(draft, entry.value);
+    if (status === "unused") await closeInvite(draft, entry.value);
     draft.delete(entry.key);
     draft.also((operation) => operation.delete(KEYS.inviteCode(digest)));
     await audit(draft, deps, by, "invite.deleted", id);

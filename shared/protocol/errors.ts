@@ -35,7 +35,7 @@ const ERROR_TABLE = {
   INVITE_REDEEM_ALREADY_USED: [
     409,
     "the invite code has already been redeemed",
-    "Ask for a new invite.",
+    "Ask for a new invite. An admin can suspend the person who used it.",
   ],
   INVITE_NOT_FOUND: [404, "the invite does not exist", "List the invites to get their IDs."],
   CONSOLE_OFF: [404, "the console is off", "Start the server with svc serve --console, or CONSOLE=on."],

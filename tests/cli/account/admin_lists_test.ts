@@ -51,6 +51,9 @@ Deno.test("a revoked invite cannot be redeemed, and a revoked ID is not found ag
   assertEquals(await admin.json("invite", "revoke", id), { id, status: "revoked" });
   assertEquals((await bob.failure("invite", "redeem", code)).code, "INVITE_REDEEM_CODE_INVALID");
   await admin.refuses(["invite", "revoke", id], 4, "INVITE_NOT_FOUND", "svc invite list");
+  const { invite: used } = await admin.json("invite", "create");
+  await bob.json("invite", "redeem", used.code);
+  await admin.refuses(["invite", "revoke", used.id], 1, "INVITE_REDEEM_ALREADY_USED", "suspend the person");
   const sent = admin.requests.length;
   for (const wrong of ["x", "../metadata", code]) {
     assertEquals((await admin.failure("invite", "revoke", wrong)).exit, 2);

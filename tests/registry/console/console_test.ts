@@ -245,6 +245,9 @@ test("each action is that of the API, with the person as actor and the reason in
   assertEquals([made.length, again.filter(({ text }) => text.includes("No second invite.")).length], [1, 2]);
   const code = /svc_inv_[A-Za-z0-9_-]+/.exec(created.text)?.[0] ?? "";
   await w.client.redeemInvite(code, "New");
+  const used = await send(w, own, `invites/${id}/delete`);
+  assertStringIncludes(used.text, "Not taken back.");
+  assertStringIncludes(used.text, "INVITE_REDEEM_ALREADY_USED");
   const { invite } = await w.client.createInvite(admin.apiKey);
   assertEquals((await send(w, own, `invites/${invite.id}/delete`)).status, 303);
   const events = (await look(w, own, "audit.jsonl")).text.trim().split("\n").map((line) => JSON.parse(line));
