@@ -131,6 +131,26 @@ Deno.test("a text that is changed after its answer was lost is another message, 
   }
 });
 
+Deno.test("a text for a peer that is gone or blocked meanwhile stays, is not sent, and names no other peer", async () => {
+  await using world = await World.open();
+  const { one, ticketOf, confirm, pinned } = await two(world);
+  await confirm(await ticketOf());
+  await pinned();
+  const page = await browser(one), ask = asker(one), to = "beta", text = "only for beta";
+  const refusals = async () => {
+    for (const path of ["send", "inbox/beta"]) {
+      const shown = await page.submit(path, { to, text, keep: "on" });
+      for (const part of ["Not sent.", `${text}</textarea>`]) assertStringIncludes(shown, part, path);
+      if (path === "send") assertStringIncludes(shown, '<option value="beta" selected>');
+    }
+  };
+  await ask("/v1/peers/block", post({ peer: to }));
+  await refusals();
+  await ask("/v1/peers/unblock", post({ peer: to }));
+  await ask("/v1/pair/remove", post({ to }));
+  await refusals();
+});
+
 Deno.test("a form that fails says why and what to do", async () => {
   await using world = await World.open();
   const { bench: one } = await bench(world, "alpha");
