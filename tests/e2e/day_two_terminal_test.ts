@@ -131,7 +131,7 @@ Deno.test({
     await narrow.press("n", "Enter");
     await narrow.ready();
     assertStringIncludes(await says("svc peers remove bob --yes"), "has ended");
-    assertStringIncludes(await says("svc send bob hi"), 'No peer has the alias "bob"');
+    assertStringIncludes(await says("svc send bob hi"), "The pair with bob has ended");
     await ask("and now?");
     await bob.shown(/Not sent to alpha: The two agents are not a confirmed pair\. To pair:$/);
     await bob.shown(/The pair with alpha of .* has ended\.$/);

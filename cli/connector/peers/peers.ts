@@ -368,8 +368,10 @@ export function peerIn(peers: Peers, named: string): ChangedPeer | null {
   return { alias, agentDid: peer.did, agentName, humanName, blocked };
 }
 
-/** The error for a peer that is not there. It says which alias is spelled nearly like the name. */
+/** The error for a peer that is not there. It says that its pair has ended, or which alias is spelled nearly like it. */
 export function noPeer(named: string, peers: Peers): LocalError {
+  const ended = peerIn(endedPeers(peers), named);
+  if (ended !== null) return new LocalError("CONNECTOR_PEER_UNKNOWN", `The pair with ${ended.alias} has ended`);
   const hint = didYouMean(named, Object.keys(presentPeers(peers)));
   const what = named.startsWith("did:") ? "DID" : "alias";
   return new LocalError("CONNECTOR_PEER_UNKNOWN", `No peer has the ${what} "${named}".${hint}`);
