@@ -1,6 +1,8 @@
 /** `svc api-key …`: a person's API keys. */
 import { requireDisplayName } from "../account/config_store.ts";
 import { command, PERSON_OPTIONS } from "../command_line/command.ts";
+import { isConfirmed, YES } from "./confirm.ts";
+import { EXIT } from "../errors.ts";
 import { connectAsPerson } from "../account/registry_access.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell } from "../terminal/tables.ts";
@@ -42,13 +44,19 @@ export const COMMANDS = [
   command({
     path: ["api-key", "revoke"],
     summary: "Revoke one of your API keys; the others keep working",
+    details: ["Asks before it revokes the only one, because a person without a key cannot make another one."],
     args: { "key-id": { summary: "Key ID, or its last 6 characters, from svc api-key list" } },
-    options: PERSON_OPTIONS,
+    options: { ...PERSON_OPTIONS, yes: YES },
     examples: { "svc api-key revoke 01KHYQ5H00AAAAAAAAAAAAAAAA": "The key stops working" },
     async run(ctx, { args, options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const kind = { what: "a key ID", named: "API key", list: "svc api-key list" };
-      const id = await wholeId(args["key-id"], () => registry.apiKeys(apiKey), kind);
+      const keys = await registry.apiKeys(apiKey), active = keys.filter(({ status }) => status === "active");
+      const id = await wholeId(args["key-id"], () => Promise.resolve(keys), kind);
+      if (active.length === 1 && active[0]?.id === id) {
+        const question = "This is your only API key, and without one you cannot make another. Revoke it?";
+        if (!await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
+      }
       await registry.revokeApiKey(apiKey, id);
       ctx.out.result({ id, status: "revoked" }, `The API key ${id} is revoked.`);
     },

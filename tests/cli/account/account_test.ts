@@ -214,6 +214,17 @@ Deno.test("api-key list shows no token, and api-key revoke ends one key only", a
   assertEquals((await machine.failure("api-key", "revoke", "nonsense")).exit, 2);
 });
 
+Deno.test("api-key revoke asks before it revokes the only active key, and only then", async () => {
+  await using machine = await bootstrapped();
+  const [{ id }] = (await machine.json("api-key", "list")).apiKeys;
+  const { apiKey } = await machine.json("api-key", "create", "--name", "ci");
+  assertEquals((await machine.json("api-key", "revoke", apiKey.id)).status, "revoked");
+  await machine.refuses(["api-key", "revoke", id], 2, "CLI_USAGE", "--yes");
+  await machine.json("api-key", "list");
+  assertEquals((await machine.json("api-key", "revoke", id.slice(-6), "--yes")).status, "revoked");
+  assertEquals((await machine.failure("api-key", "list")).code, "API_KEY_REVOKED");
+});
+
 Deno.test("a command without an API key explains how to get one and sends no request", async () => {
   await using machine = await Machine.open();
   for (const argv of [["api-key", "list"], ["agent", "create", "a"], ["agent", "list"], ["invite", "create"]]) {
