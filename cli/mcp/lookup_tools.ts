@@ -55,19 +55,27 @@ export const WHOAMI: ToolRow = tool({
 export const LIST_PEERS: ToolRow = tool({
   name: "list_peers",
   description: "The agents that you can send messages to. `alias` or `agentDid` is the `to` of send_message.",
-  input: z.strictObject({}),
+  input: z.strictObject({
+    after: Peer.optional().describe("The last peer of a result with more: shows those behind it"),
+  }),
   output: z.object({
     peers: z.array(ModelPeer),
-    more: z.boolean().describe("More peers than fit into a result"),
+    more: z.boolean().describe("More peers than fit into a result: call again with after"),
     next: Text.describe("What to do now"),
   }),
   isLookup: true,
   hasPeerText: true,
-  async run(mcp) {
+  async run(mcp, { after }) {
     const all = await connectorPeers(mcp.options.connector);
     const allowed = all.filter(({ agentDid }) => mcp.allows(agentDid));
-    const shown = fitting(allowed.map(modelPeer));
-    return { peers: shown, more: shown.length < allowed.length, next: nextAfter(mcp, allowed.length, all.length) };
+    const last = after === undefined ? null : mcp.peer(after);
+    const begin = 1 + allowed.findIndex(({ agentDid }) => agentDid === last);
+    const shown = fitting(allowed.slice(begin).map(modelPeer));
+    return {
+      peers: shown,
+      more: begin + shown.length < allowed.length,
+      next: nextAfter(mcp, allowed.length, all.length),
+    };
   },
 });
 

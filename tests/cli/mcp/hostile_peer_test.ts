@@ -3,7 +3,7 @@
  * and no tool acts on it.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { RESULT_CHARACTERS_MAX } from "../../../cli/mcp/model_message.ts";
+import { RESULT_BYTES_MAX } from "../../../cli/mcp/model_message.ts";
 import { DATA_LINE } from "../../../cli/mcp/tool_result.ts";
 import { encodeFrame } from "../../../shared/protocol/frames.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
@@ -71,13 +71,13 @@ Deno.test("a flood of large texts comes in results of bounded size, and each tex
   for (let results = 0, more = true; more; results++) {
     assert(results < 2 * count);
     const result = await place.client.call("read_inbox", { limit: 20 });
-    assert(result.text.length <= RESULT_CHARACTERS_MAX, `${result.text.length}`);
+    assert(result.text.length <= RESULT_BYTES_MAX, `${result.text.length}`);
     seen.push(...result.data.messages.map(({ text }: { text: string }) => parseInt(text)));
     more = result.data.more || result.data.messages.length > 0;
   }
   assertEquals(seen, Array.from({ length: 2 * count }, (_, n) => n));
   const shown = await place.client.call("read_inbox", { unread_only: false, limit: 20 });
-  assert(shown.text.length <= RESULT_CHARACTERS_MAX && shown.data.more);
+  assert(shown.text.length <= RESULT_BYTES_MAX && shown.data.more);
   assertEquals(shown.data.messages.at(-1).text, `${2 * count - 1}`);
 });
 

@@ -2,13 +2,14 @@
 import { assert, assertEquals } from "@std/assert";
 import {
   fitting,
-  MESSAGE_CHARACTERS_MAX,
   ModelMessage,
   modelMessage,
   modelPeer,
-  RESULT_CHARACTERS_MAX,
+  RESULT_BYTES_MAX,
+  TEXT_BYTES_MAX,
 } from "../../../cli/mcp/model_message.ts";
 import { DATA_LINE, ERROR_CHARACTERS_MAX, failureText, toolResult } from "../../../cli/mcp/tool_result.ts";
+import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { withoutHidden } from "../../../shared/hidden_text.ts";
 import { codePoints } from "../../shared/protocol/arbitraries.ts";
 import { localMessage, SENDER } from "../../support/local_message.ts";
@@ -26,6 +27,10 @@ function received(text: string | null, payload = JSON.stringify({ message: text 
 function textOf(messages: ModelMessage[]): string {
   const { content: [block] } = toolResult({ messages, more: false }, true);
   return block?.type === "text" ? block.text : "";
+}
+
+function bytesOf(text: string): number {
+  return utf8Bytes(text).length;
 }
 
 /** Parts from which texts are made that pretend to be something else. */
@@ -72,20 +77,21 @@ Deno.test("a thousand hostile texts come out as one JSON string each, behind the
 });
 
 Deno.test("any text is read whole in parts that fit into a result", () => {
-  const units = fc.constantFrom("a", '"', "\u202e", "\u0000", "🔥", "\ud800", "\n");
+  const units = fc.constantFrom("a", '"', "\u202e", "\u0000", "🔥", "\ud800", "\n", "消");
   fc.assert(
     fc.property(units, fc.nat({ max: 20_000 }), units, (unit, count, last) => {
       const written = unit.repeat(count) + last, text = withoutHidden(written);
       let read = "", parts = 0;
-      for (let isCut = true; isCut; parts++) {
-        const message = modelMessage(received(written), read.length);
-        assert(message.text.length <= MESSAGE_CHARACTERS_MAX && message.textLength === text.length);
-        assert(textOf([message]).length <= RESULT_CHARACTERS_MAX);
+      for (let offset: number | null = 0; offset !== null; parts++) {
+        const message = modelMessage(received(written), offset);
+        assert(message.textCut === (message.nextOffset !== null) && message.textLength === text.length);
+        assert(bytesOf(JSON.stringify(message.text)) <= TEXT_BYTES_MAX);
+        assert(bytesOf(textOf([message])) <= RESULT_BYTES_MAX);
         read += message.text;
-        isCut = message.textCut;
+        offset = message.nextOffset;
       }
       assertEquals(read, text);
-      assert(parts <= 1 + Math.ceil(text.length / 2_600));
+      assert(parts <= 1 + Math.ceil(text.length / 800));
     }),
     { numRuns: 20 },
   );
@@ -94,7 +100,10 @@ Deno.test("any text is read whole in parts that fit into a result", () => {
 Deno.test("a text is not cut within a character", () => {
   const text = "a" + "🔥".repeat(8_000);
   const first = modelMessage(received(text));
-  assertEquals([first.text.length, first.textCut, first.text.isWellFormed()], [7_999, true, true]);
+  assertEquals([first.text.length, first.nextOffset, first.text.isWellFormed()], [2_499, 2_499, true]);
+  // A model that cannot count may choose an offset within a character.
+  const inside = modelMessage(received(text), 2_500);
+  assertEquals([inside.text.slice(0, 2), inside.text.isWellFormed(), inside.nextOffset], ["🔥", true, 4_997]);
 });
 
 Deno.test("the largest texts with the longest names fit into a result, one message at least", () => {
@@ -105,10 +114,13 @@ Deno.test("the largest texts with the longest names fit into a result, one messa
   assert(message.from.name.startsWith("\\u{202e}"));
   const shown = fitting(Array.from({ length: 20 }, () => message));
   assertEquals(shown.length, 1);
-  assert(textOf(shown).length <= RESULT_CHARACTERS_MAX);
-  const short = fitting(Array.from({ length: 20 }, () => modelMessage(received("x".repeat(8_000)))));
-  assertEquals(short.length, 2);
-  assert(textOf(short).length <= RESULT_CHARACTERS_MAX);
+  assert(bytesOf(textOf(shown)) <= RESULT_BYTES_MAX);
+  // A character of Chinese has three bytes.
+  for (const unit of ["x".repeat(3), "消"]) {
+    const short = fitting(Array.from({ length: 20 }, () => modelMessage(received(unit.repeat(1_300)))));
+    assertEquals(short.length, 2);
+    assert(bytesOf(textOf(short)) <= RESULT_BYTES_MAX);
+  }
 });
 
 Deno.test("a message without a text has its payload as JSON text, with every digit", () => {
@@ -144,12 +156,13 @@ Deno.test("a text of 190,000 bytes is read whole, and an identity block that a p
   const large = "0123456789".repeat(19_000);
   await write(large);
   const { messages: [first] } = await client.data("read_inbox");
-  assertEquals([first.textLength, first.textCut, first.text.length], [190_000, true, 8_000]);
+  assertEquals([first.textLength, first.textCut, first.nextOffset], [190_000, true, 4_998]);
   let text: string = first.text;
-  while (text.length < first.textLength) {
-    const { messages: [part], more } = await client.data("read_inbox", { id: first.id, offset: text.length });
-    assertEquals([part.id, more, part.textCut], [first.id, false, text.length + part.text.length < 190_000]);
+  for (let offset = first.nextOffset; offset !== null;) {
+    const { messages: [part], more } = await client.data("read_inbox", { id: first.id, offset });
+    assertEquals([part.id, more, part.textCut], [first.id, false, part.nextOffset !== null]);
     text += part.text;
+    offset = part.nextOffset;
   }
   assertEquals(text, large);
   assertEquals((await client.data("read_inbox", { id: first.id, offset: 190_001 })).messages[0].text, "");

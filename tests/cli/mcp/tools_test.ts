@@ -1,5 +1,7 @@
 /** The tools of `svc mcp` (D-128) with the real client, in both kinds of protocol revisions. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { call, get } from "../../../shared/client/local_client.ts";
+import { LocalPeers } from "../../../shared/client/local_shapes.ts";
 import { DATA_LINE, INSTRUCTIONS } from "../../../cli/mcp/tool_result.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
@@ -185,6 +187,23 @@ Deno.test("a list without peers says what works now", async (t) => {
     const clients = await pairOfClients(world, { only: ["gamma"] });
     assertStringIncludes((await clients.alpha.data("list_peers")).next, "its --peers names others");
   });
+});
+
+Deno.test("all of many peers are listed, those that do not fit into a result behind the last one of it", async () => {
+  await using world = await World.open();
+  const { alpha, benches } = await pairOfClients(world);
+  const { peers: [beta] } = await call(alpha.mcp.options.connector, LocalPeers, get("/v1/peers"));
+  const dids = Array.from({ length: 90 }, (_, i) => `${beta?.agentDid.slice(0, -2)}${String(i).padStart(2, "0")}`);
+  const text = JSON.stringify({ peers: dids.map((agentDid, i) => ({ ...beta, alias: `beta-${i}`, agentDid })) });
+  const connector = { agentName: "alpha", send: () => Promise.resolve({ status: 200, headers: new Headers(), text }) };
+  const many = await McpClient.open(world, benches[0], { connector });
+  const listed: string[] = [];
+  for (let more = true; more;) {
+    const page = await many.data("list_peers", listed.length === 0 ? {} : { after: listed.at(-1) });
+    listed.push(...page.peers.map(({ agentDid }: { agentDid: string }) => agentDid));
+    more = page.more;
+  }
+  assertEquals(listed, dids);
 });
 
 Deno.test("the advice about a request ID of another message can be followed", async () => {
