@@ -1,6 +1,7 @@
 /** The hosts of `svc mcp install`: programs that start `svc mcp` and give its tools to a model. One row each. */
 import { join } from "node:path";
 import type { System } from "../context.ts";
+import { LONG_WAIT_SECONDS } from "../mcp/waits.ts";
 import { userFolder } from "../files/config_dir.ts";
 import { openClawConfigPath } from "../platforms/openclaw.ts";
 
@@ -21,8 +22,11 @@ export type Wake = (typeof WAKES)[number];
 export const SCOPES = ["user", "project"] as const;
 export type Scope = (typeof SCOPES)[number];
 
-/** Longer than the longest wait of a tool (45 s without progress). With less, the host ends a call that still waits. */
-const TOOL_MS = 60_000;
+/**
+ * Longer than the longest wait of a call with a progress token. With less, Codex and Gemini CLI end a call that still
+ * waits, and the model does not know whether its message was sent: they send such tokens, but extend no time.
+ */
+const TOOL_MS = (LONG_WAIT_SECONDS + 60) * 1000;
 /** With less, a host on a slow disk would give up the start. With more, a broken entry would hold up the host. */
 const START_MS = 20_000;
 

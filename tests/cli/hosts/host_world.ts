@@ -26,7 +26,7 @@ const row = (
 ): HostCase => ({ host, scope, file, around, members, format: file.endsWith(".toml") ? "toml" : "json" });
 
 const STDIO = { type: "stdio" };
-const CODEX = { startup_timeout_sec: 20, tool_timeout_sec: 60 };
+const CODEX = { startup_timeout_sec: 20, tool_timeout_sec: 660 };
 
 /** On Linux. */
 export const CASES: readonly HostCase[] = [
@@ -34,13 +34,13 @@ export const CASES: readonly HostCase[] = [
   row("claude-code", "project", ".mcp.json", ["mcpServers"], STDIO),
   row("cursor", "user", ".cursor/mcp.json", ["mcpServers"], {}),
   row("cursor", "project", ".cursor/mcp.json", ["mcpServers"], {}),
-  row("gemini", "user", ".gemini/settings.json", ["mcpServers"], { timeout: 60_000 }),
-  row("gemini", "project", ".gemini/settings.json", ["mcpServers"], { timeout: 60_000 }),
+  row("gemini", "user", ".gemini/settings.json", ["mcpServers"], { timeout: 660_000 }),
+  row("gemini", "project", ".gemini/settings.json", ["mcpServers"], { timeout: 660_000 }),
   row("vscode", "user", ".config/Code/User/mcp.json", ["servers"], STDIO),
   row("vscode", "project", ".vscode/mcp.json", ["servers"], STDIO),
   row("codex", "user", ".codex/config.toml", ["mcp_servers"], CODEX),
   row("codex", "project", ".codex/config.toml", ["mcp_servers"], CODEX),
-  row("openclaw", "user", ".openclaw/openclaw.json", ["mcp", "servers"], { requestTimeoutMs: 60_000 }),
+  row("openclaw", "user", ".openclaw/openclaw.json", ["mcp", "servers"], { requestTimeoutMs: 660_000 }),
 ];
 
 /** The case of a host. */

@@ -1,5 +1,6 @@
 /** The table of hosts: the file of each host by system, scope and variables. */
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
+import { LONG_WAIT_SECONDS } from "../../../cli/mcp/waits.ts";
 import { HOST_IDS, type HostId, HOSTS, type Scope, type Whereabouts } from "../../../cli/hosts/table.ts";
 
 function where(os: Whereabouts["os"], variables: Record<string, string> = {}, stateDir: string | null = null) {
@@ -38,4 +39,12 @@ Deno.test("each host has its file, which variables of the host move", async (t) 
     });
   }
   assertEquals(Object.keys(HOSTS).sort(), [...HOST_IDS].sort());
+});
+
+Deno.test("no host ends a call before its longest wait is over", () => {
+  for (const [host, units] of [["codex", 1], ["gemini", 1000], ["openclaw", 1000]] as const) {
+    const { tool_timeout_sec, timeout, requestTimeoutMs } = HOSTS[host].entry("svc", []);
+    const most = Number(tool_timeout_sec ?? timeout ?? requestTimeoutMs) / units;
+    assert(most > LONG_WAIT_SECONDS, `${host}: ${most}`);
+  }
 });
