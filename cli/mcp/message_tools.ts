@@ -162,7 +162,7 @@ export const READ_INBOX: ToolRow = tool({
     conversation: Conversation.optional(),
     limit: z.int().min(1).max(READ_MESSAGES_MAX).default(READ_MESSAGES_DEFAULT),
     id: MessageId.optional(),
-    offset: z.int().min(0).max(Number.MAX_SAFE_INTEGER).optional().describe("Needs id; in a cut text, where to go on"),
+    offset: z.int().min(0).max(Number.MAX_SAFE_INTEGER).optional().describe("Needs id; nextOffset of a cut text"),
   }),
   output: z.object({ messages: z.array(ModelMessage), more: z.boolean() }),
   hasPeerText: true,

@@ -144,7 +144,7 @@ export function modelPeer({ alias, agentDid, agentName, humanName, pairedAt }: M
   };
 }
 
-/** Room for the first line and the other members of a result. */
+/** Room for the note and the other members of a result. */
 const HEAD_BYTES = 1_000;
 
 /** The first entries whose JSON fits into a result, at least one. */

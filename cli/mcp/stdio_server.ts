@@ -27,7 +27,7 @@ import { longestWait, reportProgress } from "./waits.ts";
 import { checkedArguments, INSTRUCTIONS, toolFailure, toolResult } from "./tool_result.ts";
 import { codexThread } from "./wake.ts";
 import process from "node:process";
-import type * as z from "zod";
+import * as z from "zod";
 
 /** With more, a client that never ends its line fills the memory; with less, a long text is refused. */
 export const REQUEST_BYTES_MAX = 1024 ** 2;
@@ -127,7 +127,7 @@ function register(server: McpServer, mcp: McpAgent, row: ToolRow): void {
   server.registerTool(name, {
     description,
     inputSchema: shownSchema(input),
-    outputSchema: output,
+    outputSchema: hasPeerText ? output.extend({ note: z.string() }) : output,
     annotations: { ...hints, destructiveHint: false },
   }, async (given, context) => {
     const { mcpReq } = context, { id, signal } = mcpReq;

@@ -10,7 +10,6 @@ import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { pairingCommand } from "../../../cli/connector/local_api/discovery_file.ts";
 import { mcpServer } from "../../../cli/mcp/stdio_server.ts";
 import { McpAgent, type McpAgentOptions } from "../../../cli/mcp/mcp_agent.ts";
-import { DATA_LINE } from "../../../cli/mcp/tool_result.ts";
 import { REGISTRY_URL, type World } from "../../support/world.ts";
 import { whileTimePasses } from "../alpha.ts";
 import { Bench } from "../connector/bench.ts";
@@ -110,8 +109,7 @@ export class McpClient implements AsyncDisposable {
   async data(name: string, args: Record<string, unknown> = {}): Promise<any> {
     const { isError, text, data } = await this.call(name, args);
     if (isError) throw new Error(`${name} failed: ${text}`);
-    const json = text.startsWith(`${DATA_LINE}\n`) ? text.slice(DATA_LINE.length + 1) : text;
-    if (JSON.stringify(JSON.parse(json)) !== JSON.stringify(data)) throw new Error(`${name} says two things: ${text}`);
+    if (JSON.stringify(JSON.parse(text)) !== JSON.stringify(data)) throw new Error(`${name} says two things: ${text}`);
     return data;
   }
 
