@@ -3,6 +3,9 @@ import { Conversation, MessageId, Peer, RequestId, tool, type ToolCall, type Too
 import { ApiError, LocalDown, wasRefused } from "../../shared/client/errors.ts";
 import { sendAndWait, type SendResult } from "../../shared/client/local_client.ts";
 import { SENT_STATES, type SentState } from "../../shared/client/local_shapes.ts";
+import { sleep } from "../../shared/clock.ts";
+import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
+import { statusOf } from "../connector/status.ts";
 import { CliError, describe } from "../errors.ts";
 import { memberOf } from "../messages/received.ts";
 import { fitting, ModelMessage, modelMessage } from "./model_message.ts";
@@ -164,27 +167,62 @@ export const READ_INBOX: ToolRow = tool({
     id: MessageId.optional(),
     offset: z.int().min(0).max(Number.MAX_SAFE_INTEGER).optional().describe("Needs id; nextOffset of a cut text"),
   }),
-  output: z.object({ messages: z.array(ModelMessage), more: z.boolean() }),
+  output: z.object({ messages: z.array(ModelMessage), more: z.boolean(), next: Text.describe("What to do now") }),
   hasPeerText: true,
   absent: ({ options }) => options.isPush,
   async run(mcp, { unread_only, from, conversation, limit, id, offset }, call) {
     if (offset !== undefined && id === undefined) {
       throw localError("CONNECTOR_INVALID_BODY", "Invalid arguments: offset needs id", "Give the id of the message.");
     }
-    if (id !== undefined) return { messages: await oneMessage(mcp, id, offset ?? 0, call), more: false };
+    if (id !== undefined) {
+      const messages = await oneMessage(mcp, id, offset ?? 0, call);
+      const isHeld = "Another program reads this message now. If it does not take it, it is unread again soon.";
+      return { messages, more: false, next: messages.length === 0 ? isHeld : afterMessages(mcp) };
+    }
     if (!unread_only) {
       const page = await mcp.page({ unread: false, newest: true, from, conversation, limit });
       const newest = fitting(page.messages.map((received) => modelMessage(received)).reverse()).reverse();
-      return { messages: newest, more: page.more || newest.length < page.messages.length };
+      const more = page.more || newest.length < page.messages.length;
+      return { messages: newest, more, next: more ? "from, conversation or id shows older ones." : "These are all." };
     }
     const { isReadOnly } = mcp.options;
     for (let tries = 1;; tries++) {
       const read = await mcp.unread({ from, conversation, limit, newest: isReadOnly }, call);
+      if (read.messages.length > 0) return { ...read, next: afterMessages(mcp) };
       // Reads again when another server has taken the whole page.
-      if (read.messages.length > 0 || !read.more || tries === READ_TRIES) return read;
+      const isOver = tries === READ_TRIES || !read.more && (tries > 1 || !await isArriving(mcp, call));
+      if (isOver) return { ...read, next: `No unread message. ${await whyMissing(mcp)}`.trim() };
     }
   },
 });
+
+function afterMessages({ options: { isReadOnly } }: McpAgent): string {
+  return isReadOnly
+    ? "The messages stay unread: this server only reads."
+    : "To answer a message, call send_message with reply_to.";
+}
+
+/**
+ * Returns false when nothing is to come from a link that is new; else waits for it. Without the wait, a model that begins
+ * with its inbox would be told that it is empty, while the server still sends what has waited there.
+ */
+async function isArriving({ options: { connector, clock } }: McpAgent, { signal }: ToolCall): Promise<boolean> {
+  const { connection: { state, since } } = await statusOf(connector);
+  if (state === "connected" && clock.now() - Date.parse(since) >= LIMIT.queuedWaitMs) return false;
+  await sleep(clock, LIMIT.queuedWaitMs, signal);
+  return true;
+}
+
+/** Says why an inbox may lack messages, because a model would otherwise take it that no peer has written. */
+async function whyMissing({ options: { connector } }: McpAgent): Promise<string> {
+  const { connection: { state, problem }, inbox } = await statusOf(connector);
+  const shown = (text: string) => shownText(text, PROBLEM_CHARACTERS_MAX);
+  if (inbox.problem !== null) {
+    return `New ones cannot be stored here, which your user must know: ${shown(inbox.problem)}. `;
+  }
+  if (state === "connected") return "";
+  return `New ones may wait at the server, to which there is no link${problem === null ? "" : `: ${shown(problem)}`}. `;
+}
 
 /** Returns the message with this ID; none while another server holds it, because two models could then act on it. */
 async function oneMessage(mcp: McpAgent, id: number, offset: number, { answer }: ToolCall): Promise<ModelMessage[]> {
@@ -215,10 +253,8 @@ export const WAIT_FOR_MESSAGE: ToolRow = tool({
     const messages = await mcp.next(wanted, Math.min(timeout_seconds, call.maxWaitSeconds), call);
     const timedOut = messages.length === 0;
     const next = timedOut
-      ? "No message came. Go on with your task, or call wait_for_message again."
-      : mcp.options.isReadOnly
-      ? "The messages stay unread: this server only reads."
-      : "To answer a message, call send_message with reply_to.";
+      ? `No message came. ${await whyMissing(mcp)}Go on with your task, or call wait_for_message again.`
+      : afterMessages(mcp);
     return { messages, timedOut, next };
   },
 });

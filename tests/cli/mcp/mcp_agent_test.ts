@@ -1,5 +1,6 @@
 /** What an MCP server may see and take (D-128): `--read-only`, `--peers`, several servers, and one that has ended. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World, type WorldOptions } from "../../support/world.ts";
 import { Bench } from "../connector/bench.ts";
@@ -96,6 +97,47 @@ Deno.test("an MCP server for peers that do not exist shows no message, and waits
   assertEquals(client.sent("/v1/inbox"), []);
 });
 
+Deno.test("a model that begins with its inbox gets what the server still sends over the new link", async () => {
+  await using beta = await betaWithPeers();
+  const client = await beta.client({ isLinkNew: true });
+  const reading = client.data("read_inbox");
+  await beta.world.clock.advance(500);
+  for (const text of ["first", "second"]) await beta.write(beta.a, text);
+  assertEquals(textsOf(await client.passing(reading)), ["first", "second"]);
+  assertEquals((await client.data("read_inbox")).next, "No unread message.");
+});
+
+Deno.test("an empty inbox says why messages may be missing", async (t) => {
+  const cases = [
+    [
+      "connection",
+      { state: "waiting", problem: "no route" },
+      "may wait at the server, to which there is no link: no route.",
+    ],
+    ["inbox", { problem: "the disk is full" }, "cannot be stored here, which your user must know: the disk is full."],
+  ] as const;
+  for (const [part, change, why] of cases) {
+    await t.step(part, async () => {
+      await using beta = await betaWithPeers();
+      const { agentName, send } = (await beta.client()).mcp.options.connector;
+      const connector: LocalCalls = {
+        agentName,
+        async send(request) {
+          const answer = await send(request), isStatus = request.target === "/v1/status";
+          const status = isStatus ? JSON.parse(answer.text) : {};
+          return isStatus
+            ? { ...answer, text: JSON.stringify({ ...status, [part]: { ...status[part], ...change } }) }
+            : answer;
+        },
+      };
+      const client = await beta.client({ connector });
+      assertEquals((await client.passing(client.data("read_inbox"))).next, `No unread message. New ones ${why}`);
+      const waiting = client.data("wait_for_message", { timeout_seconds: 1 });
+      assertStringIncludes((await client.passing(waiting)).next, why);
+    });
+  }
+});
+
 Deno.test("of 100 messages each is returned by one of two servers", async () => {
   await using beta = await betaWithPeers({ proxy: { agentRequests: 100_000 } });
   const one = await beta.client();
@@ -144,6 +186,7 @@ Deno.test("a message in an answer that never left is unread again when its lease
   assertEquals(await client.mcp.answers.begin(99, new AbortController().signal).hold([1]), [1]);
   const next = await beta.client();
   assertEquals(textsOf(await next.data("read_inbox")), []);
+  assertStringIncludes((await next.data("read_inbox", { id: 1 })).next, "Another program reads this message now.");
   const { messages } = await next.passing(next.data("wait_for_message", { timeout_seconds: 40 }));
   assertEquals([messages.length, messages[0].text, messages[0].mayBeRepeat], [1, "held", true]);
   assertEquals(textsOf(await client.data("read_inbox", { unread_only: false })), ["held"]);

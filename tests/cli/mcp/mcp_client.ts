@@ -6,6 +6,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { Client, type ClientCapabilities, type ElicitResult } from "@modelcontextprotocol/client";
 import { InMemoryTransport } from "@modelcontextprotocol/server";
 import { serveStdio } from "@modelcontextprotocol/server/stdio";
+import { CONNECTOR_LIMITS } from "../../../cli/connector/limits.ts";
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { pairingCommand } from "../../../cli/connector/local_api/discovery_file.ts";
 import { mcpServer } from "../../../cli/mcp/stdio_server.ts";
@@ -26,6 +27,8 @@ export interface McpClientOptions extends Partial<McpAgentOptions> {
   era?: Era;
   /** What the client can do; by default it shows questions. */
   capabilities?: ClientCapabilities;
+  /** Whether messages may still come that have waited at the server, so that an empty inbox is not answered at once. */
+  isLinkNew?: boolean;
   /** What the person answers. */
   answer?: (question: string) => ElicitResult | Promise<ElicitResult>;
 }
@@ -53,7 +56,7 @@ export class McpClient implements AsyncDisposable {
 
   /** An open client, which is closed before its world ends. */
   static async open(world: World, bench: Bench, options: McpClientOptions = {}): Promise<McpClient> {
-    const { era = "2025", capabilities = { elicitation: {} }, answer, ...more } = options;
+    const { era = "2025", capabilities = { elicitation: {} }, answer, isLinkNew = false, ...more } = options;
     const requests: string[] = [];
     const { name, did, ownerDid } = bench.agent.agent;
     const mcp = new McpAgent({
@@ -93,6 +96,7 @@ export class McpClient implements AsyncDisposable {
     }
     await client.connect(near);
     await client.listTools();
+    if (!isLinkNew) await world.clock.advance(CONNECTOR_LIMITS.queuedWaitMs);
     return opened;
   }
 
