@@ -1,6 +1,6 @@
 /** Results and errors of tools as MCP expects them (D-129). */
 import type { CallToolResult } from "@modelcontextprotocol/server";
-import { ApiError } from "../../shared/client/errors.ts";
+import { ApiError, LocalDown } from "../../shared/client/errors.ts";
 import type { ReplyError } from "../../shared/client/local_shapes.ts";
 import { firstProblem, inputText } from "../../shared/protocol/input_text.ts";
 import { type LocalCode, LocalError } from "../local_errors.ts";
@@ -27,8 +27,10 @@ export const PROBLEM_CHARACTERS_MAX = 300;
 export const ERROR_CHARACTERS_MAX = 1_000;
 
 const NEW_TICKET = "Ask your user for a new ticket, from the person of the other agent.";
-/** What a model can do where the usual fix names a command or a header, because it has only the tools. */
+/** What a model can do where the usual fix names a document, a header or a command, because it has only the tools. */
 const MCP_FIXES: Readonly<Record<string, string>> = {
+  CONNECTOR_INVALID_BODY: "Correct the arguments; tools/list has their schema.",
+  PAYLOAD_TOO_LARGE: "Send it in several messages.",
   CONNECTOR_PEER_UNKNOWN: "list_peers lists the peers, and says how to pair with another agent.",
   CONNECTOR_MESSAGE_UNKNOWN: "read_inbox and delivery_status know the messages of some days only.",
   PROXY_HOOK_REQUEST_ID_REUSED: "Send it with another request_id, or without one.",
@@ -73,17 +75,24 @@ export function resultJson(value: unknown): string {
   return oneLine(JSON.stringify(value));
 }
 
-/** The result of a tool that failed: code, what happened, what to do. */
-export function toolFailure(error: unknown): CallToolResult {
-  return { content: [{ type: "text", text: errorText(error) }], isError: true };
+/** The result of a tool that failed: code, what happened, what to do. @param agent its name, for a command */
+export function toolFailure(error: unknown, agent: string): CallToolResult {
+  return { content: [{ type: "text", text: errorText(error, agent) }], isError: true };
 }
 
-function errorText(error: unknown): string {
+function errorText(error: unknown, agent: string): string {
   if (error instanceof ToolError) return error.message;
   const { code, cause, details = [], fix } = describe(error);
-  const isLater = error instanceof ApiError && error.retryAfter !== null;
-  const next = isLater ? `Wait ${error.retryAfter} s, then call the tool again.` : MCP_FIXES[code] ?? fix;
-  return failureText(code, [cause, ...details], next);
+  const { retryAfter = null, fix: own } = error instanceof ApiError ? error : {};
+  const next = retryAfter !== null
+    ? `Wait ${retryAfter} s, then call the tool again.`
+    : error instanceof LocalDown
+    ? "Call the tool again in some seconds."
+    : own ?? MCP_FIXES[code] ?? fix;
+  // A model with a shell would otherwise run the command, and so undo what a person has decided, such as a revocation.
+  const isForPerson = /\bsvc [a-z]/.test(next);
+  const whole = isForPerson ? `This is for your user, not for you: ${next.replaceAll("<name>", agent)}` : next;
+  return failureText(code, [cause, ...details], whole);
 }
 
 /** `<CODE>: <what happened>. <what to do>`, on one line. */
@@ -100,11 +109,7 @@ export function checkedArguments<S extends z.ZodObject>(schema: S, given: unknow
   const why = issue?.code === "unrecognized_keys"
     ? unknownArgument(issue.keys[0] ?? "", Object.keys(schema.shape))
     : firstProblem(parsed.error);
-  throw localError(
-    "CONNECTOR_INVALID_BODY",
-    `Invalid arguments: ${why}`,
-    "Correct the arguments; tools/list has their schema.",
-  );
+  throw localError("CONNECTOR_INVALID_BODY", `Invalid arguments: ${why}`);
 }
 
 function unknownArgument(name: string, known: readonly string[]): string {

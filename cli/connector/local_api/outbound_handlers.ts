@@ -143,10 +143,10 @@ async function addressed(
   const toDid = to === undefined && answered !== null ? answered.fromDid : await didOf(connector, to ?? "");
   if (answered === null) return { toDid, conversationId, inReplyTo };
   if (toDid !== answered.fromDid) {
-    throw new LocalError("CONNECTOR_INVALID_BODY", "to: replyTo names a message of another agent");
+    throw new LocalError("CONNECTOR_INVALID_BODY", "to: the message to answer is of another agent");
   }
   if (inReplyTo !== undefined && inReplyTo !== answered.requestId) {
-    throw new LocalError("CONNECTOR_INVALID_BODY", "inReplyTo: replyTo names another message");
+    throw new LocalError("CONNECTOR_INVALID_BODY", "inReplyTo: the message to answer is another one");
   }
   return { toDid, conversationId, inReplyTo: answered.requestId };
 }

@@ -301,7 +301,25 @@ Deno.test("an error of a tool has a code, what happened and what to do", async (
   );
   await alpha.failure("read_inbox", { id: 99 }, "CONNECTOR_MESSAGE_UNKNOWN: ");
   await alpha.failure("delivery_status", { request_id: "unknown-1" }, "CONNECTOR_MESSAGE_UNKNOWN");
-  await alpha.failure("send_message", { to: "beta", text: "ä".repeat(99_000) }, "PAYLOAD_TOO_LARGE");
+  const tooLarge = { to: "beta", text: "ä".repeat(99_000) };
+  await alpha.failure("send_message", tooLarge, "PAYLOAD_TOO_LARGE", "Send it in several messages.");
+  let data: Record<string, unknown> = {};
+  for (let level = 0; level < 100; level++) data = { data };
+  await alpha.failure("send_message", { to: "beta", data }, "nests more than 64 levels. Correct the arguments;");
+});
+
+Deno.test("a command that repairs something is for the person, and names the agent", async () => {
+  await using world = await World.open();
+  const { benches } = await pairOfClients(world);
+  const message = "The agent or its session is revoked";
+  const text = JSON.stringify({ error: { code: "AGENT_AUTH_REFRESH_REVOKED", message } });
+  const send = () => Promise.resolve({ status: 401, headers: new Headers(), text });
+  const alpha = await McpClient.open(world, benches[0], { connector: { agentName: "alpha", send } });
+  assertEquals(
+    await alpha.failure("read_inbox"),
+    `AGENT_AUTH_REFRESH_REVOKED: ${message}. This is for your user, not for you: Run svc agent reissue alpha to start a ` +
+      "new session.",
+  );
 });
 
 Deno.test("an MCP server of an agent with another runtime has no tools that read", async () => {
