@@ -35,14 +35,13 @@ export class WorkFailed extends Error {
 /** Refuses a path without a store, because opening it would create an empty store there. @throws {StoreRefused} */
 async function refuseMissing(kvUrl: string): Promise<void> {
   if (/^(https?:|:memory:$)/.test(kvUrl)) return;
-  try {
-    await Deno.stat(kvUrl);
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory)) throw error;
-    throw new StoreRefused(
-      `There is no store at ${kvUrl}. Name the store that the server uses with --store or KV_URL.`,
-    );
-  }
+  // For any other failure, the attempt to open the store says why.
+  const isMissing = await Deno.stat(kvUrl).then(
+    () => false,
+    (error) => error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory,
+  );
+  if (!isMissing) return;
+  throw new StoreRefused(`There is no store at ${kvUrl}. Name the store that the server uses with --store or KV_URL.`);
 }
 
 /**
@@ -169,7 +168,7 @@ async function createPrivate(path: string): Promise<Deno.FsFile> {
     if (error instanceof Deno.errors.AlreadyExists) throw new StoreRefused(`Cannot export: ${path} exists already`);
     if (error instanceof Deno.errors.NotFound) throw new StoreRefused(`Cannot export: there is no folder for ${path}`);
     if (!(error instanceof Deno.errors.NotCapable || error instanceof Deno.errors.PermissionDenied)) throw error;
-    throw new StoreRefused(`Cannot export: this process may not write ${path} (deno task store: only below .data)`);
+    throw new StoreRefused(`Cannot export: this process may not write ${path}`);
   }
 }
 

@@ -2,7 +2,7 @@
  * A configuration that cannot be used (docs/operations.md#configuration): the server does not start, names every wrong
  * variable at once, exits with 2 and writes no file. Values are never repeated, because some are secrets.
  */
-import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { startServer } from "../../deploy.ts";
 import { StartRefused } from "../../shared/server/config_reader.ts";
 import { ChildProcess, freePort, refusedStart, tempFolder, within } from "../support/process.ts";
@@ -128,6 +128,26 @@ Deno.test("a store without write permission is refused in plain words with exit 
   const { code, stderr } = await refusedStart({ folder: folder.path, env: { KV_URL: "/nowhere/to/be/seen/svc.kv" } });
   assertEquals(code, 2, stderr);
   assert(stderr.includes("may not write there") && !/^\s+at /m.test(stderr), stderr);
+});
+
+Deno.test({
+  name: "a store whose file belongs to another user is refused with the command that gives it to the server's",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    await using folder = await tempFolder();
+    const path = `${folder.path}/svc.kv`;
+    await Deno.writeTextFile(path, "", { mode: 0o400 });
+    // Root can write each file, unless it gives up that right.
+    const [program = "", ...args] = [
+      ...Deno.uid() === 0 ? ["setpriv", "--bounding-set=-dac_override"] : [],
+      Deno.execPath(),
+    ];
+    const flags = ["run", "--quiet", "--no-prompt", "-P=server", "--allow-read", "--allow-write"];
+    const start = [...args, ...flags, "deploy.ts"];
+    await using server = new ChildProcess(start, { KV_URL: path, PORT: String(freePort()) }, program);
+    assertEquals((await within(20_000, "the server refuses to start", server.status)).code, 2, server.printed);
+    assertStringIncludes(server.stderr.text, `with: chown --reference=${folder.path} ${path}*\n`);
+  },
 });
 
 longTest("each missing permission is one line with exit code 2", async (t) => {

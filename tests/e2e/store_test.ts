@@ -30,8 +30,8 @@ import { outputFor, PIPED } from "../support/process_output.ts";
 import { IS_LONG } from "../support/trials.ts";
 
 function store(kvUrl: string, command: string | string[], input = "") {
-  const program = new URL("../../deploy_store.ts", import.meta.url).pathname;
-  const args = ["run", "--no-prompt", "-A", program].concat(command);
+  const config = new URL("../../deno.json", import.meta.url).pathname;
+  const args = ["task", "--quiet", "--config", config, "store"].concat(command);
   return outputFor(input, new Deno.Command(Deno.execPath(), { ...PIPED, args, env: { KV_URL: kvUrl } }).spawn());
 }
 

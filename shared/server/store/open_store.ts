@@ -169,13 +169,20 @@ async function lockedFile(url: string): Promise<FileLock> {
   } catch (cause) {
     if (cause instanceof StoreRefused) throw cause;
     if (cause instanceof Deno.errors.AlreadyExists) throw new StoreRefused(`Cannot keep a store at ${url}: no folder`);
-    const isForbidden = cause instanceof Deno.errors.NotCapable || cause instanceof Deno.errors.PermissionDenied;
-    const why = isForbidden
-      ? "this process may not write there. Set KV_URL to a path where it may (with task dev: below .data), or start it " +
-        "with permission to read and write that folder."
-      : `${(cause as Error).message}. Correct that, or set KV_URL to another path`;
-    throw new StoreRefused(`Cannot keep a store at ${url}: ${why}`);
+    throw new StoreRefused(`Cannot keep a store at ${url}: ${whyNot(url, cause)}`);
   }
+}
+
+function whyNot(url: string, cause: unknown): string {
+  if (cause instanceof Deno.errors.NotCapable) {
+    return "this process may not write there. Set KV_URL to a path where it may (with task dev: below .data), or start it " +
+      "with permission to read and write that folder.";
+  }
+  if (cause instanceof Deno.errors.PermissionDenied) {
+    return "the user of this process may not read and write its files, or their folder. Files that root restored get the " +
+      `user of their folder with: chown --reference=${dirname(url)} ${url}*`;
+  }
+  return `${(cause as Error).message}. Correct that, or set KV_URL to another path`;
 }
 
 /** An open file and the path at which it was opened. */
