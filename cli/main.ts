@@ -110,9 +110,11 @@ class ClockCheck {
     const { service, here } = this.#seen;
     const seconds = Math.round(Math.abs(here - service) / 1000);
     if (seconds <= LIMITS.timestampSkewSeconds) return null;
-    const offset = `${Math.floor(seconds / 60)} min ${seconds % 60} s ${here > service ? "ahead" : "behind"}`;
-    return `This machine's clock is ${offset}: it shows ${toIso(here)}, the service's ${toIso(service)}. ` +
-      "Correct it; until then signed requests are refused";
+    const offset = `${Math.floor(seconds / 60)} min ${seconds % 60} s ${here > service ? "ahead of" : "behind"}`;
+    return `This machine's clock is ${offset} the service's: it shows ${toIso(here)}, the service's ${
+      toIso(service)
+    }. ` +
+      "Correct the one that is wrong; until then signed requests are refused";
   }
 }
 

@@ -17,7 +17,7 @@ export const EVENTS = {
   refused: "The proxy refused the connection",
   unreachable: "The proxy cannot be reached",
   waiting: "Next try",
-  clock_offset: "This machine's clock is wrong; using the service's time",
+  clock_offset: "This machine's clock differs from the service's; using the service's time",
   refreshed: "The session was refreshed",
   refresh_failed: "The session could not be refreshed",
   reloaded: "The agent's files have changed; they were read again",

@@ -273,7 +273,12 @@ export function connectorChecks(
       "Ask the operator of the registry why. Messages with the other key are refused; " +
         `svc peers remove <peer> --agent ${name} ends the pair`,
     ),
-    live("clock", seconds === 0, seconds === 0 ? "right" : `off by ${seconds} s`, "Correct this machine's clock"),
+    live(
+      "clock",
+      seconds === 0,
+      seconds === 0 ? "right" : `off by ${seconds} s`,
+      "Correct the clock of this machine or the server's",
+    ),
   ];
 }
 

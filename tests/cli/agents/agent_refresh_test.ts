@@ -198,7 +198,12 @@ Deno.test("damaged files of an agent are named, and no request is sent", async (
 });
 
 Deno.test("a wrong clock is reported with its offset and the service's time", async (t) => {
-  for (const [offset, words] of [[-600_000, "10 min 0 s behind"], [600_000, "10 min 0 s ahead"]] as const) {
+  for (
+    const [offset, words] of [[-600_000, "10 min 0 s behind the service's"], [
+      600_000,
+      "10 min 0 s ahead of the service's",
+    ]] as const
+  ) {
     await t.step(words, async () => {
       await using machine = await withAlpha();
       const right = machine.world.clock.now();
@@ -213,6 +218,7 @@ Deno.test("a wrong clock is reported with its offset and the service's time", as
       const { exit, message } = await machine.failure("agent", "auth", "refresh", "alpha");
       assertEquals(exit, 3);
       assertStringIncludes(message, words);
+      assertStringIncludes(message, "Correct the one that is wrong");
       assertStringIncludes(message, new Date(Math.floor(right / 1000) * 1000).toISOString());
       const text = await machine.svc("agent", "auth", "refresh", "alpha");
       assertStringIncludes(text.stderr, words);
