@@ -4,7 +4,8 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { ApiError } from "../support/agent_client.ts";
-import { type LiveAgent, messageTo, type ServerProcess, Service } from "../support/process.ts";
+import { utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { eventually, type LiveAgent, messageTo, type ServerProcess, Service, SOON_MS } from "../support/process.ts";
 import {
   BareConnector,
   type HeaderLine,
@@ -97,4 +98,56 @@ Deno.test("half-sent bodies of two addresses delay neither small messages nor a 
     for (const slowSender of slowSenders) await slowSender[Symbol.asyncDispose]();
   }
   await connector.close();
+});
+
+/** A frame of HTTP/2. */
+function http2Frame(type: number, flags: number, stream: number, payload: Uint8Array): Uint8Array {
+  const bytes = new Uint8Array(9 + payload.length), view = new DataView(bytes.buffer);
+  view.setUint32(0, payload.length << 8 | type);
+  bytes[4] = flags;
+  view.setUint32(5, stream);
+  bytes.set(payload, 9);
+  return bytes;
+}
+
+/** Names and values without compression (RFC 7541, section 6.2.2). */
+function http2Headers(headers: Record<string, string>): Uint8Array {
+  const texts = Object.entries(headers).map(([name, value]) => {
+    const sized = (text: string) => String.fromCharCode(text.length) + text;
+    return `\0${sized(name)}${sized(value)}`;
+  });
+  return utf8Bytes(texts.join(""));
+}
+
+Deno.test({
+  name: "clients of HTTP/2 that read none of 200 pages on each of 40 connections keep the process small",
+  ignore: Deno.build.os !== "linux",
+  fn: async () => {
+    await using service = await Service.open();
+    const { host } = new URL(service.url);
+    const get = http2Headers({ ":method": "GET", ":scheme": "http", ":path": "/docs/agents", ":authority": host });
+    const streams = Array.from({ length: 200 }, (_, n) => http2Frame(1, 5, 2 * n + 1, get));
+    // SETTINGS_INITIAL_WINDOW_SIZE is 0, so no byte of an answer may be sent.
+    const start = [
+      utf8Bytes("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+      http2Frame(4, 0, 0, new Uint8Array([0, 4, 0, 0, 0, 0])),
+    ];
+    const request = new Uint8Array(await new Blob([...start, ...streams] as BlobPart[]).arrayBuffer());
+    await fetch(`${service.url}/docs/agents`).then((answer) => answer.body?.cancel());
+    const before = await memory(service.server);
+    const clients: RawConnection[] = [];
+    for (let n = 0; n < 40; n++) {
+      const client = await RawConnection.open(service.url);
+      clients.push(client);
+      await client.send(request);
+    }
+    // Each connection has had an answer to its last request, though not its body.
+    await eventually(SOON_MS, "the pages are answered", () => {
+      return clients.every(({ received }) => received.length > 200 * 20) || undefined;
+    });
+    const growth = (await memory(service.server)).peak - before.peak;
+    console.log(`8,000 unread pages: the process grew by ${growth.toFixed(0)} MiB`);
+    for (const client of clients) await client[Symbol.asyncDispose]();
+    assert(growth <= 2 * GROWTH_MIB, `the process grew by ${growth.toFixed(0)} MiB`);
+  },
 });

@@ -5,13 +5,17 @@ import { type Bytes, utf8Bytes } from "../../protocol/base64url.ts";
 import type { Answer, RequestContext } from "./route.ts";
 
 /**
- * Most large responses that wait for their clients; each holds up to three chunks. With more, clients that read
- * nothing, with 200 requests per HTTP/2 connection, take the memory of the process.
+ * A larger body counts until its client has read it. With more, clients that read nothing, with 200 requests per HTTP/2
+ * connection, take the memory of the process; with less, each answer to a message takes longer.
  */
-const UNSENT_MAX = { total: 1_024, perParty: 64 };
+const UNCOUNTED_BYTES = 1_024;
+/** What the platform holds of bytes that are not read: three pieces. A text has a copy of its own, which is held whole. */
+const HELD_BYTES_MAX = 3 * PIECE_BYTES;
+/** Bytes of responses that wait for their clients. With more, clients that read nothing take the memory of the process. */
+const UNSENT_BYTES = 1_024 * HELD_BYTES_MAX;
 /**
- * An address may have a fifteenth as many of them as there is still room for, which is 64 for one alone. With a fixed
- * number, sixteen addresses that read nothing would leave no room for others.
+ * An address may have a fifteenth as many of them as there is still room for, which is 6 MiB for one alone. With a
+ * fixed number, sixteen addresses that read nothing would leave no room for others.
  */
 const UNSENT_SHARE = 15;
 
@@ -29,21 +33,25 @@ export function toResponse({ status, headers: own, body }: Answer, { headers = o
 }
 
 function isLarge(body: Answer["body"]): body is string | Bytes {
-  return body !== null && body.length > PIECE_BYTES;
+  return body !== null && body.length > UNCOUNTED_BYTES;
 }
 
 const bytesOf = (body: string | Bytes) => typeof body === "string" ? utf8Bytes(body) : body;
 
-/** Bounds the large responses that clients have not read yet, per address and in total, because they take memory. */
+/** Bounds the responses that clients have not read yet, per address and in total, because they take memory. */
 export class UnsentResponses {
-  readonly #budget = new ByteBudget(UNSENT_MAX);
+  readonly #budget = new ByteBudget({ total: UNSENT_BYTES, perParty: UNSENT_BYTES });
 
-  /** Returns false when a response to this client must be refused. */
+  /**
+   * Returns false when a response to this client must be refused. The only one of an address never is, because clients at
+   * a hundred addresses that read nothing would otherwise leave no room for others.
+   */
   admits({ body }: Answer, { peer, ip }: Pick<RequestContext, "peer" | "ip">): boolean {
     if (!isLarge(body) || peer.from === "process" || !peer.info) return true;
-    const room = UNSENT_MAX.total - this.#budget.used;
-    if (this.#budget.usedBy(ip) >= room / UNSENT_SHARE) return false;
-    const release = this.#budget.take(ip, 1);
+    const bytes = typeof body === "string" ? body.length : Math.min(body.length, HELD_BYTES_MAX);
+    const own = this.#budget.usedBy(ip);
+    if (own > 0 && own + bytes > (UNSENT_BYTES - this.#budget.used) / UNSENT_SHARE) return false;
+    const release = this.#budget.take(ip, bytes, { ignoreTotal: true });
     if (release) peer.info.completed.then(release, release);
     return release !== null;
   }

@@ -1,7 +1,6 @@
 /** Shows when a client that has the current answer gets 304 (RFC 9110), and with which headers. */
 import { assertEquals } from "@std/assert";
 import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
-import type { Answer } from "../../../../shared/server/http/route.ts";
 import { conditionalAnswer } from "../../../../shared/server/http/response.ts";
 import { toResponse, UnsentResponses } from "../../../../shared/server/http/response.ts";
 import { steps } from "../../../support/steps.ts";
@@ -47,30 +46,40 @@ Deno.test("a conditional response sends a large body completely, with its length
   }
 });
 
-Deno.test("a client that leaves 64 large responses unread gets no other until one has gone; others and small ones do", async () => {
-  const unsent = new UnsentResponses(), sent: PromiseWithResolvers<void>[] = [];
-  const large = { status: 200, headers: {}, body: "x".repeat(32_769) }, small = { ...large, body: "x" };
-  const admits = (answer: Answer, ip = "192.0.2.1") => {
+/** The answers of a client at an address, which reads nothing until `sent` says so. */
+function slowClient(unsent: UnsentResponses) {
+  const sent: PromiseWithResolvers<void>[] = [];
+  const admits = (body: string, ip = "192.0.2.1") => {
     const sending = Promise.withResolvers<void>();
     sent.push(sending);
-    return unsent.admits(answer, { ip, peer: { from: "socket", address: ip, info: { completed: sending.promise } } });
+    const peer = { from: "socket", address: ip, info: { completed: sending.promise } } as const;
+    return unsent.admits({ status: 200, headers: {}, body }, { ip, peer });
   };
-  assertEquals(Array.from({ length: 65 }, () => admits(large)), [...Array(64).fill(true), false]);
-  assertEquals([admits(small), admits(large, "192.0.2.2")], [true, true]);
-  assertEquals(unsent.admits(large, { ip: "192.0.2.1", peer: { from: "process" } }), true);
+  return { admits, sent };
+}
+
+const LARGE = "x".repeat(98_304), PAGE = "x".repeat(2_048), SMALL = "x".repeat(1_024);
+
+Deno.test("a client that leaves 6 MiB of responses unread gets no other until one has gone; others and small ones do", async () => {
+  const unsent = new UnsentResponses(), { admits, sent } = slowClient(unsent);
+  assertEquals(Array.from({ length: 65 }, () => admits(LARGE)), [...Array(64).fill(true), false]);
+  assertEquals([admits(SMALL), admits(LARGE, "192.0.2.2")], [true, true]);
+  const answer = { status: 200, headers: {}, body: LARGE };
+  assertEquals(unsent.admits(answer, { ip: "192.0.2.1", peer: { from: "process" } }), true);
   sent[0]?.resolve();
   sent[1]?.reject(new Error("the client has gone"));
   await Promise.allSettled([sent[0]?.promise, sent[1]?.promise]);
-  assertEquals([admits(large), admits(large), admits(large)], [true, true, false]);
+  assertEquals([admits(LARGE), admits(LARGE), admits(LARGE)], [true, true, false]);
 });
 
-Deno.test("clients at a hundred addresses that read nothing leave room for others", () => {
-  const unsent = new UnsentResponses(), large = { status: 200, headers: {}, body: "x".repeat(32_769) };
-  const admits = (ip: string) =>
-    unsent.admits(large, {
-      ip,
-      peer: { from: "socket", address: ip, info: { completed: Promise.withResolvers<void>().promise } },
-    });
-  for (let n = 0; n < 64 * 100; n++) admits(`192.0.2.${n % 100}`);
-  assertEquals(Array.from({ length: 5 }, () => admits("198.51.100.1")), Array(5).fill(true));
+Deno.test("pages of 2 KiB that a client does not read count by their bytes", () => {
+  const { admits } = slowClient(new UnsentResponses());
+  const admitted = Array.from({ length: 10_000 }, () => admits(PAGE)).filter((isAdmitted) => isAdmitted).length;
+  assertEquals(Math.round(admitted * PAGE.length / 2 ** 20), 6);
+});
+
+Deno.test("clients at three hundred addresses that read nothing leave room for one response of each other one", () => {
+  const { admits } = slowClient(new UnsentResponses());
+  for (let n = 0; n < 64 * 300; n++) admits(LARGE, `192.0.2.${Math.floor(n / 64)}`);
+  assertEquals(Array.from({ length: 5 }, (_, n) => admits(LARGE, `198.51.100.${n}`)), Array(5).fill(true));
 });
