@@ -80,7 +80,8 @@ export const COMMANDS = [
     options: CONTENT,
     examples: { 'svc reply 17 "All tests pass"': "Answer message 17" },
     async run(ctx, { args: { id, text }, options }) {
-      const example = ctx.out.commandLine(["reply", "17", text ?? id]);
+      // Without the words for this folder, which each fix of an error gets when it is printed, because twice is refused.
+      const example = ctx.out.commandLine(["reply", "17", text ?? id], false);
       const replyTo = parseMessageNumber(id, `The number comes first, as svc inbox shows it: ${example}`);
       return await sendMessage(ctx, { replyTo }, text, { ...options, conversation: undefined, "only-online": false });
     },
@@ -126,7 +127,7 @@ async function sendMessage(ctx: Context, to: Message["to"], text: string | undef
     return isNow ? await sendNow(ctx, folder, message) : await sendWith(ctx, folder, message);
   } catch (error) {
     if (error instanceof ApiError && error.code === "CONNECTOR_PEER_BLOCKED" && typeof to === "string") {
-      error.fix = `To end that: ${ctx.out.commandLine(["peers", "unblock", to, "--agent", folder.name])}`;
+      error.fix = `To end that: ${ctx.out.commandLine(["peers", "unblock", to, "--agent", folder.name], false)}`;
     }
     throw withRepeat(error, requestId);
   }

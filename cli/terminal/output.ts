@@ -168,7 +168,7 @@ export class Output {
   /** Prints a note to standard error; nothing with `--json`. */
   note(text: string): void {
     if (this.json) return;
-    this.#say([text]);
+    this.#say([this.withHere(text)]);
   }
 
   #say(lines: readonly string[]): void {
@@ -221,7 +221,8 @@ export class Output {
   }
 
   /** Prints a warning about a problem that did not stop the command. */
-  warn(text: string): void {
+  warn(problem: string): void {
+    const text = this.withHere(problem);
     this.#warnings.push(text);
     if (this.json) return;
     this.#say([`${this.#paint("33", "warning:", this.terminal.stderrIsTerminal)} ${printable(text)}`]);

@@ -156,7 +156,7 @@ export const COMMANDS = [
           ]);
           return EXIT.failed;
         }
-        for (const { name, seen, fix } of failed) ctx.out.warn(`${name}: ${seen}. ${ctx.out.withHere(fix)}`);
+        for (const { name, seen, fix } of failed) ctx.out.warn(`${name}: ${seen}. ${fix}`);
       }
       ctx.out.doing(`Waiting for the receipt of ${peer}`);
       const probe = { peer, message: options.message, conversationId: options["session-id"] };

@@ -160,7 +160,7 @@ export async function attachScreen(
   } catch (error) {
     if (!(error instanceof LocalDown)) throw error;
     throw new CliError("CLI_CONNECTOR_DOWN", `The connector of ${folder.name} has ended`, {
-      fix: `Start it: ${ctx.out.commandLine(["connector", "start", folder.name])}`,
+      fix: `Start it: svc connector start ${folder.name}`,
     });
   } finally {
     end.abort();

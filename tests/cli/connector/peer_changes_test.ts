@@ -236,7 +236,9 @@ Deno.test("svc peers rename, block, unblock and remove change the peer", async (
     assertEquals((await machine.json("peers", "block", "beta")).peer.blocked, true);
     const sent = await machine.failure("send", "bob", "hi");
     assertEquals([sent.code, sent.exit], ["CONNECTOR_PEER_BLOCKED", 1]);
-    const { stdout } = await machine.svc("peers", "unblock", "bob");
+    const { stderr } = await machine.svc("send", "bob", "hi", "--profile", "default");
+    const [, fix = ""] = /To end that: svc (.+)/.exec(stderr) ?? [];
+    const { stdout } = await machine.svc(...fix.split(" "));
     assertStringIncludes(stdout, "bob is not blocked");
     assertEquals((await machine.json("peers")).peers.map(({ alias }: { alias: string }) => alias), ["bob"]);
     const back = await machine.svc("peers", "rename", "beta", "beta");

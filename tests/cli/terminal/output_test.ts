@@ -452,10 +452,14 @@ Deno.test("--version prints the version and nothing else", async () => {
 });
 
 Deno.test("a command in a text names the files of this command, also with a $ in their path", () => {
-  const { out } = screen(false);
+  const { out, seen } = screen(false);
   out.groups = ["inbox"];
   out.hereWords = ["--config-dir", "/data/$$/a $'"];
-  assertEquals(out.withHere("Run svc inbox."), `Run svc ${out.hereWords.map(shellWord).join(" ")} inbox.`);
+  const text = `Run svc ${out.hereWords.map(shellWord).join(" ")} inbox.`;
+  assertEquals(out.withHere("Run svc inbox."), text);
+  out.note("Run svc inbox.");
+  out.warn("Run svc inbox.");
+  assertEquals(seen.stderr, `${text}\nwarning: ${text}\n`);
 });
 
 Deno.test("a table of every agent of a large registry is printed", () => {
