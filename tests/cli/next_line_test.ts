@@ -91,6 +91,7 @@ Deno.test("what an admin reads next ends a suspension, turns the page and explai
   await ada.world.person("Bob");
   const [restore = []] = await next(ada, "admin", "people", "suspend", "Bob", "--yes");
   assertEquals((await ada.json(...restore)).person.status, "active");
+  await ada.world.person("Carol");
   const [page = []] = await next(ada, "admin", "people", "list", "--limit", "1");
   assertEquals((await ada.json(...page)).people.length, 1);
   const stranger = await ada.world.agent(undefined, "stranger");

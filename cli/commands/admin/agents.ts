@@ -84,6 +84,7 @@ export const COMMANDS = [
         { head: "ID", isWide: true, of: ({ id }) => id },
       ]);
       const words = optionWords({ status, framework, name, owner: ownerId, expiring: options.expiring });
+      if (options.online) words.push("--online");
       hintNextPage(ctx, ["admin", "agents", "list", ...words], options, pagination);
     },
   }),

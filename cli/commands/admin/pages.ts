@@ -62,12 +62,13 @@ export function optionWords(options: Record<string, string | undefined>): string
 export function hintNextPage(
   ctx: Context,
   words: readonly string[],
-  options: ConnectionOptions,
+  options: ConnectionOptions & PageOptions,
   pagination?: PageAnswer["pagination"],
 ): void {
   const nextCursor = pagination?.nextCursor ?? null;
   if (nextCursor === null) return;
-  const next = [...words, ...registryWords(ctx, options), "--cursor", nextCursor];
+  const size = optionWords({ limit: options.limit });
+  const next = [...words, ...size, ...registryWords(ctx, options), "--cursor", nextCursor];
   ctx.out.next(next, { when: "for the next page" });
 }
 
