@@ -2,7 +2,7 @@
 import { memberOf } from "../platforms/settings.ts";
 import { tryParse } from "../../shared/protocol/json_text.ts";
 import { connect, connectAsPerson, type ConnectionOptions } from "../account/registry_access.ts";
-import { AGENT_OPTION, command, PERSON_OPTIONS } from "../command_line/command.ts";
+import { command, PERSON_OPTIONS } from "../command_line/command.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
@@ -14,6 +14,9 @@ import { countUnread, hasReader } from "../connector/runtime/runtime_file.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { isConnectorHealthy, statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";
+
+/** Without SVC_AGENT, because a name in it that is out of date would hide the state of this machine. */
+const ONLY_AGENT = { value: "name", summary: "Only this agent (default: every agent)", complete: "agents" } as const;
 
 export const COMMANDS = [
   command({
@@ -40,7 +43,7 @@ export const COMMANDS = [
     path: ["status"],
     summary: "Show registry, proxy, person, and the agents on this machine",
     details: ["Exits with 1 if a service or a running connector is not healthy."],
-    options: { ...PERSON_OPTIONS, agent: { ...AGENT_OPTION.agent, summary: "Only this agent (default: every agent)" } },
+    options: { ...PERSON_OPTIONS, agent: ONLY_AGENT },
     examples: { "svc status": "Show whether everything works, and what is unread" },
     async run(ctx, { options }) {
       ctx.out.doing("Looking at services and connectors");
