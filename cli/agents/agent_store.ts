@@ -244,12 +244,14 @@ export class AgentStore {
 
   async #unknown(name: string): Promise<CliError> {
     const { agents, pending } = await this.names();
-    const hint = pending.includes(name)
-      ? ` It was not created completely. Resume with: svc agent create ${name}`
-      : didYouMean(name, agents);
+    const isHalf = pending.includes(name);
+    const hint = isHalf ? " It was not created completely." : didYouMean(name, agents);
     const { configDir } = this.ctx;
-    const details = name === this.ctx.env("SVC_AGENT") ? ["SVC_AGENT names this agent.", OTHER_FOLDER] : [OTHER_FOLDER];
-    return new CliError("CLI_AGENT_UNKNOWN", `There is no agent ${name} in ${configDir}.${hint}`, { details });
+    return new CliError("CLI_AGENT_UNKNOWN", `There is no agent ${name} in ${configDir}.${hint}`, {
+      // Named, because a person who has set the variable long ago would look for the mistake in the command line.
+      details: [this.ctx.env("SVC_AGENT") === name ? "SVC_AGENT names it." : OTHER_FOLDER],
+      fix: isHalf ? `Resume with: svc agent create ${name}` : undefined,
+    });
   }
 }
 

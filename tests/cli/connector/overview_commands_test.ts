@@ -121,12 +121,13 @@ Deno.test("a command takes its agent from --agent, then from SVC_AGENT, and else
   assertEquals((await machine.json("peers", "--agent", "alpha")).agent, "alpha");
   for (const [name, expected] of [["ghost", "4 CLI_AGENT_UNKNOWN"], ["../alpha", "2 CLI_USAGE"]] as const) {
     machine.env.SVC_AGENT = name;
-    const { exit, code } = await machine.failure("peers");
+    const { exit, code, message } = await machine.failure("peers");
     assertEquals(`${exit} ${code}`, expected);
+    assertEquals(message.includes("SVC_AGENT names it."), name === "ghost");
   }
   machine.env.SVC_AGENT = "ghost";
-  assertStringIncludes((await machine.svc("peers")).stderr, "SVC_AGENT names this agent.");
-  assert(!(await machine.svc("peers", "--agent", "nobody")).stderr.includes("SVC_AGENT names"));
+  assertStringIncludes((await machine.svc("peers")).stderr, "SVC_AGENT names it.");
+  assert(!(await machine.svc("peers", "--agent", "nobody")).stderr.includes("SVC_AGENT"));
 });
 
 Deno.test("svc status shows services, person and agents, and exits with 1 for an unhealthy connector", async () => {
@@ -135,6 +136,7 @@ Deno.test("svc status shows services, person and agents, and exits with 1 for an
   await machine.json("peers");
   await machine.json("agent", "create", "stopped");
   machine.write("agents/stopped/identity.json", "damaged");
+  machine.env.SVC_AGENT = "gone";
   const before = await machine.json("status");
   assertEquals(before.registry, { url: REGISTRY_URL, problem: null });
   assertEquals([before.proxy.problem, before.person.name, before.person.problem], [null, "Someone", null]);
