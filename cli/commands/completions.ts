@@ -107,20 +107,27 @@ function bashScript(places: Place[]): string {
   );
   return `${COMPLETION_START}
 _svc_folder() {
-  local config="\${SVC_CONFIG_DIR:-\${XDG_CONFIG_HOME:-$HOME/.config}/svc}"
-  if [[ $OSTYPE == darwin* && -z "\${SVC_CONFIG_DIR:-}\${XDG_CONFIG_HOME:-}" ]]; then
+  local config="\${folder:-\${SVC_CONFIG_DIR:-\${XDG_CONFIG_HOME:-$HOME/.config}/svc}}"
+  if [[ $OSTYPE == darwin* && -z "$folder\${SVC_CONFIG_DIR:-}\${XDG_CONFIG_HOME:-}" ]]; then
     config="$HOME/Library/Application Support/svc"
   fi
-  printf '%s' "$config/agents"
+  [[ -n $folder || -n $profile ]] || profile="\${SVC_PROFILE:-}"
+  [[ -z $profile || $profile == default ]] || config+="/profiles/$profile"
+  printf '%s' "\${config/#\\~/$HOME}/agents"
 }
 _svc_agents() {
   command ls "$(_svc_folder)" 2>/dev/null
 }
 _svc_peers() {
-  command find "$(_svc_folder)/\${SVC_AGENT:-}" -maxdepth 2 -name peers.json -exec ${ALIASES} {} + 2>/dev/null
+  command find "$(_svc_folder)/\${agent:-\${SVC_AGENT:-}}" -maxdepth 2 -name peers.json -exec ${ALIASES} {} + 2>/dev/null
+}
+_svc_files() {
+  local IFS=$'\\n'
+  COMPREPLY=($(compgen -f -- "$cur"))
+  compopt -o filenames 2>/dev/null
 }
 _svc() {
-  local cur prev place word i arguments=0
+  local cur prev place word i arguments=0 folder="" profile="" agent=""
   cur="\${COMP_WORDS[COMP_CWORD]}"
   prev="\${COMP_WORDS[COMP_CWORD-1]}"
   place=""
@@ -128,6 +135,9 @@ _svc() {
   for ((i = 1; i < COMP_CWORD; i++)); do
     word="\${COMP_WORDS[i]}"
     case "$word" in
+      --config-dir) folder="\${COMP_WORDS[++i]}"; continue ;;
+      --profile) profile="\${COMP_WORDS[++i]}"; continue ;;
+      --agent) agent="\${COMP_WORDS[++i]}"; continue ;;
       ${[...valued].map((name) => `--${name}`).join("|")}) ((i++)); continue ;;
       -*) continue ;;
     esac
@@ -164,7 +174,7 @@ function bashValues(name: string, places: Place[]): string[] {
 }
 
 function bashWords(completion: Completion): string {
-  if (completion === "files") return 'COMPREPLY=($(compgen -f -- "$cur"))';
+  if (completion === "files") return "_svc_files";
   const words = typeof completion === "string" ? `$(_svc_${completion})` : completion.join(" ");
   return `COMPREPLY=($(compgen -W "${words}" -- "$cur"))`;
 }
@@ -187,13 +197,23 @@ function __svc_folder
     test (uname) = Darwin; and set config ~/Library/Application\\ Support/svc
     set -q XDG_CONFIG_HOME; and set config $XDG_CONFIG_HOME/svc
     set -q SVC_CONFIG_DIR; and set config $SVC_CONFIG_DIR
+    set -l folder (__svc_given config-dir | string replace -r '^~' ~)
+    set -l profile (__svc_given profile)
+    test -z "$folder$profile"; and set profile $SVC_PROFILE
+    test -n "$folder"; and set config $folder
+    test -n "$profile" -a "$profile" != default; and set config $config/profiles/$profile
     echo $config/agents
+end
+function __svc_given
+    set -l words (commandline -opc)
+    set -l at (contains -i -- --$argv[1] $words); and echo $words[(math $at + 1)]
 end
 function __svc_agents
     command ls (__svc_folder) 2>/dev/null
 end
 function __svc_peers
-    command find (__svc_folder)"/$SVC_AGENT" -maxdepth 2 -name peers.json -exec ${ALIASES} '{}' + 2>/dev/null
+    set -l agent (__svc_given agent) $SVC_AGENT
+    command find (__svc_folder)"/$agent[1]" -maxdepth 2 -name peers.json -exec ${ALIASES} '{}' + 2>/dev/null
 end
 function __svc_at
     set -l place ''

@@ -39,6 +39,7 @@ Deno.test("bash offers commands, options, fixed values, the agents of this machi
     const text = JSON.stringify({ ...peers, "$(id)": peer("F") }, null, 2);
     await Deno.writeTextFile(`${dir}/agents/${name}/peers.json`, text);
   }
+  for (const path of ["profiles/work/agents/worker", "a b"]) await Deno.mkdir(`${dir}/${path}`, { recursive: true });
   const script = completionScript("bash", COMMANDS, GROUPS);
   const cases: [string[], string[]][] = [
     [["svc", "ag"], ["agent"]],
@@ -64,6 +65,10 @@ Deno.test("bash offers commands, options, fixed values, the agents of this machi
     [["svc", "send", "--wait", "ga"], ["gamma"]],
     [["svc", "send", "gamma", ""], []],
     [["svc", "inbox", "--from", "e"], ["eta"]],
+    [["svc", "inbox", "--agent", "beta", "--from", ""], ["eta"]],
+    [["svc", "--profile", "work", "agent", "inspect", ""], ["worker"]],
+    [["svc", "agent", "inspect", "--config-dir", `${dir}/profiles/work`, ""], ["worker"]],
+    [["svc", "verify", "--request", `${dir}/a`], [`${dir}/a b`, `${dir}/agents`]],
   ];
   for (const [words, expected] of cases) {
     await t.step(
@@ -71,6 +76,14 @@ Deno.test("bash offers commands, options, fixed values, the agents of this machi
       async () => assertEquals(await offered(script, words, { SVC_CONFIG_DIR: dir }), expected),
     );
   }
+  await t.step("the agents of SVC_PROFILE, unless the command names another folder", async () => {
+    const env = { SVC_CONFIG_DIR: dir, SVC_PROFILE: "work" };
+    assertEquals(await offered(script, ["svc", "agent", "inspect", ""], env), ["worker"]);
+    for (const here of [["--profile", "default"], ["--config-dir", dir], ["--config-dir", "~/"]]) {
+      const words = ["svc", "agent", "inspect", ...here, ""];
+      assertEquals(await offered(script, words, { ...env, HOME: dir }), ["alpha", "beta"]);
+    }
+  });
   await t.step("the peers of SVC_AGENT", async () => {
     const env = { SVC_CONFIG_DIR: dir, SVC_AGENT: "beta" };
     assertEquals(await offered(script, ["svc", "provider", "doctor", "--peer", ""], env), ["eta"]);
