@@ -48,7 +48,8 @@ export function parse(argv: readonly string[], commands: readonly Command[]): Pa
   const own: Record<string, OptionSpec> = { ...found.options, ...GLOBAL_OPTIONS };
   const wrong = [...unknown, ...Object.keys(flags)].find((name) => !Object.hasOwn(own, name));
   if (wrong !== undefined) {
-    throw usage(found, `There is no option --${wrong}.${didYouMean(wrong, Object.keys(own), "--")}`);
+    const hint = "text" in found.args ? " Put -- before a text that begins with a hyphen." : "";
+    throw usage(found, `There is no option --${wrong}.${didYouMean(wrong, Object.keys(own), "--") || hint}`);
   }
   for (const [name, { length }] of Object.entries(flags)) {
     if (length <= 1 || own[name]?.value === undefined || own[name].repeat) continue;
@@ -88,8 +89,9 @@ function readFlags(argv: readonly string[], options: Record<string, OptionSpec>)
   const flags: Record<string, string[]> = {}, words: string[] = [], unknown: string[] = [];
   for (let i = 0; i < argv.length; i++) {
     const arg = argv[i] ?? "", next = argv[i + 1];
+    // A text such as "- one thing" is a word, because no option has a space in its name.
     if (arg === "--") return { flags, words: [...words, ...argv.slice(i + 1)], unknown };
-    const [, name, given] = arg === "-h" ? [arg, "help"] : /^--?([^=]+)(?:=(.*))?$/s.exec(arg) ?? [];
+    const [, name, given] = arg === "-h" ? [arg, "help"] : /^--?([^=\s]+)(?:=(.*))?$/s.exec(arg) ?? [];
     const option = name !== undefined && Object.hasOwn(options, name) ? options[name] : undefined;
     if (name === undefined) words.push(arg);
     else if (option === undefined) {

@@ -57,6 +57,17 @@ Deno.test("the parser collects a repeated last argument, and needs one unless it
   assertEquals(SMALL.map(usageOf).slice(2, 4), ["svc drop <kind> [id]…", "svc pick <id>…"]);
 });
 
+Deno.test("a text may begin with a hyphen: one with a space as it stands, any other behind --", () => {
+  const textOf = (...argv: string[]) => {
+    const parsed = parse(["send", "beta", ...argv], COMMANDS);
+    return parsed.kind === "run" ? parsed.input.args.text : parsed.kind;
+  };
+  for (const text of ["- one thing", "--wait is missing", "-5 °C", "--a b=c"]) assertEquals(textOf(text), text);
+  assertEquals(textOf("--", "-1"), "-1");
+  const { message } = assertThrows(() => textOf("-1"), CliError);
+  assertEquals(message, "There is no option --1. Put -- before a text that begins with a hyphen.");
+});
+
 Deno.test("the parser keeps values unchanged: numbers, words after a switch, a lone or leading dash", async (t) => {
   const cases: [string[], string, unknown][] = [
     [["agent", "create", "007"], "name", "007"],
