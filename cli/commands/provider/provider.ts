@@ -64,7 +64,7 @@ export const COMMANDS = [
           ["token", url === null ? undefined : hookToken === null ? "none" : "saved"],
           ["settings", finding.configPath],
           ["found by", finding.reasons.join("; ") || null],
-          ["connector", facts.connector ?? "not running"],
+          ["connector", folder === null ? undefined : facts.connector ?? "not running"],
         ]),
       ]);
       return reachable ? EXIT.done : EXIT.failed;

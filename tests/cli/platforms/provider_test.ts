@@ -253,6 +253,9 @@ Deno.test("status says what the running connector uses, and doctor that new sett
   const { code, stdout } = await machine.svc("provider", "status");
   assertEquals([code, stdout.includes("alpha reads its messages itself.")], [0, true], stdout);
   assertMatch(await fixes(), /runtime.json names OpenClaw: stop the connector and/);
+  await machine.json("agent", "create", "second");
+  const ofBoth = (await machine.svc("provider", "status")).stdout;
+  assertEquals(ofBoth.includes("not running"), false, `the connector of one agent runs: ${ofBoth}`);
 });
 
 Deno.test("provider setup changes a settings file of several MiB, keeps its permissions, and undoes it", async () => {
