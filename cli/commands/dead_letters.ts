@@ -5,6 +5,7 @@ import { parseCount } from "../command_line/numbers.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { idCell } from "../terminal/tables.ts";
+import { statusOf } from "../connector/status.ts";
 import { runningConnector } from "./connector/connector.ts";
 import { call, get, post } from "../../shared/client/local_client.ts";
 import { DeadLetters } from "../../shared/client/local_shapes.ts";
@@ -39,7 +40,8 @@ export const COMMANDS = [
         receivedAt: toIso(receivedAt),
         endedAt: toIso(endedAt),
       }));
-      ctx.out.list({ agent: folder.name, deadLetters }, deadLetters, "No dead letters.", [
+      const { deadLetters: count } = await statusOf(client), more = count > deadLetters.length;
+      ctx.out.list({ agent: folder.name, deadLetters, more }, deadLetters, "No dead letters.", [
         { head: "ID", of: ({ id }) => String(id) },
         { head: "FROM", of: ({ alias, fromAgentDid }) => alias ?? idCell(fromAgentDid) },
         { head: "ENDED", rank: 2, of: ({ endedAt }) => ctx.out.time(endedAt) },
@@ -48,6 +50,9 @@ export const COMMANDS = [
       ]);
       const [first] = deadLetters;
       if (first === undefined) return;
+      if (more) {
+        ctx.out.more(`${count} in all`, limit < MAX_LISTED, "those that are replayed or purged make room for others");
+      }
       ctx.out.next(["dead-letters", "replay", String(first.id), "--agent", folder.name], { when: "to try it again" });
     },
   }),

@@ -184,7 +184,8 @@ class Lister {
       return;
     }
     if (shown.length === 0) ctx.out.note(read ? "No read messages." : "No unread messages.");
-    if (await this.print(shown) && more) ctx.out.note("There are more messages; --limit shows more of them.");
+    const further = read ? "svc log --export prints all" : "they are listed once these are read";
+    if (await this.print(shown) && more) ctx.out.more("more messages", limit < MAX_LISTED, further);
   }
 
   /** Returns the new ones of the next messages that match, at most a page. Waits up to `wait` seconds for the first one. */

@@ -97,7 +97,7 @@ async function printLog(ctx: Context, connector: LocalCalls, query: LogQuery): P
   if (shown.length === 0) ctx.out.note(query.search === undefined ? "No messages." : "No message has this text.");
   const place = { columns: ctx.out.columns, now: ctx.clock.now(), isWhole: true };
   ctx.out.peerLines(messageLines(shown.map(({ entry }) => entry), place).map((line) => painted(line, false)));
-  if (more) ctx.out.note("There are older messages; --limit shows more of them.");
+  if (more) ctx.out.more("older messages", query.limit < PRINTED_MAX, "--export prints all");
 }
 
 /** Prints every message as a line of JSON, oldest first, and then their number. */

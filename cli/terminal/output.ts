@@ -171,6 +171,11 @@ export class Output {
     this.#say([this.withHere(text)]);
   }
 
+  /** Says that a list has an end that is not that of its rows. @param otherwise how to see `what` without `--limit` */
+  more(what: string, canGrow: boolean, otherwise: string): void {
+    this.note(`There are ${what}; ${canGrow ? "--limit shows more of them" : otherwise}.`);
+  }
+
   #say(lines: readonly string[]): void {
     this.#quiet();
     this.terminal.stderr(`${this.#laidOut(lines, this.#errorColumns).join("\n")}\n`);

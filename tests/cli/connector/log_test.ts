@@ -125,7 +125,15 @@ Deno.test("svc sent shows the text, and svc inbox with a number the whole messag
   say(beta, "sent", "x".repeat(5_000), 0);
   const { messages: [newest, second] } = await machine.json("sent");
   assertEquals([newest.text, second.text], ["x".repeat(200), 'Straße "ü" port']);
-  assertStringIncludes((await machine.svc("sent")).stdout, "Which PORT does it use?");
+  const all = await machine.svc("sent");
+  assertStringIncludes(all.stdout, "Which PORT does it use?");
+  assertEquals(all.stderr, "");
+  const part = await machine.svc("sent", "--limit", "1");
+  assertEquals(part.stderr, "There are older messages; --limit shows more of them.\n");
+  for (let i = 0; i < 200; i++) say(beta, "sent", "again", 0);
+  const most = await machine.svc("sent", "--limit", "200");
+  assertEquals(most.stderr, "There are older messages; svc log --export prints all.\n");
+  assertEquals((await machine.svc("log", "--export")).stdout.split("\n").length, 207);
   const { stdout } = await machine.svc("inbox", "2");
   assertStringIncludes(stdout, "    from gamma\n");
   assertEquals((await machine.json("inbox", "2")).text, "hello\nfrom gamma");
