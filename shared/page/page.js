@@ -71,7 +71,7 @@ all(page, "[data-auto]")[0]?.click();
 const invite = page.getElementById("invite");
 if (invite) {
   self.onhashchange = () => location.reload();
-  const [, at, code] = /^([^?#]*).*(#svc_inv_[\w-]+(\.[\w-]+)*)$/.exec(location) ?? [];
+  const [, at, code] = /^([^?#]*).*(#svc_inv_[\w-]+(\.[\w-]+)*)$/.exec(location.href) ?? [];
   if (code) invite.textContent = invite.textContent.replace("ADDRESS", at + code);
   for (const part of all(page, "[data-when]")) {
     part.hidden = !{ invite: code, none: !code, pairs: code?.includes(".") }[part.dataset.when];
