@@ -110,7 +110,7 @@ function http2Frame(type: number, flags: number, stream: number, payload: Uint8A
   return bytes;
 }
 
-/** Names and values without compression (RFC 7541, section 6.2.2). */
+/** Names and values as texts of HTTP/2, without compression. */
 function http2Headers(headers: Record<string, string>): Uint8Array {
   const texts = Object.entries(headers).map(([name, value]) => {
     const sized = (text: string) => String.fromCharCode(text.length) + text;
