@@ -130,7 +130,11 @@ async function recordHuman(r: Recorder, { a }: { a: LiveAgent }): Promise<void> 
   await r.human("POST", "/v1/me/api-keys", { name: 7 });
   const { invite } = await r.human("POST", "/v1/invites") as unknown as { invite: { id: string; code: string } };
   await r.human("POST", "/v1/invites/redeem", { code: invite.code }, null);
-  await r.human("DELETE", "/v1/invites/{id}", undefined, r.service.apiKey, `/v1/invites/${invite.id}`);
+  const remove = (id: string) =>
+    r.human("DELETE", "/v1/invites/{id}", undefined, r.service.apiKey, `/v1/invites/${id}`);
+  await remove(invite.id);
+  const { invite: unused } = await r.human("POST", "/v1/invites") as unknown as { invite: { id: string } };
+  await remove(unused.id);
   const keys = await keyPairFromSeed(deps.random.bytes(32));
   const { publicKey } = keys;
   const challenge = await r.human("POST", "/v1/agents/challenge", { publicKey }) as unknown as Challenge;
