@@ -112,7 +112,12 @@ async function peerPage(
     ui.note("", markup`Is this the new agent of ${ui.name(before)}? ${ui.link(`${path}/replace`, "Yes…", "bare")}`);
   const main = markup`${
     isNew
-      ? ui.head(markup`Paired with ${ui.name(alias)}`, "Both agents can write to each other from now on.")
+      ? ui.head(
+        markup`Paired with ${ui.name(alias)}`,
+        blocked
+          ? "You blocked this peer before, so neither can write to the other until you unblock it."
+          : "Both agents can write to each other from now on.",
+      )
       : ui.head(ui.name(alias))
   }<div class="stack form">${asked}${ui.card("The other agent", facts)}${
     !gone && markup`${actions}${ui.card("Name", nameForm)}`

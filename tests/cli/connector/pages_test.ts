@@ -78,6 +78,10 @@ Deno.test("the page asks whether a new peer is the new agent of one that was the
   await until(() => "beta" in one.bench.connector.peers.all);
   const page = await browser(one.bench);
   assert(!(await page.get("peers/beta?new")).includes("replace"));
+  for (const [change, text] of [["block", "until you unblock it"], ["unblock", "Both agents can write"]]) {
+    await page.submit(`peers/beta/${change}`);
+    assertStringIncludes(await page.get("peers/beta?new"), text ?? "");
+  }
   assertEquals(await page.submit("peers/beta/replace"), "peers/beta");
   const fresh = await bench(world, "beta", old.agent.owner);
   await pair(fresh.bench);
