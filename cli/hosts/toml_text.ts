@@ -137,11 +137,12 @@ function appended(text: string, block: string): string {
 
 /** Returns the present entry as the text has it. @throws {NotEditableError} when svc would write it in another way */
 function presentBlock(text: string, place: Place, present: unknown): string {
-  const block = isTable(present) ? blockOf(place, ownPart(present)).replaceAll("\n", lineEndOf(text)) : "";
-  const start = block === "" ? -1 : text.indexOf(block);
-  const isWhole = start !== -1 && (start === 0 || text.charAt(start - 1) === "\n") &&
-    ["", "\n", "\r"].includes(text.charAt(start + block.length));
-  if (isWhole && text.indexOf(block, start + 1) === -1) return block;
+  const lines = isTable(present) ? blockOf(place, ownPart(present)).split("\n") : [];
+  // Codex writes `20.0` where svc wrote `20`, into every entry, when the person adds or removes another server with it.
+  const patterns = lines.map((line) => RegExp.escape(line) + (/ = \d+$/.test(line) ? "(?:\\.0)?" : ""));
+  const found = text.match(new RegExp(`(?<=^|\\n)${patterns.join(lineEndOf(text))}(?![^\\r\\n])`, "g")) ?? [];
+  const [block] = found;
+  if (lines.length > 0 && block !== undefined && found.length === 1) return block;
   throw new NotEditableError("its entry has been written in another way");
 }
 
