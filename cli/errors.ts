@@ -199,6 +199,9 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   PROXY_PAIR_TICKET_EXPIRED: NEW_TICKET,
   PROXY_PAIR_TICKET_ALREADY_CONFIRMED: `A ticket works once. ${NEW_TICKET}`,
   PROXY_HOOK_REQUEST_ID_REUSED: "Give another --request-id, or none: svc then makes a new one for each message.",
+  PROXY_AUTH_INVALID_PROOF:
+    "If the named origin is a new address of the server, run svc config init and start the connector again. Else its reverse " +
+    "proxy may change the method, the path or the query of requests.",
   PROXY_AGENT_ACCESS_INVALID:
     "Run svc agent auth refresh <name>. If that is refused, its answer names the next command.",
   PROXY_PAIR_OWNERSHIP_FORBIDDEN:
