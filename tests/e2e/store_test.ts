@@ -104,7 +104,7 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   assertEquals(cut.code, 1);
   assertMatch(cut.stderr, /^Cannot import: Line \d+: not a JSON object$/m);
   const started = await refusedHere({ folder: folder.path, env: { ...env, KV_URL: `${folder.path}/cut.kv` } });
-  assertStringIncludes(started, "Remove the store and import again.");
+  assertStringIncludes(started, `store at ${folder.path}/cut.kv was not completed. Remove the store and import again.`);
   const former = exported.stdout.replace('"svcStore":5', '"svcStore":4');
   const refused = await store(`${folder.path}/format_4.kv`, "import", former);
   assertEquals(refused.code, 1);

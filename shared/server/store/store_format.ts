@@ -30,7 +30,9 @@ export async function readWithFormatCheck<T extends readonly unknown[]>(
     const [format, ...entries] = await kv.getMany<unknown[]>([KEY, ...keys]);
     const value = format?.value ?? null;
     if (value === HALF) {
-      throw new StoreRefused("An import into this store was not completed. Remove the store and import again.");
+      throw new StoreRefused(
+        `The import into the store ${place} was not completed. Remove the store and import again.`,
+      );
     }
     if (value !== null && value !== STORE_FORMAT) throw new StoreRefused(otherFormat(`The store ${place}`, value));
     if (value !== null || await mark(kv, place)) return entries as { [K in keyof T]: KvEntryMaybe<T[K]> };
