@@ -163,21 +163,20 @@ async function saveTokens(folder: AgentFolder, auth: AgentAuth): Promise<void> {
 export type SessionState = "active" | "revoked" | "interrupted";
 
 /**
- * Asks the registry for the state of the session whose tokens are on this machine. It is interrupted when an answer
- * with new tokens may have been lost.
+ * Asks the registry for the state of the session whose tokens are on this machine. It is interrupted when these tokens
+ * do not work and an answer with new ones may have been lost.
  *
  * @throws {ApiError|UnreachableError} when the registry does not tell
  */
 export async function sessionOf(registry: RegistryClient, folder: AgentFolder): Promise<SessionState> {
-  if ([REFRESH_MARKER, INTENT].some((file) => folder.read(file) !== null)) return "interrupted";
   const { sub, jti } = readAitClaims(parseAit(folder.ait()));
   try {
     await registry.validate(sub, jti, folder.auth().accessToken);
     return "active";
   } catch (error) {
-    if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_UNAUTHORIZED") return "revoked";
     // An expired access token does not end a session, because the next command refreshes it.
     if (error instanceof ApiError && error.code === "AGENT_AUTH_VALIDATE_EXPIRED") return "active";
-    throw error;
+    if (!(error instanceof ApiError) || error.code !== "AGENT_AUTH_VALIDATE_UNAUTHORIZED") throw error;
+    return [REFRESH_MARKER, INTENT].some((file) => folder.read(file) !== null) ? "interrupted" : "revoked";
   }
 }

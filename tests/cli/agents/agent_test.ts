@@ -181,7 +181,10 @@ Deno.test("agent inspect shows a revoked session without its end time, and so do
   // An access token that has only expired does not end the session.
   machine.world.clock.step(16 * 60_000);
   assertEquals(await session(), "active");
+  // The saved tokens still work after a refresh that did not reach the registry.
   machine.write("agents/alpha/refresh.pending", "x");
+  assertEquals(await session(), "active");
+  await machine.json("agent", "auth", "revoke", "alpha");
   assertEquals(await session(), "interrupted");
 });
 
