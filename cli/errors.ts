@@ -198,6 +198,8 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   PROXY_PAIR_TICKET_NOT_FOUND: `Copy the whole ticket again. ${NEW_TICKET}`,
   PROXY_PAIR_TICKET_EXPIRED: NEW_TICKET,
   PROXY_PAIR_TICKET_ALREADY_CONFIRMED: `A ticket works once. ${NEW_TICKET}`,
+  PROXY_RELAY_CONNECTOR_OFFLINE:
+    "Try again when svc peers shows the peer as online. Without --only-online, svc send lets a message wait for it.",
   PROXY_HOOK_REQUEST_ID_REUSED: "Give another --request-id, or none: svc then makes a new one for each message.",
   PROXY_AUTH_INVALID_PROOF:
     "If the named origin is a new address of the server, run svc config init and start the connector again. Else its reverse " +

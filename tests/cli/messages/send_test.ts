@@ -178,6 +178,7 @@ Deno.test("svc send lets a message wait for an offline peer unless only online p
     assertStringIncludes((await machine.svc("send", "beta", "x")).stderr, "Sent to beta: queued, until 20");
     const refused = await machine.failure("send", "beta", "now", "--only-online");
     assertEquals([refused.code, refused.stdout], ["PROXY_RELAY_CONNECTOR_OFFLINE", ""]);
+    assertStringIncludes(refused.message, "Without --only-online");
   }));
 
 Deno.test("svc send exits with 1 when the peer's connector does not accept the message", () =>
