@@ -61,7 +61,7 @@ export const COMMANDS = [
           ["person", account.humanName],
           ["authorities", ca === null ? "those of the system" : `${path}, and those of the system`],
           ["plain http", insecureOrigins.length === 0 ? "this machine only" : insecureOrigins.join(" ")],
-          ["texts kept", `${historyDays} days`],
+          ["texts kept", historyDays === 1 ? "1 day" : `${historyDays} days`],
           ["told of messages", notify],
         ]),
       ]);

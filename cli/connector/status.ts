@@ -104,7 +104,7 @@ export function statusFields(status: Status): Field[] {
     ["inbox problem", inbox.problem === null ? undefined : `messages cannot be stored: ${inbox.problem}`],
     ["dead letters", status.deadLetters],
     ["receipts to send", status.receiptsWaiting],
-    ["loop guard", status.loopGuards ? `${status.loopGuards} messages not sent` : undefined],
+    ["loop guard", status.loopGuards ? `${status.loopGuards} not sent` : undefined],
     ...status.servers.map(({ host, peers, calledAt, problem }): Field => {
       const how = problem === null ? "answered" : `${problem},`;
       const last = calledAt === null ? "not called yet" : `${how} ${ago(calledAt)}`;

@@ -119,6 +119,9 @@ export const COMMANDS = [
         ctx.out.bold(`The connector of ${folder.name} is ${well ? "healthy" : "UNHEALTHY"}`),
         ...fields(statusFields(status)),
       ]);
+      if (status.deadLetters > 0) {
+        ctx.out.next(["dead-letters", "--agent", folder.name], { when: "to see what it gave up on" });
+      }
       return well ? EXIT.done : EXIT.failed;
     },
   }),

@@ -298,6 +298,8 @@ Deno.test("svc dead-letters lists, replays and purges what the connector gave up
   const ids = deadLettersFrom(connector.connector.store.received, beta, 4, machine.world.clock.now());
   const listed = async (...options: string[]) => (await machine.json("dead-letters", ...options)).deadLetters;
   assertEquals((await listed()).map(({ id }: { id: number }) => id), ids.toReversed());
+  const status = await machine.svc("connector", "status");
+  assertStringIncludes(status.stderr, "Next, to see what it gave up on: svc dead-letters --agent alpha\n");
   const part = await machine.svc("dead-letters", "--limit", "1");
   assertStringIncludes(part.stderr, "There are 4 in all; --limit shows more of them.\n");
   const [newest] = await listed("--limit", "1");

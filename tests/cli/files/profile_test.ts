@@ -147,9 +147,11 @@ Deno.test("the command that removes a damaged profile works when it is pasted, i
 
 Deno.test("texts are kept for the days that are set, and a lost authority can be given up", async () => {
   await using machine = await Machine.ofPerson();
-  for (const days of [0, 30, 365]) {
+  for (const days of [0, 1, 30, 365]) {
     assertEquals((await machine.svc("profile", "set", "historyDays", String(days))).code, 0);
     assertEquals((await machine.json("profile", "show")).historyDays, days);
+    const { stdout } = await machine.svc("profile", "show");
+    assertStringIncludes(stdout, `texts kept        ${days} ${days === 1 ? "day" : "days"}\n`);
   }
   for (const text of ["366", "-1", "7.5", "none", ""]) {
     assertEquals((await machine.failure("profile", "set", "historyDays", "--", text)).code, "CLI_USAGE", text);
