@@ -17,6 +17,7 @@ import { type ErrorCode, ServiceError } from "../shared/protocol/errors.ts";
 import { TokenError } from "../shared/protocol/signed/jws.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { HEADERS, isNonce } from "../shared/protocol/proof.ts";
+import { unixSeconds } from "../shared/protocol/time.ts";
 import { digest, equalDigests, readPublicKey } from "../shared/server/crypto.ts";
 import type { Authenticator, CallersOf, RequestContext } from "../shared/server/http/route.ts";
 import {
@@ -145,7 +146,7 @@ async function proveAgent(deps: AuthDeps, exchange: RequestContext): Promise<Pro
   const now = deps.clock.now(), { token, nonce } = signedHeaders(exchange);
   if (!token) throw refuse("The Authorization header is not of the form Svc <ait>");
   const authority = { issuer: deps.config.registryUrl, keys: await deps.signing.verificationKeys() };
-  const claims = await verifyAit(token, authority, Math.floor(now / 1000)).catch((error) => {
+  const claims = await verifyAit(token, authority, unixSeconds(now)).catch((error) => {
     throw error instanceof TokenError ? refuse(error.message) : error;
   });
   exchange.agentDid = claims.sub;

@@ -28,7 +28,7 @@ const RELIED_MS = 500;
 /** Time without a renewal after which this instance may have stood still, as in a pause of its machine. */
 const PAUSED_MS = 2 * RENEW_MS;
 /** How long after a pause requests may have waited for its end. With less, some of them would pass as new ones. */
-export const RESUMED_MS = 10_000;
+const RESUMED_MS = 10_000;
 
 interface LeaseDeps extends Pick<ServiceDeps, "kv" | "clock" | "log" | "random" | "newId"> {
   metrics?: Metrics;

@@ -398,8 +398,8 @@ const ERROR_TABLE = {
   INTERNAL_ERROR: [500, "an unexpected error occurred", "Try again, or search the service's log for the request ID."],
   SERVICE_UNAVAILABLE: [
     503,
-    "the service is stopping or overloaded, or its store is unreachable",
-    "Try again in a moment.",
+    "the service is stopping or overloaded, its store is unreachable, or its disk is nearly full",
+    "Wait for the seconds in Retry-After. When the message names the disk, its operator has to free space.",
   ],
 } as const satisfies Record<string, readonly [ErrorRow["status"], when: string, fix: string]>;
 
