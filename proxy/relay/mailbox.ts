@@ -233,6 +233,16 @@ export class Mailbox {
   }
 
   /**
+   * Dead-letters what one agent has queued for another.
+   *
+   * @throws {StoreUnavailable}
+   */
+  async deadLetterFrom(sender: string, recipient: string): Promise<void> {
+    const entries = (await this.after(recipient, 0)).filter(({ message }) => message.fromAgentDid === sender);
+    await Promise.all(entries.map((entry) => this.deadLetter(entry)));
+  }
+
+  /**
    * Records a refusal by the connector. Returns the changed entry.
    *
    * @param isTemporary true for a refusal that passes by itself, which does not count towards a dead letter

@@ -43,6 +43,7 @@ interface TrustDeps extends OwnershipDeps, store.PairStoreDeps, Pick<ServiceDeps
   config: { proxyUrl: string; pairQuota: number; environment: Environment };
   /** Returns which instances run, because one that was killed has not recorded that its agents are offline. */
   leases: { aliveOf(instances: Iterable<string>): Promise<ReadonlySet<string>> };
+  mailbox: { deadLetterFrom(sender: string, recipient: string): Promise<void> };
   policy: { acceptsAuthority(authority: string): boolean };
   forwarder: {
     tellPaired(agentDid: string, peerAgentDid: string, profile: PairingProfile, proxy?: string): Promise<void>;
@@ -240,6 +241,11 @@ async function lastSeen({ kv, clock, leases }: TrustDeps, agentDids: readonly st
 
 export async function removePeer(deps: TrustDeps, { body, caller }: Pairing<typeof PairRemoveBody>): Promise<Answer> {
   await requireHome(deps, caller);
-  await store.removePair(deps, caller.agentDid, body.peerAgentDid);
+  const { agentDid } = caller, { peerAgentDid } = body;
+  if (await store.removePair(deps, agentDid, peerAgentDid)) {
+    // Their senders would otherwise be told that they wait until the recipient comes, which then never gets them.
+    await deps.mailbox.deadLetterFrom(agentDid, peerAgentDid);
+    await deps.mailbox.deadLetterFrom(peerAgentDid, agentDid);
+  }
   return noContent();
 }

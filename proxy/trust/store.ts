@@ -71,14 +71,16 @@ export async function setPeerProxy(
   });
 }
 
-/** Ends a pair in both directions. Writes nothing when there is no pair. */
+/** Ends a pair in both directions. Returns false, and writes nothing, when there is no pair. */
 export async function removePair(
   { kv, changes }: Pick<PairStoreDeps, "kv" | "changes">,
   agentDid: string,
   peerDid: string,
-): Promise<void> {
+): Promise<boolean> {
   // Read first, because a request without a pair would otherwise take the turn of others.
-  if (await arePaired(kv, agentDid, peerDid)) await endPair(changes, agentDid, peerDid);
+  const isPair = await arePaired(kv, agentDid, peerDid);
+  if (isPair) await endPair(changes, agentDid, peerDid);
+  return isPair;
 }
 
 export async function endPair(changes: Changes, agentDid: string, peerDid: string): Promise<void> {
