@@ -108,16 +108,19 @@ async function asked(
   warning: (proxy: string) => string = () => "",
 ): Promise<InputRequiredResult | null> {
   const name = `pair_${action}`;
-  if (person.canBeAsked && person.state !== null) {
-    if (!approvals.take(person.state, name, args)) {
-      throw refusal("CONNECTOR_INVALID_BODY", "The approval is not for this call, or not valid any longer", CALL_AGAIN);
-    }
-    if (person.hasAgreed) return null;
-    throw refusal("CLI_INTERRUPTED", "Your user did not agree", "Do not ask again unless your user wants it.");
+  const state = person.canBeAsked ? person.state : null;
+  if (state !== null && !approvals.take(state, name, args)) {
+    throw refusal("CONNECTOR_INVALID_BODY", "The approval is not for this call, or not valid any longer", CALL_AGAIN);
   }
+  if (state !== null && person.hasAgreed) return null;
   // This call also starts a connector where none runs, because the command for the person works only with one.
   const proxy = (await statusOf(connector)).proxy.origin;
   const byHand = () => warning(proxy) + pairByHand(pairingCommand(action, args));
+  if (state !== null) {
+    // `codex exec`, Codex without approvals and `claude -p` answer by themselves, and would else leave no way to pair.
+    const what = "Your user did not agree, or your program answered for them. Call it again only if your user wants it";
+    throw new ToolError(`CLI_INTERRUPTED: ${what}. If your program does not ask: ${byHand()}`);
+  }
   if (!person.canBeAsked) {
     throw new ToolError(`A person must approve this, and your program cannot ask them. ${byHand()}`);
   }

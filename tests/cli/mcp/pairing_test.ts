@@ -69,7 +69,12 @@ for (const era of ERAS) {
 
   Deno.test(`without an agreement no pairing request is sent (${era})`, async (t) => {
     const answers: [string, McpClientOptions, RegExp][] = [
-      ["declined", { answer: () => ({ action: "decline" }) }, /^CLI_INTERRUPTED: Your user did not agree/],
+      [
+        "declined",
+        { answer: () => ({ action: "decline" }) },
+        // Codex without approvals declines by itself.
+        /^CLI_INTERRUPTED: Your user did not agree, or your program answered for them\. .* to paste this .*\/v1\/pair\//,
+      ],
       ["cancelled", { answer: () => ({ action: "cancel" }) }, /^CLI_INTERRUPTED: /],
       ["not confirmed", { answer: () => ({ action: "accept", content: { confirm: false } }) }, /^CLI_INTERRUPTED: /],
       ["no content", { answer: () => ({ action: "accept" }) }, /^CLI_INTERRUPTED: /],
