@@ -146,9 +146,11 @@ function withRepeat(error: unknown, requestId: string): unknown {
   const isLoopGuard = error instanceof ApiError && error.status === 429;
   const isKnown = error instanceof ApiError || error instanceof CliError || error instanceof LocalDown;
   if (wasRefused(error) || isLoopGuard || isReused || !isKnown) return error;
-  const { code, cause } = describe(error);
-  const fix = `Send the same text with request_id ${requestId} again: the message is delivered once`;
-  return new ToolError(failureText(code, [cause], fix));
+  const { code, cause, fix } = describe(error);
+  // Each attempt would fail while the disk is full.
+  const before = code === "CONNECTOR_DISK_FULL" ? [`Tell your user: ${fix}`] : [];
+  const again = `Send the same text with request_id ${requestId} again: the message is delivered once`;
+  return new ToolError(failureText(code, [cause, ...before], again));
 }
 
 export const READ_INBOX: ToolRow = tool({
@@ -208,7 +210,8 @@ function afterMessages({ options: { isReadOnly } }: McpAgent): string {
  */
 async function isArriving({ options: { connector, clock } }: McpAgent, { signal }: ToolCall): Promise<boolean> {
   const { connection: { state, since } } = await statusOf(connector);
-  if (state === "connected" && clock.now() - Date.parse(since) >= LIMIT.queuedWaitMs) return false;
+  // Without the absolute value, each look would wait for as long as the clock was set back.
+  if (state === "connected" && Math.abs(clock.now() - Date.parse(since)) >= LIMIT.queuedWaitMs) return false;
   await sleep(clock, LIMIT.queuedWaitMs, signal);
   return true;
 }

@@ -308,18 +308,34 @@ Deno.test("an error of a tool has a code, what happened and what to do", async (
   await alpha.failure("send_message", { to: "beta", data }, "nests more than 64 levels. Correct the arguments;");
 });
 
+/** Alpha's tools with a connector that answers each request with this error. */
+async function failing(world: World, status: number, error: { code: string; message: string }): Promise<McpClient> {
+  const { benches } = await pairOfClients(world);
+  const send = () => Promise.resolve({ status, headers: new Headers(), text: JSON.stringify({ error }) });
+  return await McpClient.open(world, benches[0], { connector: { agentName: "alpha", send } });
+}
+
 Deno.test("a command that repairs something is for the person, and names the agent", async () => {
   await using world = await World.open();
-  const { benches } = await pairOfClients(world);
   const message = "The agent or its session is revoked";
-  const text = JSON.stringify({ error: { code: "AGENT_AUTH_REFRESH_REVOKED", message } });
-  const send = () => Promise.resolve({ status: 401, headers: new Headers(), text });
-  const alpha = await McpClient.open(world, benches[0], { connector: { agentName: "alpha", send } });
+  const alpha = await failing(world, 401, { code: "AGENT_AUTH_REFRESH_REVOKED", message });
   assertEquals(
     await alpha.failure("read_inbox"),
     `AGENT_AUTH_REFRESH_REVOKED: ${message}. This is for your user, not for you: Run svc agent reissue alpha to start a ` +
       "new session.",
   );
+});
+
+Deno.test("while the disk is full, a model tells its user before it sends again", async () => {
+  await using world = await World.open();
+  const alpha = await failing(world, 507, { code: "CONNECTOR_DISK_FULL", message: "The disk is full" });
+  const sent = { to: "beta", text: "x", request_id: "on-full-disk" };
+  const text = await alpha.failure(
+    "send_message",
+    sent,
+    "CONNECTOR_DISK_FULL: The disk is full. Tell your user: Free ",
+  );
+  assertStringIncludes(text, "Send the same text with request_id on-full-disk again");
 });
 
 Deno.test("an MCP server of an agent with another runtime has no tools that read", async () => {
