@@ -2,15 +2,15 @@
 import { Conversation, MessageId, Peer, RequestId, tool, type ToolCall, type ToolRow } from "./tool.ts";
 import { ApiError, LocalDown, wasRefused } from "../../shared/client/errors.ts";
 import { sendAndWait, type SendResult } from "../../shared/client/local_client.ts";
-import { SENT_STATES, type SentState } from "../../shared/client/local_shapes.ts";
+import { type OutboundResult, SENT_STATES } from "../../shared/client/local_shapes.ts";
 import { sleep } from "../../shared/clock.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
 import { statusOf } from "../connector/status.ts";
-import { CliError, describe } from "../errors.ts";
+import { CliError, describe, fixOf } from "../errors.ts";
 import { memberOf } from "../messages/received.ts";
 import { fitting, ModelMessage, modelMessage } from "./model_message.ts";
 import { CALL_SECONDS, type McpAgent } from "./mcp_agent.ts";
-import { failureText, localError, PROBLEM_CHARACTERS_MAX, shownText, ToolError } from "./tool_result.ts";
+import { failureText, forPerson, localError, PROBLEM_CHARACTERS_MAX, shownText, ToolError } from "./tool_result.ts";
 import { LONG_WAIT_SECONDS, WAIT_DEFAULT_SECONDS, WAIT_SECONDS } from "./waits.ts";
 import * as z from "zod";
 
@@ -88,7 +88,7 @@ export const SEND_MESSAGE: ToolRow = tool({
       state,
       problem: problem === null ? null : shownText(problem, PROBLEM_CHARACTERS_MAX),
       reply,
-      next: next ?? nextAfter(mcp, state, requestId),
+      next: next ?? nextAfter(mcp, sent.result),
     };
   },
 });
@@ -122,13 +122,14 @@ function payloadOf({ text, data }: { text?: string | undefined; data?: Record<st
   return JSON.stringify(text === undefined ? data : { message: text, ...data });
 }
 
-function nextAfter({ options: { isPush } }: McpAgent, state: SentState, requestId: string): string {
+function nextAfter({ options: { isPush, identity } }: McpAgent, { state, problem, requestId }: OutboundResult): string {
+  const forUser = forPerson(fixOf(problem ?? ""), identity.name);
   switch (state) {
     case "refused":
     case "dead_lettered":
       return "The peer did not get it: problem has the reason. Do not send it again without a change.";
     case "kept":
-      return "The server does not take it now: it is kept and sent later. Do not send it again.";
+      return `The server does not take it now: it is kept and sent later. Do not send it again. ${forUser}`.trim();
     case "unknown":
     case "sending":
       return `It is not known whether it arrived: send the same text with request_id ${requestId} to make sure.`;

@@ -89,10 +89,15 @@ function errorText(error: unknown, agent: string): string {
     : error instanceof LocalDown
     ? "Call the tool again in some seconds."
     : own ?? MCP_FIXES[code] ?? fix;
-  // A model with a shell would otherwise run the command, and so undo what a person has decided, such as a revocation.
-  const isForPerson = /\bsvc [a-z]/.test(next);
-  const whole = isForPerson ? `This is for your user, not for you: ${next.replaceAll("<name>", agent)}` : next;
-  return failureText(code, [cause, ...details], whole);
+  return failureText(code, [cause, ...details], forPerson(next, agent) || next);
+}
+
+/**
+ * A fix with a command of `svc`, for the person; empty for any other fix. A model with a shell would otherwise run the
+ * command, and so undo what a person has decided, such as a revocation.
+ */
+export function forPerson(fix: string, agent: string): string {
+  return /\bsvc [a-z]/.test(fix) ? `This is for your user, not for you: ${fix.replaceAll("<name>", agent)}` : "";
 }
 
 /** `<CODE>: <what happened>. <what to do>`, on one line. */

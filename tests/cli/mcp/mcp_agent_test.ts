@@ -105,6 +105,11 @@ Deno.test("a model that begins with its inbox gets what the server still sends o
   for (const text of ["first", "second"]) await beta.write(beta.a, text);
   assertEquals(textsOf(await client.passing(reading)), ["first", "second"]);
   assertEquals((await client.data("read_inbox")).next, "No unread message.");
+  // Nor does an inbox seem new for an hour after the clock was set back.
+  beta.world.clock.step(-3_600_000);
+  const since = beta.world.clock.now();
+  await client.passing(client.data("read_inbox"));
+  assert(beta.world.clock.now() - since < 3_000);
 });
 
 Deno.test("an empty inbox says why messages may be missing", async (t) => {

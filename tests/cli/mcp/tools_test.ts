@@ -1,7 +1,7 @@
 /** The tools of `svc mcp` (D-128) with the real client, in both kinds of protocol revisions. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { call, get } from "../../../shared/client/local_client.ts";
-import { LocalPeers } from "../../../shared/client/local_shapes.ts";
+import { call, get, post } from "../../../shared/client/local_client.ts";
+import { LocalPeers, OutboundResult } from "../../../shared/client/local_shapes.ts";
 import { INSTRUCTIONS, NOTE } from "../../../cli/mcp/tool_result.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
@@ -336,6 +336,21 @@ Deno.test("while the disk is full, a model tells its user before it sends again"
     "CONNECTOR_DISK_FULL: The disk is full. Tell your user: Free ",
   );
   assertStringIncludes(text, "Send the same text with request_id on-full-disk again");
+});
+
+Deno.test("a message that waits because the session has ended says what the person does", async () => {
+  await using world = await World.open();
+  const clients = await pairOfClients(world);
+  const request = post("/v1/outbound?wait=0", { to: "beta", text: "x", prefer: "respond-async" });
+  const sent = await call(clients.alpha.mcp.options.connector, OutboundResult, request);
+  const text = JSON.stringify({ ...sent, state: "kept", problem: "PROXY_AGENT_ACCESS_INVALID" });
+  const send = () => Promise.resolve({ status: 200, headers: new Headers(), text });
+  const alpha = await McpClient.open(world, clients.benches[0], { connector: { agentName: "alpha", send } });
+  const { next } = await alpha.data("send_message", { to: "beta", text: "x" });
+  assertStringIncludes(
+    next,
+    "sent later. Do not send it again. This is for your user, not for you: Run svc agent auth ",
+  );
 });
 
 Deno.test("an MCP server of an agent with another runtime has no tools that read", async () => {
