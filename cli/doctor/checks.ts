@@ -127,7 +127,7 @@ async function registryCheck(name: string, { registered }: Pick<DoctorDeps, "reg
     const found = await registered();
     const seen = {
       active: "it has the agent",
-      signed_out: "it has ended the agent's session",
+      signed_out: "it refuses the saved tokens: the session was ended, or the agent was reissued elsewhere",
       revoked: "the agent was deleted",
       unknown: NO_AGENT,
     }[found];

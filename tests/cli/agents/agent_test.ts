@@ -171,7 +171,7 @@ Deno.test("agent inspect shows a revoked session without its end time, and so do
   await machine.refuses(["agent", "auth", "refresh", "alpha"], 3, "AGENT_AUTH_REFRESH_REVOKED", "svc agent reissue");
   assertEquals(await session(), "revoked");
   const doctor = await machine.svc("provider", "doctor", "--skip-connector-runtime");
-  assertMatch(doctor.stdout, /FAIL +registry +it has ended the agent's session .*\n +svc agent reissue alpha\n/);
+  assertMatch(doctor.stdout, /FAIL +registry +it refuses the saved tokens: .*\n +svc agent reissue alpha\n/);
   const { code, stdout } = await machine.svc("agent", "inspect", "alpha");
   assertEquals([code, stdout.includes("until")], [0, false]);
   assertStringIncludes(stdout, "REVOKED: run svc agent reissue alpha to start a new one");
