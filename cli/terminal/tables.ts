@@ -26,6 +26,9 @@ const MINOR = 2;
 /** Counts as the width of a word that is wider than the terminal, because other columns would otherwise get no room. */
 const CUT_WORD = 12;
 
+/** A cell with a wider word stands alone on its line where columns would have to be left out for it. */
+const ALONE = 32;
+
 /** @param width columns of the terminal; `null`: a pipe, or a person who wants everything */
 export function tableLines<T>(columns: readonly Column<T>[], rows: readonly T[], width: number | null): string[] {
   if (width === null) {
@@ -33,17 +36,23 @@ export function tableLines<T>(columns: readonly Column<T>[], rows: readonly T[],
     return table(columns.map(({ head }) => head), rows.map((row) => columns.map(({ of }) => whole(of(row)))));
   }
   const short = (cell: Cell) => printable(cell === null ? "–" : typeof cell === "string" ? cell : cell.short);
-  let shown = columns.filter(({ isWide }) => !isWide).map(({ head, rank = 0, cut, of }) => {
+  const all = columns.filter(({ isWide }) => !isWide).map(({ head, rank = 0, cut, of }) => {
     const cells = [head, ...rows.map((row) => short(of(row)))];
-    const words = cells.flatMap((cell) => cell.split(" ")).map(textColumns);
-    const natural = most(cells.map(textColumns));
-    const least = cut === undefined
-      ? most(words.map((word) => word > width ? CUT_WORD : word))
-      : Math.min(cut, natural);
-    const brief = cells.slice(1).map(textColumns).filter((columns) => columns <= SHORT);
-    const unbroken = cut === undefined ? Math.max(least, most(brief)) : least;
-    return { cells, rank, least, unbroken, natural, isCut: cut !== undefined };
+    return { cells, rank, cut, words: cells.map((cell) => most(cell.split(" ").map(textColumns))) };
   });
+  let alone = Infinity;
+  const measured = () =>
+    all.map(({ cells, rank, cut, words }) => {
+      const counted = cells.filter((_, i) => (words[i] ?? 0) <= alone);
+      const natural = most(counted.map(textColumns));
+      const least = cut === undefined
+        ? most(words.filter((word) => word <= alone).map((word) => word > width ? CUT_WORD : word))
+        : Math.min(cut, natural);
+      const brief = counted.slice(1).map(textColumns).filter((columns) => columns <= SHORT);
+      const unbroken = cut === undefined ? Math.max(least, most(brief)) : least;
+      return { cells, words, rank, least, unbroken, natural, isCut: cut !== undefined };
+    });
+  let shown = measured();
   const needed = (by: "least" | "unbroken") => shown.reduce((sum, column) => sum + column[by] + GAP, -GAP);
   const leaveOut = (by: "least" | "unbroken", minRank: number) => {
     while (shown.length > 1 && needed(by) > width) {
@@ -54,19 +63,51 @@ export function tableLines<T>(columns: readonly Column<T>[], rows: readonly T[],
     }
   };
   leaveOut("unbroken", MINOR);
+  // One long name would otherwise hide the state of every row.
+  if (needed("least") > width) {
+    alone = ALONE;
+    shown = measured();
+  }
+  leaveOut("unbroken", MINOR);
   leaveOut("least", 0);
   const by = needed("unbroken") <= width ? "unbroken" : "least";
   const widths = grown(shown.map((column) => ({ ...column, least: column[by] })), width - needed(by));
   return [...rows.keys(), rows.length].flatMap((n) => {
-    const cells = shown.map(({ cells: { [n]: cell = "" }, isCut }, i) =>
-      isCut ? [cutToColumns(cell, widths[i] ?? 1)] : wordWrap(cell, widths[i] ?? 1)
-    );
-    const height = Math.max(...cells.map(({ length }) => length));
-    return Array.from(
-      { length: height },
-      (_, line) => cells.map((cell, i) => padded(cell[line] ?? "", widths[i] ?? 0)).join(" ".repeat(GAP)).trimEnd(),
-    );
+    const cells = shown.map(({ cells: { [n]: cell = "" }, words: { [n]: word = 0 }, isCut }, i) => {
+      if (isCut) return [cutToColumns(cell, widths[i] ?? 1)];
+      return wordWrap(cell, word > alone ? width : widths[i] ?? 1);
+    });
+    return rowLines(cells, widths, width);
   });
+}
+
+/** The lines of a row. What follows a cell that is wider than its column begins on the next line. */
+function rowLines(cells: readonly (readonly string[])[], widths: readonly number[], width: number): string[] {
+  const lines: string[] = [];
+  let first = 0;
+  const add = (end: number) => {
+    const here = cells.slice(first, end), indent = " ".repeat(indentOf(widths.slice(0, first)));
+    for (let line = 0; line < most(here.map(({ length }) => length)); line++) {
+      const parts = here.map((cell, i) => padded(cell[line] ?? "", widths[first + i] ?? 0));
+      lines.push((indent + parts.join(" ".repeat(GAP))).trimEnd());
+    }
+    first = end;
+  };
+  for (const [i, cell] of cells.entries()) {
+    const wide = most(cell.map(textColumns)), hasRoom = indentOf(widths.slice(0, i)) + wide <= width;
+    if (wide <= (widths[i] ?? 0)) continue;
+    add(hasRoom ? i + 1 : i);
+    if (hasRoom) continue;
+    lines.push(...cell);
+    first = i + 1;
+  }
+  add(cells.length);
+  return lines;
+}
+
+/** Where the column after these begins. */
+function indentOf(widths: readonly number[]): number {
+  return widths.reduce((sum, columns) => sum + columns + GAP, 0);
 }
 
 /** The widths of columns: each gets what it needs; the rest goes to the most important ones that can use it. */

@@ -200,6 +200,31 @@ Deno.test("a table leaves out what matters least, and wraps cells at words", () 
   );
 });
 
+Deno.test("a long name stands alone on its line, and hides no column of the other rows", () => {
+  const long = "n".repeat(64), owner = "o".repeat(60);
+  const table = (width: number) =>
+    tableLines(
+      [
+        { head: "NAME", of: ([name = ""]) => name },
+        { head: "OWNER", rank: 1, of: ([, owner = ""]) => owner },
+        { head: "STATE", rank: 1, of: () => "active" },
+        { head: "SEEN", rank: 2, of: () => "2 min ago" },
+      ],
+      [["beta", "Bob"], [long, owner], [long, "Ada"]],
+      width,
+    );
+  assertEquals(table(79), [
+    "NAME  OWNER  STATE   SEEN",
+    "beta  Bob    active  2 min ago",
+    long,
+    `      ${owner}`,
+    "             active  2 min ago",
+    long,
+    "      Ada    active  2 min ago",
+  ]);
+  assertEquals(table(200)[3], `${long}  ${"Ada".padEnd(60)}  active  2 min ago`);
+});
+
 Deno.test("ages and states stay on one line beside a long name, and the text that is cut gives way", () => {
   const table = (name: string, state: string, width: number, ...others: string[]) =>
     tableLines(
