@@ -50,7 +50,9 @@ export async function admit(
       const check = CHECKS[passed] as AdmissionCheck;
       if (standing && check.isStanding) continue;
       const done = check.run(deps, state);
-      if (done) await (exchange.isVisit ? unlessCrowded(exchange.room, done) : done);
+      // A standing covers the checks that ask the registry. The check of the nonce is waited for, because nothing would
+      // end a reservation that is made after the refusal.
+      if (done) await (exchange.isVisit && check.isStanding ? unlessCrowded(exchange.room, done) : done);
     }
     const { homeProxy, ait } = state;
     if (homeProxy !== undefined && ait && profile.trust) {
@@ -88,8 +90,8 @@ export async function admit(
 }
 
 /**
- * Waits for a check of a visitor, but no longer once other bodies need the room of its body, because a registry that
- * answers slowly could otherwise keep the large messages of all others waiting.
+ * Waits for a check that asks the registry of a visitor, but no longer once other bodies need the room of its body,
+ * because a registry that answers slowly could otherwise keep the large messages of all others waiting.
  *
  * @throws {ServiceError} `PROXY_AUTH_DEPENDENCY_UNAVAILABLE` when the wait ends early
  */
