@@ -63,7 +63,9 @@ const LISTS_BYTES = 67_108_864;
 const CALLS = { atOnce: 16, waiting: 100, waitMs: 3_000 };
 /**
  * Calls of one domain with all its subdomains, and calls of issuers that are not known to work for one owner here. With
- * more, the names of one person, or the tickets that one person made, could keep every other issuer waiting.
+ * more, the names of one person, or the tickets that one person made, could keep every other issuer waiting. A domain
+ * is the last two labels of a name, so all registries below `co.uk` share these calls. With three labels, a person with
+ * `a.example` would have as many domains as subdomains.
  */
 const CALLS_OF_ONE = { ...CALLS, atOnce: 4 };
 /**
