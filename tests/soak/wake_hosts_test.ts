@@ -1,6 +1,7 @@
 /**
- * Wake-up of real programs: Claude Code and Codex in a terminal, each with a model that this test plays, so without a
- * login. A message of a peer begins a turn of the idle session, and the model reads the line and no text of the peer.
+ * Real programs, each with a model that this test plays, so without a login. In a terminal, a message of a peer begins a
+ * turn of an idle session of Claude Code or Codex, and the model reads the line and no text of the peer. Codex cuts long
+ * results, so it is also checked that its model gets each message whole.
  */
 import { assert, assertEquals } from "@std/assert";
 import { RunningConnector, svc } from "../cli/connector/people.ts";
@@ -50,19 +51,24 @@ const CLAUDE_ANSWER: [string, object][] = [
   ["message_stop", {}],
 ];
 
-function codexAnswer(body: string): [string, object][] {
-  const { input = [] } = JSON.parse(body) as { input?: { type?: string }[] };
-  // The first turn calls a tool, which tells the server its thread.
-  const isFirst = body.includes("Who are you here?") && input.every(({ type }) => type !== "function_call_output");
-  const item = isFirst
-    ? { type: "function_call", id: "f", call_id: "c", name: "whoami", namespace: "mcp__svc_alpha", arguments: "{}" }
-    : { type: "message", id: "m", role: "assistant", content: [{ type: "output_text", text: "Yes." }] };
+/** The events of a model that calls a tool, or says that it has ended. */
+function codexEvents(call: { name: string; arguments: string } | null): [string, object][] {
+  const item = call === null
+    ? { type: "message", id: "m", role: "assistant", content: [{ type: "output_text", text: "Yes." }] }
+    : { type: "function_call", id: "f", call_id: "c", namespace: "mcp__svc_alpha", ...call };
   const usage = { input_tokens: 1, output_tokens: 1, total_tokens: 2 };
   return [
     ["response.created", { response: { id: "r" } }],
     ["response.output_item.done", { item }],
     ["response.completed", { response: { id: "r", usage } }],
   ];
+}
+
+function codexAnswer(body: string): [string, object][] {
+  const { input = [] } = JSON.parse(body) as { input?: { type?: string }[] };
+  // The first turn calls a tool, which tells the server its thread.
+  const isFirst = body.includes("Who are you here?") && input.every(({ type }) => type !== "function_call_output");
+  return codexEvents(isFirst ? { name: "whoami", arguments: "{}" } : null);
 }
 
 /** A program in a terminal of its own, ended with its children. */
@@ -106,6 +112,23 @@ async function people(service: Service) {
     isReady: () => Deno.stat(`${dir}/agents/alpha/connector.json`).then(() => true as const, () => undefined),
     [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose](),
   };
+}
+
+function codexSettings(url: string, project: string): string {
+  const lines = [
+    'model = "gpt-5"',
+    'model_provider = "own"',
+    'approval_policy = "never"',
+    'sandbox_mode = "danger-full-access"',
+    "check_for_update_on_startup = false",
+    "[model_providers.own]",
+    'name = "own"',
+    `base_url = "${url}/v1"`,
+    'wire_api = "responses"',
+    `[projects."${project}"]`,
+    'trust_level = "trusted"',
+  ];
+  return `${lines.join("\n")}\n`;
 }
 
 /** Codex leaves a server and its updater behind, each with its pid in a file. */
@@ -161,20 +184,7 @@ Deno.test({
     await using codex = model(codexAnswer);
     const folder = at.env.CODEX_HOME;
     await Deno.mkdir(folder);
-    const settings = [
-      'model = "gpt-5"',
-      'model_provider = "own"',
-      'approval_policy = "never"',
-      'sandbox_mode = "danger-full-access"',
-      "check_for_update_on_startup = false",
-      "[model_providers.own]",
-      'name = "own"',
-      `base_url = "${codex.url}/v1"`,
-      'wire_api = "responses"',
-      `[projects."${at.project}"]`,
-      'trust_level = "trusted"',
-    ];
-    await Deno.writeTextFile(`${folder}/config.toml`, `${settings.join("\n")}\n`);
+    await Deno.writeTextFile(`${folder}/config.toml`, codexSettings(codex.url, at.project));
     await at.install("--for", "codex");
     await using _daemons = daemonsOf(folder);
     await using _session = inTerminal("codex 'Who are you here?'", at.project, at.env);
@@ -183,5 +193,42 @@ Deno.test({
     assert(await at.isReady());
     await at.write("a secret text");
     await isWoken(codex.requests);
+  },
+});
+
+Deno.test({
+  name: "Codex shows its model all of each result of read_inbox, so no message is read that it has not shown",
+  ignore: !await isInstalled("codex"),
+  async fn() {
+    await using service = await Service.open();
+    await using at = await people(service);
+    const outputs: string[] = [];
+    await using codex = model((body) => {
+      const { input = [] } = JSON.parse(body) as { input?: { type?: string; output?: unknown }[] };
+      const last = input.at(-1);
+      const output = last?.type === "function_call_output" ? JSON.stringify(last.output) : null;
+      if (output !== null) outputs.push(output);
+      const isOver = output?.includes("No unread message.");
+      return codexEvents(isOver ? null : { name: "read_inbox", arguments: '{"limit":20}' });
+    });
+    const folder = at.env.CODEX_HOME;
+    await Deno.mkdir(folder);
+    await Deno.writeTextFile(`${folder}/config.toml`, codexSettings(codex.url, at.project));
+    await at.install("--for", "codex");
+    // Without this, Codex refuses a tool that it cannot ask about.
+    const text = await Deno.readTextFile(`${folder}/config.toml`);
+    const always = 'default_tools_approval_mode = "approve"\nstartup_timeout_sec';
+    await Deno.writeTextFile(`${folder}/config.toml`, text.replace("startup_timeout_sec", always));
+    // A character of Chinese has three bytes, and Codex counts bytes.
+    for (let n = 0; n < 9; n++) await at.write(`message-${n} ${"消息".repeat(900)}`);
+    await using _daemons = daemonsOf(folder);
+    const args = ["exec", "--skip-git-repo-check", "Read them"];
+    const env = { PATH: Deno.env.get("PATH") ?? "", ...at.env };
+    const { code } = await new Deno.Command("codex", { args, cwd: at.project, env, clearEnv: true, stdin: "null" })
+      .output();
+    assertEquals(code, 0);
+    const shown = outputs.join().match(/message-\d/g) ?? [];
+    assertEquals(shown, Array.from({ length: 9 }, (_, n) => `message-${n}`));
+    assertEquals(outputs.filter((output) => output.includes("truncated")), []);
   },
 });
