@@ -209,6 +209,9 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   PROXY_PAIR_OWNERSHIP_FORBIDDEN:
     "Run svc agent auth refresh <name>. If that is refused, its answer names the reason; else the other agent has ended.",
   AGENT_AUTH_REFRESH_REVOKED: "Run svc agent reissue <name> to start a new session.",
+  AGENT_REISSUE_INVALID_STATE:
+    "If another command changed the agent, try again. A deleted agent does not come back: run svc agent delete <name>, " +
+    "then svc agent create <name>, and pair it by a new ticket.",
   AGENT_AUTH_REFRESH_EXPIRED:
     "Run svc agent auth revoke <name>, then svc agent reissue <name>, to start a new session.",
   AGENT_AUTH_REFRESH_INVALID:

@@ -38,6 +38,14 @@ Deno.test("agent reissue makes a new AIT, and a new session when there was none"
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
 });
 
+Deno.test("agent reissue of an agent that was deleted elsewhere names the commands that make a new one", async () => {
+  await using machine = await withAlpha();
+  const { agents: [{ id }] } = await machine.json("agent", "list");
+  await machine.world.client.deleteAgent(machine.env.SVC_API_KEY ?? "", id);
+  const fix = "svc agent delete alpha, then svc agent create alpha";
+  await machine.refuses(["agent", "reissue", "alpha"], 1, "AGENT_REISSUE_INVALID_STATE", fix);
+});
+
 Deno.test("the next reissue repairs a reissue whose answer was lost, also when it made a session", async (t) => {
   for (const hadSession of [true, false]) {
     await t.step(hadSession ? "with a session" : "without", async () => {
