@@ -106,12 +106,14 @@ export function readConfig(ctx: Pick<Context, "configDir">): Config | null {
   return config;
 }
 
-export async function updateConfig(ctx: Context, change: Config): Promise<void> {
-  await withConfigLock(ctx, async () => {
+/** Saves some values. Returns the configuration that was there. */
+export async function updateConfig(ctx: Context, change: Config): Promise<Config | null> {
+  return await withConfigLock(ctx, async () => {
     await removeLeftovers(ctx.configDir, ctx.clock.now());
-    const config = { ...readConfig(ctx), ...change };
+    const before = readConfig(ctx), config = { ...before, ...change };
     const ordered = Object.fromEntries(CONFIG_KEYS.flatMap((key) => config[key] ? [[key, config[key]]] : []));
     await writePrivate(ctx.random, configPath(ctx), `${JSON.stringify(ordered, null, 2)}\n`);
+    return before;
   });
 }
 

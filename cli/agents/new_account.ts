@@ -3,14 +3,7 @@
  * before anything is sent. The command prints the API key even if it cannot be saved, because the registry never shows
  * it again.
  */
-import {
-  type Config,
-  configPath,
-  effectiveConfig,
-  readConfig,
-  requireDisplayName,
-  updateConfig,
-} from "../account/config_store.ts";
+import { type Config, configPath, effectiveConfig, requireDisplayName, updateConfig } from "../account/config_store.ts";
 import type { Context } from "../context.ts";
 import { CliError, describe } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
@@ -100,13 +93,13 @@ export async function saveAccount(
   knownProxyUrl?: string,
 ): Promise<void> {
   try {
-    const before = readConfig(ctx);
     const config: Config = { registryUrl: registry.registryUrl, apiKey, humanName };
     // When the registry does not answer, the key is saved without the proxy.
     const asked = () => registry.metadata().then(({ proxyUrl }) => proxyUrl, () => "");
     const proxyUrl = parseServiceUrl(knownProxyUrl ?? await asked());
     if (proxyUrl !== null) config.proxyUrl = proxyUrl;
-    await updateConfig(ctx, config);
+    // Another command may have saved its key since this one began, and that key would be lost without a word.
+    const before = await updateConfig(ctx, config);
     const urls = [config.registryUrl, config.proxyUrl].filter((url) => url !== undefined);
     await saveTrust(ctx, urls);
     ctx.out.note(`The API key is saved in ${configPath(ctx)}.`);

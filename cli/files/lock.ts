@@ -63,9 +63,9 @@ export async function withLock<T>(
 }
 
 /** Runs `work` while no other process changes the files of the configuration directory. Creates it if needed. */
-export async function withConfigLock(ctx: Context, work: () => Promise<void>): Promise<void> {
+export async function withConfigLock<T>(ctx: Context, work: () => Promise<T>): Promise<T> {
   await ensureConfigDir(ctx);
-  await withLock(ctx, () => join(ctx.configDir, ".config.lock"), work);
+  return await withLock(ctx, () => join(ctx.configDir, ".config.lock"), work);
 }
 
 /**

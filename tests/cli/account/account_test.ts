@@ -191,6 +191,28 @@ Deno.test("invite create accepts and refuses the same expiry times as the regist
   await admin.refuses(["invite", "create", "--expires-at", "2020-01-01T00:00:00Z"], 1, "INVITE_CREATE_INVALID");
 });
 
+Deno.test("of two accounts that are made at once in one folder, the later one says that it replaces the key of the other", async () => {
+  await using admin = await bootstrapped();
+  await using machine = await Machine.open(admin.world);
+  const codes = [];
+  for (let i = 0; i < 2; i++) codes.push((await admin.json("invite", "create")).invite.code);
+  // Both invites are redeemed before either key is saved.
+  const { promise: redeemed, resolve } = Promise.withResolvers<void>();
+  let answers = 0, running = true;
+  machine.fetch = async (input, init) => {
+    const request = new Request(input, init), answer = await machine.world.fetch(request);
+    if (!request.url.endsWith("/redeem")) return answer;
+    if (++answers === 2) resolve();
+    await redeemed;
+    return answer;
+  };
+  const both = Promise.all(codes.map((code) => machine.svc("invite", "redeem", code))).finally(() => running = false);
+  while (running) await admin.world.clock.advance(100);
+  const ran = await both;
+  assertEquals(ran.map(({ code }) => code), [0, 0]);
+  assertEquals(ran.filter(({ stderr }) => stderr.includes("It replaces the previously saved key")).length, 1);
+});
+
 Deno.test("api-key create shows the token once and does not save it", async () => {
   await using machine = await bootstrapped();
   const { code, stdout, stderr } = await machine.svc("api-key", "create", "--name", "ci");
