@@ -102,6 +102,12 @@ Deno.test("a unit may ask the registries of other servers, because FEDERATION is
   }
 });
 
+Deno.test("systemd does not give up on denokv, whose unit ends at once while the disk is full", async () => {
+  const text = await Deno.readTextFile(new URL("docs/examples/denokv.service", ROOT));
+  assertStringIncludes(text, "\nRestart=always\n");
+  assertStringIncludes(text.slice(0, text.indexOf("[Service]")), "\nStartLimitIntervalSec=0\n");
+});
+
 const denokv = await findDenokv();
 
 Deno.test({
