@@ -179,8 +179,8 @@ function whyNot(url: string, cause: unknown): string {
       "with permission to read and write that folder.";
   }
   if (cause instanceof Deno.errors.PermissionDenied) {
-    return "the user of this process may not read and write its files, or their folder. Files that root restored get the " +
-      `user of their folder with: chown --reference=${dirname(url)} ${url}*`;
+    return "the user of this process may not read and write its files, or their folder. Let it, or set KV_URL to another " +
+      `path. Files that root restored get the user of their folder with: chown --reference=${dirname(url)} ${url}*`;
   }
   return `${(cause as Error).message}. Correct that, or set KV_URL to another path`;
 }
