@@ -290,7 +290,9 @@ export interface Host {
 export function thisHost(ctx: Context): Host {
   const home = ctx.env("HOME"), xdg = ctx.env("XDG_CONFIG_HOME");
   if (home === undefined) {
-    throw new CliError("CLI_NO_CONFIG_DIR", "No home directory is set, so a service cannot be installed");
+    throw new CliError("CLI_NO_CONFIG_DIR", "No home directory is set, so services cannot be found", {
+      fix: "Set HOME.",
+    });
   }
   return {
     home,

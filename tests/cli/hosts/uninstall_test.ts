@@ -35,6 +35,9 @@ Deno.test({
     const own = await giveUnit(machine, "alpha", machine.env.SVC_CONFIG_DIR);
     const far = await giveUnit(machine, "beta", "/another/folder");
 
+    delete machine.env.HOME;
+    await machine.refuses(["uninstall"], 2, "CLI_NO_CONFIG_DIR", "services cannot be found. Set HOME.");
+    machine.env.HOME = home;
     const list = await machine.json("uninstall", "--print");
     const kinds = list.installed.map(({ kind }: { kind: string }) => kind);
     assertEquals(kinds, ["service", "entry", "entry", "entry", "entry", "entry", "completion"]);
