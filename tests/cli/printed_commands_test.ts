@@ -37,6 +37,7 @@ const WITHOUT_CONNECTOR: readonly string[] = [
   "install --for <generic>",
   "install --for inbox",
   "install --for inbox --agent-name <alpha>",
+  "log --export",
   "log --help",
   "log <beta>",
   "mcp install alpha --for claude-code",
