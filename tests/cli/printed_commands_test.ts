@@ -94,6 +94,7 @@ const OF_NEWCOMER: readonly string[] = ["config init", "invite redeem -"];
 const ELSEWHERE: Readonly<Record<string, readonly [file: string, typed: string]>> = {
   "admin bootstrap --bootstrap-secret -": ["tests/cli/next_line_test.ts", "[bootstrap = []]"],
   "admin open": ["tests/cli/commands/admin_open_test.ts", '"admin", "open"'],
+  "admin people suspend <>": ["tests/cli/account/admin_commands_test.ts", '"people", "suspend", human.did'],
   "admin people restore": ["tests/cli/next_line_test.ts", "[restore = []]"],
   "admin service rotate": ["tests/cli/next_line_test.ts", "[create = [], invite = [], rotate = []]"],
   "config set": ["tests/cli/account/config_test.ts", '"config", "set", "proxyUrl", "https://p.example"'],
