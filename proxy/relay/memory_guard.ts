@@ -1,9 +1,11 @@
 /**
- * Ends sockets that fill the memory with one endless message. The runtime keeps all fragments of a message until the
- * last one has come, and this code sees none of them. Meanwhile such a socket cannot send a whole message. So when
- * memory runs out, or its use grows fast, every socket gets a heartbeat, and those that send nothing back are closed.
+ * Ends sockets that fill the memory with one endless message, or that send so many pings that the store seems silent.
+ * The runtime keeps all fragments of a message until the last one has come, and answers pings itself, so this code sees
+ * none of them. Meanwhile such a socket sends nothing else. So when memory runs out, when its use grows fast, or when the
+ * store does not answer, every socket gets a heartbeat, and those that send nothing back are closed.
  */
 import { type Cancel, repeat, sleep } from "../../shared/clock.ts";
+import { KEYS } from "../schema/kv_keys.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
 import { CONNECT_WAIT_MAX_MS, type OwnerBudgets } from "../owner_budgets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
@@ -16,6 +18,11 @@ const LOOK_MS = 250;
  * machine fills up.
  */
 const GROWTH_BYTES = 67_108_864;
+/**
+ * Looks without an answer of the store after which sockets get a heartbeat. With less, a slow disk would cause it. With
+ * more, one person's sockets could hold back all requests for longer. A time would also pass while the machine sleeps.
+ */
+const HELD_BACK_LOOKS = 3;
 /** Time for an answer. With less, a connector behind a slow line would be closed. */
 const ANSWER_MS = 2_000;
 /** A timer that fires this late shows that the server was busy, so it may not have read all answers yet. */
@@ -32,12 +39,16 @@ interface GuardDeps extends Pick<ServiceDeps, "clock" | "log"> {
   connectedAgents: ConnectedAgents;
   /** Bytes of memory that the process holds. */
   heldBytes(): number;
+  /** The store, if it is a file. One on the network can be away, which says nothing about the sockets. */
+  file: Pick<ServiceDeps["kv"], "get"> | null;
 }
 
 export class MemoryGuard {
   /** Bytes at the looks of the last second, oldest first. */
   #looks: number[] = [];
   #askedAt = -Infinity;
+  /** Looks since the read that has no answer yet, with that of the read itself. */
+  #unanswered = 0;
   #cancel: Cancel = () => {};
 
   /** @param boundBytes memory above which sockets get a heartbeat; `Infinity` when only its growth counts */
@@ -46,7 +57,7 @@ export class MemoryGuard {
   start(): void {
     this.#cancel = repeat(this.deps.clock, () => LOOK_MS, async () => {
       const bytes = this.deps.heldBytes();
-      if (this.#isFilling(bytes)) await this.#endSilent(bytes);
+      if (this.#isHeldBack() || this.#isFilling(bytes)) await this.#endSilent(bytes);
     });
   }
 
@@ -60,6 +71,13 @@ export class MemoryGuard {
     if (bytes - before >= GROWTH_BYTES) return true;
     // Without the absolute value, a clock that stepped back would stop the rounds for as long as the step.
     return bytes > this.boundBytes && Math.abs(this.deps.clock.now() - this.#askedAt) >= REST_MS;
+  }
+
+  /** Tells whether a read has no answer for so long that sockets may keep the process from it. */
+  #isHeldBack(): boolean {
+    const answered = () => void (this.#unanswered = 0);
+    if (this.#unanswered === 0) Promise.resolve(this.deps.file?.get(KEYS.probe())).then(answered, answered);
+    return ++this.#unanswered > HELD_BACK_LOOKS;
   }
 
   /** Asks every socket for a heartbeat, and ends those that sent nothing since. */
@@ -80,7 +98,7 @@ export class MemoryGuard {
       .map(({ link }) => link);
     if (silent.length === 0) return;
     const ownerDids = [...new Set(silent.map(({ agent }) => agent.ownerDid))];
-    for (const link of silent) link.drop(CLOSE.silent, "no heartbeat while memory ran out");
+    for (const link of silent) link.drop(CLOSE.silent, "no heartbeat while the server had no room or no time");
     for (const ownerDid of ownerDids) owners.holdConnects(ownerDid, CONNECT_WAIT_MAX_MS);
     log("warn", "memory_guard", { bytes, sockets: silent.length, ownerDids: ownerDids.slice(0, 20) });
   }

@@ -1,6 +1,7 @@
 /** Shows which sockets are ended when memory runs out: those that do not answer, and never an honest one. */
 import { assertEquals } from "@std/assert";
 import { MemoryGuard } from "../../../proxy/relay/memory_guard.ts";
+import type { Kv } from "../../../shared/server/kv.ts";
 import { agentOf, type Far, Relay } from "./far_end.ts";
 
 const MIB = 2 ** 20;
@@ -9,12 +10,15 @@ const BOUND = 700 * MIB;
 class Guarded extends Relay implements Disposable {
   readonly lines: unknown[] = [];
   heldBytes = 100 * MIB;
+  /** What a read of the store waits for. */
+  reading = Promise.resolve();
   readonly #guard = new MemoryGuard({
     clock: this.clock,
     owners: this.owners,
     connectedAgents: this.connectedAgents,
     log: (_level, event, fields) => this.lines.push([event, fields]),
     heldBytes: () => this.heldBytes,
+    file: { get: () => this.reading } as unknown as Pick<Kv, "get">,
   }, BOUND);
 
   constructor() {
@@ -116,4 +120,29 @@ Deno.test("a socket that opened while others were asked is not judged", async ()
   const late = guarded.connect(agentOf("A"));
   await guarded.clock.advance(2_000);
   assertEquals([hostile.isDropped, late.isDropped, late.closed], [true, false, null]);
+});
+
+Deno.test("when the store does not answer for a second, a socket that does not answer either is dropped, and its owner waits", async () => {
+  using guarded = new Guarded();
+  const { clock, owners } = guarded;
+  const honest = guarded.connect(agentOf("A")), hostile = guarded.connect(agentOf("B"));
+  await clock.advance(5_000);
+  assertEquals(honest.frames, [], "the store answers");
+  const held = Promise.withResolvers<void>();
+  guarded.reading = held.promise;
+  await clock.advance(1_250);
+  guarded.answer(honest);
+  await clock.advance(2_000);
+  assertEquals([honest.closed, honest.isDropped], [null, false]);
+  assertEquals([hostile.closed?.code, hostile.isDropped], [4408, true]);
+  assertEquals([owners.connectWaitMs(agentOf("A").ownerDid), owners.connectWaitMs(agentOf("B").ownerDid) > 58_000], [
+    0,
+    true,
+  ]);
+  guarded.reading = Promise.resolve();
+  held.resolve();
+  await clock.advance(250);
+  const asked = honest.of("heartbeat").length;
+  await clock.advance(5_000);
+  assertEquals(honest.of("heartbeat").length, asked, "nothing is asked once the store answers again");
 });
