@@ -305,7 +305,7 @@ async function payloadOf(ctx: Context, text: string | undefined, { data, file }:
   }
   const payload = data === undefined
     ? JSON.stringify({ message: await textOf(ctx, text, file) })
-    : jsonOf(data === "-" ? decoded(await ctx.stdin(READ_BYTES), "Standard input") : data);
+    : jsonOf(data === "-" ? await fromStdin(ctx, "the JSON") : data);
   const { length } = utf8Bytes(payload);
   if (length > LIMITS.payloadBytes) throw tooLarge(`${length}`);
   return payload;
@@ -317,13 +317,19 @@ async function textOf(ctx: Context, text: string | undefined, file: string | und
   const found = file !== undefined
     ? decoded(await readAtMost(file, READ_BYTES), file)
     : text === "-" || isPiped
-    ? decoded(await ctx.stdin(READ_BYTES), "Standard input")
+    ? await fromStdin(ctx, "the text")
     : text;
   if (found === undefined) {
     throw new CliError("CLI_USAGE", "The text is missing: give it, or --file, or --data, or pipe it to standard input");
   }
   if (found.trim() === "") throw new CliError("CLI_USAGE", "The text is empty");
   return found;
+}
+
+/** Reads standard input. Without the note, a person at a terminal would wait for the command, and it for the person. */
+async function fromStdin(ctx: Context, what: string): Promise<string> {
+  if (ctx.stdinIsTerminal) ctx.out.note(`Type ${what}, then press Enter and Ctrl-D.`);
+  return decoded(await ctx.stdin(READ_BYTES), "Standard input");
 }
 
 function jsonOf(json: string): string {

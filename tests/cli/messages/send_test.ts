@@ -238,6 +238,8 @@ Deno.test("svc send refuses content that is empty, ambiguous, too large, not UTF
     }
     assertEquals(machine.requests, []);
     machine.stdin = null;
+    const { stderr } = await machine.svc("send", "beta", "-");
+    assertStringIncludes(stderr, "Type the text, then press Enter and Ctrl-D.");
     assertEquals((await machine.svc("send", "beta", "x".repeat(LIMITS.payloadBytes - 14))).code, 0);
   }));
 
