@@ -100,6 +100,26 @@ Deno.test("half-sent bodies of two addresses delay neither small messages nor a 
   await connector.close();
 });
 
+Deno.test({
+  name: "bodies that 40 clients send in chunks of one byte keep the process small",
+  ignore: Deno.build.os !== "linux",
+  fn: async () => {
+    await using service = await Service.open();
+    const before = await memory(service.server), clients: RawConnection[] = [];
+    for (let n = 0; n < 40; n++) {
+      const client = await RawConnection.open(service.url);
+      clients.push(client);
+      const lines = [...usualLines(service.url), ["Transfer-Encoding", "chunked"]] as const;
+      await client.send(rawRequest("POST", "/v1/invites/redeem", lines) + "1\r\nx\r\n".repeat(1_000));
+    }
+    for (const client of clients) assertEquals((await client.answer())?.status, 408);
+    for (const client of clients) await client[Symbol.asyncDispose]();
+    const growth = (await memory(service.server)).peak - before.peak;
+    console.log(`40,000 chunks of one byte: the process grew by ${growth.toFixed(0)} MiB`);
+    assert(growth <= 4 * GROWTH_MIB, `the process grew by ${growth.toFixed(0)} MiB`);
+  },
+});
+
 /** A frame of HTTP/2. */
 function http2Frame(type: number, flags: number, stream: number, payload: Uint8Array): Uint8Array {
   const bytes = new Uint8Array(9 + payload.length), view = new DataView(bytes.buffer);

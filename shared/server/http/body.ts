@@ -175,7 +175,8 @@ async function gathered(reader: ReadableStreamDefaultReader<Bytes>, maxBytes: nu
     if (done) return chunks.length === 1 && chunks[0] ? chunks[0] : joinedBytes(chunks);
     size += value.length;
     if (size > maxBytes) throw tooLarge(`is over ${maxBytes} bytes`);
-    refuseManyPieces(chunks.push(value), maxBytes);
+    // Deno reads each piece into a buffer of 64 KiB, so 1,024 pieces of one byte would hold 64 MiB.
+    refuseManyPieces(chunks.push(value.byteLength < value.buffer.byteLength ? value.slice() : value), maxBytes);
   }
 }
 

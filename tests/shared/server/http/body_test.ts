@@ -70,6 +70,20 @@ Deno.test("the body reader accepts 1,024 pieces and refuses more", async () => {
   assertEquals([error.code, error.headers.Connection], ["PAYLOAD_TOO_LARGE", "close"]);
 });
 
+Deno.test("the body reader keeps no buffer that holds more than its piece, because a thousand of 64 KiB fill the memory", async () => {
+  const buffer = new Uint8Array(65_536), text = "abc";
+  let at = 0;
+  // A buffer that is used again shows whether it was kept.
+  const body = new ReadableStream<Bytes>({
+    pull(controller) {
+      buffer[0] = text.charCodeAt(at++);
+      controller.enqueue(buffer.subarray(0, 1));
+      if (at === text.length) controller.close();
+    },
+  }, { highWaterMark: 0 });
+  assertEquals(await readBody({ body }, 10, new ManualClock()), utf8Bytes(text));
+});
+
 Deno.test("the body reader accepts a revocation list of 2 MiB in packets of 1,460 bytes", async () => {
   const packets = Array.from({ length: 1_437 }, () => new Uint8Array(1_460));
   const { length } = await readBody(new Chunks(packets), LIMITS.crlBytes, new ManualClock());
