@@ -80,7 +80,9 @@ export const COMMANDS = [
   command({
     path: ["invite", "revoke"],
     summary: "Delete an unused invite, whose code stops working (admins only)",
-    details: ["A redeemed one is refused, because its account exists. To stop that, use svc admin people suspend <id>."],
+    details: [
+      "A redeemed one is refused, because its account exists. To stop that, use svc admin people suspend <id>.",
+    ],
     args: { id: { summary: "Invite ID, or its last 6 characters, from svc invite list" } },
     options: PERSON_OPTIONS,
     examples: { "svc invite revoke 01KHYQ5H00AAAAAAAAAAAAAAAA": "The code can no longer be redeemed" },
