@@ -138,11 +138,15 @@ function appended(text: string, block: string): string {
 /** Returns the present entry as the text has it. @throws {NotEditableError} when svc would write it in another way */
 function presentBlock(text: string, place: Place, present: unknown): string {
   const lines = isTable(present) ? blockOf(place, ownPart(present)).split("\n") : [];
+  const end = lineEndOf(text), rows = text.split(end);
   // Codex writes `20.0` where svc wrote `20`, into every entry, when the person adds or removes another server with it.
-  const patterns = lines.map((line) => RegExp.escape(line) + (/ = \d+$/.test(line) ? "(?:\\.0)?" : ""));
-  const found = text.match(new RegExp(`(?<=^|\\n)${patterns.join(lineEndOf(text))}(?![^\\r\\n])`, "g")) ?? [];
-  const [block] = found;
-  if (lines.length > 0 && block !== undefined && found.length === 1) return block;
+  const isSameLine = (line: string, row: string | undefined) =>
+    row === line || row === `${line}.0` && / = \d+$/.test(line);
+  const starts = rows.keys().filter((at) => lines.every((line, i) => isSameLine(line, rows[at + i])));
+  const [start, second] = starts;
+  if (lines.length > 0 && start !== undefined && second === undefined) {
+    return rows.slice(start, start + lines.length).join(end);
+  }
   throw new NotEditableError("its entry has been written in another way");
 }
 

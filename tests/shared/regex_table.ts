@@ -166,7 +166,6 @@ export const REGEXES: readonly RegexRow[] = [
 
   never(String.raw`/\r?\n/`, OWN_FILE),
   never(String.raw`/ = \d+$/`, "the text is an entry that svc writes"),
-  never('new RegExp(`(?<=^|\\\\n)${patterns.join(lineEndOf(text))}(?![^\\\\r\\\\n])`, "g")', OWN_FILE),
   never(String.raw`/^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$/`, OWN_FILE),
   never(String.raw`/^(["'])(.*?)\1\s*(?:#.*)?$/s`, OWN_FILE),
   never(String.raw`/\s#.*$/s`, OWN_FILE),

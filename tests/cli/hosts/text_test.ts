@@ -159,7 +159,8 @@ Deno.test("tables that the host puts into the entry stay with it, and are remove
 Deno.test("an entry whose numbers Codex has written again is found, replaced and removed", () => {
   for (const end of ["\n", "\r\n"]) {
     const before = `a = 1${end}`, after = `${end}[mcp_servers.other]${end}command = "other"${end}`;
-    const entry = { ...ENTRY, startup_timeout_sec: 20, tool_timeout_sec: 660 };
+    // With a value that is longer than the longest regular expression.
+    const entry = { ...ENTRY, note: "x".repeat(100_000), startup_timeout_sec: 20, tool_timeout_sec: 660 };
     const written = TOML_TEXT.withEntry(before, TABLE, entry);
     // `codex mcp add other` does this to every entry.
     const text = written.replace(/ = (\d+)(?=\r?\n)/g, (all, _, at) => at < before.length ? all : `${all}.0`) + after;
