@@ -26,7 +26,7 @@ const MINOR = 2;
 /** Counts as the width of a word that is wider than the terminal, because other columns would otherwise get no room. */
 const CUT_WORD = 12;
 
-/** A cell with a wider word stands alone on its line where columns would have to be left out for it. */
+/** A cell with a wider word stands alone on its line where columns that matter would have to be left out for it. */
 const ALONE = 32;
 
 /** @param width columns of the terminal; `null`: a pipe, or a person who wants everything */
@@ -43,7 +43,7 @@ export function tableLines<T>(columns: readonly Column<T>[], rows: readonly T[],
   let alone = Infinity;
   const measured = () =>
     all.map(({ cells, rank, cut, words }) => {
-      const counted = cells.filter((_, i) => (words[i] ?? 0) <= alone);
+      const counted = cells.filter((_, i) => cut !== undefined || (words[i] ?? 0) <= alone);
       const natural = most(counted.map(textColumns));
       const least = cut === undefined
         ? most(words.filter((word) => word <= alone).map((word) => word > width ? CUT_WORD : word))

@@ -223,6 +223,18 @@ Deno.test("a long name stands alone on its line, and hides no column of the othe
     "      Ada    active  2 min ago",
   ]);
   assertEquals(table(200)[3], `${long}  ${"Ada".padEnd(60)}  active  2 min ago`);
+  const texts = [
+    { head: "TO", of: ([name = ""]) => name },
+    { head: "STATE", rank: 1, of: () => "delivered" },
+    { head: "ID", rank: 1, of: () => "…N40VX5" },
+    { head: "TEXT", rank: 3, cut: 10, of: ([, text = ""]) => text },
+  ];
+  // A text that is cut never stands alone, so it gets the room that is left.
+  assertEquals(tableLines(texts, [["beta", "hi"], [long, owner]], 79).slice(1), [
+    "beta  delivered  …N40VX5  hi",
+    long,
+    `      delivered  …N40VX5  ${"o".repeat(52)}…`,
+  ]);
 });
 
 Deno.test("ages and states stay on one line beside a long name, and the text that is cut gives way", () => {
