@@ -168,7 +168,7 @@ class Lister {
   constructor(readonly ctx: Context, readonly connector: LocalCalls, readonly query: InboxQuery) {}
 
   async list(): Promise<void> {
-    const { ctx, query: { limit, read } } = this;
+    const { ctx, connector, query: { limit, read } } = this;
     const found: Received[] = [];
     let more = true;
     while (more && found.length < limit) {
@@ -184,7 +184,9 @@ class Lister {
       return;
     }
     if (shown.length === 0) ctx.out.note(read ? "No read messages." : "No unread messages.");
-    const further = read ? "svc log --export prints all" : "they are listed once these are read";
+    const further = read
+      ? `svc log --export --agent ${connector.agentName} prints all`
+      : "they are listed once these are read";
     if (await this.print(shown) && more) ctx.out.more("more messages", limit < MAX_LISTED, further);
   }
 

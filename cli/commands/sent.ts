@@ -86,7 +86,7 @@ class SentList {
       { head: "TEXT", rank: 3, cut: TEXT_COLUMNS, of: ({ text }) => text?.replaceAll("\n", " ") ?? null },
       { head: "REPLY TO", isWide: true, of: ({ inReplyTo }) => inReplyTo },
     ]);
-    if (more) ctx.out.more("older messages", limit < MAX_LISTED, "svc log --export prints all");
+    if (more) ctx.out.more("older messages", limit < MAX_LISTED, `svc log --export --agent ${folder.name} prints all`);
     this.#showWaiting(messages);
   }
 

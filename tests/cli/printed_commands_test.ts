@@ -37,7 +37,7 @@ const WITHOUT_CONNECTOR: readonly string[] = [
   "install --for <generic>",
   "install --for inbox",
   "install --for inbox --agent-name <alpha>",
-  "log --export",
+  "log --export --agent <alpha>",
   "log --help",
   "log <beta>",
   "mcp install alpha --for claude-code",
