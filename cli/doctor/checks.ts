@@ -2,9 +2,12 @@
 import type { AgentFolder } from "../agents/agent_store.ts";
 import type { LocalCalls } from "../../shared/client/local_client.ts";
 import { findPeer, findPeerEver, readPeers } from "../connector/peers/peers.ts";
+import { AGENT_FILES } from "../../shared/client/agent_files.ts";
 import { ApiError } from "../../shared/client/errors.ts";
 import { describeError, TAKEN_OVER } from "../../shared/client/refusals.ts";
 import { isErrorCode } from "../../shared/protocol/errors.ts";
+import { parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
+import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { NOT_READY, OF_OTHER_USER, type Runtime } from "../connector/runtime/runtime.ts";
 import type { RuntimeFile } from "../connector/runtime/runtime_file.ts";
 import { type Status, statusOf } from "../connector/status.ts";
@@ -98,6 +101,7 @@ function identityChecks({ folder, now }: DoctorDeps): DoctorCheck[] {
     const left = Date.parse(expiresAt) - now;
     const until = left > 0 ? `valid for ${formatDuration(left)}` : `expired ${formatDuration(-left)} ago`;
     const { refreshExpiresAt } = folder.auth();
+    readAitClaims(parseAit(folder.ait()));
     const session = Date.parse(refreshExpiresAt) - now;
     const sessionSeen = session > 0 ? `until ${refreshExpiresAt}` : "over";
     return [
@@ -110,7 +114,7 @@ function identityChecks({ folder, now }: DoctorDeps): DoctorCheck[] {
       check(
         "agent",
         false,
-        describeError(error),
+        error instanceof TokenError ? `${AGENT_FILES.ait}: ${error.message}` : describeError(error),
         FILES,
         `Restore it from a backup; if only tokens are lost, run ${again}`,
       ),
@@ -134,7 +138,8 @@ async function registryCheck(name: string, { registered }: Pick<DoctorDeps, "reg
     const fix = found === "signed_out" ? `svc agent reissue ${name}` : againFrom(name);
     return [check("registry", found === "active", seen, HERE, fix)];
   } catch (error) {
-    if (error instanceof CliError || error instanceof ApiError && error.status === 429) return [];
+    const isReported = error instanceof CliError || error instanceof TokenError;
+    if (isReported || error instanceof ApiError && error.status === 429) return [];
     const seen = describeError(error);
     return [check("registry", false, seen, HERE, remedy(seen))];
   }

@@ -169,6 +169,23 @@ Deno.test("doctor reports an agent whose identity is damaged, and still checks t
   assertStringIncludes(found?.fix ?? "", "Restore it from a backup; if only tokens are lost");
 });
 
+Deno.test("doctor reports a damaged or lost identity token, and blames no server for it", async () => {
+  await using machine = await machineOf({}, "alpha");
+  const file = "svc/agents/alpha/ait.jwt";
+  const seen = async () => {
+    const { agent, registry } = await doctor(machine);
+    assertStringIncludes(agent?.fix ?? "", "svc agent reissue alpha");
+    assertEquals([agent?.ok, registry], [false, undefined]);
+    return agent?.seen;
+  };
+  for (const text of ["a.b", "a.b.c"]) {
+    machine.write(file, text);
+    assertMatch(await seen() ?? "", /^ait\.jwt: The /);
+  }
+  await Deno.remove(machine.path(file));
+  assertEquals(await seen(), `${machine.path(file)} is missing`);
+});
+
 Deno.test("doctor passes when a connector was started with another runtime", async () => {
   const answers: Answers = { "http://127.0.0.1:9000/in": () => new Response() };
   await using machine = await machineOf(answers, "alpha");
