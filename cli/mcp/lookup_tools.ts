@@ -70,6 +70,10 @@ export const LIST_PEERS: ToolRow = tool({
     const allowed = all.filter(({ agentDid }) => mcp.allows(agentDid));
     const last = after === undefined ? null : mcp.peer(after);
     const begin = 1 + allowed.findIndex(({ agentDid }) => agentDid === last);
+    // From the first peer again, a list whose last one has ended meanwhile would never end.
+    if (last !== null && begin === 0) {
+      throw localError("CONNECTOR_PEER_UNKNOWN", `The list has no "${after}"`, "Call the tool again without after.");
+    }
     const shown = fitting(allowed.slice(begin).map(modelPeer));
     return {
       peers: shown,

@@ -204,6 +204,7 @@ Deno.test("all of many peers are listed, those that do not fit into a result beh
     more = page.more;
   }
   assertEquals(listed, dids);
+  await many.failure("list_peers", { after: "gone" }, 'CONNECTOR_PEER_UNKNOWN: The list has no "gone". Call the tool');
 });
 
 Deno.test("the advice about a request ID of another message can be followed", async () => {
