@@ -26,7 +26,7 @@ const MINOR = 2;
 /** Counts as the width of a word that is wider than the terminal, because other columns would otherwise get no room. */
 const CUT_WORD = 12;
 
-/** A cell with a wider word stands alone on its line where columns that matter would have to be left out for it. */
+/** A cell with a wider word stands alone on its line where columns would have to be left out for it. */
 const ALONE = 32;
 
 /** @param width columns of the terminal; `null`: a pipe, or a person who wants everything */
@@ -62,9 +62,8 @@ export function tableLines<T>(columns: readonly Column<T>[], rows: readonly T[],
       shown = shown.filter((_, i) => i !== out);
     }
   };
-  leaveOut("unbroken", MINOR);
-  // One long name would otherwise hide the state of every row.
-  if (needed("least") > width) {
+  // One long name would otherwise hide columns of every row.
+  if (needed("unbroken") > width) {
     alone = ALONE;
     shown = measured();
   }
