@@ -13,8 +13,8 @@ import { cutText, NAME_CHARACTERS_MAX, PROBLEM_CHARACTERS_MAX, resultJson, shown
 import * as z from "zod";
 
 /**
- * Longest JSON of a result in UTF-8 bytes. With more, Codex cuts the middle out of it, and the messages in there would
- * be read without having been shown. Its limit is 10,000 bytes for a model that it does not know, and 40,000 for others.
+ * Longest JSON of a result in UTF-8 bytes. From 12,000 on, Codex cuts the middle out of it for a model that it does not
+ * know, and the messages in there would be read without having been shown.
  */
 export const RESULT_BYTES_MAX = 10_000;
 /** Longest JSON of the shown part of a text, in UTF-8 bytes. With more, one message would not fit into a result. */
