@@ -160,6 +160,7 @@ export const COMMANDS = [
           const url = readConnectorFile(folder)?.url;
           return url === undefined ? null : pairingCommand(folder, url, action, body);
         },
+        named: (text) => given.out.withHere(text.replaceAll("<name>", name)),
         clock: ctx.clock,
         random: ctx.random,
         isPush,

@@ -110,6 +110,7 @@ class McpProgram implements AsyncDisposable {
       clock,
       random,
       pairingCommand: () => null,
+      named: (text) => text,
       isPush: false,
       isReadOnly: false,
       only: null,

@@ -32,6 +32,8 @@ export interface McpAgentOptions {
   peers(): Peers;
   /** The command with which a person pairs without this program; `null` without the file of a running connector. */
   pairingCommand(action: "start" | "confirm", body: Record<string, unknown>): string | null;
+  /** A text whose commands name this agent and the folder of this program, without which they would not work. */
+  named(text: string): string;
   clock: Clock;
   random: Random;
   /** Whether the messages of the agent go to its runtime, so that no tool can read them. */

@@ -122,8 +122,8 @@ function payloadOf({ text, data }: { text?: string | undefined; data?: Record<st
   return JSON.stringify(text === undefined ? data : { message: text, ...data });
 }
 
-function nextAfter({ options: { isPush, identity } }: McpAgent, { state, problem, requestId }: OutboundResult): string {
-  const forUser = forPerson(fixOf(problem ?? ""), identity.name);
+function nextAfter({ options: { isPush, named } }: McpAgent, { state, problem, requestId }: OutboundResult): string {
+  const forUser = forPerson(fixOf(problem ?? ""), named);
   switch (state) {
     case "refused":
     case "dead_lettered":

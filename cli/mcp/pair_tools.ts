@@ -87,7 +87,9 @@ export const PAIR_CONFIRM: ToolRow = tool({
       { alias: mcp.nameOf(did), agentDid: did, ...initiatorProfile, pairedAt: toIso(clock.now()) };
     const before = perhapsReplaced(mcp.options.peers(), did);
     if (before === null) return { peer: modelPeer(peer) };
-    const command = `svc peers rename ${peer.alias} ${before} --replaces --agent ${identity.name}`;
+    const command = mcp.options.named(
+      `svc peers rename ${peer.alias} ${before} --replaces --agent ${identity.name}`,
+    );
     const say = `If ${peer.alias} is the new agent of ${before}, whose machine is gone, run: ${command}`;
     return { peer: modelPeer(peer), say };
   },

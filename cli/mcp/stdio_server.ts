@@ -145,7 +145,7 @@ function register(server: McpServer, mcp: McpAgent, row: ToolRow): void {
         ? result
         : toolResult(result, hasPeerText === true, row.errorOf?.(result) ?? null);
     } catch (error) {
-      return toolFailure(error, mcp.options.identity.name);
+      return toolFailure(error, mcp.options.named);
     }
   });
 }

@@ -75,12 +75,12 @@ export function resultJson(value: unknown): string {
   return oneLine(JSON.stringify(value));
 }
 
-/** The result of a tool that failed: code, what happened, what to do. @param agent its name, for a command */
-export function toolFailure(error: unknown, agent: string): CallToolResult {
-  return { content: [{ type: "text", text: errorText(error, agent) }], isError: true };
+/** The result of a tool that failed: code, what happened, what to do. @param named of the options of the agent */
+export function toolFailure(error: unknown, named: (text: string) => string): CallToolResult {
+  return { content: [{ type: "text", text: errorText(error, named) }], isError: true };
 }
 
-function errorText(error: unknown, agent: string): string {
+function errorText(error: unknown, named: (text: string) => string): string {
   if (error instanceof ToolError) return error.message;
   const { code, cause, details = [], fix } = describe(error);
   const { retryAfter = null, fix: own } = error instanceof ApiError ? error : {};
@@ -89,15 +89,15 @@ function errorText(error: unknown, agent: string): string {
     : error instanceof LocalDown
     ? "Call the tool again in some seconds."
     : own ?? MCP_FIXES[code] ?? fix;
-  return failureText(code, [cause, ...details], forPerson(next, agent) || next);
+  return failureText(code, [cause, ...details], forPerson(next, named) || next);
 }
 
 /**
  * A fix with a command of `svc`, for the person; empty for any other fix. A model with a shell would otherwise run the
  * command, and so undo what a person has decided, such as a revocation.
  */
-export function forPerson(fix: string, agent: string): string {
-  return /\bsvc [a-z]/.test(fix) ? `This is for your user, not for you: ${fix.replaceAll("<name>", agent)}` : "";
+export function forPerson(fix: string, named: (text: string) => string): string {
+  return /\bsvc [a-z]/.test(fix) ? `This is for your user, not for you: ${named(fix)}` : "";
 }
 
 /** `<CODE>: <what happened>. <what to do>`, on one line. */

@@ -3,7 +3,7 @@
  * with a folder each; an agent asks with a tool, and the answer of the other one is the result of that call.
  */
 import { knowEachOther } from "../support/known_peer.ts";
-import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertNotEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { type Era, negotiationOf } from "../cli/mcp/mcp_client.ts";
@@ -232,4 +232,15 @@ Deno.test("a host that shows no questions gets one command to paste, and it pair
   });
   const { ticket: given } = await other.client.pairStart({ agentName: "beta", humanName: "Bob" });
   assertEquals(typeof (await paste("pair_confirm", { ticket: given })).initiatorAgentDid, "string");
+});
+
+Deno.test("a command that a model passes on to its user names the folder of the agent", async () => {
+  await using service = await Service.here();
+  await using one = await person(service, "alpha");
+  await Deno.remove(`${one.dir}/agents/alpha/ait.jwt`);
+  await using server = new RawServer(one.dir, "alpha");
+  await server.initialize();
+  const { content: [{ text }] } = (await server.request("tools/call", { name: "whoami", arguments: {} })).result;
+  assertStringIncludes(text, "This is for your user, not for you: ");
+  assertStringIncludes(text, `run svc --config-dir ${one.dir} agent reissue alpha.`);
 });

@@ -65,6 +65,7 @@ export class McpClient implements AsyncDisposable {
       peers: () => bench.peers,
       pairingCommand: (action, body) =>
         pairingCommand({ path: "/home/ada/it's/beta" }, "http://127.0.0.1:1", action, body),
+      named: (text) => text.replaceAll("<name>", name),
       clock: world.clock,
       random: world.random,
       isPush: bench.connector.store.received.delivery === "push",
