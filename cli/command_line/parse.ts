@@ -89,8 +89,8 @@ function readFlags(argv: readonly string[], options: Record<string, OptionSpec>)
   const flags: Record<string, string[]> = {}, words: string[] = [], unknown: string[] = [];
   for (let i = 0; i < argv.length; i++) {
     const arg = argv[i] ?? "", next = argv[i + 1];
-    // A text such as "- one thing" is a word, because no option has a space in its name.
     if (arg === "--") return { flags, words: [...words, ...argv.slice(i + 1)], unknown };
+    // A text such as "- one thing" is a word, because no option has a space in its name.
     const [, name, given] = arg === "-h" ? [arg, "help"] : /^--?([^=\s]+)(?:=(.*))?$/s.exec(arg) ?? [];
     const option = name !== undefined && Object.hasOwn(options, name) ? options[name] : undefined;
     if (name === undefined) words.push(arg);
