@@ -18,7 +18,7 @@ import * as z from "zod";
 const TEXT_CHARACTERS_MAX = 100_000;
 /** With more, one call fills the context of a model that asked for no number. */
 const READ_MESSAGES_DEFAULT = 10;
-/** With more, the last messages would not fit into the characters of a result anyway. */
+/** With more, the last messages would not fit into a result anyway. */
 const READ_MESSAGES_MAX = 20;
 /**
  * How often a page is read until a free message is found. With more, a model waits longer when other MCP servers take
