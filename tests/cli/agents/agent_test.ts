@@ -1,5 +1,6 @@
 /** Agents as a whole: list, inspect, delete, and which agent a name, an ID or a DID selects. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import type { DoctorCheck } from "../../../cli/doctor/checks.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import { REGISTRY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
@@ -158,6 +159,32 @@ Deno.test("agent inspect shows a revoked agent as revoked and refuses an AIT tha
     machine.world.clock.step(31 * 86_400_000);
     assertStringIncludes((await machine.failure("agent", "inspect", "alpha")).message, "checked at");
   });
+});
+
+/** The checks of doctor, as `<agent> <name>`. */
+async function doctor(machine: Machine): Promise<Record<string, DoctorCheck>> {
+  const { stdout } = await machine.svc("--json", "provider", "doctor");
+  const { checks } = JSON.parse(stdout) as { checks: (DoctorCheck & { agent: string })[] };
+  return Object.fromEntries(checks.map((check) => [`${check.agent} ${check.name}`, check]));
+}
+
+Deno.test("doctor reports an agent with a damaged file, blames no server for it, and still checks the others", async () => {
+  await using machine = await Machine.ofPerson();
+  for (const name of ["alpha", "beta"]) await machine.json("agent", "create", name);
+  const check = async (seen: RegExp) => {
+    const found = await doctor(machine), damaged = found["alpha agent"];
+    assertEquals([damaged?.ok, found["beta agent"]?.ok, found["alpha registry"]], [false, true, undefined]);
+    assertMatch(damaged?.seen ?? "", seen);
+    assertMatch(damaged?.fix ?? "", /^Restore it from a backup; if only tokens are lost, run svc agent reissue alpha$/);
+  };
+  for (const text of ["a.b", "a.b.c"]) {
+    machine.write("agents/alpha/ait.jwt", text);
+    await check(/^ait\.jwt: The /);
+  }
+  await Deno.remove(machine.path("agents/alpha/ait.jwt"));
+  await check(/ait\.jwt is missing$/);
+  machine.write("agents/alpha/identity.json", "{");
+  await check(/identity\.json is damaged$/);
 });
 
 Deno.test("agent inspect shows a revoked session without its end time, and so does doctor, also after a refused refresh", async () => {

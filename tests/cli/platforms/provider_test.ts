@@ -157,35 +157,6 @@ Deno.test("doctor checks every agent of the machine", async () => {
   assertEquals([code, agent, identities], [1, null, ["alpha", "beta"]]);
 });
 
-Deno.test("doctor reports an agent whose identity is damaged, and still checks the others", async () => {
-  await using machine = await machineOf({}, "alpha", "beta");
-  machine.write("svc/agents/alpha/identity.json", "{");
-  const { stdout } = await machine.svc("--json", "provider", "doctor");
-  const { checks } = JSON.parse(stdout) as { checks: (DoctorCheck & { agent: string })[] };
-  const identities = checks.filter(({ name }) => name === "agent").map(({ agent, ok }) => [agent, ok]);
-  assertEquals(identities, [["alpha", false], ["beta", true]]);
-  const found = checks.find(({ ok, name }) => !ok && name === "agent");
-  assertStringIncludes(found?.seen ?? "", "identity.json is damaged");
-  assertStringIncludes(found?.fix ?? "", "Restore it from a backup; if only tokens are lost");
-});
-
-Deno.test("doctor reports a damaged or lost identity token, and blames no server for it", async () => {
-  await using machine = await machineOf({}, "alpha");
-  const file = "svc/agents/alpha/ait.jwt";
-  const seen = async () => {
-    const { agent, registry } = await doctor(machine);
-    assertStringIncludes(agent?.fix ?? "", "svc agent reissue alpha");
-    assertEquals([agent?.ok, registry], [false, undefined]);
-    return agent?.seen;
-  };
-  for (const text of ["a.b", "a.b.c"]) {
-    machine.write(file, text);
-    assertMatch(await seen() ?? "", /^ait\.jwt: The /);
-  }
-  await Deno.remove(machine.path(file));
-  assertEquals(await seen(), `${machine.path(file)} is missing`);
-});
-
 Deno.test("doctor passes when a connector was started with another runtime", async () => {
   const answers: Answers = { "http://127.0.0.1:9000/in": () => new Response() };
   await using machine = await machineOf(answers, "alpha");
