@@ -212,7 +212,9 @@ function afterMessages({ options: { isReadOnly } }: McpAgent): string {
 async function isArriving({ options: { connector, clock } }: McpAgent, { signal }: ToolCall): Promise<boolean> {
   const { connection: { state, since } } = await statusOf(connector);
   // Without the absolute value, each look would wait for as long as the clock was set back.
-  if (state === "connected" && Math.abs(clock.now() - Date.parse(since)) >= LIMIT.queuedWaitMs) return false;
+  const isNew = state === "connected" && Math.abs(clock.now() - Date.parse(since)) < LIMIT.queuedWaitMs;
+  // A link that failed is opened again after a pause, for which each look would wait in vain.
+  if (!isNew && state !== "connecting") return false;
   await sleep(clock, LIMIT.queuedWaitMs, signal);
   return true;
 }
