@@ -34,7 +34,7 @@ import {
 } from "./shared/server/http/listen_address.ts";
 import { openStore, refusedByStore, type Store } from "./shared/server/store/open_store.ts";
 import { jsonLog, LimitedLog, type Log } from "./shared/server/log.ts";
-import { memoryBytes } from "./shared/server/machine.ts";
+import { memoryBytes, processorMs } from "./shared/server/machine.ts";
 import { LogQueue } from "./shared/server/log_queue.ts";
 import { exportTelemetry, Metrics } from "./shared/server/metrics/metrics.ts";
 import {
@@ -186,6 +186,7 @@ async function compose(
       connectedAgents: proxy.deps.connectedAgents,
       heldBytes,
       file,
+      processorMs,
     },
     proxyConfig.memoryGuardBytes ?? (memoryBytes() ?? Infinity) * GUARDED_SHARE,
   );

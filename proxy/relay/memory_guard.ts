@@ -2,7 +2,7 @@
  * Ends sockets that fill the memory with one endless message, or that send so many pings that the store seems silent.
  * The runtime keeps all fragments of a message until the last one has come, and answers pings itself, so this code sees
  * none of them. Meanwhile such a socket sends nothing else. So when memory runs out, when its use grows fast, or when the
- * store does not answer, every socket gets a heartbeat, and those that send nothing back are closed.
+ * store does not answer a busy process, every socket gets a heartbeat, and those that send nothing back are closed.
  */
 import { type Cancel, repeat, sleep } from "../../shared/clock.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -19,10 +19,16 @@ const LOOK_MS = 250;
  */
 const GROWTH_BYTES = 67_108_864;
 /**
- * Looks without an answer of the store after which sockets get a heartbeat. With less, a slow disk would cause it. With
+ * Looks without an answer of the store after which sockets get a heartbeat. With less, honest load would cause it. With
  * more, one person's sockets could hold back all requests for longer. A time would also pass while the machine sleeps.
  */
 const HELD_BACK_LOOKS = 3;
+/**
+ * Part of a processor that this process must have used meanwhile. With less, a disk that stands still would count as
+ * pings, and cost people their sockets whose connector is asleep or waits for the same disk. With more, pings would not
+ * be noticed on a machine that has much else to do.
+ */
+const BUSY_SHARE = 0.25;
 /** Time for an answer. With less, a connector behind a slow line would be closed. */
 const ANSWER_MS = 2_000;
 /** A timer that fires this late shows that the server was busy, so it may not have read all answers yet. */
@@ -41,6 +47,8 @@ interface GuardDeps extends Pick<ServiceDeps, "clock" | "log"> {
   heldBytes(): number;
   /** The store, if it is a file. One on the network can be away, which says nothing about the sockets. */
   file: Pick<ServiceDeps["kv"], "get"> | null;
+  /** Time for which processors have worked for this process, milliseconds. */
+  processorMs(): number;
 }
 
 export class MemoryGuard {
@@ -49,6 +57,8 @@ export class MemoryGuard {
   #askedAt = -Infinity;
   /** Looks since the read that has no answer yet, with that of the read itself. */
   #unanswered = 0;
+  /** `processorMs()` at that read. */
+  #usedBefore = 0;
   #cancel: Cancel = () => {};
 
   /** @param boundBytes memory above which sockets get a heartbeat; `Infinity` when only its growth counts */
@@ -75,9 +85,13 @@ export class MemoryGuard {
 
   /** Tells whether a read has no answer for so long that sockets may keep the process from it. */
   #isHeldBack(): boolean {
-    const answered = () => void (this.#unanswered = 0);
-    if (this.#unanswered === 0) Promise.resolve(this.deps.file?.get(KEYS.probe())).then(answered, answered);
-    return ++this.#unanswered > HELD_BACK_LOOKS;
+    const { file, processorMs } = this.deps, answered = () => void (this.#unanswered = 0);
+    if (this.#unanswered === 0) {
+      this.#usedBefore = processorMs();
+      Promise.resolve(file?.get(KEYS.probe())).then(answered, answered);
+    }
+    if (++this.#unanswered <= HELD_BACK_LOOKS) return false;
+    return processorMs() - this.#usedBefore >= BUSY_SHARE * LOOK_MS * this.#unanswered;
   }
 
   /** Asks every socket for a heartbeat, and ends those that sent nothing since. */

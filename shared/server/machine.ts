@@ -1,4 +1,7 @@
-/** Memory and disk of the machine. An answer is `null` when this process may not ask or the system does not tell. */
+/**
+ * Memory, disk and used time of the machine. An answer is `null` when this process may not ask or the system does not
+ * tell.
+ */
 import { statfsSync, statSync } from "node:fs";
 import process from "node:process";
 
@@ -13,6 +16,12 @@ export function memoryBytes(
 ): number | null {
   // 0 means no limit. Taken for a limit, it would make the memory guard ask and close sockets all the time.
   return orNull(() => Math.min(limit() || Infinity, total()));
+}
+
+/** Returns the time for which processors have worked for this process, milliseconds. */
+export function processorMs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
 }
 
 export function diskSpace(folder: string): DiskSpace | null {

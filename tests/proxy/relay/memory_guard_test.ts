@@ -12,6 +12,7 @@ class Guarded extends Relay implements Disposable {
   heldBytes = 100 * MIB;
   /** What a read of the store waits for. */
   reading = Promise.resolve();
+  isBusy = true;
   readonly #guard = new MemoryGuard({
     clock: this.clock,
     owners: this.owners,
@@ -19,6 +20,7 @@ class Guarded extends Relay implements Disposable {
     log: (_level, event, fields) => this.lines.push([event, fields]),
     heldBytes: () => this.heldBytes,
     file: { get: () => this.reading } as unknown as Pick<Kv, "get">,
+    processorMs: () => this.isBusy ? this.clock.now() : 0,
   }, BOUND);
 
   constructor() {
@@ -145,4 +147,13 @@ Deno.test("when the store does not answer for a second, a socket that does not a
   const asked = honest.of("heartbeat").length;
   await clock.advance(5_000);
   assertEquals(honest.of("heartbeat").length, asked, "nothing is asked once the store answers again");
+});
+
+Deno.test("while a disk stands still and the process has nothing to do, no socket is asked or ended", async () => {
+  using guarded = new Guarded();
+  const asleep = guarded.connect(agentOf("A"));
+  guarded.isBusy = false;
+  guarded.reading = new Promise(() => {});
+  await guarded.clock.advance(20_000);
+  assertEquals([asleep.frames, asleep.closed, guarded.lines], [[], null, []]);
 });
