@@ -136,6 +136,7 @@ export function admission(profile: keyof typeof PROFILES): Authenticator<CheckDe
     credential: PROFILES[profile].access ? "agent_session" : "agent_proof",
     errors: errorsOf(PROFILES[profile]),
     limit: limitText(PROFILES[profile].window),
+    bucket: ({ payers }) => payers[0],
     precheck: (deps, exchange) => deps.guard.rejectIfOver(exchange),
     run: profile === "message"
       ? (deps, exchange) => admit(deps, exchange, PROFILES[profile])

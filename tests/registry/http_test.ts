@@ -341,3 +341,18 @@ Deno.test("an error response never repeats a secret of the request", async () =>
     }
   }
 });
+
+Deno.test("clients that read nothing keep no answer from another person at their address", async () => {
+  await using w = await openRegistry();
+  const owner = await w.person(), agent = await w.agent(owner);
+  for (let n = 0; n < 6; n++) await w.pair(agent, await w.agent(owner));
+  w.peer = { from: "socket", address: "192.0.2.9", info: { completed: new Promise(() => {}) } };
+  for (const service of [w.registry, w.proxy]) {
+    const page = () => service.fetch(new Request(`${REGISTRY_URL}/openapi.json`), w.peer);
+    while ((await page()).status === 200);
+    assertEquals(await outcome(await page()), "503 SERVICE_UNAVAILABLE");
+  }
+  assertEquals((await w.agent(owner)).agent.status, "active");
+  const peers = await answered(await w.fetch(await w.signed(agent, { method: "GET", target: "/pair/peers" })), 200);
+  assert(JSON.stringify(peers).length > KIB);
+});

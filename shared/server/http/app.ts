@@ -220,7 +220,9 @@ async function handleRequest<D extends AppDeps>(
       const body = route.body && parseInput(route.body, jsonBody(route, exchange), route.invalid);
       if (stage === "after_input") await authenticate();
       const answer = await route.handler(deps, { params, query, body, caller, exchange });
-      if (unsent.admits(answer, exchange)) return answer;
+      // A person has room of their own, because a client at the same address that reads nothing would otherwise keep
+      // from them what they ask for, as the tokens of an agent that is registered already.
+      if (unsent.admits(answer, exchange.peer, authenticator.bucket?.(caller) ?? exchange.ip)) return answer;
       throw new ServiceError("SERVICE_UNAVAILABLE", {
         message: "Read the responses to your earlier requests first",
         headers: { "Retry-After": "1" },

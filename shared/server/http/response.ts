@@ -14,8 +14,8 @@ const HELD_BYTES_MAX = 3 * PIECE_BYTES;
 /** Bytes of responses that wait for their clients. With more, clients that read nothing take the memory of the process. */
 const UNSENT_BYTES = 1_024 * HELD_BYTES_MAX;
 /**
- * An address may have a fifteenth as many of them as there is still room for, which is 6 MiB for one alone. With a
- * fixed number, sixteen addresses that read nothing would leave no room for others.
+ * A party may have a fifteenth as many of them as there is still room for, which is 6 MiB for one alone. With a fixed
+ * number, sixteen parties that read nothing would leave no room for others.
  */
 const UNSENT_SHARE = 15;
 
@@ -38,20 +38,22 @@ function isLarge(body: Answer["body"]): body is string | Bytes {
 
 const bytesOf = (body: string | Bytes) => typeof body === "string" ? utf8Bytes(body) : body;
 
-/** Bounds the responses that clients have not read yet, per address and in total, because they take memory. */
+/** Bounds the responses that clients have not read yet, per party and in total, because they take memory. */
 export class UnsentResponses {
   readonly #budget = new ByteBudget({ total: UNSENT_BYTES, perParty: UNSENT_BYTES });
 
   /**
-   * Returns false when a response to this client must be refused. The only one of an address never is, because clients at
-   * a hundred addresses that read nothing would otherwise leave no room for others.
+   * Returns false when a response to this client must be refused. The only one of a party never is, because a hundred
+   * parties that read nothing would otherwise leave no room for others.
+   *
+   * @param party the person who asks, or the address of a client without one
    */
-  admits({ body }: Answer, { peer, ip }: Pick<RequestContext, "peer" | "ip">): boolean {
+  admits({ body }: Answer, peer: RequestContext["peer"], party: string): boolean {
     if (!isLarge(body) || peer.from === "process" || !peer.info) return true;
     const bytes = typeof body === "string" ? body.length : Math.min(body.length, HELD_BYTES_MAX);
-    const own = this.#budget.usedBy(ip);
+    const own = this.#budget.usedBy(party);
     if (own > 0 && own + bytes > (UNSENT_BYTES - this.#budget.used) / UNSENT_SHARE) return false;
-    const release = this.#budget.take(ip, bytes, { ignoreTotal: true });
+    const release = this.#budget.take(party, bytes, { ignoreTotal: true });
     if (release) peer.info.completed.then(release, release);
     return release !== null;
   }

@@ -134,6 +134,7 @@ export interface Authenticator<D, C> {
   run(deps: D, exchange: RequestContext): Promise<C>;
   /** Tells whether a caller is exempt from the limit per IP. */
   exempt?(caller: C): boolean;
+  /** Returns the person whose room and limits a caller uses. */
   bucket?(caller: C): string;
   /** Checks role or scope, after the limit has been counted. A refusal is a 403. */
   authorise?(caller: C): void;

@@ -53,7 +53,7 @@ function slowClient(unsent: UnsentResponses) {
     const sending = Promise.withResolvers<void>();
     sent.push(sending);
     const peer = { from: "socket", address: ip, info: { completed: sending.promise } } as const;
-    return unsent.admits({ status: 200, headers: {}, body }, { ip, peer });
+    return unsent.admits({ status: 200, headers: {}, body }, peer, ip);
   };
   return { admits, sent };
 }
@@ -65,7 +65,7 @@ Deno.test("a client that leaves 6 MiB of responses unread gets no other until on
   assertEquals(Array.from({ length: 65 }, () => admits(LARGE)), [...Array(64).fill(true), false]);
   assertEquals([admits(SMALL), admits(LARGE, "192.0.2.2")], [true, true]);
   const answer = { status: 200, headers: {}, body: LARGE };
-  assertEquals(unsent.admits(answer, { ip: "192.0.2.1", peer: { from: "process" } }), true);
+  assertEquals(unsent.admits(answer, { from: "process" }, "192.0.2.1"), true);
   sent[0]?.resolve();
   sent[1]?.reject(new Error("the client has gone"));
   await Promise.allSettled([sent[0]?.promise, sent[1]?.promise]);
