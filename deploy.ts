@@ -177,17 +177,8 @@ async function compose(
     storeBytes: store.bytes,
     residentBytes: heldBytes,
   }, { ...proxyConfig, ...place });
-  const file = store.isExclusive ? store.kv : null;
   const guard = proxy && new MemoryGuard(
-    {
-      clock: systemClock,
-      log,
-      owners: proxy.deps.owners,
-      connectedAgents: proxy.deps.connectedAgents,
-      heldBytes,
-      file,
-      processorMs,
-    },
+    { ...proxy.deps, heldBytes, processorMs, file: store.isExclusive ? store.kv : null },
     proxyConfig.memoryGuardBytes ?? (memoryBytes() ?? Infinity) * GUARDED_SHARE,
   );
   guard?.start();
