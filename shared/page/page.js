@@ -87,7 +87,8 @@ for (const button of all(page, "[data-copy],[data-notify]")) {
     button.textContent = "Copied";
   };
 }
-// A second click would lose the answer to the first.
+// A second click would lose the answer to the first. After Back, a click counts again.
+self.onpageshow = () => free = 0;
 page.onsubmit = ({ timeStamp: now }) => lost?.hidden !== false && now > free && (free = now + 10_000);
 page.onkeydown = ({ key, ctrlKey, metaKey }) => {
   if (key === "Enter" && (ctrlKey || metaKey)) all(page, "form:has(:focus)")[0]?.requestSubmit();
