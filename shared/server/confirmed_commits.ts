@@ -5,7 +5,7 @@
  * never see the key that it gave.
  */
 import type { Kv, KvKey } from "./kv.ts";
-import { intercept } from "./write_watch.ts";
+import { observed } from "./write_watch.ts";
 import { COMMIT_MARK, MARK_KEPT_MS } from "./store/commit_marks.ts";
 
 /**
@@ -21,9 +21,8 @@ export function confirmCommits(kv: Kv, id: string): void {
   let keys = 0, commits = 0;
   kv.atomic = () => {
     const operation = atomic();
-    const { set } = operation;
     let hasChecks = false, hasWrites = false, hasMark = false;
-    return intercept(operation, {
+    return observed(operation, {
       checks: () => hasChecks = true,
       writes: (key) => {
         hasWrites = true;
@@ -32,7 +31,7 @@ export function confirmCommits(kv: Kv, id: string): void {
       async commit(run) {
         if (!hasChecks || !hasWrites || hasMark) return await run();
         const key = free.pop() ?? ["store", COMMIT_MARK, id, keys++], number = ++commits;
-        set.call(operation, key, number, { expireIn: MARK_KEPT_MS });
+        operation.set(key, number, { expireIn: MARK_KEPT_MS });
         const result = await run();
         const mark = result.ok ? null : await kv.get(key);
         // After an error, the key of the mark is not used again, because a late commit could replace a newer mark.

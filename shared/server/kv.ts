@@ -14,7 +14,25 @@ export type KvCommitResult = Deno.KvCommitResult;
 export type KvCommitError = Deno.KvCommitError;
 
 /** What a commit checks and changes. It takes effect completely or not at all. */
-export type AtomicOperation = Deno.AtomicOperation;
+export interface AtomicOperation {
+  check(...checks: Deno.AtomicCheck[]): this;
+  set(key: KvKey, value: unknown, options?: { expireIn?: number }): this;
+  delete(key: KvKey): this;
+  commit(how?: CommitOptions): Promise<KvCommitResult | KvCommitError>;
+}
+
+/** What store_errors.ts needs to repeat a commit safely. */
+export interface CommitOptions {
+  /**
+   * For a commit that relies on more than its checks: tells whether that still holds. Without it, a message could pass
+   * after its session has ended, because the commit was tried again later.
+   */
+  mayRepeat?: (() => boolean) | undefined;
+  /** The mark of the commit, which shows whether it took effect while its answer is missing. */
+  mark?: { readonly key: KvKey; readonly number: number } | undefined;
+}
 
 /** The calls of the store that the services make. */
-export type Kv = Pick<Deno.Kv, "get" | "getMany" | "list" | "set" | "delete" | "atomic" | "watch" | "close">;
+export interface Kv extends Pick<Deno.Kv, "get" | "getMany" | "list" | "set" | "delete" | "watch" | "close"> {
+  atomic(): AtomicOperation;
+}

@@ -1,7 +1,10 @@
 import { type Cancel, type Clock, DAY_MS } from "../clock.ts";
 
-/** Shortest timer that the wheel takes. With less, a short deadline would end late by a large part of itself. */
-const WHEEL_TIMER_MS = 1_000;
+/**
+ * Shortest timer that the wheel takes. With less, a short deadline would end late by a large part of itself. With more,
+ * each call of the store would set a timer of the runtime, for its second attempt.
+ */
+const WHEEL_TIMER_MS = 500;
 /** Length of a slot. With more, a deadline ends later; with less, the wheel wakes up too often to save anything. */
 export const SLOT_MS = 250;
 
@@ -35,7 +38,7 @@ function removed(timers: Timer[], timer: Timer): boolean {
 
 /**
  * A clock with cheap timers. A request sets several timers and cancels nearly all of them; here each is only an entry
- * in a list, which costs much less than a timer of the runtime. Timers of a second or more fire at the end of their slot
+ * in a list, which costs much less than a timer of the runtime. Timers of half a second or more fire at the end of their slot
  * of 250 ms: up to one slot late, never early, and in the order of their times. Shorter timers, and the time itself,
  * are those of the given clock. Pending timers keep the process alive; once none is left, the wheel holds nothing.
  */

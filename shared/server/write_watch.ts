@@ -6,7 +6,7 @@
  * process that writes to the file in spite of its lock could otherwise end a session that this process would accept
  * until it stops.
  */
-import type { AtomicOperation, Kv, KvCommitError, KvCommitResult, KvKey } from "./kv.ts";
+import type { AtomicOperation, CommitOptions, Kv, KvCommitError, KvCommitResult, KvKey } from "./kv.ts";
 
 /** How long a check holds. With more, another process's change is seen later; with less, most messages check again. */
 const CHECKED_FOR_MS = 1_000;
@@ -38,7 +38,7 @@ export class WriteWatch {
     kv.delete = (key) => this.#during([key], () => remove(key));
     kv.atomic = () => {
       const keys: KvKey[] = [];
-      return intercept(atomic(), {
+      return observed(atomic(), {
         writes: (key) => keys.push(key),
         commit: (run) => this.#during(keys, run),
       });
@@ -79,7 +79,8 @@ export function isUnwritten({ kind, begun, at }: Moment, now: number): boolean {
   return kind.underWay === 0 && kind.begun === begun && now >= at && now - at < CHECKED_FOR_MS;
 }
 
-interface Interceptor {
+/** What an operation reports. */
+interface Observer {
   /** Called with each key that the operation writes or deletes. */
   writes(key: KvKey): void;
   /** Called whenever checks are added to the operation. */
@@ -89,29 +90,34 @@ interface Interceptor {
 
 type Commit = KvCommitResult | KvCommitError;
 
-/** Reports the keys and the commit of an atomic operation, which it changes for that. Returns the operation. */
-export function intercept(operation: AtomicOperation, seen: Interceptor): AtomicOperation {
-  for (const name of ["set", "delete", "sum", "min", "max"] as const) {
-    const call = operation[name].bind(operation) as (...args: unknown[]) => AtomicOperation;
-    operation[name] = (key: KvKey, ...rest: unknown[]) => {
-      seen.writes(key);
-      call(key, ...rest);
-      return operation;
-    };
+/** Returns an atomic operation that reports its keys and its commit. */
+export function observed(operation: AtomicOperation, observer: Observer): AtomicOperation {
+  return new ObservedOperation(operation, observer);
+}
+
+/** A class, because each message makes such an operation, and functions of its own for each would be slower. */
+class ObservedOperation implements AtomicOperation {
+  constructor(private readonly operation: AtomicOperation, private readonly observer: Observer) {}
+
+  check(...checks: Parameters<AtomicOperation["check"]>): this {
+    this.observer.checks?.();
+    this.operation.check(...checks);
+    return this;
   }
-  const { mutate, check, commit } = operation;
-  operation.mutate = (...mutations) => {
-    for (const { key } of mutations) seen.writes(key);
-    mutate.apply(operation, mutations);
-    return operation;
-  };
-  if (seen.checks) {
-    operation.check = (...checks) => {
-      seen.checks?.();
-      check.apply(operation, checks);
-      return operation;
-    };
+
+  set(...[key, ...rest]: Parameters<AtomicOperation["set"]>): this {
+    this.observer.writes(key);
+    this.operation.set(key, ...rest);
+    return this;
   }
-  operation.commit = () => seen.commit(() => commit.call(operation));
-  return operation;
+
+  delete(key: KvKey): this {
+    this.observer.writes(key);
+    this.operation.delete(key);
+    return this;
+  }
+
+  commit(how?: CommitOptions): Promise<Commit> {
+    return this.observer.commit(() => this.operation.commit(how));
+  }
 }

@@ -4,7 +4,7 @@
  * under a microsecond.
  */
 import type { Clock } from "../../clock.ts";
-import type { AtomicOperation, KvCommitError, KvCommitResult } from "../kv.ts";
+import type { AtomicOperation, CommitOptions, KvCommitError, KvCommitResult } from "../kv.ts";
 import { type MetricName, type MetricRow, METRICS } from "./metrics_table.ts";
 
 type Rows = typeof METRICS;
@@ -172,9 +172,10 @@ function firstValues({ type, labels: [label, ...more] }: MetricRow): (readonly s
 export async function countedCommit(
   operation: AtomicOperation,
   metrics: Metrics | undefined,
+  how?: CommitOptions,
 ): Promise<KvCommitResult | KvCommitError> {
   try {
-    const result = await operation.commit();
+    const result = await operation.commit(how);
     metrics?.count("store_commits_total", result.ok ? "ok" : "conflict");
     return result;
   } catch (error) {

@@ -47,7 +47,7 @@ import {
 } from "./batch.ts";
 import { ClaimQueue, type Queued } from "./claim_queue.ts";
 import { CommitMarks, type Mark, MARK_KEPT_MS } from "./commit_marks.ts";
-import { MARKS, REPEATABLE, StoreBusy, StoreLate, StoreUnavailable } from "./store_errors.ts";
+import { StoreBusy, StoreLate, StoreUnavailable } from "./store_errors.ts";
 
 /** Most claims that wait. More could not be committed before their deadline, and would only hold memory. */
 export const CLAIMS_WAITING_MAX = 10_000;
@@ -405,7 +405,6 @@ export class GroupCommit {
     let isChange = false;
     const began = this.#clock.now();
     const operation = this.kv.atomic();
-    REPEATABLE.set(operation, mayRepeat);
     const concerned: BatchRecord[] = [];
     for (const entry of entries.values()) {
       const { key, change, also } = entry;
@@ -428,9 +427,11 @@ export class GroupCommit {
     if (concerned.length === 0 && !isChange) return { ok: true, known: NO_RECORDS };
     if (mark && isChange) {
       addWrite(operation, mark.key, { value: mark.number, expireInMs: MARK_KEPT_MS });
-      MARKS.set(operation, mark);
     }
-    const result = await countedCommit(operation, this.options.metrics);
+    const result = await countedCommit(operation, this.options.metrics, {
+      mayRepeat,
+      mark: isChange ? mark : undefined,
+    });
     this.options.metrics?.observe("store_commit_seconds", (this.#clock.now() - began) / 1000);
     for (const entry of concerned) {
       const { id, key, value, change } = entry;

@@ -2,7 +2,7 @@
  * Deadlines and errors of store calls. Every call has a deadline (D-216), and rejects with `StoreUnavailable` unless
  * its arguments are wrong.
  */
-import type { Kv, KvKey, KvListIterator } from "../kv.ts";
+import type { CommitOptions, Kv, KvListIterator } from "../kv.ts";
 import { type Cancel, type Clock, sleep, systemClock } from "../../clock.ts";
 
 /** Deadline of a call. With more, a client gives up first (30 s); with less, a slow disk counts as a fault. */
@@ -76,57 +76,53 @@ export class StoreLate extends StoreUnavailable {}
  */
 export function wrapStoreErrors(kv: Kv, clock: Clock = systemClock): void {
   const calls = new OpenCalls(clock);
-  const guard = <A extends unknown[], R>(
-    kind: CallKind,
-    call: (...args: A) => Promise<R>,
-    { mayRepeat = () => true, again }: { mayRepeat?: () => boolean; again?: (...args: A) => Promise<R | null> } = {},
-  ) => {
-    const guarded = (args: A, until: number): Promise<R> =>
-      calls.run(kind, () => call(...args), again && (() => again(...args))).catch(async (error) => {
+  const guarded = <R>(kind: CallKind, call: () => Promise<R>, how: Guarding<R> = {}): Promise<R> => {
+    const until = clock.now() + LOCKED_FOR_MS;
+    const attempt = (): Promise<R> =>
+      calls.run(kind, call, how.again).catch(async (error) => {
         if (error instanceof StoreUnavailable) throw error;
         // SQLite itself has waited for five seconds, except where waiting would not have helped it.
         if (isLocked(error) && clock.now() < until) {
           await sleep(clock, LOCKED_LOOK_MS);
-          if (!mayRepeat()) throw new StoreBusy(error);
-          return await guarded(args, until);
+          if (how.mayRepeat?.() === false) throw new StoreBusy(error);
+          return await attempt();
         }
         throw isWrongCall(error) ? error : new StoreUnavailable(error);
       });
-    return (...args: A): Promise<R> => guarded(args, clock.now() + LOCKED_FOR_MS);
+    return attempt();
+  };
+  const reading = <A extends unknown[], R>(read: (...args: A) => Promise<R>) => (...args: A) => {
+    const call = () => read(...args);
+    return guarded("read", call, { again: call });
   };
   const { list, atomic } = kv;
   const get = kv.get.bind(kv), getMany = kv.getMany.bind(kv);
-  kv.get = guard("read", get, { again: get }) as typeof kv.get;
-  kv.getMany = guard("read", getMany, { again: getMany }) as typeof kv.getMany;
-  kv.set = guard("write", kv.set.bind(kv));
-  kv.delete = guard("write", kv.delete.bind(kv));
+  const set = kv.set.bind(kv), remove = kv.delete.bind(kv);
+  kv.get = reading(get) as typeof kv.get;
+  kv.getMany = reading(getMany) as typeof kv.getMany;
+  kv.set = (...args) => guarded("write", () => set(...args));
+  kv.delete = (key) => guarded("write", () => remove(key));
   kv.list = (selector, options) => {
     const entries = list.call(kv, selector, options);
-    entries.next = guard("read", entries.next.bind(entries));
+    const next = entries.next.bind(entries);
+    entries.next = () => guarded("read", next);
     return entries as KvListIterator<never>;
   };
   kv.atomic = () => {
     const operation = atomic.call(kv);
-    operation.commit = guard("write", operation.commit.bind(operation), {
-      mayRepeat: () => REPEATABLE.get(operation)?.() ?? true,
-      again: async () => {
-        const mark = MARKS.get(operation), found = mark && await get(mark.key);
-        // The versionstamp of the mark is that of its commit.
-        return mark && found?.value === mark.number ? { ok: true, versionstamp: found.versionstamp as string } : null;
-      },
-    });
+    const commit = operation.commit.bind(operation);
+    operation.commit = (how) =>
+      guarded("write", () => commit(how), {
+        mayRepeat: how?.mayRepeat,
+        async again() {
+          const mark = how?.mark, found = mark && await get(mark.key);
+          // The versionstamp of the mark is that of its commit.
+          return mark && found?.value === mark.number ? { ok: true, versionstamp: found.versionstamp as string } : null;
+        },
+      });
     return operation;
   };
 }
-
-/**
- * For a commit that relies on more than its checks: tells whether that still holds. Without it, a message could pass after
- * its session has ended, because the commit was tried again later.
- */
-export const REPEATABLE = new WeakMap<object, () => boolean>();
-
-/** The mark of a commit, which shows whether the commit took effect while its answer is missing. */
-export const MARKS = new WeakMap<object, { key: KvKey; number: number }>();
 
 /** How Deno refuses arguments before it asks the store, and how a server of KV Connect refuses the number of checks. */
 const REFUSALS = [
@@ -148,6 +144,11 @@ function isLocked(error: unknown): boolean {
 }
 
 type CallKind = "read" | "write";
+
+interface Guarding<R> extends Pick<CommitOptions, "mayRepeat"> {
+  /** Another way to the result while the answer is missing; `null` when it has none. */
+  again?: () => Promise<R | null>;
+}
 
 /** The calls without an answer. Deno repeats a call over the network for as long as its server is gone. */
 class OpenCalls {
@@ -224,6 +225,12 @@ export function withDeadline<T>(
       });
     };
     wait(ms, again ? AGAIN_MS : ms);
-    run().then(resolve, reject).finally(() => cancel());
+    run().then((value) => {
+      cancel();
+      resolve(value);
+    }, (error) => {
+      cancel();
+      reject(error);
+    });
   });
 }

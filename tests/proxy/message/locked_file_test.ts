@@ -1,8 +1,9 @@
 /** A store whose file another program locks for a moment, or that is slow. */
 import { assertEquals } from "@std/assert";
 import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
-import { intercept, WriteWatch } from "../../../shared/server/write_watch.ts";
+import { observed, WriteWatch } from "../../../shared/server/write_watch.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
+import type { Kv } from "../../../shared/server/kv.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { outcome } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
@@ -10,12 +11,13 @@ import { openCast } from "../cast.ts";
 
 Deno.test("a commit that a locked file delays is not tried again after the session has ended", async () => {
   // A store over a network has no such file, so this one is in memory in every run.
-  using kv = await Deno.openKv(":memory:");
+  using file = await Deno.openKv(":memory:");
+  const kv: Kv = file;
   let isLocked = false, refused = 0;
   const atomic = kv.atomic.bind(kv);
   kv.atomic = () => {
     const keys: Deno.KvKey[] = [];
-    return intercept(atomic(), {
+    return observed(atomic(), {
       writes: (key) => keys.push(key),
       commit: (run) => {
         if (!isLocked || !keys.some((key) => key[1] === "sender")) return run();
@@ -26,7 +28,7 @@ Deno.test("a commit that a locked file delays is not tried again after the sessi
   };
   const writes = new WriteWatch(kv);
   wrapStoreErrors(kv);
-  const { w, a, b, socket } = await openCast({ kv, writes, sharedProcess: true, maxChecks: LIMITS.commitChecks });
+  const { w, a, b, socket } = await openCast({ kv: file, writes, sharedProcess: true, maxChecks: LIMITS.commitChecks });
   await using _ = w;
   // The records of the first messages are held after them, so the next commit does not check the session.
   for (let i = 0; i < 3; i++) assertEquals(await outcome(await w.message(a, b)), "202");

@@ -57,7 +57,7 @@ Deno.test("only a commit that can conflict, and that has no mark of its own, wri
   await kv.atomic().check(check).commit();
   await kv.atomic().check(check).set(KEY, 1).set(["proxy", "commit_mark", "i", 0, 0], 7).commit();
   assertEquals(await storeMarks(kv), []);
-  await kv.atomic().check({ key: ["y"], versionstamp: null }).mutate({ type: "set", key: ["y"], value: 1 }).commit();
+  await kv.atomic().check({ key: ["y"], versionstamp: null }).delete(["y"]).commit();
   await kv.atomic().check({ key: ["z"], versionstamp: null }).set(["z"], 1).commit();
   // Both commits, one after the other, use one mark.
   assertEquals((await storeMarks(kv)).map(({ key, value }) => [key, value]), [[["store", "commit_mark", "me", 0], 2]]);

@@ -124,7 +124,6 @@ Deno.test("every way to write a record counts", async (t) => {
     ["delete", (kv) => kv.delete(GROUND)],
     ["atomic set", (kv) => kv.atomic().check({ key: ["x"], versionstamp: null }).set(GROUND, "bad").commit()],
     ["atomic delete", (kv) => kv.atomic().set(["x"], 1).delete(GROUND).commit()],
-    ["atomic mutate", (kv) => kv.atomic().mutate({ type: "set", key: GROUND, value: "bad" }).commit()],
   ];
   await steps(t, ways, async ([, write]) => {
     using kv = await openTestKv();
@@ -134,14 +133,6 @@ Deno.test("every way to write a record counts", async (t) => {
     assertEquals(await decide("it", () => write(kv)), "lost");
     assertEquals((await kv.get(["one", "done", "it"])).value, null);
     assertEquals(await decide("after"), "refused at once");
-  });
-  await steps(t, ["sum", "min", "max"] as const, async (name) => {
-    using kv = await openTestKv();
-    const watch = new WriteWatch(kv);
-    const moment = watch.momentOf(["n", "k"], NOW);
-    assert(moment && isUnwritten(moment, NOW));
-    await kv.atomic()[name](["n", "k", 1], 1n).commit();
-    assertEquals(isUnwritten(moment, NOW), false);
   });
 });
 
