@@ -34,13 +34,13 @@ export class WriteWatch {
    */
   constructor(kv: Kv) {
     const set = kv.set.bind(kv), remove = kv.delete.bind(kv), atomic = kv.atomic.bind(kv);
-    kv.set = (key, ...rest) => this.#during([key], () => set(key, ...rest));
-    kv.delete = (key) => this.#during([key], () => remove(key));
+    kv.set = (key, ...rest) => this.#during([this.#kindOf(key)], () => set(key, ...rest));
+    kv.delete = (key) => this.#during([this.#kindOf(key)], () => remove(key));
     kv.atomic = () => {
-      const keys: KvKey[] = [];
+      const kinds: Kind[] = [];
       return observed(atomic(), {
-        writes: (key) => keys.push(key),
-        commit: (run) => this.#during(keys, run),
+        writes: (key) => kinds.push(this.#kindOf(key)),
+        commit: (run) => this.#during(kinds, run),
       });
     };
   }
@@ -51,8 +51,8 @@ export class WriteWatch {
     return kind.underWay === 0 ? { kind, begun: kind.begun, at: now } : null;
   }
 
-  async #during<R>(keys: readonly KvKey[], write: () => Promise<R>): Promise<R> {
-    const kinds = new Set(keys.map((key) => this.#kindOf(key)));
+  /** @param kinds of the records that are written, one for each record */
+  async #during<R>(kinds: readonly Kind[], write: () => Promise<R>): Promise<R> {
     for (const kind of kinds) {
       kind.begun++;
       kind.underWay++;
@@ -105,9 +105,9 @@ class ObservedOperation implements AtomicOperation {
     return this;
   }
 
-  set(...[key, ...rest]: Parameters<AtomicOperation["set"]>): this {
+  set(key: KvKey, value: unknown, options?: { expireIn?: number }): this {
     this.observer.writes(key);
-    this.operation.set(key, ...rest);
+    this.operation.set(key, value, options);
     return this;
   }
 

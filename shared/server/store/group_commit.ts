@@ -462,6 +462,7 @@ function isInDoubt({ doubts }: QueuedClaim): boolean {
  * In one commit the second object would overwrite what the first has stored, and a nonce would be accepted twice.
  */
 function hasTwins(batch: readonly QueuedClaim[]): boolean {
+  if (batch.length < 2) return false;
   const records = new Map<string, LiveRecord>();
   for (const { live } of batch) {
     if (!live) continue;
@@ -474,9 +475,11 @@ function hasTwins(batch: readonly QueuedClaim[]): boolean {
 
 /** Loads the live records of claims that are not in memory; `null` when all are. */
 function loadAll(batch: readonly QueuedClaim[]): Promise<unknown> | null {
-  const loading = new Map<LiveRecord, Promise<void>>();
-  for (const { live } of batch) if (live && !live.record.isLoaded) loading.set(live.record, live.record.load());
-  return loading.size > 0 ? Promise.all(loading.values()) : null;
+  let loading: Map<LiveRecord, Promise<void>> | null = null;
+  for (const { live } of batch) {
+    if (live && !live.record.isLoaded) (loading ??= new Map()).set(live.record, live.record.load());
+  }
+  return loading && Promise.all(loading.values());
 }
 
 const NO_RECORDS: ReadonlySet<LiveRecord> = new Set();
