@@ -58,6 +58,8 @@ export class BadProofLimiter {
   readonly #counts = new BoundedMap<string, Count>(MAX_KEPT);
   /** Owners of the tokens that failed, by address and digest of the token. */
   readonly #owners = new BoundedMap<string, string>(MAX_KEPT);
+  /** When a request was counted last, milliseconds since the Unix epoch. */
+  #newest = -Infinity;
 
   constructor(private readonly clock: Clock, private readonly budgets: Pick<OwnerBudgets, "bodyWaitMs">) {}
 
@@ -68,7 +70,7 @@ export class BadProofLimiter {
    * whose owner has too many, or sends another large body
    */
   rejectIfOver(exchange: RequestContext, scheme: Scheme = "Svc"): Promise<never> | undefined {
-    if (this.#counts.size === 0) return;
+    if (!this.#isCounting()) return;
     const key = keyOf(exchange, scheme);
     if (key === null) return;
     const ownerDid = this.#owners.get(key);
@@ -77,6 +79,15 @@ export class BadProofLimiter {
         ? undefined
         : this.#rejectOwner(ownerDid) ?? this.#rejectOwner(`${exchange.ip} ${ownerDid}`) ??
           this.#rejectBody(exchange, ownerDid));
+  }
+
+  /** Forgets all counts once the newest is over, because each request would otherwise pay for the digest of its token. */
+  #isCounting(): boolean {
+    const age = this.clock.now() - this.#newest;
+    if (age >= 0 && age < BAD_PROOFS_WINDOW_MS) return true;
+    this.#counts.clear();
+    this.#owners.clear();
+    return false;
   }
 
   /**
@@ -142,6 +153,7 @@ export class BadProofLimiter {
     const now = this.clock.now();
     const count = this.#counts.get(key);
     const isOver = !count || now - count.since >= BAD_PROOFS_WINDOW_MS || now < count.since;
+    this.#newest = now;
     if (isOver) this.#counts.set(key, { since: now, failures: 1, refused: 0, waiting: 0 });
     else count.failures++;
   }

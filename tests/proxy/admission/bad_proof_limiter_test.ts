@@ -164,3 +164,22 @@ Deno.test("the limiter keeps the newest counts when it receives a flood of token
   for (let i = 0; i < 9_000; i++) guard.recordFailure(exchangeOf(`second-${i}`), null);
   assertThrows(() => guard.rejectIfOver(exchangeOf("attacker")), ServiceError);
 });
+
+Deno.test("once the counts are over, no request is read for them until another one fails", async () => {
+  const clock = new ManualClock(), guard = new BadProofLimiter(clock, NO_BODIES);
+  let reads = 0;
+  const watched = (token: string) => {
+    const exchange = exchangeOf(token), { request } = exchange;
+    return Object.defineProperty(exchange, "request", { get: () => (reads++, request) });
+  };
+  const asked = () => [guard.rejectIfOver(watched("honest")), reads];
+  assertEquals(asked(), [undefined, 0]);
+  guard.recordFailure(exchangeOf("other"), FAILING);
+  assertEquals(asked(), [undefined, 1]);
+  await clock.advance(9_999);
+  assertEquals(asked(), [undefined, 2]);
+  await clock.advance(1);
+  assertEquals(asked(), [undefined, 2]);
+  guard.recordFailure(exchangeOf("other"), FAILING);
+  assertEquals(asked(), [undefined, 3]);
+});
