@@ -150,11 +150,10 @@ export function applyAll<C extends BatchClaim>(
   entries: Map<string, BatchRecord>,
   changed: Map<LiveRecord, Write[]>,
 ): [C[], ClaimResult<unknown>[]] {
-  const applied: C[] = [], fates: ClaimResult<unknown>[] = [], verdicts: Verdict[] = [];
+  const applied: C[] = [], fates: ClaimResult<unknown>[] = [];
   for (const claim of batch) {
-    verdicts.length = 0;
     try {
-      fates.push(apply(claim, entries, changed, verdicts));
+      fates.push(apply(claim, entries, changed));
       applied.push(claim);
     } catch (error) {
       claim.reject(error);
@@ -167,17 +166,18 @@ type Verdict = Exclude<RecordChange<never>, { refuse: never }>;
 
 const TAKEN = { taken: true } as const;
 
-/** Applies all updates of a claim to the records of the batch, or none. Fills `verdicts`, which must be empty. */
+/** Applies all updates of a claim to the records of the batch, or none. */
 function apply(
   { updates, live }: BatchClaim,
   entries: Map<string, BatchRecord>,
   changed: Map<LiveRecord, Write[]>,
-  verdicts: Verdict[],
 ): ClaimResult<unknown> {
+  const found: (BatchRecord | undefined)[] = [], verdicts: Verdict[] = [];
   for (let i = 0; i < updates.length; i++) {
     const update = updates[i] as Update<unknown>, entry = entries.get(recordId(update));
     const verdict = update.next(entry ? entry.value : update.held?.value ?? null);
     if (isRefusal(verdict)) return { taken: false, refused: verdict.refuse };
+    found.push(entry);
     verdicts.push(verdict);
   }
   const refusal = live?.judge?.();
@@ -189,8 +189,7 @@ function apply(
     if (writes.length > 0) also.push(...writes);
   }
   for (let i = 0; i < updates.length; i++) {
-    const update = updates[i] as Update<unknown>, verdict = verdicts[i];
-    const entry = entries.get(recordId(update));
+    const update = updates[i] as Update<unknown>, verdict = verdicts[i], entry = found[i];
     if (!entry || verdict === undefined || verdict === "keep" || isRelied(update)) continue;
     entry.uncached &&= update.uncached === true;
     if (verdict === "hold") {
