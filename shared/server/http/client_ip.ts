@@ -4,6 +4,7 @@
  * address.
  */
 import { BlockList, isIP } from "node:net";
+import { BoundedMap } from "../../bounded_map.ts";
 
 /** Where a request comes from: the peer of a socket, or this process. */
 export type Peer = { from: "socket"; address: string | null; info?: Sending } | { from: "process" };
@@ -35,11 +36,27 @@ export class TrustedProxies {
     }
   }
 
-  has(address: string): boolean {
+  readonly has = remembered((address) => {
     const plain = unmapped(address);
     const family = isIP(plain);
     return family !== 0 && this.#list.check(plain, family === 4 ? "ipv4" : "ipv6");
-  }
+  });
+}
+
+/** With more, addresses that no longer ask take memory; with fewer, those of a busy server are looked at each time. */
+const REMEMBERED = 1_000;
+/** The longest address with a zone. A longer text is not kept, because a client could fill the memory with its headers. */
+const ADDRESS_CHARACTERS = 64;
+
+/** Returns a function that remembers its answers for the newest addresses, because each request asks for them again. */
+function remembered<T extends string | boolean>(answer: (address: string) => T): (address: string) => T {
+  const known = new BoundedMap<string, T>(REMEMBERED);
+  return (address) => {
+    if (address.length > ADDRESS_CHARACTERS) return answer(address);
+    let found = known.get(address);
+    if (found === undefined) known.set(address, found = answer(address));
+    return found;
+  };
 }
 
 /** Returns what a limit per IP counts for: an IPv4 address, the /64 network of an IPv6 address, or `unknown`. */
@@ -53,13 +70,11 @@ export function clientBucket(peer: Peer, forwardedFor: string | null, trusted: T
   return address === null ? UNKNOWN : bucketOf(address);
 }
 
-function bucketOf(address: string): string {
-  // Most clients have such an address, and the steps below would cost each of their requests five patterns.
-  if (isIP(address) === 4) return address;
+const bucketOf = remembered((address) => {
   const plain = unmapped(address), family = isIP(plain);
   if (family === 6) return `${ipv6Groups(plain).slice(0, 4).join(":")}::/64`;
   return family === 4 ? plain : UNKNOWN;
-}
+});
 
 /** Returns the IPv4 address in an IPv4-mapped IPv6 address. Any other address is returned without its zone. */
 export function unmapped(address: string): string {
