@@ -1,11 +1,12 @@
 /** Lifetimes of records of the proxy: of exported ones, and of those that the sweep deletes. */
-import type { Kv } from "../../shared/server/kv.ts";
+import type { Kv, KvKey } from "../../shared/server/kv.ts";
 import { deliveryEnd, unpackDelivery } from "./delivery_record.ts";
 import { MalformedRecord, partEnd, type SenderEntry, senderKeptMs, unpackSender } from "./sender_record.ts";
 import { KEYS } from "./kv_keys.ts";
 import type { StoredReceipt } from "./receipt_record.ts";
 import type { CrlSeen, DeliveryRecord, MailboxEntry, Presence, Seen, TicketRecord } from "./records.ts";
 import { DAY_MS } from "../../shared/clock.ts";
+import { firstUlidOf } from "../../shared/protocol/ids.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { SweptFamily } from "../../shared/server/store/expiry_sweeper.ts";
 import type { StoredKinds } from "../../shared/server/store/transfer.ts";
@@ -88,6 +89,7 @@ export function sweptFamilies(
     },
     {
       prefix: KEYS.allDeliveries(),
+      young: (now) => youngIds(KEYS.deliveriesOf, DAY_MS, now),
       hasEnded: ({ value }, now) => {
         const record = unpackDelivery(value, "");
         return record !== null && now >= deliveryEnd(record);
@@ -95,6 +97,7 @@ export function sweptFamilies(
     },
     {
       prefix: KEYS.allReceipts(),
+      young: (now) => youngIds(KEYS.receiptsOf, receiptKeptMs, now),
       hasEnded: ({ value }, now) => now >= (value as StoredReceipt).receivedAt + receiptKeptMs,
     },
     {
@@ -107,4 +110,12 @@ export function sweptFamilies(
       },
     },
   ];
+}
+
+/**
+ * Returns keys around the messages of the last `keptMs` milliseconds, by the time in their request IDs. A client that
+ * chooses another ID, or whose clock is ahead, only has its records deleted later.
+ */
+function youngIds(keyOf: (requestId: string) => KvKey, keptMs: number, now: number): { from: KvKey; to: KvKey } {
+  return { from: keyOf(firstUlidOf(now - keptMs)), to: keyOf(firstUlidOf(now)) };
 }

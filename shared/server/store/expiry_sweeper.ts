@@ -5,7 +5,7 @@
  * keys, without an index, so a restart or a crash loses nothing. Late deletion changes no decision, because every
  * reader compares the times in the record.
  */
-import type { Kv, KvEntry, KvKey } from "../kv.ts";
+import type { Kv, KvEntry, KvKey, KvListSelector } from "../kv.ts";
 import { type Clock, sleep } from "../../clock.ts";
 import type { Log } from "../log.ts";
 import { keyBytes } from "./stored_bytes.ts";
@@ -25,6 +25,11 @@ export const SWEEP_REST_MS = 60_000;
 
 export interface SweptFamily {
   prefix: KvKey;
+  /**
+   * Returns keys between which hardly a record has ended, so they are not read. Without it, a busy server reads all
+   * messages of the last day again and again. Those that have ended there are deleted once they are outside.
+   */
+  young?(now: number): { from: KvKey; to: KvKey };
   /** Tells whether the record may be deleted at `now`, milliseconds since the Unix epoch. */
   hasEnded(entry: KvEntry<unknown>, now: number): boolean | Promise<boolean>;
 }
@@ -61,12 +66,18 @@ export class ExpirySweeper {
     }
   }
 
-  /** Reads all records of a family once, and deletes those that have ended. */
+  /** Reads the records of a family once, except young ones, and deletes those that have ended. */
   async pass(family: SweptFamily): Promise<void> {
+    const { prefix } = family, young = family.young?.(this.deps.clock.now());
+    const parts = young ? [{ prefix, end: young.from }, { prefix, start: young.to }] : [{ prefix }];
+    for (const part of parts) await this.#passPart(part, family);
+  }
+
+  async #passPart(selector: KvListSelector, family: SweptFamily): Promise<void> {
     const { kv, clock, isTurn } = this.deps;
     let cursor = "";
     while (!this.#stopped.signal.aborted && isTurn()) {
-      const step = kv.list<unknown>({ prefix: family.prefix }, { limit: SWEEP_ROWS, batchSize: SWEEP_ROWS, cursor });
+      const step = kv.list<unknown>(selector, { limit: SWEEP_ROWS, batchSize: SWEEP_ROWS, cursor });
       const entries = await Array.fromAsync(step);
       const now = clock.now();
       const ended: KvEntry<unknown>[] = [];

@@ -76,6 +76,22 @@ Deno.test("the expiry sweep deletes ended records and keeps the others over many
   }
 });
 
+Deno.test("the expiry sweep reads no young records, and those before and behind them", async () => {
+  using store = await FaultyKv.open();
+  using place = await Place.open(store.kv);
+  await place.fill(1_050, true);
+  let steps = 0;
+  store.faults.fails = ({ method }) => {
+    if (method === "list") steps++;
+    return false;
+  };
+  const young = { from: [...FAMILY.prefix, 10], to: [...FAMILY.prefix, 1_000] };
+  await place.through(place.sweeper().pass({ ...FAMILY, young: () => young }));
+  assertEquals([steps < 100, await place.left()], [true, Array.from({ length: 990 }, (_, i) => 10 + i)]);
+  await place.through(place.sweeper().pass({ ...FAMILY, young: () => ({ ...young, to: young.from }) }));
+  assertEquals(await place.left(), []);
+});
+
 Deno.test("the expiry sweep pauses between commits that have at most the allowed number of checks", async () => {
   using store = await FaultyKv.open();
   using place = await Place.open(store.kv);
