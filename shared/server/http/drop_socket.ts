@@ -6,6 +6,8 @@
  * of Deno lacks that part.
  */
 
+import type { Clock } from "../../clock.ts";
+
 interface Runtime {
   core?: { tryClose?(resource: number): void };
 }
@@ -27,19 +29,29 @@ export function dropSocket(socket: WebSocket): boolean {
 }
 
 /**
+ * Time between two new starts of a socket's idle timeout. With less, each message costs a timer of the runtime. With
+ * more, a socket with few messages gets pings that it does not need.
+ */
+const IDLE_AGAIN_MS = 5_000;
+
+/**
  * Calls `onPong` for each pong. Deno shows a program no pongs, but handles them before anything else, as long as some
  * have arrived. So a peer that sends nothing else could stop the process for seconds. For a pong and a message Deno
- * calls the same member, and then reports the message. A pong counts when the next of either arrives.
+ * calls the same member, which starts the idle timeout again, and then reports the message. A pong counts when the next
+ * of either arrives.
  */
-export function watchPongs(socket: WebSocket, onPong: () => void): void {
+export function watchPongs(socket: WebSocket, { uptime }: Pick<Clock, "uptime">, onPong: () => void): void {
   const member = hidden(WebSocket.prototype, "serverHandleIdleTimeout");
   const members = socket as unknown as Record<symbol, unknown>, heard = member && members[member];
   if (!member || typeof heard !== "function") return;
-  let isPong = false;
+  let isPong = false, startedAt = -Infinity;
   socket.addEventListener("message", () => isPong = false);
   members[member] = () => {
     if (isPong) onPong();
     isPong = true;
-    return heard.call(socket);
+    const now = uptime();
+    if (now - startedAt < IDLE_AGAIN_MS) return;
+    startedAt = now;
+    heard.call(socket);
   };
 }

@@ -35,7 +35,7 @@ export class OpenSockets {
     if (signal.aborted) throw new Error("The client has left");
     const upgraded = Deno.upgradeWebSocket(request, { idleTimeout: 45 }), { socket } = upgraded;
     const pongs = new TokenBucket(PONGS_PER_SECOND);
-    watchPongs(socket, () => void (pongs.take(1, systemClock.uptime()) || dropSocket(socket)));
+    watchPongs(socket, systemClock, () => void (pongs.take(1, systemClock.uptime()) || dropSocket(socket)));
     socket.addEventListener("open", () => this.#open.add(socket));
     socket.addEventListener("close", () => this.#open.delete(socket));
     return upgraded;
