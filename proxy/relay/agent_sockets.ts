@@ -152,9 +152,10 @@ export class RelaySocket {
 
   /** Sends a frame. Returns false when the socket is closed already, or is closed now because it is too slow. */
   send(frame: ProxyFrame): boolean {
-    if (this.unsentBytes > UNSENT_NOTED_BYTES) this.deps.onSlow();
+    const { unsentBytes } = this;
+    if (unsentBytes > UNSENT_NOTED_BYTES) this.deps.onSlow();
     if (!this.#open) return false;
-    if (this.unsentBytes > UNSENT_BYTES_MAX) {
+    if (unsentBytes > UNSENT_BYTES_MAX) {
       this.end(CLOSE.tooSlow, "too slow");
       return false;
     }
