@@ -41,7 +41,7 @@ async function refuseMissing(kvUrl: string): Promise<void> {
     (error) => error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory,
   );
   if (!isMissing) return;
-  throw new StoreRefused(`There is no store at ${kvUrl}. Name the store that the server uses with --store or KV_URL.`);
+  throw new StoreRefused(`There is no store at ${kvUrl}. Name the store that the server uses with --store.`);
 }
 
 /**

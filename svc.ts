@@ -27,7 +27,7 @@ export const programs: Programs = {
       return await runStore(argv);
     } catch (error) {
       if (error instanceof WorkFailed) throw new CliError("CLI_STORE_FAILED", error.message);
-      throw error instanceof StartRefused ? refused(error) : error;
+      throw error instanceof StartRefused ? refused(error, { KV_URL: "--store" }) : error;
     }
   },
 };

@@ -58,6 +58,8 @@ Deno.test("serve listens, answers, refuses a second one by its pid and ends with
     const { error } = JSON.parse(stderr);
     assertEquals(error.code, "CLI_SERVER_REFUSED");
     assertStringIncludes(error.message, `process ${child.pid}`);
+    const { stderr: worked } = await ended(["store", "inspect", "--store", store]);
+    assertStringIncludes(worked, "Stop that one, or set --store to another path.");
   });
   await t.step("a second server on its port is refused by name", async () => {
     const { port } = new URL(address);
