@@ -75,7 +75,7 @@ async function copy(folder: string) {
       });
       await use();
     } finally {
-      await run(blockOf("kill -TERM").replace("svc.kv", `${store}.kv`));
+      await run(blockOf("kill -TERM").replaceAll("svc.kv", `${store}.kv`));
       assertEquals((await within(START_MS, "the server ends", child.status)).code, 0, child.printed);
     }
   };
@@ -86,7 +86,7 @@ async function copy(folder: string) {
 
 Deno.test({
   name: "the commands of README and operations.md start, keep and restore a server as they stand",
-  ignore: !await isInstalled("sqlite3") || !await isInstalled("openssl"),
+  ignore: !await isInstalled("sqlite3") || !await isInstalled("openssl") || !await isInstalled("lsof"),
   async fn(t) {
     await using folder = await tempFolder();
     const { run, serve, idsOf } = await copy(folder.path);
