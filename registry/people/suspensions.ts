@@ -51,7 +51,8 @@ export class Suspensions {
 
   /**
    * Suspends or restores a person, and waits up to 5 s for the sessions of their agents. If some are left then,
-   * `complete` is false and the work goes on. A person who is already in the wanted state stays unchanged.
+   * `complete` is false and the work goes on. A person who is already in the wanted state stays unchanged, but a
+   * reason is in the audit log.
    *
    * @throws {ServiceError} `PERSON_NOT_FOUND`, `ADMIN_SUSPEND_FORBIDDEN`
    */
@@ -95,7 +96,12 @@ export class Suspensions {
       ]);
       if (entry.value === null) throw new ServiceError("PERSON_NOT_FOUND");
       if (wanted === "suspended" && entry.value.role === "admin") throw new ServiceError("ADMIN_SUSPEND_FORBIDDEN");
-      if (entry.value.status === wanted) return entry.value;
+      const event = wanted === "suspended" ? "person.suspended" : "person.restored";
+      if (entry.value.status === wanted) {
+        // The admin who gives another reason would otherwise look for it in the audit log in vain.
+        if (reason !== undefined) await audit(draft, this.deps, by, event, entry.value.did, reason);
+        return entry.value;
+      }
       const { suspendedAt: _, ...rest } = entry.value;
       const human: HumanRecord = wanted === "active"
         ? { ...rest, status: wanted }
@@ -103,14 +109,7 @@ export class Suspensions {
       const begun: SuspensionRecord = { wanted, cursor: null };
       draft.set(entry.key, human);
       draft.set(job.key, begun);
-      await audit(
-        draft,
-        this.deps,
-        by,
-        wanted === "suspended" ? "person.suspended" : "person.restored",
-        human.did,
-        reason,
-      );
+      await audit(draft, this.deps, by, event, human.did, reason);
       isChange = true;
       return human;
     });

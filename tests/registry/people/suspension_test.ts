@@ -159,7 +159,7 @@ Deno.test("a session that ended before or during the suspension is still ended a
   assertEquals((await audit(w, "session.revoked")).map(({ actor }) => actor), [owner.did, admin.did]);
 });
 
-Deno.test("no admin can be suspended, and a change to the present status changes nothing", async () => {
+Deno.test("no admin can be suspended, and a change to the present status only records its reason", async () => {
   await using w = await openRegistry();
   const admin = await w.admin();
   await refused(await w.ask("POST", `/v1/admin/people/${admin.id}/suspend`, admin), "ADMIN_SUSPEND_FORBIDDEN");
@@ -169,7 +169,11 @@ Deno.test("no admin can be suspended, and a change to the present status changes
   const first = await change(w, person, "suspend");
   await w.clock.advance(1_000);
   assertEquals(await change(w, person, "suspend", { reason: "again" }), first);
-  assertEquals((await audit(w, "person.")).map(({ event }) => event), ["person.suspended"]);
+  await change(w, person, "suspend");
+  assertEquals((await audit(w, "person.")).map(({ event, detail }) => [event, detail]), [
+    ["person.suspended", undefined],
+    ["person.suspended", "again"],
+  ]);
   await refused(await w.ask("POST", `/v1/admin/people/${w.newId()}/suspend`, admin), "PERSON_NOT_FOUND");
 });
 
