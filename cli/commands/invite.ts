@@ -74,6 +74,7 @@ export const COMMANDS = [
         { head: "CREATED", rank: 2, of: ({ createdAt }) => ctx.out.time(createdAt) },
         { head: "EXPIRES", rank: 1, of: ({ expiresAt }) => ctx.out.time(expiresAt ?? "never") },
         { head: "REDEEMED", rank: 3, of: ({ redeemedAt }) => ctx.out.time(redeemedAt) },
+        { head: "BY", rank: 2, of: ({ redeemedBy }) => idCell(redeemedBy) },
       ]);
     },
   }),

@@ -1,7 +1,7 @@
 /** Request and response bodies of invites. */
 import * as z from "zod";
 import { Human, NewApiKey } from "./accounts.ts";
-import { DisplayName, IsoTime, Pagination, Ulid } from "./fields.ts";
+import { DisplayName, HumanDid, IsoTime, Pagination, Ulid } from "./fields.ts";
 import { LIMITS } from "../limits.ts";
 
 /** The registry also checks that `expiresAt` is in the future. */
@@ -41,6 +41,8 @@ export const Invite = z.object({
   createdAt: IsoTime,
   /** `null` before the invite is redeemed. */
   redeemedAt: IsoTime.nullable(),
+  /** DID of the person whose account the invite made; `null` before. */
+  redeemedBy: HumanDid.nullable(),
 });
 
 /** Newest first. */

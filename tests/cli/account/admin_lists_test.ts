@@ -31,8 +31,11 @@ Deno.test("invite list shows every invite with its status, and no code", async (
   const { invites } = await admin.json("invite", "list");
   const states = invites.map(({ id, status }: { id: string; status: string }) => [id, status]);
   assertEquals(states, [[unused.id, "unused"], [expired.id, "expired"], [used.id, "redeemed"]]);
+  const { people } = await admin.json("admin", "people", "list");
+  assertEquals(invites[2].redeemedBy, people[0].did);
   const { stdout } = await admin.svc("invite", "list");
-  assertEquals(stdout.split("\n")[0]?.split(/ {2,}/), ["ID", "STATUS", "CREATED", "EXPIRES", "REDEEMED"]);
+  assertStringIncludes(stdout, people[0].id.slice(-6));
+  assertEquals(stdout.split("\n")[0]?.split(/ {2,}/), ["ID", "STATUS", "CREATED", "EXPIRES", "REDEEMED", "BY"]);
   for (const { code } of [used, expired, unused]) assert(!stdout.includes(code));
   await bob.refuses(["invite", "list"], 3, "ADMIN_REQUIRED");
 });

@@ -157,7 +157,7 @@ Deno.test("a redemption creates a user account with a working key, and ignores a
   await refused(await w.ask("GET", "/v1/invites", { apiKey: apiKey.token }), "ADMIN_REQUIRED");
 });
 
-Deno.test("the invite list shows the status of each invite, newest first, without its code", async () => {
+Deno.test("the invite list shows the status and user of each invite, newest first, without its code", async () => {
   await using w = await openRegistry();
   const { apiKey } = await w.admin();
   const expires = inMs(w, 1000);
@@ -166,17 +166,20 @@ Deno.test("the invite list shows the status of each invite, newest first, withou
     await create(w, { expiresAt: expires }),
     await create(w, { expiresAt: expires }),
   ];
-  for (const { code } of [one, three]) await answered(await redeem(w, { code }), 201);
+  const users: string[] = [];
+  for (const { code } of [one, three]) {
+    users.push((await answered<RedeemInviteAnswer>(await redeem(w, { code }), 201)).human.did);
+  }
   const redeemedAt = inMs(w, 0);
   await w.clock.advance(1000);
   const four = await create(w);
   const text = await (await w.ask("GET", "/v1/invites", { apiKey })).text();
   const { invites } = JSON.parse(text) as { invites: Invite[] };
-  assertEquals(invites.map(({ id, status, redeemedAt }) => [id, status, redeemedAt]), [
-    [four.id, "unused", null],
-    [three.id, "redeemed", redeemedAt],
-    [two.id, "expired", null],
-    [one.id, "redeemed", redeemedAt],
+  assertEquals(invites.map(({ id, status, redeemedAt, redeemedBy }) => [id, status, redeemedAt, redeemedBy]), [
+    [four.id, "unused", null, null],
+    [three.id, "redeemed", redeemedAt, users[1]],
+    [two.id, "expired", null, null],
+    [one.id, "redeemed", redeemedAt, users[0]],
   ]);
   for (const { code } of [one, two, three, four]) assert(!text.includes(code.slice(8)), text);
 });
