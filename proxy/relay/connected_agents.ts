@@ -93,11 +93,15 @@ export class ConnectedAgents {
     return this.#opening.has(agentDid);
   }
 
-  /** Returns the sockets of an agent. When one is about to open, waits for it first, at most `OPENING_MS`. */
+  /** Returns the sockets of an agent. When some are about to open, waits for the first, at most `OPENING_MS`. */
   async opened(agentDid: string): Promise<AgentSockets | undefined> {
-    const opening = this.#opening.get(agentDid);
-    if (opening) await settledWithin(this.clock, Promise.race(opening), OPENING_MS);
+    if (this.#opening.has(agentDid)) await settledWithin(this.clock, this.#firstOpens(agentDid), OPENING_MS);
     return this.#sockets.get(agentDid);
+  }
+
+  /** Waits on after one that failed, because the agent would otherwise seem offline while another is about to open. */
+  async #firstOpens(agentDid: string): Promise<void> {
+    for (let all; !this.#sockets.has(agentDid) && (all = this.#opening.get(agentDid));) await Promise.race(all);
   }
 
   /** Reports an agent whose upgrade failed as gone, unless it has another socket. */

@@ -6,7 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { UNSENT_BYTES_MAX } from "../../../proxy/relay/agent_sockets.ts";
 import { encodeFrame } from "../../../shared/protocol/frames.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import { ManualClock } from "../../support/manual_clock.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { ack, agentOf, type Far, messageTo, newIds, Relay, within } from "./far_end.ts";
 import { inFlight } from "../../support/in_flight.ts";
 
@@ -54,6 +54,17 @@ Deno.test("a socket that is silent for 60 s is closed with 4408 and no longer co
       assertEquals(relay.clock.waiting, 0);
     });
   }
+});
+
+Deno.test("a message waits for the second of two sockets that open at once when the first one fails", async () => {
+  const relay = new Relay(), { connectedAgents } = relay;
+  const [first, second] = [connectedAgents.opening(A.agentDid), connectedAgents.opening(A.agentDid)];
+  const opened = connectedAgents.opened(A.agentDid);
+  first();
+  await flushTasks();
+  relay.connect(A);
+  second();
+  assertEquals((await opened)?.links.length, 1);
 });
 
 Deno.test("a silent socket is closed in time, also when the clock was set back by an hour", async () => {
