@@ -56,10 +56,12 @@ export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): 
   const ms = (name: string, otherwise: number): number => number(name, 1_000, DAY_MS, otherwise);
   const flag = (name: string, otherwise: "true" | "false"): boolean =>
     reader.read(name, oneOf("true", "false"), otherwise) === "true";
+  const problemsBefore = reader.problems.length;
   const crlRefreshIntervalMs = ms("CRL_REFRESH_INTERVAL_MS", LIMITS.crlRefreshIntervalMs);
   const crlMaxAgeMs = ms("CRL_MAX_AGE_MS", LIMITS.crlMaxAgeMs);
   // Otherwise each list is too old before the next one is fetched, and until then the proxy refuses all signed requests.
-  if (crlMaxAgeMs <= crlRefreshIntervalMs) {
+  // A value that was refused is not compared, because the message would name a default that the operator did not set.
+  if (reader.problems.length === problemsBefore && crlMaxAgeMs <= crlRefreshIntervalMs) {
     reader.problem("CRL_MAX_AGE_MS", `must be over CRL_REFRESH_INTERVAL_MS, which is ${crlRefreshIntervalMs}`);
   }
   return {

@@ -123,6 +123,9 @@ Deno.test("a revocation list that ends before the next one is fetched is refused
   assertEquals(read({ CRL_MAX_AGE_MS: "300000" }).bad, ["CRL_MAX_AGE_MS"]);
   assertEquals(read({ CRL_REFRESH_INTERVAL_MS: "900000" }).bad, ["CRL_MAX_AGE_MS"]);
   assertEquals(read({ CRL_REFRESH_INTERVAL_MS: "4000", CRL_MAX_AGE_MS: "4001" }).bad, []);
+  const wrong = { CRL_REFRESH_INTERVAL_MS: "soon", CRL_MAX_AGE_MS: "200000" };
+  assertEquals(read(wrong).bad, ["CRL_REFRESH_INTERVAL_MS"], "200000 is not compared with a default");
+  assertEquals(read({ CRL_REFRESH_INTERVAL_MS: "900000", CRL_MAX_AGE_MS: "x" }).bad, ["CRL_MAX_AGE_MS"]);
 });
 
 Deno.test("all wrong values are reported together", () => {
