@@ -28,7 +28,7 @@ export function readServerConfig(reader: ConfigReader, { isOnDeploy }: { isOnDep
     registryUrl: reader.read<string | null>("REGISTRY_URL", origin, null),
     proxyUrl: reader.read<string | null>("PROXY_URL", origin, null),
     /** A path, `:memory:`, or an `http(s)` URL; `null` for the database attached on Deno Deploy. */
-    kvUrl: reader.read<string | null>("KV_URL", (text) => text, isOnDeploy ? null : DEFAULT_STORE),
+    kvUrl: reader.read<string | null>("KV_URL", storePlace, isOnDeploy ? null : DEFAULT_STORE),
     trustedProxies: reader.read("TRUSTED_PROXIES", (text) => new TrustedProxies(list(text)), new TrustedProxies([])),
     metricsListen: readListen(reader, "METRICS_LISTEN", hostAndPort, { isOnDeploy }),
     /** The address on which other instances open links to this one. */
@@ -134,6 +134,12 @@ function reachable(text: string): ListenAddress {
   const { hostname } = new URL(`http://${addressText(address)}`);
   if (!["0.0.0.0", "[::]", "[::ffff:0:0]"].includes(hostname)) return address;
   throw new TypeError("must name the address at which other instances reach this one, as 10.0.0.7:8790");
+}
+
+/** Refuses spaces around a path, because they would name another store, which is new and empty. */
+function storePlace(text: string): string {
+  if (text.trim() === text) return text;
+  throw new TypeError("begins or ends with a space or a line end: remove it");
 }
 
 function hostName(text: string): string {

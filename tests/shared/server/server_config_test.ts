@@ -97,6 +97,13 @@ Deno.test("a proxy without a registry in its process needs the registry's addres
   }
 });
 
+Deno.test("a store whose name has a space around it is refused, because it would be another store, new and empty", () => {
+  for (const KV_URL of [".data/svc.kv ", " .data/svc.kv", ".data/svc.kv\n", " "]) {
+    assertEquals(refused({ KV_URL }), ["KV_URL"], JSON.stringify(KV_URL));
+  }
+  assertEquals(refused({ KV_URL: "my data/svc.kv" }), []);
+});
+
 Deno.test("a store over the network is refused when Deno is older than 2.9.1", () => {
   for (const old of ["2.9.0", "2.8.9", "2.7.14", "1.99.99", "2.9", "", "unknown"]) {
     for (const KV_URL of ["https://kv.example", "http://127.0.0.1:4512"]) {
