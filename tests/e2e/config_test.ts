@@ -146,7 +146,7 @@ Deno.test({
     const start = [...args, ...flags, "deploy.ts"];
     await using server = new ChildProcess(start, { KV_URL: path, PORT: String(freePort()) }, program);
     assertEquals((await within(20_000, "the server refuses to start", server.status)).code, 2, server.printed);
-    assertStringIncludes(server.stderr.text, `with: chown --reference=${folder.path} ${path}*\n`);
+    assertStringIncludes(server.stderr.text, `with: chown --reference="${folder.path}" "${path}"*\n`);
   },
 });
 

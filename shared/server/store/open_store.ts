@@ -180,7 +180,7 @@ function whyNot(url: string, cause: unknown): string {
   }
   if (cause instanceof Deno.errors.PermissionDenied) {
     return "the user of this process may not read and write its files, or their folder. Let it, or set KV_URL to another " +
-      `path. Files that root restored get the user of their folder with: chown --reference=${dirname(url)} ${url}*`;
+      `path. Files that root restored get the user of their folder with: chown --reference="${dirname(url)}" "${url}"*`;
   }
   return `${(cause as Error).message}. Correct that, or set KV_URL to another path`;
 }
