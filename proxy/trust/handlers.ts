@@ -168,6 +168,10 @@ export async function pairStatus(deps: TrustDeps, { body, caller }: Pairing<type
   const { ticket } = await knownTicket(deps, body.ticket);
   checkStatus(deps.clock, ticket, caller.agentDid);
   const { initiatorAgentDid, initiatorProfile, expiresAt, confirmed } = ticket;
+  // Without this check, an agent whose pair has ended would read that it may send.
+  if (confirmed && !await store.arePaired(deps.kv, initiatorAgentDid, confirmed.responderAgentDid)) {
+    throw new ServiceError("PROXY_PAIR_TICKET_NOT_FOUND");
+  }
   const response: PairStatusAnswer = {
     status: confirmed ? "confirmed" : "pending",
     initiatorAgentDid,

@@ -1,4 +1,5 @@
 /** Pairing: make a ticket, and use one. */
+import { ApiError } from "../../../shared/client/errors.ts";
 import { call, post } from "../../../shared/client/local_client.ts";
 import { type Html, markup } from "../../../shared/page/html.ts";
 import type { PageResult } from "../../../shared/page/page_app.ts";
@@ -76,7 +77,14 @@ async function ticketState(
   now: number,
 ): Promise<Html> {
   // Without an answer the ticket is shown as waiting, because a failed request does not end it.
-  const answer = await call(calls, PairStatusAnswer, post("/v1/pair/status", { ticket })).catch(() => null);
+  const answer = await call(calls, PairStatusAnswer, post("/v1/pair/status", { ticket })).catch((error) =>
+    error instanceof ApiError && error.code === "PROXY_PAIR_TICKET_NOT_FOUND" ? "over" : null
+  );
+  if (answer === "over") {
+    return markup`<div id="ticket-over">${
+      ui.tag("", "Over")
+    }<p class="small soft">It was used, and that pair has ended.</p></div>`;
+  }
   if (answer?.responderAgentDid !== undefined) {
     const alias = nameOf(connector, answer.responderAgentDid);
     const { agentName = alias, humanName = "" } = answer.responderProfile ?? {};

@@ -106,6 +106,8 @@ Deno.test("the page says of a ticket's agent when it did not prove the ticket", 
     await until(() => Object.values(one.bench.connector.peers.all).some(({ agentName }) => agentName === name));
     assertEquals((await page.get("pair")).includes("did not prove"), !isProving);
   }
+  await asker(one.bench)("/v1/pair/remove", post({ to: "contact-gamma" }));
+  assertStringIncludes(await page.get("pair"), "that pair has ended");
 });
 
 Deno.test("a text that is changed after its answer was lost is another message, and the same text is the same one", async () => {

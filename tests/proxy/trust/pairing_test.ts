@@ -311,3 +311,10 @@ Deno.test("the agents of one owner share a limit of new tickets, and it stops no
   await w.clock.stepWhenIdle(60_000);
   await start(w, sibling);
 });
+
+test("a ticket whose pair has ended is unknown to both, because neither may still send", async ({ w, a, b }) => {
+  const { ticket } = await start(w, a);
+  await answered(await confirm(w, b, ticket), 201);
+  assertEquals(await outcome(await post(w, b, "/pair/remove", { peerAgentDid: a.agent.did })), "204");
+  for (const agent of [a, b]) assertEquals(await outcome(await status(w, agent, ticket)), NOT_FOUND);
+});
