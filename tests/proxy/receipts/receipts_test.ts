@@ -6,6 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { ReceiptStatus } from "../../../shared/protocol/api/receipts.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
+import { listReceipts } from "../../../proxy/receipts/store.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
@@ -246,6 +247,18 @@ test("a receipt of a message whose request ID was used before takes the place of
   }
   assertEquals(first.receivedAt === toIso(w.clock.now()), false);
   assertEquals([(await list(w, a, b)).length, await outcome()], [1, ["processed"]]);
+});
+
+test("a receipt whose delivery has ended is not listed for a later message with its ID, whose 202 waits for its commit", async ({ w, a, b }) => {
+  await send(w, a, b);
+  await answered(await submit(w, b), 201);
+  await later(w, DAY_MS, a, b);
+  // As the sweep does with a delivery that has ended.
+  await w.kv.delete(KEYS.delivery(b.agent.did, ID, a.agent.did));
+  await send(w, a, b);
+  // Asked without a request, because the commit of a request would take the 202 along.
+  const question = { requestId: ID, recipientAgentDid: b.agent.did };
+  assertEquals(await listReceipts(w.proxy.deps, a.agent.did, question), []);
 });
 
 test("the first of 20 concurrent receipts counts, and the delivery keeps its answer for a duplicate", async ({ w, a, b }) => {
