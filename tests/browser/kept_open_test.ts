@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { assertSays, browserTest } from "./browser.ts";
 import { Connectors } from "./connectors.ts";
+import { until } from "../support/until.ts";
 
 /** As far as the functions use it that run in a page. */
 declare const document: { getElementById(id: string): unknown; activeElement: { textContent: string } };
@@ -65,3 +66,25 @@ browserTest(
     assertEquals(problems, []);
   },
 );
+
+browserTest("a second click sends nothing, and the first one after Back sends", async () => {
+  await using w = await Connectors.open(["alpha"]);
+  const { page, base } = await w.page("alpha");
+  await page.goto(`${base}/pair`);
+  let sent = 0;
+  // With this status the page stays, as it does while an answer is on its way.
+  await page.route("**/pair", (route) => {
+    if (route.request().method() !== "POST") return route.continue();
+    sent++;
+    return route.fulfill({ status: 204 });
+  });
+  const press = () => page.click("text=Make a ticket");
+  await press();
+  await press();
+  await until(() => sent > 0);
+  // What a browser reports of a page that it kept for Back. The one of the tests keeps none.
+  await page.evaluate(() => dispatchEvent(new Event("pageshow")));
+  assertEquals(sent, 1);
+  await press();
+  await until(() => sent === 2);
+});
