@@ -29,7 +29,7 @@ import {
 } from "../people/store.ts";
 import type { AgentRecord } from "../schema/records.ts";
 import type { RegistryStore } from "../store_deps.ts";
-import { sessionState } from "../sessions/session_rules.ts";
+import { shownState } from "../sessions/session_rules.ts";
 import { revokeSession } from "../sessions/store.ts";
 import { type Html, markup } from "../../shared/page/html.ts";
 import type { PageResult } from "../../shared/page/page_app.ts";
@@ -182,7 +182,7 @@ export async function agentPage(deps: ConsoleDeps, input: Input): Promise<PageRe
     }`;
   const isActive = agent.status === "active";
   const sessionLines = auth !== null && ui.lines([
-    ["Status", SESSION_TAGS[sessionState(auth, now)]],
+    ["Status", SESSION_TAGS[shownState(auth, now)]],
     ["Refreshed", auth.refreshedAtSeconds === 0 ? "not yet" : when(auth.refreshedAtSeconds * 1000, now)],
     ["Ends", when(auth.refreshExpiresAt, now)],
   ]);
@@ -225,6 +225,7 @@ const SESSION_TAGS = {
   active: ui.tag("ok", "active"),
   revoked: ui.tag("bad", "ended"),
   expired: ui.tag("bad", "expired"),
+  suspended: ui.tag("bad", "suspended with its owner"),
 } as const;
 
 /** Returns the function `ask` for `confirmed`: it asks the admin about an agent, and does `work` after a yes. */

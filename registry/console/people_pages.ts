@@ -98,7 +98,7 @@ export async function personPage(deps: ConsoleDeps, input: Input, error?: Html):
     ? ui.link(`${path}/suspend`, "Suspend…", "quiet")
     : ui.button({ text: "Restore", action: `${path}/restore`, csrf });
   const account = ui.lines([
-    ["Status", statusTag(human)],
+    ["Status", markup`${statusTag(human)} ${human.suspendedAt !== undefined && when(human.suspendedAt, now)}`],
     ["DID", markup`<span class="id">${human.did}</span>`],
     ["Since", when(human.createdAt, now)],
     ["Last use", lastUse(lastUsedAt, now)],

@@ -20,7 +20,7 @@ import type { SharedCount } from "../../shared/server/store/shared_count.ts";
 import { deleteAgent as deleteAnyAgent } from "../agents/store.ts";
 import type { WithId, WithQuery } from "../callers.ts";
 import type { HumanRecord } from "../schema/records.ts";
-import { sessionState } from "../sessions/session_rules.ts";
+import { shownState } from "../sessions/session_rules.ts";
 import { revokeSession } from "../sessions/store.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import * as store from "./store.ts";
@@ -67,7 +67,7 @@ export async function listAgents(deps: RegistryStore, { query }: WithQuery<Admin
         ...agent,
         ownerName,
         expires: agent.expiresAt,
-        session: session === null ? null : sessionState(session, now),
+        session: session === null ? null : shownState(session, now),
       })
     ),
     pagination: { limit: query.limit, nextCursor },
@@ -80,7 +80,7 @@ export async function getAgent(deps: RegistryStore, { params }: WithId): Promise
     agent: pick(Agent, agent),
     ownerName,
     session: session && {
-      status: sessionState(session, deps.clock.now()),
+      status: shownState(session, deps.clock.now()),
       accessExpiresAt: toIso(session.accessExpiresAt),
       refreshExpiresAt: toIso(session.refreshExpiresAt),
       refreshedAt: session.refreshedAtSeconds === 0 ? null : toIso(session.refreshedAtSeconds * 1000),

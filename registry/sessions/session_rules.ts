@@ -43,6 +43,11 @@ export function sessionState(session: SessionRecord, now: number): "active" | "r
   return isLive(session, now) ? "active" : "expired";
 }
 
+/** As `sessionState`, for an admin, who would otherwise send an owner to reissue what the restore brings back. */
+export function shownState(session: SessionRecord, now: number): ReturnType<typeof sessionState> | "suspended" {
+  return session.suspended ? "suspended" : sessionState(session, now);
+}
+
 /** Returns the session as a suspension or restore of its owner leaves it, or `null` when nothing changes. */
 export function sessionFor(
   wanted: "suspended" | "active",

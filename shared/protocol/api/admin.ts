@@ -20,7 +20,7 @@ import {
 
 const limit = PageLimit.default(LIMITS.adminListDefault);
 const cursor = Ulid.optional();
-const sessionStatus = z.enum(["active", "revoked", "expired"]);
+const sessionStatus = z.enum(["active", "revoked", "expired", "suspended"]);
 
 export type Person = z.output<typeof Person>;
 export const Person = Human.extend({

@@ -226,7 +226,8 @@ test("another name, another site and a foreign form are refused, and nothing is 
 test("each action is that of the API, with the person as actor and the reason in the audit log", async (w, own) => {
   const admin = await w.admin(), person = await w.person("Dimitri"), agent = await w.agent(person);
   assertEquals((await send(w, own, `people/${person.id}/suspend`, { reason: "key in public" })).status, 303);
-  assertStringIncludes((await look(w, own, `people/${person.id}`)).text, "suspended");
+  assertMatch((await look(w, own, `people/${person.id}`)).text, /suspended<\/span> <time/);
+  assertStringIncludes((await look(w, own, `agents/${agent.agent.id}`)).text, "suspended with its owner");
   assertEquals((await w.ask("GET", "/v1/me", { apiKey: person.apiKey })).status, 403);
   await send(w, own, `people/${person.id}/restore`);
   assertEquals((await w.ask("GET", "/v1/me", { apiKey: person.apiKey })).status, 200);

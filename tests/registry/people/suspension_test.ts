@@ -7,7 +7,7 @@ import { recoverAdmin } from "../../../registry/accounts/store.ts";
 import { REGISTRY_ROUTES } from "../../../registry/routes.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { AgentRecord, HumanRecord, SessionRecord } from "../../../registry/schema/records.ts";
-import type { SuspensionAnswer } from "../../../shared/protocol/api/admin.ts";
+import type { AdminAgentList, SuspensionAnswer } from "../../../shared/protocol/api/admin.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import {
@@ -148,6 +148,10 @@ Deno.test("a session that ended before or during the suspension is still ended a
   await change(w, owner, "suspend");
   await answered(await w.ask("DELETE", `/v1/admin/agents/${during.agent.id}/auth/revoke`, admin), 204);
   await answered(await w.ask("DELETE", `/v1/admin/agents/${deleted.agent.id}`, admin), 204);
+  // An admin would otherwise send the owner to reissue what the restore brings back.
+  const { agents } = await answered<AdminAgentList>(await w.ask("GET", "/v1/admin/agents", admin));
+  const shown = [before, during, kept].map(({ agent }) => agents.find(({ id }) => id === agent.id)?.session);
+  assertEquals(shown, ["revoked", "revoked", "suspended"]);
   await change(w, owner, "restore");
   for (const agent of [before, during, deleted]) {
     const { status, suspended } = await sessionOf(w, agent);
