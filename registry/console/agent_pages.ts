@@ -184,7 +184,7 @@ export async function agentPage(deps: ConsoleDeps, input: Input): Promise<PageRe
   const sessionLines = auth !== null && ui.lines([
     ["Status", SESSION_TAGS[shownState(auth, now)]],
     ["Refreshed", auth.refreshedAtSeconds === 0 ? "not yet" : when(auth.refreshedAtSeconds * 1000, now)],
-    ["Ends", when(auth.refreshExpiresAt, now)],
+    ["Valid until", when(auth.revokedAt ?? auth.refreshExpiresAt, now)],
   ]);
   const main = [
     ui.head(

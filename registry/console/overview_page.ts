@@ -158,7 +158,7 @@ function tilesOf({ counts, relay: { overview, series, refusals: { groups } }, sp
     {
       name: "Delivered at once",
       value: all === 0 ? "–" : share(delivered),
-      small: all === 0 ? "no message yet" : `${share(queued)} queued, ${share(failed)} failed`,
+      small: all === 0 ? "no message" : `${share(queued)} queued, ${share(failed)} failed`,
     },
     {
       name: "Wait in queues",

@@ -231,7 +231,13 @@ test("each action is that of the API, with the person as actor and the reason in
   assertEquals((await w.ask("GET", "/v1/me", { apiKey: person.apiKey })).status, 403);
   await send(w, own, `people/${person.id}/restore`);
   assertEquals((await w.ask("GET", "/v1/me", { apiKey: person.apiKey })).status, 200);
+  const shownUntil = async () => {
+    const { text } = await look(w, own, `agents/${agent.agent.id}`);
+    return /Valid until<\/dt><dd><time datetime="([^"]+)"/.exec(text)?.[1];
+  };
+  const sessionEnd = await shownUntil(), endedAt = new Date(w.clock.now()).toISOString();
   assertEquals((await send(w, own, `agents/${agent.agent.id}/end`)).status, 303);
+  assertEquals([sessionEnd !== endedAt, await shownUntil()], [true, endedAt]);
   const himself = await send(w, own, `people/${admin.id}/suspend`);
   assertEquals(himself.status, 200);
   assertStringIncludes(himself.text, "ADMIN_SUSPEND_FORBIDDEN");
