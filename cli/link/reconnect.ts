@@ -144,7 +144,7 @@ export class ReconnectingLink {
           this.#become("stopped");
           return final;
         }
-        wait = needsOperator(failure) ? OPERATOR_RETRY_MS : this.#afterRefusal(error);
+        wait = needsOperator(failure) ? OPERATOR_RETRY_MS : this.#afterRefusal(failure ?? error);
       }
       await this.#pause(wait);
     }

@@ -177,6 +177,14 @@ for (const [code, why] of Object.entries(REFUSALS)) {
     }));
 }
 
+Deno.test("a registry that names a time for the next refresh is asked no earlier, as with many agents of one address", () =>
+  withProxy(async (proxy) => {
+    proxy.refusal = new ApiError(401, "PROXY_AGENT_ACCESS_INVALID", "The session has ended", null);
+    proxy.refreshError = new ApiError(429, "RATE_LIMIT_EXCEEDED", "Too many refreshes", null, 45);
+    await proxy.close(4401, "agent auth revoked");
+    assertEquals(await proxy.refuse(3), [45_000, 45_000, 45_000]);
+  }));
+
 Deno.test("other ends of a link, and a shutdown without a time, have the usual waits", () =>
   withProxy(async (proxy) => {
     const reasons = ["shutting down", "", "connect again within 1 ms", "shutting down; connect again within -1 ms"];
