@@ -39,10 +39,11 @@ export function isPermanent(error: unknown): boolean {
 }
 
 /**
- * Wait before a connector asks again after a refusal that only the operator can end. With less, the connectors of a
- * suspended person ask all day; with more, they come back long after the restore.
+ * Wait before a connector asks again after a refusal that only the operator can end. With less, twenty agents of a
+ * suspended person would use up the refreshes of everyone at their address. With more, they come back long after the
+ * restore.
  */
-export const OPERATOR_RETRY_MS = 60_000;
+export const OPERATOR_RETRY_MS = 120_000;
 
 /**
  * Tells whether only the operator of the server can end this refusal: the owner's account is suspended, or the server

@@ -89,7 +89,7 @@ const ERROR_TABLE = {
   ACCOUNT_SUSPENDED: [
     403,
     "an admin has suspended this account",
-    "Ask the administrator to restore it; the connectors of its agents try again every minute.",
+    "Ask the administrator to restore it; the connectors of its agents try again every 2 min.",
   ],
   AUDIT_INVALID_QUERY: [
     400,

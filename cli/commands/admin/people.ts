@@ -112,7 +112,7 @@ export const COMMANDS = [
     path: ["admin", "people", "restore"],
     summary: "End the suspension of a person",
     details: [
-      "The person's connectors ask every minute, so they come back by themselves. Sessions that were ended otherwise stay ended.",
+      "The person's connectors ask every 2 min, so they come back by themselves. Sessions that were ended otherwise stay ended.",
     ],
     args: { person: PERSON },
     options: {

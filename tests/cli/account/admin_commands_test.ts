@@ -84,7 +84,7 @@ Deno.test("admin people suspend asks or needs yes, stops the person, and restore
   const shown = await admin.json("admin", "people", "show", human.id);
   assertEquals([shown.person.status, shown.agents], ["suspended", { active: 0, revoked: 0 }]);
   assertStringIncludes((await admin.svc("admin", "people", "show", human.id)).stdout, "suspended");
-  assertStringIncludes((await admin.svc("admin", "people", "restore", human.id)).stdout, "come back within 1 min");
+  assertStringIncludes((await admin.svc("admin", "people", "restore", human.id)).stdout, "come back within 2 min");
   const restored = await admin.json("admin", "people", "restore", human.id);
   assertEquals([restored.person.status, restored.complete], ["active", true]);
   assertEquals((await bob.json("whoami")).human.status, "active");

@@ -165,12 +165,12 @@ Deno.test("a refusal after a shutdown is followed by the named time, then by wai
 
 const REFUSALS = { ACCOUNT_SUSPENDED: "of a suspended account", AGENT_NOT_FOUND: "that is unknown" };
 for (const [code, why] of Object.entries(REFUSALS)) {
-  Deno.test(`a connector ${why} asks every minute, and as usual once the server takes it`, () =>
+  Deno.test(`a connector ${why} asks every 2 min, and as usual once the server takes it`, () =>
     withProxy(async (proxy) => {
       proxy.refusal = new ApiError(401, "PROXY_AGENT_ACCESS_INVALID", "The session has ended", null);
       proxy.refreshError = new ApiError(403, code, "The server says why", null);
       assertEquals(await proxy.close(4401, "agent auth revoked"), 2_500);
-      assertEquals(await proxy.refuse(3), [60_000, 60_000, 60_000]);
+      assertEquals(await proxy.refuse(3), [120_000, 120_000, 120_000]);
       proxy.refusal = proxy.refreshError = null;
       await proxy.refuse(1);
       assertEquals(await proxy.close(1006, ""), 2_000);
