@@ -4,6 +4,7 @@ import { checkSavable, configPath, readConfig } from "../account/config_store.ts
 import { accountFields, FIRST_NAME_OPTIONS, firstAgent, firstNames, saveAccount } from "../agents/new_account.ts";
 import { parseJoinLink, ticketOf } from "../account/join_link.ts";
 import type { CreatedAgent } from "../agents/registration.ts";
+import { withAccountLock } from "../files/lock.ts";
 import { secureServiceUrl } from "../files/profile.ts";
 import { runConnectors } from "./connector/connector.ts";
 import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
@@ -55,30 +56,35 @@ export const COMMANDS = [
       ctx.out.doing(`Asking ${registryUrl} for its addresses`);
       const proxyUrl = secureServiceUrl(ctx, await proxyOf(registry), "the address of the proxy");
       if (pairs) ctx.out.note("The link also pairs your agent with an agent of the person who sent it.");
-      await checkSavable(ctx);
-      ctx.out.doing(`Redeeming the invite at ${registryUrl}`);
-      const { human, apiKey } = await registry.redeemInvite(code, displayName);
-      warnOfVariables(ctx, registryUrl);
-      const owner = { registry, apiKey: apiKey.token };
-      let agent: CreatedAgent | null = null, pairing: PairResult | null = null;
-      try {
-        await saveAccount(ctx, owner, human, proxyUrl);
-        if (agentName !== undefined) agent = await firstAgent(ctx, owner, agentName);
-        const ticket = pairs ? ticketOf(link, proxyUrl) : null;
-        if (agent !== null && ticket !== null) pairing = await pairWith(ctx, agent, ticket);
-      } finally {
-        // Printed even after a failure, because the account exists by then, and its key is never shown again.
-        const made = {
-          ...agent && { agent: { ...agent.identity, path: agent.path } },
-          ...pairing && { pairing: pairing.json },
-        };
-        ctx.out.result({ registryUrl, proxyUrl, human, apiKey, ...made }, [
-          ctx.out.bold(`${human.displayName} has an account at ${registryUrl}.`),
-          ...accountFields(ctx, { human, apiKey }, agent && agent.identity),
-          "",
-          "The API key is shown only once.",
-        ]);
-      }
+      const pairing = await withAccountLock(ctx, async () => {
+        // Again, because another join may have saved its account while a person was asked or the lock was waited for.
+        if (!options.replace) await refuseSavedAccount(ctx, registryUrl, pairs);
+        await checkSavable(ctx);
+        ctx.out.doing(`Redeeming the invite at ${registryUrl}`);
+        const { human, apiKey } = await registry.redeemInvite(code, displayName);
+        warnOfVariables(ctx, registryUrl);
+        const owner = { registry, apiKey: apiKey.token };
+        let agent: CreatedAgent | null = null, pairing: PairResult | null = null;
+        try {
+          await saveAccount(ctx, owner, human, proxyUrl);
+          if (agentName !== undefined) agent = await firstAgent(ctx, owner, agentName);
+          const ticket = pairs ? ticketOf(link, proxyUrl) : null;
+          if (agent !== null && ticket !== null) pairing = await pairWith(ctx, agent, ticket);
+        } finally {
+          // Printed even after a failure, because the account exists by then, and its key is never shown again.
+          const made = {
+            ...agent && { agent: { ...agent.identity, path: agent.path } },
+            ...pairing && { pairing: pairing.json },
+          };
+          ctx.out.result({ registryUrl, proxyUrl, human, apiKey, ...made }, [
+            ctx.out.bold(`${human.displayName} has an account at ${registryUrl}.`),
+            ...accountFields(ctx, { human, apiKey }, agent && agent.identity),
+            "",
+            "The API key is shown only once.",
+          ]);
+        }
+        return pairing;
+      });
       if (pairing !== null) ctx.out.note(pairing.text);
       if (agentName === undefined) return ctx.out.next(["agent", "create", "my-agent"]);
       if (options.start) return await runConnectors(ctx, [agentName], {});

@@ -68,6 +68,13 @@ export async function withConfigLock<T>(ctx: Context, work: () => Promise<T>): P
   return await withLock(ctx, () => join(ctx.configDir, ".config.lock"), work);
 }
 
+/** Runs `work` while no other join makes an account here, because the key of one account would replace the other's. */
+export async function withAccountLock<T>(ctx: Context, work: () => Promise<T>): Promise<T> {
+  await ensureConfigDir(ctx);
+  const waiting = () => ctx.out.doing("Waiting for another svc join in the same folder");
+  return await withLock(ctx, () => join(ctx.configDir, ".account.lock"), work, waiting);
+}
+
 /**
  * Runs `work` while no other svc changes files of other programs, such as hosts and runtimes, because two changes at
  * once could lose one of them. The lock is in the folder of all profiles, because their agents share these files.

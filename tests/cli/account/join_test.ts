@@ -63,7 +63,7 @@ Deno.test("join turns the printed line into an account, its configuration and an
 
   await using late = await Machine.open(admin.world);
   await late.refuses(["join", joinLink], 1, "INVITE_REDEEM_ALREADY_USED");
-  assertEquals(Object.keys(late.tree()), [".config.lock"]);
+  assertEquals(Object.keys(late.tree()).sort(), [".account.lock", ".config.lock"]);
   assert(!JSON.stringify(admin.world.log).includes(invite.code), "the log of the server lacks the code");
 });
 
@@ -164,6 +164,23 @@ Deno.test("one of two machines joins when both use one link at the same time", a
   await using two = await Machine.open(admin.world);
   const ends = await Promise.all([one, two].map((machine) => machine.svc("join", link)));
   assertEquals(ends.map(({ code }) => code).sort(), [0, 1]);
+});
+
+Deno.test("of two joins at once in one folder, the second makes no account and leaves its invite unused", async () => {
+  await using admin = await bootstrapped();
+  await using machine = await Machine.open(admin.world);
+  const { clock } = machine.world, after = clock.after.bind(clock);
+  // Looks at the lock follow one another in real time, because nothing moves the clock while the first join holds it.
+  clock.after = (ms, fn) => ms === 50 ? (setTimeout(fn, 5), () => {}) : after(ms, fn);
+  const invites = [await invited(admin), await invited(admin)];
+  const joins = invites.map(({ link }) => machine.svc("join", link, "--display-name", "Bob", "--agent", "beta"));
+  const ends = await Promise.all(joins);
+  assertEquals(ends.map(({ code }) => code).sort(), [0, 1]);
+  const refused = ends.find(({ code }) => code === 1);
+  assertStringIncludes(refused?.stderr ?? "", "CLI_CONFIG_IN_USE");
+  const unused = await Promise.all(invites.map(({ id }) => isUnused(admin, id)));
+  assertEquals(unused.filter((one) => one).length, 1);
+  assertEquals((await admin.json("admin", "people", "list")).people.length, 2);
 });
 
 Deno.test("join warns when variables would replace what it has saved", async () => {
