@@ -27,6 +27,11 @@ const READ_MESSAGES_MAX = 20;
 const READ_TRIES = 5;
 
 const Text = z.string();
+/** Any object, unchanged, because `z.record` would drop a member `__proto__`, and the peer would not get it. */
+const Data = z.unknown().refine((data) => data instanceof Object && !Array.isArray(data), {
+  error: "must be an object",
+})
+  .transform((data) => data as Record<string, unknown>).meta({ type: "object", additionalProperties: {} });
 /** What a model reads about waits. */
 const LONG_WAITS = `Over ${WAIT_SECONDS} only if your program shows progress and waits as long; else it ends earlier`;
 const Wait = z.int().min(0).max(LONG_WAIT_SECONDS).describe(`${LONG_WAITS}, without an answer`);
@@ -39,7 +44,7 @@ export const SEND_MESSAGE: ToolRow = tool({
   input: z.strictObject({
     to: Peer,
     text: z.string().min(1).max(TEXT_CHARACTERS_MAX).optional(),
-    data: z.record(z.string(), z.unknown()).optional().describe("Members of the message beside its text, for programs"),
+    data: Data.optional().describe("Members of the message beside its text, for programs"),
     conversation: Conversation.optional(),
     reply_to: MessageId.optional(),
     wait_seconds: Wait.default(0),

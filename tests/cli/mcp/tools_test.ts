@@ -255,11 +255,12 @@ Deno.test("data goes to a peer beside a text, or alone, and comes back as data",
   const { tools } = await alpha.client.listTools();
   const output = JSON.stringify(tools.find(({ name }) => name === "read_inbox")?.outputSchema);
   for (const member of ["data", "error"]) assertStringIncludes(output, `"${member}"`);
-  const data = { files: ["a.ts"], counts: { failed: 0 }, "": null };
+  const data = JSON.parse('{"files":["a.ts"],"counts":{"failed":0},"":null,"__proto__":{"n":1}}');
   await alpha.data("send_message", { to: "beta", text: "Done", data });
   await alpha.data("send_message", { to: "beta", data: { message: "only", n: 1 } });
   await alpha.data("send_message", { to: "beta", data: {} });
   const { messages } = await beta.data("read_inbox");
+  assertEquals(JSON.stringify(messages[0].data), JSON.stringify(data));
   assertEquals(messages.map(({ kind, text, data }: Record<string, unknown>) => ({ kind, text, data })), [
     { kind: "text", text: "Done", data },
     { kind: "text", text: "only", data: { n: 1 } },
@@ -268,6 +269,9 @@ Deno.test("data goes to a peer beside a text, or alone, and comes back as data",
   await alpha.failure("send_message", { to: "beta" }, "text is missing");
   const twice = { to: "beta", text: "x", data: { message: "y" } };
   await alpha.failure("send_message", twice, "data has a message");
+  for (const no of [null, "x", []]) {
+    await alpha.failure("send_message", { to: "beta", data: no }, "data must be an object");
+  }
 });
 
 Deno.test("data that does not fit, or whose numbers would be rounded, is shown as JSON text", async (t) => {
