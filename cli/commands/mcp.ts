@@ -65,7 +65,9 @@ export const COMMANDS = [
       const scope = oneOf(SCOPES, options.scope ?? "user", "scope");
       const wake = options.wake === undefined ? undefined : oneOf(WAKES, options.wake, "way of --wake");
       if (options.print && options.undo) throw new CliError("CLI_USAGE", "--print and --undo exclude each other");
-      const { installEntry, isOnPath, planEntry, removeInstalled } = await import("../hosts/install.ts");
+      const { installEntry, isOnPath, planEntry, recordedEntries, removeInstalled } = await import(
+        "../hosts/install.ts"
+      );
       const folder = await chosenAgent(ctx, args.agent);
       const agent = folder.name;
       const wish = {
@@ -96,6 +98,14 @@ export const COMMANDS = [
         const parts = files.map(({ path, fragment }) => ({ path, text: fragment }));
         const lines = parts.flatMap(({ path, text }, i) => [...i > 0 ? [""] : [], `${path}:`, ...text.split("\n")]);
         return ctx.out.result({ ...data, files: parts }, lines);
+      }
+      for (const { path, place } of recordedEntries(ctx, folder)) {
+        const other = place.split(".").at(-1) ?? "";
+        if (path !== entry.path || other === name) continue;
+        // It may be wanted, with other switches, but the model of a person who gave a new name would see each tool twice.
+        ctx.out.warn(`${hostName} also has the tools of ${agent} as ${other}`);
+        const words = ["mcp", "install", agent, "--for", host, "--scope", scope, "--name", other, "--undo"];
+        ctx.out.next(words, { when: `to remove ${other}` });
       }
       const changed = files.filter((file) => file.changed).map(({ path }) => path);
       if (options.undo) {

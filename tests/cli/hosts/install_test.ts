@@ -203,6 +203,23 @@ Deno.test("options of the tools, the name and the configuration directory become
   }
 });
 
+Deno.test("a second entry under another name, and an undo that leaves one, name the command that removes it", async (t) => {
+  await forEachCase(t, async (one, machine) => {
+    await give(machine, one, textOf(one));
+    const told = async (...more: string[]) => {
+      const { warnings = [] }: { warnings?: string[] } = await machine.json(...wordsOf(one), ...more);
+      return warnings.filter((text) => text.includes("also has")).length;
+    };
+    assertEquals(await told("--name", "first"), 0);
+    const { stderr } = await machine.svc(...wordsOf(one), "--name", "second");
+    assertStringIncludes(stderr, "also has the tools of alpha as first");
+    const [, command = ""] = /^Next, to remove first: svc (.*)$/m.exec(stderr) ?? [];
+    assertEquals(await told("--undo"), 2);
+    assertEquals((await machine.json(...command.split(" "))).changed, true);
+    assertEquals(await told("--name", "second"), 0);
+  });
+});
+
 Deno.test("other switches replace the entry, and two copies of the text before are kept", async () => {
   await using machine = await hostMachine();
   const path = await give(machine, CODEX, textOf(CODEX));
