@@ -126,9 +126,23 @@ const STEP = 4;
  */
 const COPIED = /svc_[a-z]+_|svcpair1_|https?:/;
 
+/** A command of svc in a sentence, up to the next punctuation mark. */
+const COMMAND = /\bsvc (?:[^ ]*[^ ,;:.] )*[^ ]+/g;
+/** Stands for a space where no line may break. No text has this character, because `printable` escapes it. */
+const GLUE = "\0";
+
+/** Glues the words of each command, as many as fit into a line. */
+function withGlue(text: string, columns: number): string {
+  return text.replace(COMMAND, (command) => {
+    let used = 0;
+    const fits = (word: string) => (used += textColumns(word)) <= columns;
+    return command.replace(/ ?[^ ]+/g, (word) => fits(word) ? word.replace(" ", GLUE) : word);
+  });
+}
+
 /**
  * Returns a line as lines of at most `columns`, broken at words. Text after a label or an indent keeps its column. A
- * secret and an address stay whole, because in two parts they could not be copied.
+ * secret, an address and a command stay whole, because in two parts they could not be copied.
  */
 export function layOut(line: string, columns: number): string[] {
   if (textColumns(line) <= columns) return [line];
@@ -141,7 +155,9 @@ export function layOut(line: string, columns: number): string[] {
     return [...layOut(start.trimEnd(), columns), ...layOut(" ".repeat(step) + line.slice(start.length), columns)];
   }
   const room = columns - indent;
-  const lines = wordWrap(line.slice(start.length), room, { keepsWide: true }).flatMap((part) => {
+  const text = withGlue(line.slice(start.length), columns);
+  const lines = wordWrap(text, room, { keepsWide: true }).flatMap((glued) => {
+    const part = glued.replaceAll(GLUE, " ");
     const width = textColumns(part);
     if (width <= room) return [" ".repeat(indent) + part];
     if (width <= columns) return [" ".repeat(columns - width) + part];

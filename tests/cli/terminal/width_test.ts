@@ -272,6 +272,12 @@ Deno.test("a line of svc keeps its text behind the label, and what is copied sta
   assertEquals(layOut("one two three", 7), ["one two", "three"]);
   assertEquals(layOut(`  code  svc_inv_${"x".repeat(40)}`, 30), ["  code", `svc_inv_${"x".repeat(40)}`]);
   assertEquals(layOut("\x1b[1mbold words\x1b[0m here", 10), ["\x1b[1mbold words\x1b[0m", "here"]);
+  const fix =
+    "                      It has expired, and it is over: svc agent auth revoke alpha, then svc agent reissue alpha";
+  const commands = ["svc agent auth revoke alpha, then", "svc agent reissue alpha"];
+  assertEquals(layOut(fix, 60).slice(-2).map((text) => text.trim()), commands);
+  const start = "svc --config-dir /home/ada/svc connector start alpha";
+  assertEquals(layOut(" ".repeat(22) + start, 60), [" ".repeat(8) + start]);
   const line = fc.array(fc.string({ unit: "grapheme", maxLength: 30 }), { maxLength: 12 }).map((all) => all.join(" "));
   fc.assert(
     fc.property(line.filter((text) => !/[\n\r\t]/.test(text)), fc.integer({ min: 4, max: 80 }), (text, columns) => {
@@ -281,7 +287,9 @@ Deno.test("a line of svc keeps its text behind the label, and what is copied sta
     }),
     { seed: 1, numRuns: 2_000 },
   );
-  assertEquals(layOut("word ".repeat(40_000), 80).every((line) => textColumns(line) <= 80), true);
+  for (const word of ["word ", "svc "]) {
+    assertEquals(layOut(word.repeat(40_000), 80).every((line) => textColumns(line) <= 80), true);
+  }
 });
 
 Deno.test("a command in several lines is one command for a shell", async () => {
