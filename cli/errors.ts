@@ -194,12 +194,12 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
     "Give the registry's BOOTSTRAP_SECRET with --bootstrap-secret or SVC_BOOTSTRAP_SECRET. Where none is set, svc serve makes a new one at each start and prints it. A server that has an admin prints none: ask that admin for an invite.",
   ADMIN_BOOTSTRAP_ALREADY_COMPLETED: "Save the admin's API key with svc config set apiKey -, or ask for an invite.",
   PROXY_AUTH_FORBIDDEN:
-    "To pair: press p in the terminal of svc connector start, or paste a ticket of the other person there.",
+    "To pair: press p in the terminal of svc connector start <name>, or paste a ticket of the other person there.",
   PROXY_PAIR_TICKET_NOT_FOUND: `Copy the whole ticket again. ${NEW_TICKET}`,
   PROXY_PAIR_TICKET_EXPIRED: NEW_TICKET,
   PROXY_PAIR_TICKET_ALREADY_CONFIRMED: `A ticket works once. ${NEW_TICKET}`,
   PROXY_RELAY_CONNECTOR_OFFLINE:
-    "Try again when svc peers shows the peer as online. Without --only-online, svc send lets a message wait for it.",
+    "Try again when svc peers --agent <name> shows the peer as online. Without --only-online, svc send lets a message wait for it.",
   PROXY_HOOK_REQUEST_ID_REUSED: "Give another --request-id, or none: svc then makes a new one for each message.",
   PROXY_AUTH_INVALID_PROOF:
     "If the named origin is a new address of the server, run svc config init and start the connector again. Else its reverse " +

@@ -38,20 +38,20 @@ export const LOCAL_ERRORS = Object.freeze(
       status: 404,
       when: "No peer has this alias or DID",
       fix:
-        "svc peers lists the agent's peers. To pair with another agent, press p in the terminal of svc connector start; " +
-        "for a connector that runs elsewhere, svc connector prints the commands.",
+        "svc peers --agent <name> lists the agent's peers. To pair with another agent, press p in the terminal of svc " +
+        "connector start <name>; for a connector that runs elsewhere, svc connector <name> prints the commands.",
     },
     CONNECTOR_PEER_BLOCKED: {
       status: 409,
       when: "This agent has blocked the peer, so nothing is sent to it",
-      fix: "svc peers unblock <peer> ends that.",
+      fix: "svc peers unblock <peer> --agent <name> ends that.",
     },
     CONNECTOR_ALIAS_TAKEN: {
       status: 409,
       when: "The peer cannot have this alias",
       fix:
-        "Choose another one. svc peers lists the peers with their aliases. The new agent of a peer gets its alias with " +
-        "svc peers rename <new> <alias> --replaces.",
+        "Choose another one. svc peers --agent <name> lists the peers with their aliases. The new agent of a peer gets its " +
+        "alias with svc peers rename <new> <alias> --replaces --agent <name>.",
     },
     CONNECTOR_PEER_UNCONFIRMED: {
       status: 409,
@@ -87,7 +87,7 @@ export const LOCAL_ERRORS = Object.freeze(
       status: 507,
       when: "The messages that wait in the connector take up all their space, so nothing was stored",
       fix:
-        "Wait until the proxy takes some, or end one: svc sent --cancel <request ID>. svc connector status shows the link.",
+        "Wait until the proxy takes some, or end one: svc sent --cancel <request ID>. svc connector status <name> shows the link.",
     },
     CONNECTOR_OFF_PORT: {
       status: 503,
@@ -97,7 +97,7 @@ export const LOCAL_ERRORS = Object.freeze(
     CONNECTOR_PROXY_UNREACHABLE: {
       status: 502,
       when: "The proxy cannot be reached",
-      fix: "Check its address and that it runs. svc connector status shows the link to the agent's own server.",
+      fix: "Check its address and that it runs. svc connector status <name> shows the link to the agent's own server.",
     },
     CONNECTOR_DISK_FULL: {
       status: 507,

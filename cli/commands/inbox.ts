@@ -124,7 +124,8 @@ async function withStored(ctx: Context, folder: AgentFolder, work: (connector: A
   } catch (error) {
     if (!(error instanceof ApiError && REVOKED.has(error.code))) throw error;
     const { cause, fix } = describe(error);
-    ctx.out.warn(`This shows only what is stored here, because the server refuses ${folder.name}: ${cause}. ${fix}`);
+    const what = `This shows only what is stored here, because the server refuses ${folder.name}: ${cause}`;
+    ctx.out.warn(`${what}. ${fix.replaceAll("<name>", folder.name)}`);
   }
   await using stored = await access(ctx, folder, { offline: true });
   await work(stored);

@@ -118,7 +118,10 @@ async function pairWith(ctx: Context, { identity: { name } }: CreatedAgent, tick
     const { code, cause, fix } = describe(error);
     const over =
       "The pairing part of the link is over: it lives 15 min. The other person presses p; paste that ticket here.";
-    return { json: { paired: false, code }, text: OVER.has(code) ? over : `Not paired: ${cause}. ${fix}`.trimEnd() };
+    return {
+      json: { paired: false, code },
+      text: OVER.has(code) ? over : `Not paired: ${cause}. ${fix.replaceAll("<name>", name)}`.trimEnd(),
+    };
   }
 }
 

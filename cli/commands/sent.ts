@@ -148,7 +148,9 @@ class SentList {
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       const { code, cause, fix } = describe(error);
-      this.ctx.out.warn(`The receipts could not be requested: ${code}: ${cause}. ${fix}`);
+      this.ctx.out.warn(
+        `The receipts could not be requested: ${code}: ${cause}. ${fix.replaceAll("<name>", this.folder.name)}`,
+      );
       return null;
     }
   }

@@ -72,7 +72,7 @@ const WITH_CONNECTOR: readonly string[] = [
   "peers block beta",
   "peers unblock beta",
   "peers block beta",
-  "peers unblock <beta>",
+  "peers unblock <beta> --agent <alpha>",
   "peers remove <beta> --agent <alpha>",
   "peers remove gamma",
 ];
@@ -106,7 +106,6 @@ const ELSEWHERE: Readonly<Record<string, readonly [file: string, typed: string]>
   "connector start": ["tests/e2e/day_two_terminal_test.ts", "connector start"],
   "connector start <>": ["tests/e2e/connector_keys_test.ts", '"connector", "start", "alpha"'],
   "connector start <> --port <>": ["tests/e2e/connector_ports_test.ts", '"--port"'],
-  "connector status": ["tests/e2e/connector_status_test.ts", '"connector", "status"'],
   "connector status <>": ["tests/cli/terminal/width_test.ts", '"connector", "status", "alpha"'],
   "dead-letters replay": ["tests/cli/next_line_test.ts", "[replay = []]"],
   "inbox --follow --agent <>": ["tests/e2e/connector_keys_test.ts", '"inbox", "--follow", "--agent", "alpha"'],

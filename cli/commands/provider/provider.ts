@@ -166,7 +166,7 @@ export const COMMANDS = [
         const { code, cause, fix } = describe(error);
         ctx.out.result({ agent: folder.name, peer, healthy: false, problem: code }, [
           `${ctx.out.red("FAIL")}  not delivered: ${code}: ${cause}`,
-          ...fix === "" ? [] : [`  ${ctx.out.withHere(fix)}`],
+          ...fix === "" ? [] : [`  ${ctx.out.withHere(fix.replaceAll("<name>", folder.name))}`],
         ]);
         return null;
       });

@@ -178,7 +178,10 @@ Deno.test("svc send lets a message wait for an offline peer unless only online p
     assertStringIncludes((await machine.svc("send", "beta", "x")).stderr, "Sent to beta: queued, until 20");
     const refused = await machine.failure("send", "beta", "now", "--only-online");
     assertEquals([refused.code, refused.stdout], ["PROXY_RELAY_CONNECTOR_OFFLINE", ""]);
-    assertStringIncludes(refused.message, "Without --only-online");
+    assertStringIncludes(
+      refused.message,
+      "when svc peers --agent alpha shows the peer as online. Without --only-online",
+    );
   }));
 
 Deno.test("svc send exits with 1 when the peer's connector does not accept the message", () =>
@@ -245,7 +248,7 @@ Deno.test("svc send refuses content that is empty, ambiguous, too large, not UTF
 
 Deno.test("svc send reports an unknown peer with exit code 4, and how to see the peers", () =>
   withBeta(async ({ machine }) => {
-    await machine.refuses(["send", "bta", "x"], 4, "CONNECTOR_PEER_UNKNOWN", "svc peers");
+    await machine.refuses(["send", "bta", "x"], 4, "CONNECTOR_PEER_UNKNOWN", "svc peers --agent alpha");
     assertEquals(machine.requests, ["GET /pair/peers?limit=500"]);
   }));
 
