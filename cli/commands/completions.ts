@@ -127,17 +127,31 @@ _svc_files() {
   compopt -o filenames 2>/dev/null
 }
 _svc() {
-  local cur prev place word i arguments=0 folder="" profile="" agent=""
-  cur="\${COMP_WORDS[COMP_CWORD]}"
-  prev="\${COMP_WORDS[COMP_CWORD-1]}"
+  # bash gives --agent=a as three words, zsh as one.
+  local given=() before="" word i
+  for ((i = 0; i <= COMP_CWORD; i++)); do
+    word="\${COMP_WORDS[i]}" before=""
+    case "$word" in
+      --*=*) given+=("\${word%%=*}" "\${word#*=}"); before="\${word%%=*}=" ;;
+      =) ((i < COMP_CWORD)) || given+=("") ;;
+      *) given+=("$word") ;;
+    esac
+  done
+  _svc_given
+  COMPREPLY=("\${COMPREPLY[@]/#/$before}")
+}
+_svc_given() {
+  local cur prev place last=$((\${#given[@]} - 1)) arguments=0 folder="" profile="" agent=""
+  cur="\${given[last]}"
+  prev="\${given[last-1]}"
   place=""
   COMPREPLY=()
-  for ((i = 1; i < COMP_CWORD; i++)); do
-    word="\${COMP_WORDS[i]}"
+  for ((i = 1; i < last; i++)); do
+    word="\${given[i]}"
     case "$word" in
-      --config-dir) folder="\${COMP_WORDS[++i]}"; continue ;;
-      --profile) profile="\${COMP_WORDS[++i]}"; continue ;;
-      --agent) agent="\${COMP_WORDS[++i]}"; continue ;;
+      --config-dir) folder="\${given[++i]}"; continue ;;
+      --profile) profile="\${given[++i]}"; continue ;;
+      --agent) agent="\${given[++i]}"; continue ;;
       ${[...valued].map((name) => `--${name}`).join("|")}) ((i++)); continue ;;
       -*) continue ;;
     esac
@@ -205,7 +219,7 @@ function __svc_folder
     echo $config/agents
 end
 function __svc_given
-    set -l words (commandline -opc)
+    set -l words (commandline -opc | string replace -r -- '^(--[^=]+)=' '$1\\n' | string split '\\n')
     set -l at (contains -i -- --$argv[1] $words); and echo $words[(math $at + 1)]
 end
 function __svc_agents

@@ -62,6 +62,14 @@ Deno.test("bash offers commands, options, fixed values, the agents of this machi
     [["svc", "--config-dir", "x", "inv"], ["invite"]],
     [["svc", "provider", "doctor", "--peer", ""], ["delta-2", "eta", "gamma"]],
     [["svc", "peers", "--agent", ""], ["alpha", "beta"]],
+    // bash gives an option with an equals sign as three words, and the sign alone where nothing follows it.
+    [["svc", "peers", "--agent", "="], ["alpha", "beta"]],
+    [["svc", "peers", "--agent", "=", "be"], ["beta"]],
+    [["svc", "inbox", "--agent", "=", "beta", "--from", "="], ["eta"]],
+    [["svc", "--profile", "=", "work", "agent", "inspect", ""], ["worker"]],
+    // zsh gives it as one word, which the offered one replaces.
+    [["svc", "peers", "--agent=be"], ["--agent=beta"]],
+    [["svc", "inbox", "--agent=beta", "--from="], ["--from=eta"]],
     [["svc", "send", "--wait", "ga"], ["gamma"]],
     [["svc", "send", "gamma", ""], []],
     [["svc", "inbox", "--from", "e"], ["eta"]],
