@@ -1,7 +1,7 @@
 /** `svc a2a …`: gives an A2A client on this machine one address for each peer (D-135). */
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { type AgentFolder, AgentStore, chosenAgent } from "../agents/agent_store.ts";
-import { CliError } from "../errors.ts";
+import { CliError, describe } from "../errors.ts";
 import { LocalError } from "../local_errors.ts";
 import { withHostsLock } from "../files/lock.ts";
 import { fields } from "../terminal/output.ts";
@@ -11,7 +11,7 @@ import { toIso } from "../../shared/protocol/time.ts";
 import type { Context } from "../context.ts";
 import { CARD_PATH } from "../platforms/a2a_protocol.ts";
 import { thisMachine } from "../platforms/local_machine.ts";
-import { withA2aPeer } from "../platforms/openclaw.ts";
+import { withA2aPeer, withoutA2aPeer } from "../platforms/openclaw.ts";
 import { applyChange } from "../platforms/setup.ts";
 import { call, get, type LocalCalls } from "../../shared/client/local_client.ts";
 import { findPeerEver, readPeers } from "../connector/peers/peers.ts";
@@ -23,6 +23,7 @@ import { a2aPath, type A2aPeer, peerTokenHash, readA2aPeers, writeA2aPeers } fro
 /** A longer alias is cut in a narrow terminal. With more, the address beside it would be broken. */
 const ALIAS_COLUMNS = 12;
 
+const STATE_DIR = { value: "dir", summary: "State directory of OpenClaw", complete: "files" } as const;
 const PEER = { peer: { summary: "Alias or DID of a peer", complete: "peers" } } as const;
 
 export const COMMANDS = [
@@ -37,7 +38,7 @@ export const COMMANDS = [
     options: {
       ...AGENT_OPTION,
       for: { value: "program", summary: "Write the address into the settings of openclaw", complete: ["openclaw"] },
-      "platform-state-dir": { value: "dir", summary: "State directory of OpenClaw", complete: "files" },
+      "platform-state-dir": STATE_DIR,
       "allow-insecure": REGISTRY_OPTIONS["allow-insecure"],
     },
     examples: {
@@ -91,12 +92,13 @@ export const COMMANDS = [
   command({
     path: ["a2a", "remove"],
     summary: "Remove the local A2A address of a peer; its token stops working at once",
+    details: ["Where the settings of OpenClaw have the token, the peer is removed there too."],
     args: PEER,
-    options: AGENT_OPTION,
+    options: { ...AGENT_OPTION, "platform-state-dir": STATE_DIR },
     examples: { "svc a2a remove beta": "End the token of beta's address" },
     async run(ctx, { args, options }) {
       const folder = await chosenAgent(ctx, options.agent);
-      const { alias, did } = await new AgentStore(ctx).lock(folder.name, async () => {
+      const { alias, did, tokenHash } = await new AgentStore(ctx).lock(folder.name, async () => {
         const peers = readA2aPeers(folder);
         // The address keeps the alias that the peer had when it was added, and the person may know only the present one.
         const found = peers.find(({ alias, did }) => alias === args.peer || did === args.peer) ??
@@ -105,7 +107,20 @@ export const COMMANDS = [
         await writeA2aPeers(folder, peers.filter((peer) => peer !== found));
         return found;
       });
-      ctx.out.result({ agent: folder.name, peer: alias, agentDid: did }, `${alias} has no A2A address any longer.`);
+      const changed = await withHostsLock(ctx, async () => {
+        const isDead = (token: string) => peerTokenHash(token) === tokenHash;
+        const change = await withoutA2aPeer(thisMachine(ctx), options["platform-state-dir"] ?? null, alias, isDead);
+        if (change !== null) await applyChange(ctx, folder, change);
+        return change?.path ?? null;
+      }).catch((error) => {
+        // Only a warning, because the token has ended already.
+        ctx.out.warn(`OpenClaw may still have the peer: ${describe(error).cause}`);
+        return null;
+      });
+      ctx.out.result({ agent: folder.name, peer: alias, agentDid: did, changed }, [
+        `${alias} has no A2A address any longer.`,
+        ...changed === null ? [] : fields([["changed", changed]]),
+      ]);
     },
   }),
 ];

@@ -87,6 +87,11 @@ export interface OpenClawPeer {
   token: string;
 }
 
+const PEERS = ["channels", "a2a", "peers"];
+
+/** Lower case, because OpenClaw refuses capitals. */
+const peerName = (alias: string) => `svc-${alias.toLowerCase()}`.slice(0, 64);
+
 /**
  * The settings with a peer of the A2A channel, and the name of the peer.
  *
@@ -104,10 +109,8 @@ export async function withA2aPeer(
       fix: "Name its state directory with --platform-state-dir.",
     });
   }
-  // Lower case, because OpenClaw refuses capitals.
-  const name = `svc-${alias.toLowerCase()}`.slice(0, 64);
   const settings = parseSettings(text, path);
-  const at = ["channels", "a2a", "peers", name];
+  const name = peerName(alias), at = [...PEERS, name];
   const present = memberOf(settings, ...at, "url");
   if (present !== undefined && present !== peer.url) {
     throw new CliError("CLI_USAGE", `${path} has a peer ${name} with another address`, {
@@ -116,6 +119,21 @@ export async function withA2aPeer(
   }
   const wanted = withMember(withMember(settings, ["channels", "a2a", "enabled"], true), at, peer);
   return { path, before: text, text: `${JSON.stringify(wanted, null, 2)}\n`, name };
+}
+
+/** The settings without the peer that has this token; `null` where there is none. @throws {CliError} `CLI_FILE_INVALID` */
+export async function withoutA2aPeer(
+  machine: Machine,
+  stateDir: string | null,
+  alias: string,
+  isItsToken: (token: string) => boolean,
+): Promise<FileChange | null> {
+  const { path, text } = await openClawSettings(machine, stateDir);
+  if (path === null || text === null) return null;
+  const settings = parseSettings(text, path), at = [...PEERS, peerName(alias)];
+  const token = memberOf(settings, ...at, "outboundToken");
+  if (typeof token !== "string" || !isItsToken(token)) return null;
+  return changeTo(withMember(settings, at, undefined), path, settings, text);
 }
 
 export function gatewayUrl(settings: unknown): string {

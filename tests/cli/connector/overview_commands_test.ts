@@ -349,6 +349,30 @@ Deno.test("an A2A address is listed until it is removed, and its token then open
   assertEquals((await machine.json("a2a", "list")).peers, []);
 });
 
+Deno.test("a2a remove takes the peer out of the settings of OpenClaw, but no peer with another token", async () => {
+  await using machine = await machineWithAlpha();
+  await pairAlpha(machine.world, machine, "beta");
+  await using _connector = await connectorOfAlpha(machine.world, machine);
+  const settings = "openclaw/openclaw.json", at = ["--platform-state-dir", machine.path("openclaw")];
+  const add = () => machine.json("a2a", "add", "beta", "--for", "openclaw", ...at);
+  const remove = () => machine.json("a2a", "remove", "beta", ...at);
+  await Deno.mkdir(machine.path("openclaw"));
+  const other = { url: "http://127.0.0.1:1/a2a", token: "t", outboundToken: "o" };
+  machine.write(settings, JSON.stringify({ channels: { a2a: { peers: { hermes: other } } } }));
+  await add();
+  assertEquals((await remove()).changed, machine.path(settings));
+  assertEquals(JSON.parse(machine.read(settings)), { channels: { a2a: { enabled: true, peers: { hermes: other } } } });
+  await add();
+  const changed = machine.read(settings).replace(/svc_a2a_[^"]+/, "mine");
+  machine.write(settings, changed);
+  assertEquals([(await remove()).changed, machine.read(settings)], [null, changed]);
+  machine.write(settings, "{}");
+  await add();
+  machine.write(settings, "not JSON");
+  assertStringIncludes((await remove()).warnings[0], "OpenClaw may still have the peer");
+  assertEquals((await machine.json("a2a", "list")).peers, []);
+});
+
 Deno.test("a2a list shows the whole address at 80 columns, also of a long alias", async () => {
   await using machine = await machineWithAlpha();
   await using _connector = await connectorOfAlpha(machine.world, machine);
