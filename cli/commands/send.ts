@@ -262,7 +262,8 @@ async function report(
 function waitingNote(folder: AgentFolder, result: OutboundResult): string | null {
   if (result.state === "kept") return keptNote(result, hostsOfPeers(folder)(result.to) ?? undefined);
   if (result.state !== "queued") return null;
-  return `The message waits at the server: ${shownAliases(folder).get(result.to) ?? result.to} is offline.`;
+  // The recipient may also be online and unable to store it, as with a full disk.
+  return `The message waits at the server until ${shownAliases(folder).get(result.to) ?? result.to} takes it.`;
 }
 
 function keptNote({ problem, until }: OutboundResult, host = "the server"): string {

@@ -89,14 +89,16 @@ export class SentHere {
     return open;
   }
 
-  /** Tells the state of a message that has not arrived. `lastSeenAt`: when the recipient was last online. */
+  /** Tells the state of a message that has not arrived. `lastSeenAt`: when the recipient, now offline, was last online. */
   #tellState({ agent, alias, seq, state }: Open, problem: string | null, lastSeenAt: string | null = null): void {
     const { log } = this.deps;
     const what = log.whose(agent) + (seq === null ? `The message to ${alias}` : `${seq} to ${alias}`);
     const why = problem === null ? "" : `: ${problemText(problem, alias)}`;
     if (state === "queued") {
-      const since = lastSeenAt === null ? "" : ` since ${sinceText(lastSeenAt, this.deps.clock.now())}`;
-      log.say(`${what} waits at the server: ${alias} is offline${since}.`, "yellow");
+      const until = lastSeenAt === null
+        ? ` until ${alias} takes it`
+        : `: ${alias} is offline since ${sinceText(lastSeenAt, this.deps.clock.now())}`;
+      log.say(`${what} waits at the server${until}.`, "yellow");
     }
     if (state === "kept") log.say(`${what} waits here${why}.`, "yellow");
     else if (state === "unknown") log.say(`${what}: unclear, it may have arrived${why}.`, "yellow");

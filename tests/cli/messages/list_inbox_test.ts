@@ -355,7 +355,7 @@ Deno.test("svc send --wait says at once where the message waits, and prints the 
     await whileTimePasses(world, until(() => world.clock.now() - began > 2_000));
     assertEquals(running.connector.store.sent.find("request-1")?.state, "queued");
     receive({ message: "y" }, { inReplyTo: "request-1" });
-    const stderr = "The message waits at the server: beta is offline.\n";
+    const stderr = "The message waits at the server until beta takes it.\n";
     assertEquals(await whileTimePasses(world, asking), { code: 0, stdout: "y\n", stderr });
   }));
 

@@ -134,7 +134,7 @@ Deno.test("the state of a sent message is a line unless it is the good one, and 
   await using screen = new Screen();
   screen.sentState = "queued";
   await screen.press("s", "x", ENTER);
-  assertEquals(screen.lines.at(-1)?.slice(7), "9 to beta waits at the server: beta is offline.");
+  assertEquals(screen.lines.at(-1)?.slice(7), "9 to beta waits at the server until beta takes it.");
   Object.assign(screen.sent[0] ?? {}, { state: "delivered" });
   await screen.clock.advance(2_000);
   assertEquals(screen.lines.at(-1)?.slice(7), "beta has received 9.");
