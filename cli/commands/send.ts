@@ -282,7 +282,9 @@ function withRepeat(error: unknown, requestId: string): unknown {
       : `Nothing was sent, and it is not kept: when the server answers, repeat with --request-id ${requestId}.`;
     return new UnreachableError(error.message, { cause: error, code: error.code, fix: error.fix ?? repeat });
   }
-  if (error instanceof ApiError && error.code === "CONNECTOR_PROXY_UNREACHABLE") error.fix = fix;
+  const isOpen = (code: string | null) =>
+    code === "CONNECTOR_PROXY_UNREACHABLE" || code === "PROXY_RELAY_DELIVERY_FAILED";
+  if (error instanceof ApiError && isOpen(error.code)) error.fix = fix;
   if (error instanceof LocalDown && error.wasSent) {
     const repeat = error.silentPid === null ? fix : `${describe(error).fix} ${fix}`;
     return new CliError("CLI_CONNECTOR_DOWN", error.message, { cause: error, fix: repeat });

@@ -7,6 +7,7 @@ import { openingKey, openPayload } from "../../../shared/protocol/sealed_body.ts
 import { AgentStore } from "../../../cli/agents/agent_store.ts";
 import { lockConnector } from "../../../cli/connector/connector_lock.ts";
 import { until } from "../../support/until.ts";
+import { whileTimePasses } from "../alpha.ts";
 import { contextOf } from "../connector/context.ts";
 import type { TestAgent } from "../../support/world.ts";
 import type { Machine } from "../cli_world.ts";
@@ -192,6 +193,15 @@ Deno.test("svc send exits with 1 when the peer's connector does not accept the m
     assertStringIncludes(stderr, "Sent to beta: refused, payload_invalid (");
     const json = await machine.svc("send", "beta", "x", "--json");
     assertEquals([json.code, JSON.parse(json.stdout).state, json.stderr], [1, "refused", ""]);
+  }));
+
+Deno.test("svc send names the request ID when an online peer did not acknowledge, because it may have arrived", () =>
+  withBeta(async ({ world, machine, socket }) => {
+    socket.behaviour = "silent";
+    const sending = machine.failure("send", "beta", "x", "--only-online", "--request-id", "request-1");
+    const { code, message } = await whileTimePasses(world, sending);
+    assertEquals(code, "PROXY_RELAY_DELIVERY_FAILED");
+    assertStringIncludes(message, "Run the command again with --request-id request-1: the message is delivered once.");
   }));
 
 Deno.test("svc send reads the text from an argument, a pipe, a dash or a file, and JSON unchanged", () =>
