@@ -137,7 +137,8 @@ function showKnown(ctx: Context, folder: AgentFolder, error: unknown): null {
   const known = exit === EXIT.unreachable ? presentPeers(readPeers(folder)) : {};
   const peers = Object.keys(known).map((alias) => peerIn(known, alias) as ChangedPeer);
   if (peers.length === 0) throw error;
-  ctx.out.warn(`Only the peers that are known here are shown: ${code}: ${cause}. ${fix}`);
+  const way = fix.replaceAll("<name>", folder.name);
+  ctx.out.warn(`Only the peers that are known here are shown: ${code}: ${cause}. ${way}`);
   ctx.out.list({ agent: folder.name, peers }, peers, "No peers.", [
     { head: "PEER", of: ({ alias }) => alias },
     { head: "AGENT OF", of: ({ humanName }) => humanName },

@@ -383,3 +383,16 @@ Deno.test("a2a list shows the whole address at 80 columns, also of a long alias"
     assertStringIncludes((await machine.svc("a2a", "list")).stdout, url);
   }
 });
+
+Deno.test("svc peers without the server shows the known peers, and a fix with the name of the agent", async () => {
+  await using machine = await machineWithAlpha();
+  await pairAlpha(machine.world, machine, "beta");
+  await machine.json("peers");
+  await using _connector = await connectorOfAlpha(machine.world, machine);
+  const restore = machine.answer(/\/pair\/peers$/, () => Promise.reject(new TypeError("connection refused")));
+  const { code, stdout } = await machine.svc("--json", "peers");
+  restore();
+  const { peers, warnings: [warning] } = JSON.parse(stdout);
+  assertEquals([code, peers.map(({ alias }: { alias: string }) => alias)], [5, ["beta"]]);
+  assertStringIncludes(warning, "svc connector status alpha");
+});
