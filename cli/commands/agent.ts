@@ -3,6 +3,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
+import { readConfig, updateConfig } from "../account/config_store.ts";
 import { connect, connectAsPerson, registryWords } from "../account/registry_access.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { IN_A_CODING_AGENT } from "../hosts/table.ts";
@@ -59,6 +60,12 @@ export const COMMANDS = [
       const ttlDays = days === undefined ? undefined : parseCount(days, "--ttl-days", TTL_DAYS_MAX);
       requireAgentName(name);
       const owner = connectAsPerson(ctx, options);
+      const { apiKey, humanName } = readConfig(ctx) ?? {};
+      // A second machine has only the API key of its person, and peers would read there that the agent is of someone.
+      if (apiKey === owner.apiKey && humanName === undefined) {
+        const { human } = await owner.registry.me(apiKey);
+        await updateConfig(ctx, { humanName: human.displayName });
+      }
       const { identity, path, resumed } = await createAgent(ctx, owner, { name, framework, ttlDays });
       ctx.out.result({ ...identity, path, resumed }, [
         ctx.out.bold(`The agent ${name} is ready${resumed ? "; it resumed an earlier run" : ""}.`),

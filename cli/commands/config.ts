@@ -50,6 +50,7 @@ export const COMMANDS = [
       if (effectiveConfig(ctx).apiKey === undefined) {
         ctx.out.next(["admin", "bootstrap", "--bootstrap-secret", "-"], { when: "as the first admin" });
         ctx.out.next(["invite", "redeem", "-"], { when: "with an invite code" });
+        ctx.out.next(["config", "set", "apiKey", "-"], { when: "with an API key of yours" });
       }
     },
   }),

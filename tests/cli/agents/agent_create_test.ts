@@ -48,6 +48,19 @@ Deno.test("agent create writes exactly its private files and makes a working age
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
 });
 
+Deno.test("on a second machine, which has only the API key, agent create saves the name that peers see", async () => {
+  await using world = await World.open();
+  const { apiKey } = await world.person("Ada");
+  await using machine = await Machine.open(world);
+  machine.stdin = apiKey;
+  await machine.json("config", "set", "apiKey", "-");
+  await machine.json("agent", "create", "alpha");
+  assertEquals((await machine.json("config", "get", "humanName")).value, "Ada");
+  await machine.json("config", "set", "humanName", "Ada L.");
+  await machine.json("agent", "create", "beta");
+  assertEquals((await machine.json("config", "get", "humanName")).value, "Ada L.");
+});
+
 Deno.test("agent create leaves framework and lifetime to the registry when they are not set", async () => {
   await using machine = await Machine.ofPerson();
   const { framework, expiresAt } = await machine.json("agent", "create", "alpha");
