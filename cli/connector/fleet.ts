@@ -102,7 +102,11 @@ export class Fleet {
       const stop = new AbortController();
       const agent: Agent = { name, state: "starting", stop, failures: 0, ended: Promise.resolve() };
       this.#agents.set(name, agent);
-      agent.ended = this.#keepRunning(agent).finally(() => this.#agents.delete(name));
+      agent.ended = this.#keepRunning(agent).finally(() => {
+        this.#agents.delete(name);
+        // All were deleted. The process would otherwise run on without an agent.
+        if (this.deps.endsWithAgents && this.#agents.size === 0) this.stop();
+      });
     }
   }
 

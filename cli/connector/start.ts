@@ -42,7 +42,8 @@ export async function startConnectors(
     proxyAddress(ctx, options["proxy-ws-url"]);
   }
   let stop = () => {};
-  const names = async () => wanted === "all" ? (await store.names()).agents : wanted;
+  // Without those that were deleted, because the terminal would say that they are started again.
+  const names = async () => (await store.names()).agents.filter((name) => wanted === "all" || wanted.includes(name));
   const screen = await openScreen(ctx, { ...options, agents: (await names()).length }, () => stop());
   const { view, talk } = screen;
   const show = ({ connector, folder, calls, ended }: RunningConnector) => {

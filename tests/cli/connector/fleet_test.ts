@@ -180,6 +180,16 @@ Deno.test("named agents end the fleet with the first failure once all of them ha
   assertEquals(world.clock.waiting, 0);
 });
 
+Deno.test("named agents that were deleted are not said to be started again, and the last one ends the fleet", async () => {
+  await using world = await TestFleet.run(["a", "b"], undefined, true);
+  world.names = ["b"];
+  await world.fail("a", REVOKED);
+  world.names = [];
+  await world.fail("b", REVOKED);
+  await world.clock.advance(10_000);
+  assertEquals([world.events, await world.ended], [[], null]);
+});
+
 Deno.test("ten connectors start at the same time, the next when one of them has started", async () => {
   const gates: (() => void)[] = [];
   const names = Array.from({ length: 25 }, (_, i) => `a${i}`);
