@@ -299,7 +299,7 @@ async function send(pages: Pages, draft: Draft): Promise<Html | null> {
     return null;
   } catch (error) {
     if (keeps || !(error instanceof ApiError) || error.code !== "PROXY_RELAY_CONNECTOR_OFFLINE") {
-      return failed("Not sent.", error);
+      return failed("Not sent.", error, pages);
     }
     const fix = "Send it again with the box below ticked; it waits at the server for up to a day.";
     return ui.problem("Not sent.", `${to} is not connected, and the message was not to be kept. ${fix}`, error.code);

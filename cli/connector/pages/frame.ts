@@ -137,8 +137,9 @@ export function stateOf({ state, problem, expiresAt }: SentMessage, now: number)
   return { tag: ui.tag(MOODS[state], stateText(given, now)), until };
 }
 
-export function failed(title: string, error: unknown): Html {
-  const { code, cause, fix } = describe(error);
+export function failed(title: string, error: unknown, pages?: Pages): Html {
+  const { code, cause, fix: general } = describe(error);
+  const fix = general.replaceAll("<name>", pages?.connector.options.agent.name ?? "<name>");
   const end = (text: string) => text === "" || /[.!?]$/.test(text) ? text : `${text}.`;
   return ui.problem(title, `${end(cause)} ${end(fix)}`, code);
 }

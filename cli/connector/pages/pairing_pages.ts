@@ -110,7 +110,7 @@ async function makeTicket(pages: Pages, input: Input): Promise<PageResult> {
     pages.tickets.push({ ticket, expiresAt: Date.parse(expiresAt) });
     return { to: "pair" };
   } catch (error) {
-    return await pairPage(pages, input, { text: "", problem: failed("No ticket was made.", error) });
+    return await pairPage(pages, input, { text: "", problem: failed("No ticket was made.", error, pages) });
   }
 }
 
@@ -151,6 +151,6 @@ async function confirmTicket(pages: Pages, input: Input): Promise<PageResult> {
     const { initiatorAgentDid } = await call(pages.calls, PairConfirmAnswer, post("/v1/pair/confirm", { ticket }));
     return { to: `${peerPath(nameOf(pages.connector, initiatorAgentDid))}?new` };
   } catch (error) {
-    return await pairPage(pages, input, { text: ticket, problem: failed("Not paired.", error) });
+    return await pairPage(pages, input, { text: ticket, problem: failed("Not paired.", error, pages) });
   }
 }

@@ -131,7 +131,7 @@ async function rename(pages: Pages, input: Input): Promise<PageResult> {
     const renamed = await call(pages.calls, ChangedPeer, post("/v1/peers/rename", { peer, alias }));
     return { to: peerPath(renamed.alias) };
   } catch (error) {
-    return await peerPage(pages, input, { alias, problem: failed("The name has not changed.", error) });
+    return await peerPage(pages, input, { alias, problem: failed("The name has not changed.", error, pages) });
   }
 }
 
@@ -141,7 +141,7 @@ async function block(pages: Pages, input: Input, change: "block" | "unblock"): P
     await call(pages.calls, ChangedPeer, post(`/v1/peers/${change}`, { peer: alias }));
     return { to: peerPath(alias) };
   } catch (error) {
-    return await peerPage(pages, input, { alias, problem: failed("Nothing has changed.", error) });
+    return await peerPage(pages, input, { alias, problem: failed("Nothing has changed.", error, pages) });
   }
 }
 
@@ -162,7 +162,7 @@ function removePage(pages: Pages, input: Input, error?: Html): PageResult {
 
 async function remove(pages: Pages, input: Input): Promise<PageResult> {
   const error = apiErrorOf(await pages.calls.send(post("/v1/pair/remove", { to: input.params.alias ?? "" })));
-  return error === null ? { to: "peers" } : removePage(pages, input, failed("The pair has not ended.", error));
+  return error === null ? { to: "peers" } : removePage(pages, input, failed("The pair has not ended.", error, pages));
 }
 
 /** The peer whose place a new one may take (D-145); `null` for none. */
@@ -190,6 +190,6 @@ async function replace(pages: Pages, input: Input): Promise<PageResult> {
     await call(pages.calls, ChangedPeer, post("/v1/peers/rename", { peer, alias, replaces: true }));
     return { to: peerPath(alias) };
   } catch (error) {
-    return replacePage(pages, input, failed("Nothing has changed.", error));
+    return replacePage(pages, input, failed("Nothing has changed.", error, pages));
   }
 }

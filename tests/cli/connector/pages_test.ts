@@ -152,6 +152,7 @@ Deno.test("a text for a peer that is gone or blocked meanwhile stays, is not sen
   };
   await ask("/v1/peers/block", post({ peer: to }));
   await refusals();
+  assertStringIncludes(await page.submit("send", { to, text }), "--agent alpha ends that.");
   await ask("/v1/peers/unblock", post({ peer: to }));
   await ask("/v1/pair/remove", post({ to }));
   await refusals();
