@@ -69,6 +69,8 @@ export const REGEXES: readonly RegexRow[] = [
   ),
   meets(String.raw`/\\ud[89a-f]/`, "", "\\ud", "x"),
   meets("/ *[^ ]+| +$/g", "", " ", ""),
+  meets("/ ?[^ ]+/g", "", " ", ""),
+  meets(String.raw`/\bsvc (?:[^ ]*[^ ,;:.] )*[^ ]+/g`, "svc ", "x. ", ""),
   meets(String.raw`/\x1b\[\d+(?:;\d+)*m|\p{RGI_Emoji}|./gsv`, "\x1b[", "0;", ""),
   meets(String.raw`/[\x1b\ufe0f\u200d\u{e007f}]/u`, "", "x", ""),
   meets("/^ *(?:[^ ]+ )*[^ ]+ {2,}(?=[^ ])|^ +/", "", "x ", "x"),
