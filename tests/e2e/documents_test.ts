@@ -86,7 +86,7 @@ async function copy(folder: string) {
 
 Deno.test({
   name: "the commands of README and operations.md start, keep and restore a server as they stand",
-  ignore: !await isInstalled("sqlite3") || !await isInstalled("openssl") || !await isInstalled("lsof"),
+  ignore: !await isInstalled("sqlite3") || !await isInstalled("openssl") || !await isInstalled("flock"),
   async fn(t) {
     await using folder = await tempFolder();
     const { run, serve, idsOf } = await copy(folder.path);

@@ -56,7 +56,7 @@ const BLOCKS: Readonly<Record<string, readonly Row[]>> = {
     ["svc admin people list ", PEOPLE],
     ["svc admin overview ", PEOPLE],
     ["prometheus --config.file", "its ports are fixed; tests/soak/prometheus_test.ts runs it with the same files"],
-    ["kill -TERM ", COMMANDS],
+    ["(flock -n 9", COMMANDS],
     ["npx -y deno@2.9.6 task store inspect", COMMANDS],
     ["(umask 077; sqlite3 ", COMMANDS],
     ["go install github.com/benbjohnson/litestream", "builds another project for minutes"],
