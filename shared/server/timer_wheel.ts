@@ -38,9 +38,9 @@ function removed(timers: Timer[], timer: Timer): boolean {
 
 /**
  * A clock with cheap timers. A request sets several timers and cancels nearly all of them; here each is only an entry
- * in a list, which costs much less than a timer of the runtime. Timers of half a second or more fire at the end of their slot
- * of 250 ms: up to one slot late, never early, and in the order of their times. Shorter timers, and the time itself,
- * are those of the given clock. Pending timers keep the process alive; once none is left, the wheel holds nothing.
+ * in a list, which costs much less than a timer of the runtime. Timers of half a second or more fire at the end of
+ * their slot of 250 ms: up to one slot late, never early, and in the order of their times. Shorter timers, and the time
+ * itself, are those of the given clock. Pending timers keep the process alive; once none is left, the wheel holds nothing.
  */
 export class TimerWheel implements Clock {
   /** Pending timers by the number of their slot. A slot without timers is removed. */

@@ -40,7 +40,7 @@ const IDLE_AGAIN_MS = 5_000;
  * calls the same member, which starts the idle timeout again, and then reports the message. A pong counts when the next
  * of either arrives.
  */
-export function watchPongs(socket: WebSocket, { uptime }: Pick<Clock, "uptime">, onPong: () => void): void {
+export function watchPongs(socket: WebSocket, clock: Pick<Clock, "uptime">, onPong: () => void): void {
   const member = hidden(WebSocket.prototype, "serverHandleIdleTimeout");
   const members = socket as unknown as Record<symbol, unknown>, heard = member && members[member];
   if (!member || typeof heard !== "function") return;
@@ -49,7 +49,7 @@ export function watchPongs(socket: WebSocket, { uptime }: Pick<Clock, "uptime">,
   members[member] = () => {
     if (isPong) onPong();
     isPong = true;
-    const now = uptime();
+    const now = clock.uptime();
     if (now - startedAt < IDLE_AGAIN_MS) return;
     startedAt = now;
     heard.call(socket);

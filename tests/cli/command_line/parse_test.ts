@@ -57,7 +57,7 @@ Deno.test("the parser collects a repeated last argument, and needs one unless it
   assertEquals(SMALL.map(usageOf).slice(2, 4), ["svc drop <kind> [id]…", "svc pick <id>…"]);
 });
 
-Deno.test("a text that begins with a hyphen is taken as it stands when it has a space, and otherwise behind --", () => {
+Deno.test("a text with a space may begin with a hyphen; any other one needs -- before it", () => {
   const textOf = (...argv: string[]) => {
     const parsed = parse(["send", "beta", ...argv], COMMANDS);
     return parsed.kind === "run" ? parsed.input.args.text : parsed.kind;

@@ -276,7 +276,7 @@ Deno.test("a line of svc keeps its text behind the label, and what is copied sta
     "                      It has expired, and it is over: svc agent auth revoke alpha, then svc agent reissue alpha";
   const commands = ["svc agent auth revoke alpha, then", "svc agent reissue alpha"];
   assertEquals(layOut(fix, 60).slice(-2).map((text) => text.trim()), commands);
-  const start = "svc --config-dir /home/ada/svc connector start alpha";
+  const start = "svc --config-dir ada/my-config connector start alpha";
   assertEquals(layOut(" ".repeat(22) + start, 60), [" ".repeat(8) + start]);
   const line = fc.array(fc.string({ unit: "grapheme", maxLength: 30 }), { maxLength: 12 }).map((all) => all.join(" "));
   fc.assert(
