@@ -229,6 +229,12 @@ export const FOREIGN_ANSWER =
 export const NOT_YOURS =
   "Run svc as the owner of that file, or give it back to your user: svc with sudo leaves files of root.";
 
+/** As `describe`, with the name of the agent in the fix, whose commands would otherwise not work when pasted. */
+export function describeFor(agentName: string, error: unknown): Described {
+  const described = describe(error);
+  return { ...described, fix: described.fix.replaceAll("<name>", agentName) };
+}
+
 export function describe(error: unknown): Described {
   if (error instanceof CliError) {
     const { code, message: cause, details } = error;

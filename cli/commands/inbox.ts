@@ -16,7 +16,7 @@ import { findPeerEver, readPeers } from "../connector/peers/peers.ts";
 import { statusOf } from "../connector/status.ts";
 import { Unseen } from "../connector/unseen.ts";
 import type { Context } from "../context.ts";
-import { CliError, describe } from "../errors.ts";
+import { CliError, describeFor } from "../errors.ts";
 import { messageLines, readPage, type Received, type ReceivedPage } from "../messages/received.ts";
 import { stopSignal } from "../terminal/interrupt.ts";
 import { EXEC_OPTION, VIEW_OPTIONS } from "./connector/connector.ts";
@@ -123,9 +123,8 @@ async function withStored(ctx: Context, folder: AgentFolder, work: (connector: A
     return await work(connector);
   } catch (error) {
     if (!(error instanceof ApiError && REVOKED.has(error.code))) throw error;
-    const { cause, fix } = describe(error);
-    const what = `This shows only what is stored here, because the server refuses ${folder.name}: ${cause}`;
-    ctx.out.warn(`${what}. ${fix.replaceAll("<name>", folder.name)}`);
+    const { cause, fix } = describeFor(folder.name, error);
+    ctx.out.warn(`This shows only what is stored here, because the server refuses ${folder.name}: ${cause}. ${fix}`);
   }
   await using stored = await access(ctx, folder, { offline: true });
   await work(stored);

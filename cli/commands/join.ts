@@ -9,7 +9,7 @@ import { secureServiceUrl } from "../files/profile.ts";
 import { runConnectors } from "./connector/connector.ts";
 import { command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import type { Context } from "../context.ts";
-import { CliError, describe } from "../errors.ts";
+import { CliError, describeFor } from "../errors.ts";
 import { IN_A_CODING_AGENT } from "../hosts/table.ts";
 import { RegistryClient } from "../client/registry_client.ts";
 import { AgentStore } from "../agents/agent_store.ts";
@@ -115,13 +115,10 @@ async function pairWith(ctx: Context, { identity: { name } }: CreatedAgent, tick
     const text = `Paired with ${agentName} of ${humanName}.`;
     return { json: { paired: true, agentDid, agentName, humanName }, text };
   } catch (error) {
-    const { code, cause, fix } = describe(error);
+    const { code, cause, fix } = describeFor(name, error);
     const over =
       "The pairing part of the link is over: it lives 15 min. The other person presses p; paste that ticket here.";
-    return {
-      json: { paired: false, code },
-      text: OVER.has(code) ? over : `Not paired: ${cause}. ${fix.replaceAll("<name>", name)}`.trimEnd(),
-    };
+    return { json: { paired: false, code }, text: OVER.has(code) ? over : `Not paired: ${cause}. ${fix}`.trimEnd() };
   }
 }
 

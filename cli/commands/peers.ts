@@ -4,7 +4,7 @@ import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command
 import { ALIAS, ALIAS_FORM } from "../connector/peers/aliases.ts";
 import { peerColumns } from "../connector/peers/peer_columns.ts";
 import type { Context } from "../context.ts";
-import { CliError, describe, EXIT } from "../errors.ts";
+import { CliError, describeFor, EXIT } from "../errors.ts";
 import { connectorOf } from "./connector/connector.ts";
 import { connectorPeers, directPeers, peerOf, updatePeers } from "../connector/peers/peer_list.ts";
 import {
@@ -133,12 +133,11 @@ export const COMMANDS = [
  * @throws the error of the list, unless a server cannot be reached and there are peers to show
  */
 function showKnown(ctx: Context, folder: AgentFolder, error: unknown): null {
-  const { code, cause, fix, exit } = describe(error);
+  const { code, cause, fix, exit } = describeFor(folder.name, error);
   const known = exit === EXIT.unreachable ? presentPeers(readPeers(folder)) : {};
   const peers = Object.keys(known).map((alias) => peerIn(known, alias) as ChangedPeer);
   if (peers.length === 0) throw error;
-  const way = fix.replaceAll("<name>", folder.name);
-  ctx.out.warn(`Only the peers that are known here are shown: ${code}: ${cause}. ${way}`);
+  ctx.out.warn(`Only the peers that are known here are shown: ${code}: ${cause}. ${fix}`);
   ctx.out.list({ agent: folder.name, peers }, peers, "No peers.", [
     { head: "PEER", of: ({ alias }) => alias },
     { head: "AGENT OF", of: ({ humanName }) => humanName },

@@ -19,7 +19,7 @@ import { parseCount, wholeId } from "../command_line/numbers.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { searchOf } from "../../shared/client/http.ts";
-import { CliError, describe, EXIT } from "../errors.ts";
+import { CliError, describeFor, EXIT } from "../errors.ts";
 import { printable } from "../terminal/escapes.ts";
 import { fields } from "../terminal/output.ts";
 import { idCell } from "../terminal/tables.ts";
@@ -147,10 +147,8 @@ class SentList {
       return (await call(this.connector, CheckedReceipts, get("/v1/receipts", { to, requestId }))).receipts;
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      const { code, cause, fix } = describe(error);
-      this.ctx.out.warn(
-        `The receipts could not be requested: ${code}: ${cause}. ${fix.replaceAll("<name>", this.folder.name)}`,
-      );
+      const { code, cause, fix } = describeFor(this.folder.name, error);
+      this.ctx.out.warn(`The receipts could not be requested: ${code}: ${cause}. ${fix}`);
       return null;
     }
   }

@@ -1,7 +1,7 @@
 /** `svc provider …`: status, checks and a test message. provider_setup.ts changes the runtime's settings. */
 import { command } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
-import { CliError, describe, EXIT } from "../../errors.ts";
+import { CliError, describeFor, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
 import { CONNECTOR_URL, FOR, placeOf, providerOf, STATE_DIR, WHICH_AGENT } from "./provider_world.ts";
 import { BLOCKING_CHECKS, type DoctorCheck, runChecks, runtimeOf } from "../../doctor/checks.ts";
@@ -163,10 +163,10 @@ export const COMMANDS = [
       const result = await sendProbe(ctx, client, probe).catch((error) => {
         // A refusal is the result of the test, so it is printed and not thrown.
         if (!(error instanceof ApiError)) throw error;
-        const { code, cause, fix } = describe(error);
+        const { code, cause, fix } = describeFor(folder.name, error);
         ctx.out.result({ agent: folder.name, peer, healthy: false, problem: code }, [
           `${ctx.out.red("FAIL")}  not delivered: ${code}: ${cause}`,
-          ...fix === "" ? [] : [`  ${ctx.out.withHere(fix.replaceAll("<name>", folder.name))}`],
+          ...fix === "" ? [] : [`  ${ctx.out.withHere(fix)}`],
         ]);
         return null;
       });

@@ -11,7 +11,7 @@ import { stateText } from "../states.ts";
 import type { SentMessage } from "../store/sent_messages.ts";
 import { textOf } from "../local_api/message_json.ts";
 import type { Connector } from "../connector.ts";
-import { describe } from "../../errors.ts";
+import { describe, describeFor } from "../../errors.ts";
 
 export interface Pages {
   connector: Connector;
@@ -138,8 +138,7 @@ export function stateOf({ state, problem, expiresAt }: SentMessage, now: number)
 }
 
 export function failed(title: string, error: unknown, pages?: Pages): Html {
-  const { code, cause, fix: general } = describe(error);
-  const fix = general.replaceAll("<name>", pages?.connector.options.agent.name ?? "<name>");
+  const { code, cause, fix } = pages ? describeFor(pages.connector.options.agent.name, error) : describe(error);
   const end = (text: string) => text === "" || /[.!?]$/.test(text) ? text : `${text}.`;
   return ui.problem(title, `${end(cause)} ${end(fix)}`, code);
 }
