@@ -4,7 +4,7 @@
  * it over real HTTP and real WebSockets, stops it, and removes the files of the agents.
  */
 import type { BootstrapAnswer } from "../../shared/protocol/api/accounts.ts";
-import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../shared/protocol/api/pairing.ts";
+import { PairConfirmAnswer, PairStartAnswer } from "../../shared/protocol/api/pairing.ts";
 import { ReceiptAnswer, ReceiptList } from "../../shared/protocol/api/receipts.ts";
 import { HookAnswer } from "../../shared/protocol/api/relay.ts";
 import { sha256, toBase64Url } from "../../shared/protocol/base64url.ts";
@@ -17,14 +17,15 @@ import { maskSecret } from "../../shared/protocol/secrets.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import { sleep } from "../../shared/clock.ts";
 import { ApiError } from "../../shared/client/errors.ts";
+import { get, post } from "../../shared/client/local_client.ts";
+import { LocalPeers } from "../../shared/client/local_shapes.ts";
 import { openLink } from "../link/link.ts";
 import { messageRequest } from "../link/message_request.ts";
-import type { ProxyRequest } from "../link/proxy_caller.ts";
 import { RegistryClient } from "../client/registry_client.ts";
 import { onStop } from "../terminal/interrupt.ts";
 import type { Context, Programs, RunningProgram } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { aboutAgent, callAs, keyProof, newDemoAgent, pinPeer, sideOf } from "./demo_agent.ts";
+import { aboutAgent, callAs, callConnector, newDemoAgent } from "./demo_agent.ts";
 import { Story } from "./story.ts";
 import { resolve } from "node:path";
 import { reason } from "../files/private_files.ts";
@@ -103,28 +104,19 @@ async function runSteps(ctx: Context, story: Story, { bootstrapSecret, url, fold
     shows: aboutAgent,
   });
 
-  // The secret travels in the ticket from person to person, and to no server.
-  const pairSecret = toBase64Url(ctx.random.bytes(16));
   const started = await story.step("alpha starts a pairing", {
     proves: "no agent can send to another one before both sides agree",
-    run: async () => {
-      const initiatorKey = await keyProof(alpha, "initiator", pairSecret);
-      const { profile: initiatorProfile } = sideOf(alpha, "initiator");
-      return await callAs(alpha, PairStartAnswer, post("/pair/start", { initiatorProfile, initiatorKey }));
-    },
+    run: () => callConnector(alpha, PairStartAnswer, post("/v1/pair/start", {})),
     shows: (answer) => [`ticket   ${answer.ticket.slice(0, 13)}…, until ${answer.expiresAt}`],
   });
   await story.step("beta confirms the ticket: the two agents trust each other now", {
     proves: "the ticket works once; with its second secret both prove their keys, so no server chooses them",
     run: async () => {
-      const { ticket } = started;
-      const responderKey = await keyProof(beta, "responder", pairSecret);
-      const { profile: responderProfile } = sideOf(beta, "responder");
-      const confirm = post("/pair/confirm", { ticket, responderProfile, responderKey });
-      const answer = await callAs(beta, PairConfirmAnswer, confirm);
-      const status = await callAs(alpha, PairStatusAnswer, post("/pair/status", { ticket }));
-      await pinPeer(beta, pairSecret, sideOf(alpha, "initiator"), answer.initiatorKey);
-      await pinPeer(alpha, pairSecret, sideOf(beta, "responder"), status.responderKey);
+      const confirm = post("/v1/pair/confirm", { ticket: started.ticket });
+      const answer = await callConnector(beta, PairConfirmAnswer, confirm);
+      // alpha keeps the key that beta has proven when it reads of the pair.
+      const { peers } = await callConnector(alpha, LocalPeers, get("/v1/peers"));
+      if (!peers.every(({ how }) => how === "ticket")) throw new Error("beta did not prove its key");
       return answer;
     },
     shows: ({ initiatorProfile: from, responderProfile: to }) => [
@@ -228,10 +220,6 @@ function aboutPerson({ human, apiKey }: Pick<BootstrapAnswer, "human" | "apiKey"
     `human    ${human.displayName} (${human.role})  ${human.did}`,
     `API key  ${maskSecret(apiKey.token)}, shown once`,
   ];
-}
-
-function post(target: string, body: unknown): ProxyRequest {
-  return { method: "POST", target, body: JSON.stringify(body) };
 }
 
 /**

@@ -1,12 +1,9 @@
 /** The two agents of the demo. Their files are those of `svc agent create`, and they call the proxy as commands do. */
 import type * as z from "zod";
 import { join } from "node:path";
-import type { PairKey } from "../../shared/protocol/api/pairing.ts";
-import { type PairSide, provePairKey, provesPairKey } from "../../shared/protocol/pair_key.ts";
-import { toIso } from "../../shared/protocol/time.ts";
+import { call, type LocalRequest } from "../../shared/client/local_client.ts";
+import { access } from "../connector/attach.ts";
 import { directProxy } from "../connector/file_credentials.ts";
-import { pinTicket, writePeers } from "../connector/peers/peers.ts";
-import { CliError } from "../errors.ts";
 import { maskSecret } from "../../shared/protocol/secrets.ts";
 import type { Identity } from "../../shared/client/agent_files.ts";
 import type { ProxyRequest } from "../link/proxy_caller.ts";
@@ -21,7 +18,6 @@ export interface DemoAgent {
   /** The context of its owner's commands. */
   ctx: Context;
   folder: AgentFolder;
-  humanName: string;
   file: Identity;
   identity: AgentIdentity;
 }
@@ -37,7 +33,7 @@ export async function newDemoAgent(
   await createAgent(ctx, { registry: new RegistryClient(ctx, url), apiKey }, { name });
   const folder = await new AgentStore(ctx).open(name);
   const file = folder.identity(), { accessToken } = folder.auth(), { privateKey } = await folder.keys();
-  return { ctx, folder, humanName, file, identity: { did: file.did, ait: folder.ait(), privateKey, accessToken } };
+  return { ctx, folder, file, identity: { did: file.did, ait: folder.ait(), privateKey, accessToken } };
 }
 
 /** A context with a configuration of its own, and without the environment of this user. */
@@ -71,26 +67,12 @@ export async function callAs<T>({ ctx, folder }: DemoAgent, answer: z.ZodType<T>
   return answer.parse(await direct.proxy.ask(request));
 }
 
-/** How an agent of the demo introduces itself while it pairs. */
-export function sideOf({ file, humanName }: DemoAgent, role: PairSide["role"]): PairSide {
-  return { role, did: file.did, profile: { agentName: file.name, humanName } };
-}
-
-/** Proves the agent's key with the pair secret of a ticket, as its connector does. */
-export async function keyProof(agent: DemoAgent, role: PairSide["role"], secret: string): Promise<PairKey> {
-  return await provePairKey(secret, sideOf(agent, role), (await agent.folder.keys()).publicKey);
-}
-
-/** Keeps the key of a peer that has proven it, as a connector does. @throws {CliError} when it has not */
-export async function pinPeer(
+/** Calls the local API of the agent's connector, which runs in this process for the call, without a link. */
+export async function callConnector<S extends z.ZodType>(
   { ctx, folder }: DemoAgent,
-  secret: string,
-  side: PairSide,
-  key?: PairKey,
-): Promise<void> {
-  if (key === undefined || !await provesPairKey(secret, side, key)) {
-    throw new CliError("CLI_UNEXPECTED", "The peer did not prove its key");
-  }
-  const { did, profile } = side;
-  await writePeers(folder, pinTicket({}, { did, ...profile }, key.publicKey, toIso(ctx.clock.now())));
+  answer: S,
+  request: LocalRequest,
+): Promise<z.output<S>> {
+  await using connector = await access(ctx, folder, { inbox: true, offline: true });
+  return await call(connector, answer, request);
 }
