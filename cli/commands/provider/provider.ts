@@ -4,7 +4,7 @@ import type { Context } from "../../context.ts";
 import { CliError, describeFor, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
 import { CONNECTOR_URL, FOR, placeOf, providerOf, STATE_DIR, WHICH_AGENT } from "./provider_world.ts";
-import { BLOCKING_CHECKS, type DoctorCheck, runChecks, runtimeOf } from "../../doctor/checks.ts";
+import { BLOCKING_CHECKS, type DoctorCheck, runChecks, runtimeOf } from "./checks.ts";
 import { connectorOf } from "../connector/connector.ts";
 import { statusOf } from "../../connector/status.ts";
 import { idCell } from "../../terminal/tables.ts";

@@ -99,8 +99,11 @@ export async function warnOfOwnSettings(ctx: Context, { agents, settings }: Prov
 }
 
 /**
- * Returns the saved settings of a runtime and the client of its agent's connector. `folder` is `null` without an agent,
- * `runtime` on the platform `inbox`.
+ * Returns the saved settings of a runtime, the client of its agent's connector, and what the checks of `provider doctor`
+ * ask. `folder` is `null` without an agent, `runtime` on the platform `inbox`, `clientUrl` (the address of the
+ * connector's local API) without a connector, and `stateDir` unless an option or the runtime file gives the state
+ * directory of the runtime. `registered` asks the registry for the state of the agent and its session, and throws when
+ * the registry does not answer.
  */
 export async function providerOf(ctx: Context, options: ProviderOptions, folder: AgentFolder | null) {
   const given = options["connector-base-url"] ?? options["connector-url"];
@@ -142,3 +145,5 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   };
   return { folder, file, source, client, clientUrl, machine, stateDir, platform, runtime, runtimeAt, registered };
 }
+
+export type Provider = Awaited<ReturnType<typeof providerOf>>;

@@ -1,6 +1,6 @@
 /** Agents as a whole: list, inspect, delete, and which agent a name, an ID or a DID selects. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import type { DoctorCheck } from "../../../cli/doctor/checks.ts";
+import type { DoctorCheck } from "../../../cli/commands/provider/checks.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import { REGISTRY_URL, World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";

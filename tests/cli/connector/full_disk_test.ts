@@ -1,7 +1,7 @@
 /** A full disk under the connector's store: the reason is reported, and no action is repeated meanwhile. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { isConnectorHealthy, statusFields } from "../../../cli/connector/status.ts";
-import { connectorChecks } from "../../../cli/doctor/checks.ts";
+import { connectorChecks } from "../../../cli/commands/provider/checks.ts";
 import { fields } from "../../../cli/terminal/output.ts";
 import { World } from "../../support/world.ts";
 import { isDown, passing, story } from "./bench.ts";

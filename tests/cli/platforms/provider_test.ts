@@ -5,7 +5,7 @@
 import { relative } from "node:path";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { holdConnectorLock } from "../connector/held_lock.ts";
-import type { DoctorCheck } from "../../../cli/doctor/checks.ts";
+import type { DoctorCheck } from "../../../cli/commands/provider/checks.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import { MAX_SETTINGS_BYTES } from "../../../cli/files/private_files.ts";
 import { toIso } from "../../../shared/protocol/time.ts";

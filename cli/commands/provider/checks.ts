@@ -1,21 +1,19 @@
 /** The checks of `provider doctor`: one result per check, with its fix. Changes nothing. */
-import type { AgentFolder } from "../agents/agent_store.ts";
-import type { LocalCalls } from "../../shared/client/local_client.ts";
-import { findPeer, findPeerEver, readPeers } from "../connector/peers/peers.ts";
-import { AGENT_FILES } from "../../shared/client/agent_files.ts";
-import { ApiError } from "../../shared/client/errors.ts";
-import { describeError, TAKEN_OVER } from "../../shared/client/refusals.ts";
-import { isErrorCode } from "../../shared/protocol/errors.ts";
-import { parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
-import { TokenError } from "../../shared/protocol/signed/jws.ts";
-import { NOT_READY, OF_OTHER_USER, type Runtime } from "../connector/runtime/runtime.ts";
-import type { RuntimeFile } from "../connector/runtime/runtime_file.ts";
-import { type Status, statusOf } from "../connector/status.ts";
-import { formatDuration } from "../terminal/times.ts";
-import { type Machine, NO_ANSWER, type RuntimeTarget } from "../platforms/platform.ts";
-import { PLATFORMS } from "../platforms/table.ts";
-import { CliError } from "../errors.ts";
-import type { AgentState } from "../client/registry_client.ts";
+import type { AgentFolder } from "../../agents/agent_store.ts";
+import { findPeer, findPeerEver, readPeers } from "../../connector/peers/peers.ts";
+import { AGENT_FILES } from "../../../shared/client/agent_files.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
+import { describeError, TAKEN_OVER } from "../../../shared/client/refusals.ts";
+import { isErrorCode } from "../../../shared/protocol/errors.ts";
+import { parseAit, readAitClaims } from "../../../shared/protocol/signed/ait.ts";
+import { TokenError } from "../../../shared/protocol/signed/jws.ts";
+import { NOT_READY, OF_OTHER_USER, type Runtime } from "../../connector/runtime/runtime.ts";
+import { type Status, statusOf } from "../../connector/status.ts";
+import { formatDuration } from "../../terminal/times.ts";
+import { NO_ANSWER } from "../../platforms/platform.ts";
+import { PLATFORMS } from "../../platforms/table.ts";
+import { CliError } from "../../errors.ts";
+import type { Provider } from "./provider_world.ts";
 
 export interface DoctorCheck {
   name: string;
@@ -26,24 +24,7 @@ export interface DoctorCheck {
   fix: string;
 }
 
-export interface DoctorDeps {
-  machine: Machine;
-  /** The runtime's state directory, as option or runtime file gives it; else `null`. */
-  stateDir: string | null;
-  /** `null` when there is no agent on this machine. */
-  folder: AgentFolder | null;
-  file: RuntimeFile | null;
-  source: string;
-  /** `null` on the platform `inbox`. */
-  runtime: Runtime | null;
-  runtimeAt(target: RuntimeTarget): Runtime;
-  client: LocalCalls | null;
-  /** Asks the registry for the state of the agent and its session. @throws when it does not answer */
-  registered: () => Promise<AgentState | "signed_out">;
-  /** Address of the connector's local API; `null` without one. */
-  clientUrl: string | null;
-  now: number;
-}
+type DoctorDeps = Provider & { now: number };
 
 /** Checks that must pass to send a message; the others are about received messages. */
 export const BLOCKING_CHECKS: ReadonlySet<string> = new Set([
