@@ -11,9 +11,9 @@ import { DEFAULT_PROFILE, profileFolder, readAuthority, savedAuthority } from ".
 import { realSystem } from "./system.ts";
 import { resolveSecrets } from "./command_line/secrets.ts";
 import { CliError, describe, type Described, EXIT } from "./errors.ts";
+import { ServiceClock } from "./link/service_clock.ts";
 import { tellNewerVersion } from "./newer_version.ts";
 import { ApiError, UnreachableError } from "../shared/client/errors.ts";
-import type { Clock } from "../shared/clock.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { toIso } from "../shared/protocol/time.ts";
 import { help } from "./command_line/help.ts";
@@ -27,10 +27,10 @@ const NEEDS_NO_PROFILE: ReadonlySet<string | undefined> = new Set(
 );
 
 export async function run(argv: readonly string[], world: System): Promise<number> {
-  const clockCheck = new ClockCheck(world.clock);
+  const serviceClock = new ServiceClock(world.clock), complaint = () => clockComplaint(serviceClock, world.clock.now());
   const json = hasSwitch(argv, "json"), wide = hasSwitch(argv, "wide"), colour = world.env("NO_COLOR") === undefined;
   const out = new Output(world.terminal, world.clock, { json, wide, colour });
-  out.concern = () => clockCheck.complaint();
+  out.concern = complaint;
   /** The agent that the command is about, for the commands in the text of an error. */
   let named: string | null = null;
   let only = () => Promise.resolve("<name>");
@@ -63,7 +63,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     const needsProfile = !NEEDS_NO_PROFILE.has(command.path[0]);
     const ctx: Context = Object.assign(await contextOf(world, parsed.here, out, needsProfile), {
       allowInsecure: input.options["allow-insecure"] === true,
-      onResponse: (headers: Headers) => clockCheck.see(headers),
+      onResponse: (headers: Headers) => serviceClock.see(headers.get("Date")),
       onVersion: (found: SeenVersion) => seen = found,
     });
     only = () => onlyAgent(ctx);
@@ -71,7 +71,7 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     if (seen !== null) await tellNewerVersion(ctx, seen);
     return code;
   } catch (error) {
-    const described = withClock(describe(error), error, clockCheck);
+    const described = withClock(describe(error), error, complaint);
     if (described.fix.includes("<name>")) described.fix = described.fix.replaceAll("<name>", named ?? await only());
     described.fix = out.withHere(described.fix);
     out.error(described);
@@ -91,38 +91,24 @@ async function onlyAgent(ctx: Context): Promise<string> {
 }
 
 /**
- * Compares the clock of this machine with the `Date` header of the services' responses, because a wrong clock makes
- * signed requests fail with errors that do not name the cause.
+ * The difference between the clock of this machine and that of the services as text, because a wrong clock makes signed
+ * requests fail with errors that do not name the cause. `null` within the allowed skew, or before any response.
  */
-class ClockCheck {
-  #seen: { service: number; here: number } | null = null;
-
-  constructor(private readonly clock: Clock) {}
-
-  see(headers: Headers): void {
-    const service = Date.parse(headers.get("Date") ?? "");
-    if (!Number.isNaN(service)) this.#seen = { service, here: this.clock.now() };
-  }
-
-  /** The offset of the clock as text; `null` when it is within the allowed skew, or no response had a `Date`. */
-  complaint(): string | null {
-    if (this.#seen === null) return null;
-    const { service, here } = this.#seen;
-    const seconds = Math.round(Math.abs(here - service) / 1000);
-    if (seconds <= LIMITS.timestampSkewSeconds) return null;
-    const offset = `${Math.floor(seconds / 60)} min ${seconds % 60} s ${here > service ? "ahead of" : "behind"}`;
-    return `This machine's clock is ${offset} the service's: it shows ${toIso(here)}, the service's ${
-      toIso(service)
-    }. ` +
-      "Correct the one that is wrong; until then signed requests are refused";
-  }
+function clockComplaint({ seenMs }: ServiceClock, here: number): string | null {
+  const seconds = Math.round(Math.abs(seenMs ?? 0) / 1000);
+  if (seenMs === null || seconds <= LIMITS.timestampSkewSeconds) return null;
+  const offset = `${Math.floor(seconds / 60)} min ${seconds % 60} s ${seenMs < 0 ? "ahead of" : "behind"}`;
+  return `This machine's clock is ${offset} the service's: it shows ${toIso(here)}, the service's ${
+    toIso(here + seenMs)
+  }. ` +
+    "Correct the one that is wrong; until then signed requests are refused";
 }
 
 /** Adds the offset of the clock to an error when the clock is wrong, because that is the most likely cause. */
-function withClock(described: Described, error: unknown, clockCheck: ClockCheck): Described {
-  const complaint = error instanceof UnreachableError ? null : clockCheck.complaint();
-  if (complaint === null) return described;
-  const cause = `${described.cause.replace(/[.]$/, "")}. ${complaint}`;
+function withClock(described: Described, error: unknown, complaint: () => string | null): Described {
+  const wrong = error instanceof UnreachableError ? null : complaint();
+  if (wrong === null) return described;
+  const cause = `${described.cause.replace(/[.]$/, "")}. ${wrong}`;
   return { ...described, cause, ...(error instanceof ApiError ? { fix: "" } : {}) };
 }
 
