@@ -1,9 +1,9 @@
 /** `svc explain`: explains error codes of the CLI, the connector and the services. */
-import { ACK_REASONS, type AckReason } from "../../shared/protocol/ack_reasons.ts";
-import { type ErrorCode, ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
+import { ACK_REASONS } from "../../shared/protocol/ack_reasons.ts";
+import { type ErrorCode, ERRORS } from "../../shared/protocol/errors.ts";
 import { command } from "../command_line/command.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "../local_errors.ts";
-import { CLI_ERRORS, CliError, type CliErrorCode, EXIT, exitOf, fixOf, FOREIGN_ANSWER } from "../errors.ts";
+import { CLI_ERRORS, CliError, EXIT, exitOf, fixOf, FOREIGN_ANSWER } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import type { BUSY } from "../../shared/client/local_shapes.ts";
 import type { TaskCode } from "../platforms/platform.ts";
@@ -40,14 +40,50 @@ const REPLY_ERRORS: Readonly<Record<typeof BUSY | TaskCode, { when: string; fix:
   TASK_LOST: { when: "The peer's agent has lost the task, or had no result in time", fix: "Ask again." },
 };
 
-const CODES = [
-  ...Object.keys(ERRORS),
-  ...Object.keys(CLI_ERRORS),
-  ...CONNECTOR_CODES,
-  ...Object.keys(LIBRARY_ERRORS),
-  ...Object.keys(REPLY_ERRORS),
-  ...Object.keys(ACK_REASONS),
+/** Codes of both services. All other codes of the proxy begin with its name. */
+const OF_BOTH: readonly ErrorCode[] = [
+  ...["NOT_FOUND", "METHOD_NOT_ALLOWED", "PAYLOAD_TOO_LARGE", "REQUEST_TIMEOUT", "INTERNAL_ERROR"] as const,
+  ...["SERVICE_UNAVAILABLE", "RATE_LIMIT_EXCEEDED", "QUOTA_EXCEEDED"] as const,
 ];
+
+function originOf(code: ErrorCode): string {
+  if (code.startsWith("PROXY_")) return "the proxy";
+  return OF_BOTH.includes(code) ? "the registry and the proxy" : "the registry";
+}
+
+interface Explanation {
+  code: string;
+  when: string;
+  fix: string;
+  from: string;
+  status?: number[];
+  /** Empty when no command ends with this code. */
+  exit: number[];
+}
+
+/** The rows of codes with which no command ends. */
+function withoutExit(rows: Readonly<Record<string, { when: string; fix: string }>>, from: string): Explanation[] {
+  return Object.entries(rows).map(([code, { when, fix }]) => ({ code, when, fix, from, exit: [] }));
+}
+
+const ALL: readonly Explanation[] = [
+  ...(Object.keys(ERRORS) as ErrorCode[]).map((code) => {
+    const { when } = ERRORS[code], status = [ERRORS[code].status].flat();
+    const exit = [...new Set(status.map((status) => exitOf(status)))];
+    return { code, when, fix: fixOf(code), from: originOf(code), status, exit };
+  }),
+  ...Object.entries(CLI_ERRORS).map(([code, { when, fix, exit = EXIT.failed }]) => {
+    return { code, when, fix, from: "svc itself", exit: [exit] };
+  }),
+  ...CONNECTOR_CODES.map((code) => {
+    const { when, fix, status } = LOCAL_ERRORS[code as LocalCode];
+    return { code, when, fix, from: "the connector on this machine", status: [status], exit: [exitOf(status, code)] };
+  }),
+  ...withoutExit(LIBRARY_ERRORS, "the client library"),
+  ...withoutExit(REPLY_ERRORS, "the connector of the peer, in a reply"),
+  ...withoutExit(ACK_REASONS, "the connector of the recipient"),
+];
+const CODES = ALL.map(({ code }) => code);
 
 export const COMMANDS = [
   command({
@@ -58,7 +94,7 @@ export const COMMANDS = [
     run(ctx, { args }) {
       const word = args.code.replaceAll("-", "_"), reason = word.toLowerCase();
       const code = Object.hasOwn(ACK_REASONS, reason) ? reason : word.toUpperCase();
-      const facts = explain(code);
+      const facts = ALL.find((one) => one.code === code) ?? ofForeign(code);
       if (facts === null) {
         const whole = CODES.filter((known) => known.endsWith(`_${code}`)).join(" or ");
         const known = whole === "" ? didYouMean(code, CODES) : ` Did you mean ${whole}?`;
@@ -78,59 +114,17 @@ export const COMMANDS = [
   }),
 ];
 
-interface Explanation {
-  code: string;
-  when: string;
-  fix: string;
-  from: string;
-  status?: number[];
-  /** Empty when no command ends with this code. */
-  exit: number[];
-}
-
-function explain(code: string): Explanation | null {
-  if (Object.hasOwn(CLI_ERRORS, code)) {
-    const { when, fix, exit = EXIT.failed } = CLI_ERRORS[code as CliErrorCode];
-    return { code, when, fix, from: "svc itself", exit: [exit] };
-  }
-  if (CONNECTOR_CODES.includes(code)) {
-    const { when, fix, status } = LOCAL_ERRORS[code as LocalCode];
-    return { code, when, fix, from: "the connector on this machine", status: [status], exit: [exitOf(status, code)] };
-  }
-  const ofLibrary = Object.hasOwn(LIBRARY_ERRORS, code) ? LIBRARY_ERRORS[code] : undefined;
-  if (ofLibrary !== undefined) return { code, ...ofLibrary, from: "the client library", exit: [] };
-  if (Object.hasOwn(REPLY_ERRORS, code)) {
-    return { code, ...REPLY_ERRORS[code as TaskCode], from: "the connector of the peer, in a reply", exit: [] };
-  }
-  if (Object.hasOwn(ACK_REASONS, code)) {
-    return { code, ...ACK_REASONS[code as AckReason], from: "the connector of the recipient", exit: [] };
-  }
-  // The code of an answer that names none of svc.
-  const foreign = code.startsWith("HTTP_") ? Number(code.slice(5)) : NaN;
-  if (foreign >= 100 && foreign <= 599) {
-    const when = `a server answers with status ${foreign}, and without an error of svc`;
-    return {
-      code,
-      when,
-      fix: FOREIGN_ANSWER,
-      from: "another program or a gateway",
-      status: [foreign],
-      exit: [exitOf(foreign)],
-    };
-  }
-  if (!isErrorCode(code)) return null;
-  const { when } = ERRORS[code], status = [ERRORS[code].status].flat();
-  const exit = [...new Set(status.map((status) => exitOf(status)))];
-  return { code, when, fix: fixOf(code), from: originOf(code), status, exit };
-}
-
-/** Codes of both services. All other codes of the proxy begin with its name. */
-const OF_BOTH: readonly ErrorCode[] = [
-  ...["NOT_FOUND", "METHOD_NOT_ALLOWED", "PAYLOAD_TOO_LARGE", "REQUEST_TIMEOUT", "INTERNAL_ERROR"] as const,
-  ...["SERVICE_UNAVAILABLE", "RATE_LIMIT_EXCEEDED", "QUOTA_EXCEEDED"] as const,
-];
-
-function originOf(code: ErrorCode): string {
-  if (code.startsWith("PROXY_")) return "the proxy";
-  return OF_BOTH.includes(code) ? "the registry and the proxy" : "the registry";
+/** Explains the code of an answer that names none of svc. */
+function ofForeign(code: string): Explanation | null {
+  const status = code.startsWith("HTTP_") ? Number(code.slice(5)) : NaN;
+  if (!(status >= 100 && status <= 599)) return null;
+  const when = `a server answers with status ${status}, and without an error of svc`;
+  return {
+    code,
+    when,
+    fix: FOREIGN_ANSWER,
+    from: "another program or a gateway",
+    status: [status],
+    exit: [exitOf(status)],
+  };
 }
