@@ -2,7 +2,7 @@
  * Builds the clients of a command from options, environment and config.json. Plain http to another machine is refused
  * unless it is allowed, because others on the network could read the API key.
  */
-import { type Config, effectiveConfig } from "./config_store.ts";
+import { effectiveConfig } from "./config_store.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { AdminClient, RelayAdminClient } from "../client/admin_client.ts";
@@ -15,19 +15,13 @@ export interface ConnectionOptions {
   "api-key"?: string | undefined;
 }
 
-export interface RegistryAccess {
-  registry: RegistryClient;
-  registryUrl: string;
-  config: Config;
-}
-
 /**
  * Returns a client of the registry, with the configuration that chose it.
  *
  * @param own a URL that overrides environment and file
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`, `CLI_CONFIG_INVALID`
  */
-export function connect(ctx: Context, options: ConnectionOptions = {}, own?: string): RegistryAccess {
+export function connect(ctx: Context, options: ConnectionOptions = {}, own?: string) {
   const config = effectiveConfig(ctx, { registryUrl: options["registry-url"] ?? own, apiKey: options["api-key"] });
   const what = options["registry-url"] === undefined ? "registryUrl" : "--registry-url";
   const registryUrl = secureServiceUrl(ctx, config.registryUrl ?? "", what);
@@ -44,7 +38,7 @@ export function registryWords(ctx: Pick<Context, "allowInsecure">, options: Conn
 }
 
 /** Returns the client of the registry and the API key. @throws {CliError} `API_KEY_MISSING` */
-export function connectAsPerson(ctx: Context, options: ConnectionOptions = {}): RegistryAccess & { apiKey: string } {
+export function connectAsPerson(ctx: Context, options: ConnectionOptions = {}) {
   const connection = connect(ctx, options);
   const { apiKey } = connection.config;
   if (apiKey === undefined) throw new CliError("API_KEY_MISSING", "No API key is configured");
