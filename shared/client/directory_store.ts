@@ -4,18 +4,14 @@
  */
 import { constants, type FileHandle, lstat, open, readdir } from "node:fs/promises";
 import { basename, join } from "node:path";
-import * as z from "zod";
 import { isAgentName } from "../protocol/names.ts";
-import { CONNECTOR_FILE, ConnectorFile, PEERS_FILE, PEERS_FILE_BYTES } from "./agent_files.ts";
+import { CONNECTOR_FILE, ConnectorFile } from "./agent_files.ts";
 import { SvcError } from "./svc_error.ts";
 import type { ClientSystem } from "./system.ts";
 
 /** Maximum size of the discovery file in bytes. Without a bound, a damaged file could fill the memory. */
 const MAX_BYTES = 64 * 1024;
 const OTHERS_MAY_WRITE = 0o022;
-
-const Ended = z.literal(true).optional();
-const Aliases = z.record(z.string(), z.object({ did: z.string(), gone: Ended, removed: Ended }));
 
 export class AgentDirectory {
   private constructor(readonly path: string, readonly name: string) {}
@@ -36,24 +32,11 @@ export class AgentDirectory {
 
   /** Returns the discovery file of the agent's connector, or `null` without a valid one. */
   async connectorFile(): Promise<ConnectorFile | null> {
-    const text = await readPlain(join(this.path, CONNECTOR_FILE), MAX_BYTES);
+    const text = await readPlain(join(this.path, CONNECTOR_FILE));
     try {
       return text === null ? null : ConnectorFile.parse(JSON.parse(text));
     } catch {
       return null;
-    }
-  }
-
-  /** Returns the DIDs of the peers by alias. Pairs that have ended are left out. */
-  async aliases(): Promise<ReadonlyMap<string, string>> {
-    const path = join(this.path, PEERS_FILE);
-    const text = await readPlain(path, PEERS_FILE_BYTES);
-    try {
-      const peers = Aliases.parse(text === null ? {} : JSON.parse(text));
-      const present = Object.entries(peers).filter(([, { gone, removed }]) => !gone && !removed);
-      return new Map(present.map(([alias, { did }]) => [alias, did]));
-    } catch {
-      throw new SvcError("CLI_FILE_INVALID", `${path} is damaged`);
     }
   }
 }
@@ -65,11 +48,11 @@ export async function agentNames(configDir: string): Promise<string[]> {
 }
 
 /**
- * Returns the text of a file, or `null` when it does not exist. It rejects links, devices and files over `maxBytes`.
+ * Returns the text of a file, or `null` when it does not exist. It rejects links, devices and files over `MAX_BYTES`.
  *
  * @throws {SvcError} `CLI_FILE_UNSAFE`, `CLI_FILE_INVALID`
  */
-async function readPlain(path: string, maxBytes: number): Promise<string | null> {
+async function readPlain(path: string): Promise<string | null> {
   const isLink = await lstat(path).then((stat) => stat.isSymbolicLink(), () => false);
   if (isLink) throw unsafe(path, "is a link");
   // Without O_NONBLOCK, opening a pipe would wait for a writer. Windows has neither flag, so each is optional.
@@ -86,7 +69,7 @@ async function readPlain(path: string, maxBytes: number): Promise<string | null>
   try {
     const stat = await handle.stat();
     if (!stat.isFile()) throw unsafe(path, "is not a plain file");
-    if (stat.size > maxBytes) throw new SvcError("CLI_FILE_INVALID", `${path} is larger than ${maxBytes} bytes`);
+    if (stat.size > MAX_BYTES) throw new SvcError("CLI_FILE_INVALID", `${path} is larger than ${MAX_BYTES} bytes`);
     return new TextDecoder("utf-8", { fatal: true }).decode(await handle.readFile());
   } catch (error) {
     if (error instanceof SvcError) throw error;

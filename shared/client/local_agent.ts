@@ -10,7 +10,7 @@ import { isAgentDid } from "../protocol/did.ts";
 import { type NewId, ulidSource } from "../protocol/ids.ts";
 import { isAgentName } from "../protocol/names.ts";
 import { call, get, type LocalClient, type LocalRequest, post, sendAndWait, STATUS_MS } from "./local_client.ts";
-import { CheckedReceipts, PairPeers } from "./local_shapes.ts";
+import { CheckedReceipts, LocalPeers } from "./local_shapes.ts";
 import type {
   AgentEvent,
   AgentEventName,
@@ -143,11 +143,9 @@ export class LocalAgent implements AsyncDisposable {
   }
 
   async peers(): Promise<Peer[]> {
-    const { peers } = await this.#call(PairPeers, get("/v1/pair/peers"));
-    const aliases = new Map([...await this.#directory.aliases()].map(([alias, did]) => [did, alias]));
-    return peers.map(({ agentDid, profile, pairedAt }) => {
-      const alias = aliases.get(agentDid) ?? null;
-      return { agentDid, name: profile.agentName, humanName: profile.humanName, alias, pairedAt };
+    const { peers } = await this.#call(LocalPeers, get("/v1/peers"));
+    return peers.map(({ agentDid, agentName: name, humanName, alias, pairedAt }) => {
+      return { agentDid, name, humanName, alias, pairedAt };
     });
   }
 

@@ -1,10 +1,10 @@
 /** The folder of an agent, as the client library reads it: never through a link, and only a folder of this user. */
 import { setImmediate } from "node:timers";
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertNotEquals, assertRejects } from "@std/assert";
 import { AgentDirectory, agentNames } from "../../../shared/client/directory_store.ts";
 import { SvcError } from "../../../shared/client/svc_error.ts";
 import { tempFolder } from "../../support/temp_folder.ts";
-import { CONNECTOR, didOf, systemOf } from "./library_bench.ts";
+import { CONNECTOR, systemOf } from "./library_bench.ts";
 
 /** A configuration directory with the agent alpha. */
 async function bench() {
@@ -13,72 +13,70 @@ async function bench() {
   await Deno.mkdir(path, { recursive: true, mode: 0o700 });
   const write = (file: string, text: string) => Deno.writeTextFile(`${path}/${file}`, text);
   await write("connector.json", JSON.stringify(CONNECTOR));
-  await write("peers.json", JSON.stringify({ beta: { did: didOf("B") }, old: { did: didOf("C"), gone: true } }));
   const open = () => AgentDirectory.open(systemOf(), path);
   return { root: folder.path, path, write, open, [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose]() };
 }
 
 const codeOf = async (work: () => Promise<unknown>) => (await assertRejects(work, SvcError)).code;
-const codeOfAliases = (b: Awaited<ReturnType<typeof bench>>) => codeOf(async () => await (await b.open()).aliases());
+const codeOfFile = (b: Awaited<ReturnType<typeof bench>>) => codeOf(async () => await (await b.open()).connectorFile());
 
-Deno.test("an agent's folder gives the address of its connector and its peers by alias", async () => {
+Deno.test("an agent's folder gives the address of its connector", async () => {
   await using b = await bench();
   const directory = await b.open();
   assertEquals([directory.name, await directory.connectorFile()], ["alpha", CONNECTOR]);
-  assertEquals([...await directory.aliases()], [["beta", didOf("B")]]);
-  for (const file of ["connector.json", "peers.json"]) await Deno.remove(`${b.path}/${file}`);
-  assertEquals([await directory.connectorFile(), (await directory.aliases()).size], [null, 0]);
+  await Deno.remove(`${b.path}/connector.json`);
+  assertEquals(await directory.connectorFile(), null);
   assertEquals(await agentNames(b.root), ["alpha"]);
   assertEquals(await agentNames(`${b.root}/none`), []);
 });
 
-Deno.test("a damaged, too large or binary file is named with a code", async (t) => {
+Deno.test("a too large or binary file is named with a code", async (t) => {
   const files: [what: string, content: string | Uint8Array<ArrayBuffer>][] = [
-    ["no JSON", "{"],
-    ["another shape", '{"beta":1}'],
-    ["too large", " ".repeat(16 * 1024 * 1024 + 1)],
+    ["too large", " ".repeat(64 * 1024 + 1)],
     ["no UTF-8", Uint8Array.of(0xff)],
   ];
   for (const [what, content] of files) {
     await t.step(what, async () => {
       await using b = await bench();
-      if (typeof content === "string") await b.write("peers.json", content);
-      else await Deno.writeFile(`${b.path}/peers.json`, content);
-      assertEquals(await codeOfAliases(b), "CLI_FILE_INVALID");
+      if (typeof content === "string") await b.write("connector.json", content);
+      else await Deno.writeFile(`${b.path}/connector.json`, content);
+      assertEquals(await codeOfFile(b), "CLI_FILE_INVALID");
     });
   }
   await t.step("an agent that does not exist", async () => {
     await using b = await bench();
     assertEquals(await codeOf(() => AgentDirectory.open(systemOf(), `${b.root}/agents/none`)), "CLI_AGENT_UNKNOWN");
   });
-  await t.step("a damaged discovery file is ignored", async () => {
-    await using b = await bench();
-    await b.write("connector.json", '{"url":"http://192.0.2.1:1"}');
-    assertEquals(await (await b.open()).connectorFile(), null);
-  });
+  for (const text of ["{", '{"url":"http://192.0.2.1:1"}']) {
+    await t.step(`a damaged file is ignored: ${text}`, async () => {
+      await using b = await bench();
+      await b.write("connector.json", text);
+      assertEquals(await (await b.open()).connectorFile(), null);
+    });
+  }
 });
 
 Deno.test("links, pipes, folders of others and folders that others may write into are refused", async (t) => {
   await t.step("a file that is a link", async () => {
     await using b = await bench();
-    await Deno.rename(`${b.path}/peers.json`, `${b.root}/elsewhere`);
-    await Deno.symlink(`${b.root}/elsewhere`, `${b.path}/peers.json`);
-    assertEquals(await codeOfAliases(b), "CLI_FILE_UNSAFE");
+    await Deno.rename(`${b.path}/connector.json`, `${b.root}/elsewhere`);
+    await Deno.symlink(`${b.root}/elsewhere`, `${b.path}/connector.json`);
+    assertEquals(await codeOfFile(b), "CLI_FILE_UNSAFE");
   });
   await t.step("a file that becomes a link while it is read", async () => {
     await using b = await bench();
     const opened = await b.open();
-    const plain = await Deno.readTextFile(`${b.path}/peers.json`);
-    await Deno.writeTextFile(`${b.root}/elsewhere`, plain.replace(/"(\w+)":\{/, '"evil":{'));
+    const plain = await Deno.readTextFile(`${b.path}/connector.json`);
+    await Deno.writeTextFile(`${b.root}/elsewhere`, plain.replace(CONNECTOR.token, "evil"));
     for (let n = 0; n < 200; n++) {
-      await Deno.remove(`${b.path}/peers.json`);
-      await Deno.writeTextFile(`${b.path}/peers.json`, plain);
+      await Deno.remove(`${b.path}/connector.json`);
+      await Deno.writeTextFile(`${b.path}/connector.json`, plain);
       await Deno.symlink(`${b.root}/elsewhere`, `${b.path}/link`);
-      const reading = opened.aliases().then((aliases) => [...aliases.keys()], (): string[] => []);
+      const reading = opened.connectorFile().then((file) => file?.token, () => null);
       // The file is checked, then opened: the link takes its place between both in some of the rounds.
       for (let turns = n % 20; turns > 0; turns--) await new Promise((resolve) => setImmediate(resolve));
-      Deno.renameSync(`${b.path}/link`, `${b.path}/peers.json`);
-      assertEquals((await reading).includes("evil"), false);
+      Deno.renameSync(`${b.path}/link`, `${b.path}/connector.json`);
+      assertNotEquals(await reading, "evil");
     }
   });
   await t.step("a folder that is a link", async () => {
@@ -88,9 +86,9 @@ Deno.test("links, pipes, folders of others and folders that others may write int
   });
   await t.step("a pipe", async () => {
     await using b = await bench();
-    await Deno.remove(`${b.path}/peers.json`);
-    await new Deno.Command("mkfifo", { args: [`${b.path}/peers.json`] }).output();
-    assertEquals(await codeOfAliases(b), "CLI_FILE_UNSAFE");
+    await Deno.remove(`${b.path}/connector.json`);
+    await new Deno.Command("mkfifo", { args: [`${b.path}/connector.json`] }).output();
+    assertEquals(await codeOfFile(b), "CLI_FILE_UNSAFE");
   });
   await t.step("the mode of the folder", async () => {
     await using b = await bench();

@@ -10,7 +10,7 @@ import { countCalls } from "../../support/outside_work.ts";
 import { tempFolder } from "../../support/temp_folder.ts";
 import { CONNECTOR, didOf, systemOf } from "./library_bench.ts";
 
-countCalls(AgentDirectory.prototype, ["connectorFile", "aliases"]);
+countCalls(AgentDirectory.prototype, ["connectorFile"]);
 
 interface Call {
   method: string;
