@@ -24,6 +24,7 @@ import { call, type LocalCalls, post } from "../../shared/client/local_client.ts
 import type { AgentFolder } from "../agents/agent_store.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
 import { lockConnector } from "../connector/connector_lock.ts";
+import { isPairLeft } from "../link/proxy_caller.ts";
 import { directProxy } from "../connector/file_credentials.ts";
 
 const PEER = { peer: { summary: "Alias or DID of the peer, from svc peers", complete: "peers" } } as const;
@@ -190,12 +191,10 @@ async function changeHere(ctx: Context, folder: AgentFolder, named: string, chan
     changed(peers, agentDid, change);
     const { agentDid: peerAgentDid } = peerIn(peers, ended ?? "") ?? {};
     if (peerAgentDid !== undefined) {
-      const request = { method: "POST", target: "/pair/remove", body: JSON.stringify({ peerAgentDid }) } as const;
-      await direct.proxy.ask(request);
+      await direct.proxy.post("/pair/remove", { peerAgentDid });
       const { proxy } = Object.values(peers).find(({ did }) => did === peerAgentDid) ?? {};
       if (proxy !== undefined) {
-        const removed = await direct.at(proxy).call(request).catch(() => null);
-        const isLeft = removed === null || apiErrorOf(removed) !== null && removed.status !== 401;
+        const isLeft = await direct.at(proxy).post("/pair/remove", { peerAgentDid }).then(() => false, isPairLeft);
         // Only a warning, because the part of the pair that stays at the other server only lets this agent write there.
         if (isLeft) ctx.out.warn(`${proxy} still has its half`);
       }

@@ -11,7 +11,6 @@ import { type Cancel, settledWithin } from "../../shared/clock.ts";
 import { type NewId, ulidSource } from "../../shared/protocol/ids.ts";
 import type { OpeningKey } from "../../shared/protocol/sealed_body.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { apiErrorOf } from "../../shared/client/http.ts";
 import { RegistryClient } from "../client/registry_client.ts";
 import { type OpenLink, ReconnectingLink } from "../link/reconnect.ts";
 import { AskedTasks, Waits } from "./waits.ts";
@@ -313,14 +312,13 @@ export class Connector {
     // Read before the request, because the answer may lack a peer that pairs meanwhile.
     const had = Object.values(presentPeers(this.peers.all));
     try {
-      const read = await readAllPeers(this.proxy, this.options.agent.did);
-      if ("refused" in read) throw apiErrorOf(read.refused);
-      await this.pairing.pinListed(read.peers);
+      const peers = await readAllPeers(this.proxy, this.options.agent.did);
+      await this.pairing.pinListed(peers);
       const before = aliasesOf(this.peers.all);
-      await this.peers.change((known) => mergePeers(known, read));
+      await this.peers.change((known) => mergePeers(known, { peers }));
       this.version++;
       const isContact = (did: string) => this.peers.of(did) !== null && this.peers.of(did)?.how !== "ticket";
-      const fresh = read.peers.filter(({ agentDid: did }) => !before.has(did) && isContact(did));
+      const fresh = peers.filter(({ agentDid: did }) => !before.has(did) && isContact(did));
       for (const { agentDid, profile } of fresh.slice(0, CONTACTS_TOLD)) {
         emit("contact_listed", { from: agentDid, ...profile });
       }
@@ -330,9 +328,9 @@ export class Connector {
       for (const { did: from, agentName, humanName } of ended.slice(0, CONTACTS_TOLD)) {
         emit("pair_ended", { from, agentName, humanName });
       }
-      const unknown = read.peers.filter(({ agentDid }) => this.peers.of(agentDid) === null).length;
+      const unknown = peers.filter(({ agentDid }) => this.peers.of(agentDid) === null).length;
       if (unknown > 0) {
-        const why = `${unknown} of ${read.peers.length} are left out, because there is room for ${LISTED_PAIRS}`;
+        const why = `${unknown} of ${peers.length} are left out, because there is room for ${LISTED_PAIRS}`;
         emit("peers_failed", { why });
       }
       return true;

@@ -64,7 +64,7 @@ export function aboutAgent({ file, folder }: DemoAgent): string[] {
 /** Calls a route of the proxy as an agent, as a command does while no connector runs. */
 export async function callAs<T>({ ctx, folder }: DemoAgent, answer: z.ZodType<T>, request: ProxyRequest): Promise<T> {
   using direct = await directProxy(ctx, folder);
-  return answer.parse(await direct.proxy.ask(request));
+  return await direct.proxy.ask(request, answer);
 }
 
 /** Calls the local API of the agent's connector, which runs in this process for the call, without a link. */

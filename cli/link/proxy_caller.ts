@@ -8,7 +8,7 @@ import { tryParse } from "../../shared/protocol/json_text.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Random } from "../../shared/random.ts";
 import { apiErrorOf, asUnreachable, exchange, type HttpResponse } from "../../shared/client/http.ts";
-import { UnreachableError } from "../../shared/client/errors.ts";
+import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import { type AgentIdentity, signedHeaders } from "./signed_headers.ts";
 import type { EmitLinkEvent } from "./link_events.ts";
 import type { ProxyPlace } from "./link.ts";
@@ -22,6 +22,18 @@ const CALL_MS = 30_000;
 const SLOW_MS = 3_000;
 /** With more, a wrong address could fill the memory; with less, a page of peers would not fit. */
 const ANSWER_BYTES_MAX = 4 * 1024 ** 2;
+
+/** The refusal of a proxy, with the response that the local API passes on unchanged. */
+export class ProxyRefusal extends ApiError {
+  constructor(readonly response: HttpResponse, { status, code, message, requestId, retryAfter }: ApiError) {
+    super(status, code, message, requestId, retryAfter);
+  }
+}
+
+/** Whether a server that has refused to end a pair, or did not answer, still has it. It answers 401 for an ended one. */
+export function isPairLeft(error: unknown): boolean {
+  return !(error instanceof ProxyRefusal && error.status === 401);
+}
 
 /**
  * Returns the body of an accepted call.
@@ -91,26 +103,21 @@ export class ProxyCaller {
     return { ...response, text: JSON.stringify({ error: { code, message } }) };
   }
 
-  /** Sends members as JSON. @throws {UnreachableError} when the proxy does not answer */
-  post(target: string, members: Record<string, unknown>): Promise<HttpResponse> {
-    return this.call({ method: "POST", target, body: JSON.stringify(members) });
+  /** Sends a request that the proxy accepts. @throws {ProxyRefusal} @throws {UnreachableError} as `call` */
+  async accepted(request: ProxyRequest): Promise<HttpResponse> {
+    const response = await this.call(request), error = apiErrorOf(response);
+    if (error !== null) throw new ProxyRefusal(response, error);
+    return response;
   }
 
-  /**
-   * Sends a request and returns the body of the response.
-   *
-   * @throws {ApiError} when the proxy refuses
-   * @throws {UnreachableError} when the proxy does not answer, or not with JSON
-   */
-  async ask(request: ProxyRequest): Promise<unknown> {
-    const response = await this.call(request);
-    const error = apiErrorOf(response);
-    if (error) throw error;
-    try {
-      return response.text === "" ? null : JSON.parse(response.text);
-    } catch {
-      throw new UnreachableError(`${this.place.dialUrl} answered with something that is not JSON`);
-    }
+  /** Sends members as JSON. @throws as `accepted` */
+  post(target: string, members: Record<string, unknown>): Promise<HttpResponse> {
+    return this.accepted({ method: "POST", target, body: JSON.stringify(members) });
+  }
+
+  /** Sends a request and returns the body of the response. @throws as `accepted` and `answerOf` */
+  async ask<T>(request: ProxyRequest, answer: z.ZodType<T>): Promise<T> {
+    return answerOf(await this.accepted(request), answer, this.place);
   }
 
   /**

@@ -10,11 +10,12 @@ import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { firstProblem, inputText } from "../../../shared/protocol/input_text.ts";
 import { CliError } from "../../errors.ts";
+import { ProxyRefusal } from "../../link/proxy_caller.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
 import { DiskFullError } from "../store/database.ts";
 import { type A2aPeer, isSameSecret, peerTokenHash } from "./a2a_peers.ts";
 import { LOCAL_ERRORS, LocalError } from "../../local_errors.ts";
-import { boundedText, json, type LocalApiOptions, type LocalRoute } from "./local_route.ts";
+import { boundedText, json, type LocalApiOptions, type LocalRoute, passed } from "./local_route.ts";
 import { LOCAL_ROUTES } from "./local_routes.ts";
 
 /**
@@ -179,6 +180,7 @@ function refusalOf(error: unknown): LocalError {
 }
 
 function refuse(error: unknown): Response {
+  if (error instanceof ProxyRefusal) return passed(error.response);
   const { code, message, retryAfter } = refusalOf(error);
   const response = json({ error: { code, message } }, LOCAL_ERRORS[code].status);
   if (code === "CONNECTOR_UNAUTHORIZED") response.headers.set("WWW-Authenticate", "Bearer");

@@ -14,8 +14,8 @@ import {
   ticketInPaste,
   withPairSecret,
 } from "../../../shared/protocol/ticket.ts";
-import { answerOf } from "../../link/proxy_caller.ts";
-import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
+import type { HttpResponse } from "../../../shared/client/http.ts";
+import { isPairLeft } from "../../link/proxy_caller.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import type { Connector } from "../connector.ts";
 import { readAllPeers } from "../../link/peer_pages.ts";
@@ -53,9 +53,8 @@ export async function pairStart({ connector, body, onTicket }: BodyInput<typeof 
   const secret = plain === true ? null : pairing.newSecret();
   const wanted = { initiatorProfile: profile, ...members };
   const initiatorKey = secret === null ? undefined : await pairing.proof("initiator", secret, wanted.initiatorProfile);
-  const response = await connector.proxy.post("/pair/start", { ...wanted, initiatorKey });
-  if (apiErrorOf(response) !== null) return passed(response);
-  const answer = answerOf(response, PairStartAnswer, connector.proxy.place);
+  const request = { method: "POST", target: "/pair/start", body: JSON.stringify({ ...wanted, initiatorKey }) } as const;
+  const answer = await connector.proxy.ask(request, PairStartAnswer);
   const ticket = secret === null ? answer.ticket : withPairSecret(answer.ticket, secret);
   // The secret is on disk before the caller knows the ticket, so that a peer that confirms the ticket is pinned even
   // after a kill.
@@ -75,28 +74,27 @@ export async function pairConfirm({ connector, body }: BodyInput<typeof Members>
   if (!isTicketOf(ticket, origin) && !mayPair(origin, ticket.origin)) {
     throw new LocalError("CONNECTOR_INVALID_BODY", `The ticket is from ${ticket.authority}. ${PAIRING_SERVERS}`);
   }
-  const confirmed = await connector.pairing.confirm(ticket, wanted);
-  if (confirmed === "key_mismatch") throw new LocalError("CONNECTOR_PEER_KEY_MISMATCH");
-  return passed(confirmed);
+  return passed(await connector.pairing.confirm(ticket, wanted));
 }
 
 /**
  * Ends a pair at the agent's own proxy, and then at the peer's own server. A failure there is only reported, because
  * what is left there lets this agent write to the peer, but not the peer to this agent.
+ *
+ * @throws {import("../../link/proxy_caller.ts").ProxyRefusal} of the agent's own proxy
  */
 async function endPair(
   { proxy, proxies, deps: { emit } }: Connector,
   peerAgentDid: unknown,
 ): Promise<HttpResponse> {
   const response = await proxy.post("/pair/remove", { peerAgentDid }), did = String(peerAgentDid);
-  const host = apiErrorOf(response) === null ? proxies.hostOf(did) : null;
+  const host = proxies.hostOf(did);
   if (host === null) return response;
   try {
-    const error = apiErrorOf(await proxies.of(did).post("/pair/remove", { peerAgentDid }));
-    // 401: the pair has ended there already.
-    if (error !== null && error.status !== 401) throw error;
+    await proxies.of(did).post("/pair/remove", { peerAgentDid });
   } catch (error) {
-    emit("pair_half_removed", { from: did, why: `${host} still has its half: ${describeError(error)}` });
+    const why = `${host} still has its half: ${describeError(error)}`;
+    if (isPairLeft(error)) emit("pair_half_removed", { from: did, why });
   }
   return response;
 }
@@ -106,15 +104,13 @@ export async function pairStatus({ connector, body }: BodyInput<typeof Members>)
 }
 
 export async function pairPeers({ connector }: LocalInput): Promise<Response> {
-  const read = await readAllPeers(connector.proxy, connector.options.agent.did);
-  return "refused" in read ? passed(read.refused) : json(read);
+  return json({ peers: await readAllPeers(connector.proxy, connector.options.agent.did) });
 }
 
 export async function pairRemove({ connector, body }: BodyInput<typeof Members>): Promise<Response> {
   const { to, peerAgentDid } = body;
   const did = typeof to === "string" ? await didEver(connector, to) : peerAgentDid;
   const response = await endPair(connector, did);
-  if (apiErrorOf(response) !== null) return passed(response);
   await connector.peers.change((known) => removePeer(known, String(did)));
   await connector.updatePeers();
   return passed(response);
@@ -125,9 +121,7 @@ export async function receipts({ connector, query }: QueryInput<typeof ReceiptsQ
   const toDid = to === undefined ? recipientAgentDid ?? "" : await didEver(connector, to);
   const wanted = new URLSearchParams({ requestId, recipientAgentDid: toDid });
   const target = `/v1/relay/delivery-receipts?${wanted}`;
-  const proxy = connector.proxies.of(toDid), response = await proxy.call({ method: "GET", target });
-  if (apiErrorOf(response) !== null) return passed(response);
-  const { receipts } = answerOf(response, ReceiptList, proxy.place);
+  const { receipts } = await connector.proxies.of(toDid).ask({ method: "GET", target }, ReceiptList);
   return json({ receipts: await connector.sending.checked(receipts, { toDid, requestId }) });
 }
 
@@ -151,14 +145,13 @@ export const PeerNamed = z.strictObject({ peer: Peer });
 
 export async function listed({ connector }: LocalInput): Promise<Response> {
   const { peers, store: { history }, proxy, options: { agent } } = connector;
-  const read = await readAllPeers(proxy, agent.did);
-  if ("refused" in read) return passed(read.refused);
-  const present = new Set(read.peers.map(({ agentDid }) => agentDid));
+  const paired = await readAllPeers(proxy, agent.did);
+  const present = new Set(paired.map(({ agentDid }) => agentDid));
   const hasEnded = Object.values(peers.all).some(({ did, gone }) => !gone && !present.has(did));
   // A peer that paired a moment ago has no alias yet, and would be missing in the list. The end of a pair is noticed
   // only when the proxy's list is read.
-  if (hasEnded || read.peers.some(({ agentDid }) => peers.of(agentDid) === null)) await connector.updatePeers();
-  const listed = listedPeers(peers.all, read.peers, (did) => history.lastAt(did));
+  if (hasEnded || paired.some(({ agentDid }) => peers.of(agentDid) === null)) await connector.updatePeers();
+  const listed = listedPeers(peers.all, paired, (did) => history.lastAt(did));
   return json({ peers: listed } satisfies z.output<typeof LocalPeers>);
 }
 
@@ -170,10 +163,7 @@ export async function renamed(
   const named = await didOf(connector, peer), before = peerIn(connector.peers.all, alias);
   // Tried before the old pair ends, because a rename that is refused afterwards could not bring that pair back.
   place(connector.peers.all, named);
-  if (before !== null) {
-    const response = await endPair(connector, before.agentDid);
-    if (apiErrorOf(response) !== null) return passed(response);
-  }
+  if (before !== null) await endPair(connector, before.agentDid);
   return await changed(connector, named, place);
 }
 

@@ -8,7 +8,7 @@
  */
 import type { Clock } from "../../../shared/clock.ts";
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
-import { apiErrorOf, type HttpResponse } from "../../../shared/client/http.ts";
+import type { HttpResponse } from "../../../shared/client/http.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { PairConfirmAnswer, PairingProfile, type PairKey } from "../../../shared/protocol/api/pairing.ts";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";
@@ -20,7 +20,8 @@ import type { Random } from "../../../shared/random.ts";
 import type { AgentCredentials } from "../../link/agent_credentials.ts";
 import { authorityIn, type Peer } from "../../link/peer_pages.ts";
 import type { PeerProxies } from "../../link/peer_proxies.ts";
-import { answerOf, type ProxyCaller } from "../../link/proxy_caller.ts";
+import { answerOf, isPairLeft, type ProxyCaller, ProxyRefusal } from "../../link/proxy_caller.ts";
+import { LocalError } from "../../local_errors.ts";
 import type { EmitEvent } from "../events.ts";
 import type { PeerBook } from "./peer_book.ts";
 import { type PinnedPeer, pinTicket, removePeer } from "./peers.ts";
@@ -51,9 +52,6 @@ interface PairingDeps {
   isOver(): boolean;
 }
 
-/** The result of a confirmation: the proxy's answer, or that the agent of the ticket did not prove its key. */
-type Confirmed = HttpResponse | "key_mismatch";
-
 export class Pairing {
   /** The confirmations under way, and whether their tickets are of another server. */
   readonly #confirming = new Map<Promise<unknown>, boolean>();
@@ -83,9 +81,12 @@ export class Pairing {
    * of this ticket.
    *
    * @param members of the request: a profile, and what the caller adds
-   * @throws {UnreachableError} when a server does not answer; the confirmation is tried again for a day
+   * @returns the answer of the ticket's proxy
+   * @throws {LocalError} `CONNECTOR_PEER_KEY_MISMATCH` when the agent of the ticket did not prove its key
+   * @throws {ProxyRefusal} @throws {UnreachableError} when a server does not answer; the confirmation is tried again
+   * for a day
    */
-  confirm(ticket: Ticket, members: Record<string, unknown>): Promise<Confirmed> {
+  confirm(ticket: Ticket, members: Record<string, unknown>): Promise<HttpResponse> {
     const work = this.#confirm(ticket, members);
     this.#confirming.set(work, this.#isElsewhere(ticket));
     return work.finally(() => this.#confirming.delete(work));
@@ -122,43 +123,39 @@ export class Pairing {
     const isRemoved = peers.of(row.half ?? "")?.removed === true;
     try {
       if (ticket !== null && !isOver && !isRemoved) {
-        const confirmed = await this.confirm(ticket, { responderProfile: row.profile });
-        // Without the event, a person who was told that the confirmation goes on would wait for a pair that never
-        // comes.
-        if (confirmed === "key_mismatch") {
-          emit("pair_failed", { why: "the agent of the ticket did not prove its key" });
-        } else if (apiErrorOf(confirmed) !== null) {
-          emit(isPassing(confirmed) ? "pair_waits" : "pair_failed", { why: describeError(apiErrorOf(confirmed)) });
-        }
+        await this.confirm(ticket, { responderProfile: row.profile });
         return;
       }
       if (ticket !== null && row.half !== null) await this.#endHalf(this.#proxyOf(ticket), row.half);
       rows.end(row.ticket);
     } catch (error) {
-      emit("pair_waits", { why: describeError(error) });
+      // Without the event, a person who was told that the confirmation goes on would wait for a pair that never comes.
+      const why = error instanceof LocalError ? "the agent of the ticket did not prove its key" : describeError(error);
+      emit(isFinal(error) ? "pair_failed" : "pair_waits", { why });
       if (isOver) rows.end(row.ticket);
     }
   }
 
-  async #confirm(ticket: Ticket, members: Record<string, unknown>): Promise<Confirmed> {
+  async #confirm(ticket: Ticket, members: Record<string, unknown>): Promise<HttpResponse> {
     const { clock, store: { pairConfirmations: rows } } = this.deps;
     const { data: profile } = PairingProfile.safeParse(members.responderProfile);
     if (ticket.pairSecret !== null && profile !== undefined) rows.begin(ticket.ticket, profile, clock.now());
-    const confirmed = await this.#runSteps(ticket, members);
-    const isLater = confirmed !== "key_mismatch" && isPassing(confirmed);
-    if (!isLater) rows.end(ticket.ticket);
+    const confirmed = await this.#runSteps(ticket, members).catch((error) => {
+      if (isFinal(error)) rows.end(ticket.ticket);
+      throw error;
+    });
+    rows.end(ticket.ticket);
     return confirmed;
   }
 
-  async #runSteps(ticket: Ticket, members: Record<string, unknown>): Promise<Confirmed> {
+  async #runSteps(ticket: Ticket, members: Record<string, unknown>): Promise<HttpResponse> {
     const { peers, did: own, store, proxy: home, readPeers } = this.deps;
     const { pairSecret: secret, plain } = ticket, isElsewhere = this.#isElsewhere(ticket);
     // Without a secret nothing proves the key, because neither server can vouch for an agent of the other.
-    if (isElsewhere && secret === null) return "key_mismatch";
+    if (isElsewhere && secret === null) throw new LocalError("CONNECTOR_PEER_KEY_MISMATCH");
     const proxy = this.#proxyOf(ticket);
     const responderKey = secret === null ? undefined : await this.proof("responder", secret, members.responderProfile);
     const response = await proxy.post("/pair/confirm", { ...members, ticket: plain, responderKey });
-    if (apiErrorOf(response) !== null) return response;
     if (secret === null) {
       await readPeers();
       return response;
@@ -175,20 +172,15 @@ export class Pairing {
       // An agent that was a peer before keeps its pair, because a relay could otherwise end a good pair with a false
       // answer.
       if (!wasPeer) await this.#endPair(proxy, did);
-      return "key_mismatch";
+      throw new LocalError("CONNECTOR_PEER_KEY_MISMATCH");
     }
     if (isElsewhere) {
       store.pairConfirmations.halfDone(ticket.ticket, did);
-      const accepted = await home.post("/pair/accept", {
-        peerAgentDid: did,
-        peerProxy: ticket.origin,
-        peerProfile: profile,
-        peerKey: key,
+      const peer = { peerAgentDid: did, peerProxy: ticket.origin, peerProfile: profile, peerKey: key };
+      await home.post("/pair/accept", peer).catch(async (error) => {
+        if (isFinal(error)) await this.#endHalf(proxy, did);
+        throw error;
       });
-      if (apiErrorOf(accepted) !== null) {
-        if (!isPassing(accepted)) await this.#endHalf(proxy, did);
-        return accepted;
-      }
     }
     await readPeers();
     return response;
@@ -222,7 +214,7 @@ export class Pairing {
   /** Ends a pair that a relay may have made up, and takes no message of that agent without another ticket. */
   async #endPair(proxy: ProxyCaller, did: string): Promise<void> {
     const { peers, readPeers } = this.deps;
-    await proxy.post("/pair/remove", { peerAgentDid: did });
+    await proxy.call({ method: "POST", target: "/pair/remove", body: JSON.stringify({ peerAgentDid: did }) });
     await readPeers();
     await peers.change((known) => removePeer(known, did));
   }
@@ -231,8 +223,7 @@ export class Pairing {
   async #endHalf(proxy: ProxyCaller, did: string): Promise<void> {
     const { emit, peers } = this.deps;
     await peers.change((known) => removePeer(known, did));
-    const removed = await proxy.post("/pair/remove", { peerAgentDid: did }).catch(() => null);
-    const isLeft = removed === null || apiErrorOf(removed) !== null && removed.status !== 401;
+    const isLeft = await proxy.post("/pair/remove", { peerAgentDid: did }).then(() => false, isPairLeft);
     const { host } = new URL(proxy.place.origin);
     emit("pair_half_removed", { from: did, why: isLeft ? `${host} still has its half` : `${host} has ended it too` });
   }
@@ -272,6 +263,11 @@ export class Pairing {
     }
     return peers.of(did)?.key === publicKey;
   }
+}
+
+/** Whether a confirmation would fail in the same way again. */
+function isFinal(error: unknown): boolean {
+  return error instanceof LocalError || error instanceof ProxyRefusal && !isPassing(error);
 }
 
 /** Whether the next try can succeed after this refusal. */

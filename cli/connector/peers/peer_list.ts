@@ -1,6 +1,5 @@
 /** The agent's peers with their aliases for commands: from the running connector, else from the proxy. */
 import type { AgentFolder } from "../../agents/agent_store.ts";
-import { apiErrorOf } from "../../../shared/client/http.ts";
 import type { Context } from "../../context.ts";
 import { directProxy } from "../file_credentials.ts";
 import { call, get, type LocalCalls } from "../../../shared/client/local_client.ts";
@@ -33,9 +32,8 @@ export async function updatePeers(
   proxy: ProxyCaller,
   folder: AgentFolder,
 ): Promise<{ known: Peers; peers: readonly Peer[] }> {
-  const read = await readAllPeers(proxy, folder.identity().did);
-  if ("refused" in read) throw apiErrorOf(read.refused);
-  return { known: mergePeers(readPeers(folder), read), peers: read.peers };
+  const peers = await readAllPeers(proxy, folder.identity().did);
+  return { known: mergePeers(readPeers(folder), { peers }), peers };
 }
 
 /**

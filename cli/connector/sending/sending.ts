@@ -243,9 +243,12 @@ export class Sending {
     const about = messages.map(({ requestId, toDid }) => ({ requestId, recipientAgentDid: toDid }));
     const body = JSON.stringify({ messages: about });
     const target = "/v1/relay/deliveries";
-    const answer = await this.deps.proxies.of(first.toDid).ask({ method: "POST", target, body });
+    const { deliveries } = await this.deps.proxies.of(first.toDid).ask(
+      { method: "POST", target, body },
+      DeliveriesAnswer,
+    );
     const asked = new Set(messages.map(keyOf));
-    for (const news of DeliveriesAnswer.parse(answer).deliveries) {
+    for (const news of deliveries) {
       // Other news is ignored, because a server could say that a message to another server has failed.
       if (asked.has(keyOf({ toDid: news.recipientAgentDid, requestId: news.requestId }))) this.told(news);
     }
@@ -274,8 +277,8 @@ export class Sending {
       if (!OPEN.has(sent.find(requestId, toDid)?.state ?? "")) return;
       const query = new URLSearchParams({ requestId, recipientAgentDid: toDid });
       const target = `/v1/relay/delivery-receipts?${query}`;
-      const answer = await proxies.of(toDid).ask({ method: "GET", target });
-      await this.#stored(ReceiptList.parse(answer).receipts, key);
+      const { receipts } = await proxies.of(toDid).ask({ method: "GET", target }, ReceiptList);
+      await this.#stored(receipts, key);
     } catch {
       // After a failure the message keeps the last known state.
     }

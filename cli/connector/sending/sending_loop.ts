@@ -7,6 +7,7 @@ import { doubled, RETRY_FIRST_MS, RETRY_MAX_MS, retryWait } from "../../../share
 import { BoundedMap } from "../../../shared/bounded_map.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
 import { describeError, isReceiptRefused } from "../../../shared/client/refusals.ts";
+import { ReceiptAnswer } from "../../../shared/protocol/api/receipts.ts";
 import { signReceipt } from "../../../shared/protocol/receipt_token.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { orReport } from "../events.ts";
@@ -220,7 +221,7 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
       const signed = await signReceipt(claims, { publicKey, privateKey });
       const agents = { recipientAgentDid: did, senderAgentDid: fromDid };
       const body = JSON.stringify({ requestId, ...agents, status, timestamp: toIso(at), signed });
-      await proxy.ask({ method: "POST", target: "/v1/relay/delivery-receipts", body });
+      await proxy.ask({ method: "POST", target: "/v1/relay/delivery-receipts", body }, ReceiptAnswer);
     } catch (error) {
       if (isReceiptRefused(error)) {
         remove();

@@ -78,7 +78,7 @@ Deno.test("each caller of the HTTP exchange gives its own error code for each ki
       new ProxyCaller(
         { fetch, clock: new ServiceClock(clock), random, session, emit: () => {} },
         { dialUrl: URL_, origin: URL_ },
-      ).ask({ method: "GET", target: "/pair/peers" }),
+      ).ask({ method: "GET", target: "/pair/peers" }, z.object({})),
     "local API": ({ fetch }) =>
       call(new LocalClient("alpha", { fetch, clock, find }), z.object({}), { method: "GET", target: "/v1/status" }),
     delivery: async ({ fetch }) => {

@@ -2,7 +2,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { readAllPeers } from "../../../cli/link/peer_pages.ts";
 import type { HttpResponse } from "../../../shared/client/http.ts";
-import type { ProxyRequest } from "../../../cli/link/proxy_caller.ts";
+import { ProxyCaller, ProxyRefusal, type ProxyRequest } from "../../../cli/link/proxy_caller.ts";
 import { UnreachableError } from "../../../shared/client/errors.ts";
 import { formatDid } from "../../../shared/protocol/did.ts";
 
@@ -28,7 +28,8 @@ function proxyOf(answers: ((request: ProxyRequest) => unknown)[], status = 200) 
     const text = typeof answer === "string" ? answer : JSON.stringify(answer);
     return Promise.resolve({ status, headers: new Headers(), text });
   };
-  return { targets, proxy: { call, place } };
+  const proxy: ProxyCaller = Object.assign(Object.create(ProxyCaller.prototype), { call, place });
+  return { targets, proxy };
 }
 
 /** The agent whose peers they are: one of the same authority. */
@@ -43,15 +44,15 @@ Deno.test("the connector reads every page of its peers", async () => {
   const [first, second] = [peerOf(499).agentDid, peerOf(999).agentDid];
   const { proxy, targets } = proxyOf([page(0, 500, first), page(500, 1_000, second), page(1_000, 1_003, null)]);
   const read = await readAllPeers(proxy, OWN);
-  assertEquals(read, { peers: Array.from({ length: 1_003 }, (_, i) => peerOf(i)) });
+  assertEquals(read, Array.from({ length: 1_003 }, (_, i) => peerOf(i)));
   const cursors = ["", first, second].map((cursor) => cursor && `&cursor=${encodeURIComponent(cursor)}`);
   assertEquals(targets, cursors.map((cursor) => `/pair/peers?limit=500${cursor}`));
 });
 
-Deno.test("the connector returns the refusal of any page, and fails on an answer that is not a list", async () => {
+Deno.test("the connector passes on the refusal of any page, and fails on an answer that is not a list", async () => {
   const error = { error: { code: "PROXY_RATE_LIMIT_EXCEEDED", message: "no" } };
-  const read = await readAllPeers(proxyOf([() => error], 429).proxy, OWN);
-  assertEquals("refused" in read && JSON.parse(read.refused.text), error);
+  const { response } = await assertRejects(() => readAllPeers(proxyOf([() => error], 429).proxy, OWN), ProxyRefusal);
+  assertEquals(JSON.parse(response.text), error);
   for (const answer of ["<html>", {}, { peers: "x" }, { peers: [], pagination: {} }]) {
     await assertRejects(() => readAllPeers(proxyOf([() => answer]).proxy, OWN), UnreachableError);
   }

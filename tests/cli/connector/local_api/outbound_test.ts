@@ -124,9 +124,9 @@ Deno.test("a wait ends at a dead letter and asks the proxy for it after 1, 2, 4,
   const { a, bench, ask } = await talk(world);
   const asked: number[] = [];
   const real = bench.connector.proxy.ask.bind(bench.connector.proxy);
-  bench.connector.proxy.ask = (request) => {
+  bench.connector.proxy.ask = (...asking) => {
     asked.push(world.clock.now());
-    return real(request);
+    return real(...asking);
   };
   const began = world.clock.now();
   const waiting = ask("/v1/outbound?wait=60", post({ to: a.agent.did, text: "Hello", requestId: QUESTION }));
