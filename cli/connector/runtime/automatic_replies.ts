@@ -56,12 +56,6 @@ export function conversationOf({ conversationId, requestId }: Pick<Answered, "co
   return conversationId ?? requestId;
 }
 
-/** A reply to store. `problem` says why it is stored as refused and not sent. */
-export interface RuntimeReplyRow {
-  message: NewSentMessage;
-  problem: string | null;
-}
-
 export interface RuntimeDeps {
   clock: Clock;
   guard: LoopGuard;
@@ -76,14 +70,14 @@ export class RuntimeReplies {
   constructor(private readonly deps: RuntimeDeps) {}
 
   /** Returns the reply in the answer that accepted a message; `null` when there is none. */
-  async from(question: InboxMessage, answer: StatusAnswer): Promise<RuntimeReplyRow | null> {
+  async from(question: InboxMessage, answer: StatusAnswer): Promise<NewSentMessage | null> {
     return await this.row(question, this.#payloadOf(answer, { to: question.fromDid, requestId: question.requestId }));
   }
 
   /**
    * Returns the reply with a payload, or `null` without one. If the loop guard refuses it, returns one that says so.
    */
-  async row(question: Question, payload: string | null): Promise<RuntimeReplyRow | null> {
+  async row(question: Question, payload: string | null): Promise<NewSentMessage | null> {
     if (payload === null) return null;
     const { store: { received }, emit } = this.deps;
     const { fromDid: toDid, requestId } = question;
@@ -94,10 +88,9 @@ export class RuntimeReplies {
     const message: NewSentMessage = { ...answer, origin: "runtime" };
     const answered = received.question(toDid, requestId);
     const wait = answered === null ? 0 : waitForThread(this.deps, answered);
-    if (answered === null || wait === 0) return { message, problem: null };
+    if (answered === null || wait === 0) return message;
     emit("loop_guard", { to: toDid, requestId, why: TOO_MANY });
-    const busy = await busyReply(answered, wait);
-    return busy === null ? { message, problem: "loop_guard" } : { message: busy, problem: null };
+    return await busyReply(answered, wait) ?? { ...message, problem: "loop_guard" };
   }
 
   #payloadOf({ text, cut }: StatusAnswer, about: { to: string; requestId: string }): string | null {

@@ -12,7 +12,8 @@ import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { WindowBudget } from "../window_budget.ts";
 import { classifyAnswer, type RuntimeResult, type StatusAnswer } from "./delivery_rules.ts";
 import type { InboxMessage } from "../store/received_rows.ts";
-import type { RuntimeDeps, RuntimeReplies, RuntimeReplyRow } from "./automatic_replies.ts";
+import type { RuntimeDeps, RuntimeReplies } from "./automatic_replies.ts";
+import type { NewSentMessage } from "../store/sent_messages.ts";
 import type { OpenTask, TaskRows } from "../store/task_rows.ts";
 import { errorPayload } from "../../../shared/client/local_shapes.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
@@ -31,7 +32,7 @@ const POLLS_AT_ONCE = 4;
 export interface AttemptMeaning {
   result: RuntimeResult;
   why: string;
-  reply: RuntimeReplyRow | null;
+  reply: NewSentMessage | null;
   /** Further changes in the transaction that ends the message. */
   also?: () => void;
 }
@@ -258,7 +259,7 @@ export class TaskFollower {
     store.database.transaction(() => {
       if (asks === null) this.#rows.remove(task);
       else this.#rows.put(asks);
-      if (reply !== null) store.sent.add(reply.message, clock.now(), reply.problem);
+      if (reply !== null) store.sent.add(reply, clock.now());
     });
     const state = code ?? (asks === null ? "completed" : "asks");
     emit("task_ended", { from: task.fromDid, requestId: task.requestId, state });

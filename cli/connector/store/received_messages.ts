@@ -364,19 +364,18 @@ export class ReceivedMessages {
    * Stores that the runtime accepted the message. Deletes its content, adds its receipt, and the runtime's reply to it.
    * The reply to a task of an A2A client stays readable.
    *
-   * @param reply `problem`: why it is not sent
    * @param also further changes in the same transaction
    */
   finish(
     { seq, inReplyTo, payload }: InboxMessage,
     now: number,
-    reply: { message: NewSentMessage; problem: string | null } | null = null,
+    reply: NewSentMessage | null = null,
     also: () => void = () => {},
   ): void {
     const content = isTaskId(inReplyTo) ? "readAt = ?1" : BLANK;
     this.db.transaction(() => {
       this.#end(`state = 'done', ${content} WHERE seq = ?2`, "processed_by_svc", now, seq);
-      if (reply !== null) this.tables.sent.add(reply.message, now, reply.problem);
+      if (reply !== null) this.tables.sent.add(reply, now);
       also();
     });
     if (!isTaskId(inReplyTo)) this.#bounds.add(-1, -utf8Bytes(payload).length);

@@ -69,6 +69,8 @@ export type NewSentMessage =
     payload: string;
     /** Default: only a reply of the runtime is kept. */
     keep?: boolean;
+    /** Why it is stored as `refused` and not sent. */
+    problem?: string;
   };
 
 export function keptUntil({ sentAt }: Pick<SentMessage, "sentAt">): number {
@@ -163,9 +165,9 @@ export class SentMessages {
     return this.db.transactionWithoutSync(() => this.add(message, now));
   }
 
-  /** `begin` in a transaction of the caller. `problem` says why the message is `refused` and not sent. */
-  add(message: NewSentMessage, now: number, problem: string | null = null): SentMessage {
-    const { toDid, requestId, conversationId, inReplyTo, auto, origin, payload } = message;
+  /** `begin` in a transaction of the caller. */
+  add(message: NewSentMessage, now: number): SentMessage {
+    const { toDid, requestId, conversationId, inReplyTo, auto, origin, payload, problem = null } = message;
     const isReply = origin === "runtime", { keep = isReply } = message;
     const known = this.find(requestId, toDid);
     let left: SentBody | null = null, mayHaveArrived = false;
