@@ -8,7 +8,8 @@ import * as ui from "../../../shared/page/parts.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { tryParse } from "../../../shared/protocol/json_text.ts";
 import { dayHeading, dayOf, when } from "../../../shared/page/times.ts";
-import type { Entry, Place } from "../store/history.ts";
+import type { Place, Written } from "../store/history.ts";
+import { isLeased } from "../store/received_messages.ts";
 import { findPeerEver, presentPeers } from "../peers/peers.ts";
 import { textOf } from "../local_api/message_json.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
@@ -58,12 +59,12 @@ export const conversationRows: readonly LocalRow[] = [
 interface Thread {
   alias: string;
   did: string;
-  entries: readonly Entry[];
+  entries: readonly Written[];
   older: Place | null;
   /** What the person typed, and what went wrong with it; `null` for a new text. */
   again: Draft & { problem: Html } | null;
   /** The message that the next one answers; `null` if it answers none. */
-  answering: Entry & { kind: "received" } | null;
+  answering: Written & { kind: "received" } | null;
 }
 
 /** The thread with the peer that the path names; `null` without a name, and for an agent that never was a peer. */
@@ -74,12 +75,12 @@ function openThread(pages: Pages, { params, query, form }: Input): Thread | null
   if (did === null) return null;
   const number = (key: keyof Place) => numberIn(query.get(key)) ?? Number.MAX_SAFE_INTEGER;
   const before = { received: number("received"), sent: number("sent") };
-  const { entries, older } = connector.store.history.thread(did, connector.deps.clock.now(), MESSAGES, before);
+  const { entries, older } = connector.store.history.thread(did, MESSAGES, before);
   const received = entries.filter((entry) => entry.kind === "received");
   const chosen = form.get("replyTo") ?? query.get("answer");
   const answering = chosen === null
-    ? received.findLast(({ message, isUnread }) =>
-      (isUnread || !message.isReply) && !connector.store.sent.hasAnswered(did, message.requestId)
+    ? received.findLast(({ message }) =>
+      (message.isWaiting || !message.isReply) && !connector.store.sent.hasAnswered(did, message.requestId)
     )
     : received.find(({ message }) => String(message.seq) === chosen);
   return { alias, did, entries, older, again: null, answering: answering ?? null };
@@ -99,7 +100,7 @@ function inboxPage(pages: Pages, input: Input, thread = openThread(pages, input)
   const now = pages.connector.deps.clock.now();
   const list = conversations.map(({ did, at, unread }) => {
     const alias = nameOf(pages.connector, did);
-    const [last] = history.thread(did, now, 1).entries;
+    const [last] = history.thread(did, 1).entries;
     const isNew = unread > 0 && isPull(pages);
     return markup`<li id="${`conv-${alias}`}"><a class="${isNew ? "conv new" : "conv"}" href="${`${base}/${
       threadPath(alias)
@@ -139,16 +140,17 @@ function emptyInbox(pages: Pages, input: Input): PageResult {
   return framed(pages, input, { title: "Inbox", current: "inbox", main, kind: "none" });
 }
 
-function lastText(entry: Entry): string {
+function lastText(entry: Written): string {
   if (entry.kind === "received") return textOf(entry.message) ?? entry.message.payload;
-  return `You: ${entry.payload === null ? "" : shownText(entry.payload)}`;
+  return `You: ${shownText(entry.payload)}`;
 }
 
 function threadSection(pages: Pages, input: Input, thread: Thread): Html {
   const { alias, did, entries, older } = thread, { base, csrf } = input;
   const peer = pages.connector.peers.of(did);
-  const unread = entries.flatMap((entry) =>
-    entry.kind === "received" && entry.isUnread && !entry.isHeld ? [entry.message.seq] : []
+  const now = pages.connector.deps.clock.now();
+  const unread = entries.flatMap(({ kind, message }) =>
+    kind === "received" && message.isWaiting && !isLeased(message.leaseUntil, now) ? [message.seq] : []
   );
   const mark = {
     text: `Mark ${unread.length} read`,
@@ -186,7 +188,7 @@ function messages(pages: Pages, input: Input, thread: Thread): Html[] {
   return thread.entries.map((entry) => {
     const isOtherDay = dayOf(entry.at) !== day;
     day = dayOf(entry.at);
-    const isFirstNew = !isNew && entry.kind === "received" && entry.isUnread && isPull(pages);
+    const isFirstNew = !isNew && entry.kind === "received" && entry.message.isWaiting && isPull(pages);
     isNew ||= isFirstNew;
     return markup`${isOtherDay && markup`<p class="rule" id="${`day-${day}`}">${dayHeading(entry.at, now)}</p>`}${
       isFirstNew && markup`<p class="rule" id="new">New</p>`
@@ -194,8 +196,8 @@ function messages(pages: Pages, input: Input, thread: Thread): Html[] {
   });
 }
 
-function mine({ base }: Input, { at, message, payload }: Entry & { kind: "sent" }, now: number): Html {
-  const body = payload === null
+function mine({ base }: Input, { at, message, payload }: Written & { kind: "sent" }, now: number): Html {
+  const body = payload === ""
     ? markup`<div class="text soft">Content no longer kept</div>`
     : content(textOf({ payload, identity: null }), payload, `${base}/sent/${message.seq}`);
   const { tag, until } = stateOf(message, now);
@@ -208,7 +210,7 @@ function theirs(
   pages: Pages,
   { base }: Input,
   { alias, did }: Thread,
-  { at, message, isUnread, isHeld }: Entry & { kind: "received" },
+  { at, message }: Written & { kind: "received" },
   now: number,
 ): Html {
   const { connector } = pages, { sent } = connector.store, { seq, payload } = message;
@@ -220,11 +222,11 @@ function theirs(
       PLATFORMS[connector.status().runtime.platform].name
     }; content not kept</div>`
     : content(text, payload, `${base}/message/${seq}`);
-  return markup`<article class="${isUnread && isPull(pages) ? "msg new" : "msg"}" id="${`r${seq}`}">${
+  return markup`<article class="${message.isWaiting && isPull(pages) ? "msg new" : "msg"}" id="${`r${seq}`}">${
     question !== null && markup`<span class="quote">${cut(shownText(question), QUOTE_CHARACTERS)}</span>`
   }${body}<p class="meta">${when(at, now)}${text === null && markup`<span>sent by a program</span>`}<span>${
     VERIFIED_TEXTS[message.verified]
-  }</span>${isHeld && markup`<span>a program reads it</span>`}<a href="${`${base}/${
+  }</span>${isLeased(message.leaseUntil, now) && markup`<span>a program reads it</span>`}<a href="${`${base}/${
     threadPath(alias)
   }?answer=${seq}#write`}">Answer<span class="sr"> message ${seq}</span></a></p></article>`;
 }

@@ -6,7 +6,7 @@
 import { yieldToEventLoop } from "../../../shared/clock.ts";
 import type { FrameIdentity } from "../../../shared/protocol/frames.ts";
 import type { Database } from "./database.ts";
-import { isLeased, LISTED_BYTES } from "./received_messages.ts";
+import { LISTED_BYTES } from "./received_messages.ts";
 import { type InboxMessage, MESSAGE_COLUMNS, type MessageRow, toMessage } from "./received_rows.ts";
 import type { SentMessage, SentMessages } from "./sent_messages.ts";
 
@@ -14,20 +14,10 @@ const SEARCHED = 100_000;
 /** Rows in memory at a time, and between two pauses. With more, a search holds up other calls. */
 const BATCH = 500;
 
-export type Entry =
-  | {
-    kind: "received";
-    at: number;
-    message: InboxMessage;
-    isUnread: boolean;
-    /** True while a program holds it, so that no other reader may take it (D-395). */
-    isHeld: boolean;
-  }
-  | { kind: "sent"; at: number; message: SentMessage; payload: string | null };
-
+/** A message; `payload` is empty once its content is blanked. */
 export type Written =
-  | { kind: "received"; message: InboxMessage }
-  | { kind: "sent"; message: SentMessage; payload: string };
+  | { kind: "received"; at: number; message: InboxMessage }
+  | { kind: "sent"; at: number; message: SentMessage; payload: string };
 
 /** A place in the history: the number of the last shown message of each direction. */
 export interface Place {
@@ -39,6 +29,8 @@ export interface LogQuery {
   did?: string | undefined;
   /** Only messages from this time on, milliseconds. */
   since?: number | undefined;
+  /** Whether messages whose content is blanked are among them. */
+  hasBlanked?: boolean;
   /** Only messages for which this holds; without it all. */
   isWanted?: ((content: Content) => boolean) | undefined;
   /** Where the page begins; without it, at the newest message. */
@@ -82,34 +74,17 @@ export class History {
   }
 
   /** The latest messages with a peer, oldest first; with `before`, those before a page that was shown. */
-  thread(did: string, now: number, limit: number, before = NEWEST): {
-    entries: Entry[];
+  thread(did: string, limit: number, before = NEWEST): {
+    entries: Written[];
     /** `null` when there are no older ones. */
     older: Place | null;
   } {
-    const rows = this.db.all<MessageRow & { state: string; leaseUntil: number }>(
-      `SELECT ${MESSAGE_COLUMNS}, state, leaseUntil FROM messages WHERE fromDid = ? AND seq < ? AND ${NOT_DEAD}
-       ORDER BY seq DESC LIMIT ?`,
-      ...[did, before.received, limit + 1],
-    );
-    const theirs = rows.map((row): Entry => ({
-      kind: "received",
-      at: row.receivedAt,
-      message: toMessage(row),
-      isUnread: row.state === "waiting",
-      isHeld: isLeased(row.leaseUntil, now),
-    }));
-    const { messages } = this.sent.list({ toDid: did, before: before.sent, limit: limit + 1 });
-    const own = messages.map((message): Entry => ({
-      kind: "sent",
-      at: message.sentAt,
-      message,
-      payload: this.sent.payloadOf(message),
-    }));
-    const isMore = theirs.length + own.length > limit;
-    const entries = merged(theirs, own, limit).reverse();
-    const lowest = (kind: Entry["kind"]) => entries.find((entry) => entry.kind === kind)?.message.seq ?? before[kind];
-    return { entries, older: isMore ? { received: lowest("received"), sent: lowest("sent") } : null };
+    const found = (kind: Written["kind"]) =>
+      this.#found(kind, { did, hasBlanked: true, limit }, before[kind], limit + 1);
+    const rows = merged(found("received"), found("sent"), limit + 1);
+    const entries = rows.slice(0, limit).flatMap((row) => this.#message(row) ?? []).reverse();
+    const lowest = (kind: Written["kind"]) => entries.find((entry) => entry.kind === kind)?.message.seq ?? before[kind];
+    return { entries, older: rows.length > limit ? { received: lowest("received"), sent: lowest("sent") } : null };
   }
 
   /** Messages in the direction of the query, and the place where the next page begins; `null` at the end. */
@@ -122,15 +97,15 @@ export class History {
       const found = (kind: Written["kind"]) => this.#found(kind, query, place[kind], count);
       const rows = merged(found("received"), found("sent"), count, isForward);
       if (rows.length === 0) return { messages, next: null };
-      for (const { kind, seq, bytes: size, content } of rows) {
-        if (isWanted?.(content) ?? true) {
-          bytes += size;
+      for (const row of rows) {
+        if (isWanted?.(row.content) ?? true) {
+          bytes += row.bytes;
           const isFull = messages.length === limit || messages.length > 0 && bytes > LISTED_BYTES;
           if (isFull) return { messages, next: place };
-          const message = this.#message(kind, seq, content);
+          const message = this.#message(row);
           if (message !== null) messages.push(message);
         }
-        place = { ...place, [kind]: seq };
+        place = { ...place, [row.kind]: row.seq };
       }
       await yieldToEventLoop();
     }
@@ -138,14 +113,15 @@ export class History {
   }
 
   /** The next rows in one direction, each with the values for its order and for a search. */
-  #found(kind: Written["kind"], { did, since = 0, isForward }: LogQuery, seq: number, count: number) {
+  #found(kind: Written["kind"], { did, since = 0, hasBlanked, isForward }: LogQuery, seq: number, count: number) {
     const [table, at, peer, identity, dead] = kind === "received"
       ? ["messages", "receivedAt", "fromDid", "identity", `AND ${NOT_DEAD}`]
       : ["sent", "sentAt", "toDid", "NULL", ""];
     const [than, order] = isForward ? [">", "ASC"] : ["<", "DESC"];
     const rows = this.db.all<{ seq: number; at: number; bytes: number; payload: string; identity: string | null }>(
       `SELECT seq, ${at} AS at, bytes, payload, ${identity} AS identity FROM ${table}
-       WHERE seq ${than} ? AND ${at} >= ? AND payload <> '' ${dead} ${did === undefined ? "" : `AND ${peer} = ?`}
+       WHERE seq ${than} ? AND ${at} >= ? ${hasBlanked ? "" : "AND payload <> ''"} ${dead}
+       ${did === undefined ? "" : `AND ${peer} = ?`}
        ORDER BY seq ${order} LIMIT ?`,
       ...[seq, since, ...did === undefined ? [] : [did], count],
     );
@@ -155,13 +131,15 @@ export class History {
     });
   }
 
-  #message(kind: Written["kind"], seq: number, { payload }: Content): Written | null {
+  #message(
+    { kind, at, seq, content: { payload } }: { kind: Written["kind"]; at: number; seq: number; content: Content },
+  ): Written | null {
     if (kind === "sent") {
       const message = this.sent.one(seq);
-      return message && { kind, message, payload };
+      return message && { kind, at, message, payload };
     }
     const row = this.db.get<MessageRow>(`SELECT ${MESSAGE_COLUMNS} FROM messages WHERE seq = ?`, seq);
-    return row && { kind, message: toMessage(row) };
+    return row && { kind, at, message: toMessage(row) };
   }
 }
 

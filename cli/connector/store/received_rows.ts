@@ -19,6 +19,10 @@ export interface InboxMessage extends Omit<RuntimeMessage, "idempotencyKey" | "t
   readAt: number | null;
   /** True for an unread message that a program held and may have shown before it ended (D-395). */
   mayBeRepeat: boolean;
+  /** True while it waits for its reader, or for the runtime. */
+  isWaiting: boolean;
+  /** Until when a program holds it, so that no other reader may take it (D-395). */
+  leaseUntil: number;
   tries: Tries;
 }
 
@@ -50,7 +54,7 @@ const SESSION = `CASE WHEN ${IS_OPENED} THEN NULL ELSE messages.conversationId E
 
 export const MESSAGE_COLUMNS = `seq, fromDid, requestId, toDid, identity, conversationId, ${SESSION}, inReplyTo, auto,
   payload, receivedAt, verified, signedAt, readAt, readAt IS NULL AND (mayRepeat OR leaseId IS NOT NULL) AS mayBeRepeat,
-  attempts, refusals, firstTriedAt, EXISTS (
+  state = 'waiting' AS isWaiting, leaseUntil, attempts, refusals, firstTriedAt, EXISTS (
     SELECT 1 FROM sent WHERE sent.requestId = messages.inReplyTo AND sent.toDid = messages.fromDid
   ) AS isReply`;
 
@@ -66,7 +70,7 @@ export function toQueued({ seq, fromDid, session, nextAt, aside }: QueueRow): Qu
   return { seq, lane: session === null ? fromDid : `${fromDid} ${session}`, nextAt, aside: aside === 1 };
 }
 
-type Flags = "isReply" | "auto" | "mayBeRepeat";
+type Flags = "isReply" | "auto" | "mayBeRepeat" | "isWaiting";
 export type MessageRow =
   & Omit<InboxMessage, "identity" | Flags | "tries">
   & Tries
@@ -80,6 +84,7 @@ export function toMessage({ attempts, refusals, firstTriedAt, ...row }: MessageR
     isReply: row.isReply === 1,
     auto: row.auto === 1,
     mayBeRepeat: row.mayBeRepeat === 1,
+    isWaiting: row.isWaiting === 1,
     tries: { attempts, refusals, firstTriedAt },
   };
 }

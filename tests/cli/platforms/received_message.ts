@@ -27,6 +27,8 @@ export function inboxMessage(payload: string): InboxMessage {
     auto: false,
     readAt: null,
     mayBeRepeat: false,
+    isWaiting: true,
+    leaseUntil: 0,
     payload,
     receivedAt: 0,
     verified: "by-registry",

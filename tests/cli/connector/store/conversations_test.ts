@@ -1,6 +1,6 @@
 /** The thread with a peer, page by page. */
 import { assertEquals } from "@std/assert";
-import type { Entry, Place } from "../../../../cli/connector/store/history.ts";
+import type { Place, Written } from "../../../../cli/connector/store/history.ts";
 import { BETA, Disk, outgoing, store } from "./disk.ts";
 
 const HOUR_MS = 3_600_000;
@@ -11,10 +11,10 @@ Deno.test("a thread shows each message on one page, also those after the clock w
   for (const n of [1, 2, 3]) store(inbox, `before-${n}`, {}, HOUR_MS + n);
   sent.add(outgoing("mine"), HOUR_MS + 4);
   store(inbox, "after", {}, 5);
-  const idOf = ({ message }: Entry) => message.requestId;
+  const idOf = ({ message }: Written) => message.requestId;
   const pages: string[][] = [];
   for (let before: Place | undefined, more = true; more;) {
-    const { entries, older } = history.thread(BETA, 10, 2, before);
+    const { entries, older } = history.thread(BETA, 2, before);
     pages.push(entries.map(idOf));
     more = older !== null;
     before = older ?? undefined;

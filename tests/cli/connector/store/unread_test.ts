@@ -41,8 +41,8 @@ Deno.test("an unread message survives a restart, is read once, and then has a re
   assertEquals([receiptsIn(outbox), inbox.markRead([1, 1, 99], 9), inbox.markRead([1], 9)], [[], [1], []]);
   assertEquals([receiptsIn(outbox), unread(inbox)], [[["request-1", "processed_by_svc", 9]], []]);
   assertEquals(changes, [{ kind: "receipt" }, { kind: "taken" }]);
-  assertEquals(inbox.one(1), { ...found, readAt: 9 });
-  assertEquals(inbox.list({ unread: false, limit: 1 }).messages, [{ ...found, readAt: 9 }]);
+  assertEquals(inbox.one(1), { ...found, readAt: 9, isWaiting: false });
+  assertEquals(inbox.list({ unread: false, limit: 1 }).messages, [{ ...found, readAt: 9, isWaiting: false }]);
 });
 
 Deno.test("read content is kept for seven days, then blanked", async () => {
