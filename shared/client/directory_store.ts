@@ -4,6 +4,7 @@
  */
 import { constants, type FileHandle, lstat, open, readdir } from "node:fs/promises";
 import { basename, join } from "node:path";
+import { tryParse } from "../protocol/json_text.ts";
 import { isAgentName } from "../protocol/names.ts";
 import { CONNECTOR_FILE, ConnectorFile } from "./agent_files.ts";
 import { SvcError } from "./svc_error.ts";
@@ -32,12 +33,7 @@ export class AgentDirectory {
 
   /** Returns the discovery file of the agent's connector, or `null` without a valid one. */
   async connectorFile(): Promise<ConnectorFile | null> {
-    const text = await readPlain(join(this.path, CONNECTOR_FILE));
-    try {
-      return text === null ? null : ConnectorFile.parse(JSON.parse(text));
-    } catch {
-      return null;
-    }
+    return ConnectorFile.safeParse(tryParse(await readPlain(join(this.path, CONNECTOR_FILE)))).data ?? null;
   }
 }
 
