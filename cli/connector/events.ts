@@ -4,11 +4,18 @@
  */
 import { describeError } from "../../shared/client/refusals.ts";
 import type { EventFields } from "../link/link_events.ts";
+import { formatDuration } from "../terminal/times.ts";
+
+/** What a person reads of an event: a sentence without its end, or the whole text. `end` is the reason, or a full stop. */
+export type EventText = string | ((fields: EventFields & { end: string }) => string);
+
+/** The text of an event that needs no attention, so that only the view of all events shows it. */
+const quiet = (text: EventText) => ({ quiet: text });
 
 export const EVENTS = {
-  started: "Started",
+  started: quiet("Started"),
   port_moved: "The port of the local API is taken; another is used for this run",
-  stopping: "Stopping",
+  stopping: quiet("Stopping"),
   stopped: "Stopped",
   busy: "Another process runs this agent's connector",
   agent_stopped: "The connector of this agent has ended; it is started again later",
@@ -16,14 +23,14 @@ export const EVENTS = {
   disconnected: "Disconnected",
   refused: "The proxy refused the connection",
   unreachable: "The proxy cannot be reached",
-  waiting: "Next try",
+  waiting: quiet(({ ms }) => `Next try in ${formatDuration(Number(ms))}.`),
   clock_offset: "This machine's clock differs from the service's; using the service's time",
-  refreshed: "The session was refreshed",
+  refreshed: quiet("The session was refreshed"),
   refresh_failed: "The session could not be refreshed",
-  reloaded: "The agent's files have changed; they were read again",
-  received: "Message received",
-  probed: "A peer has tested the delivery",
-  repeated: "Message received again; it is already stored",
+  reloaded: quiet("The agent's files have changed; they were read again"),
+  received: quiet(({ peer }) => `A message of ${peer} arrived.`),
+  probed: quiet(({ peer }) => `${peer} has tested the delivery.`),
+  repeated: quiet(({ peer }) => `A message of ${peer} arrived again; it is stored already.`),
   proof_refused: "Message refused: it is not what a peer signed",
   peer_key_changed: "The registry has signed another key for a peer; its messages are refused",
   contact_listed: "A new contact: an agent that did not prove a ticket of yours",
@@ -32,39 +39,42 @@ export const EVENTS = {
   clock_offset_refused: "The service's time is more than a day off; it is not used",
   inbox_full: "Message refused: the inbox is full",
   store_failed: "The store could not be written",
-  handed_over: "Message handed over",
-  task_ended: "The runtime's task for a message has ended",
+  handed_over: quiet(({ peer }) => `The runtime has taken a message of ${peer}.`),
+  task_ended: quiet("The runtime's task for a message has ended"),
   handover_failed: "The runtime did not accept a message",
   dead_letter: "Message moved to the dead-letter list",
-  runtime_up: "The agent runtime is reachable",
+  runtime_up: quiet("The agent runtime is reachable"),
   runtime_down: "The agent runtime is not reachable",
-  receipt_sent: "Receipt sent",
+  receipt_sent: quiet(({ peer, status }) =>
+    `${peer} was told that a message is ${status === "dead_lettered" ? "given up" : "read"}.`
+  ),
   receipt_failed: "A receipt could not be sent; it is kept",
   receipt_refused: "A receipt was rejected permanently",
   receipt_invalid: "A receipt is not what the peer signed; the proxy's word is not taken for it",
-  sent: "Message sent",
-  queued: "Message queued: the proxy keeps it until the recipient connects",
-  not_taken: "Message sent, but the recipient's connector did not accept it",
-  not_sent: "Message not sent: the proxy refused it",
+  sent: quiet(({ peer }) => `A message to ${peer} has arrived.`),
+  queued: quiet(({ peer }) => `A message to ${peer} waits at the server.`),
+  not_taken: quiet(({ peer, end }) => `${peer} did not accept a message${end}`),
+  not_sent: quiet(({ peer, end }) => `A message to ${peer} was not sent${end}`),
   reply_too_large: "The runtime's answer is too large; no reply is sent",
   reply_invalid: "The runtime's answer is not a payload that peers can read; no reply is sent",
   reply_lost: "The runtime's answer broke off; no reply is sent",
-  kept: "Message kept; it is sent again",
+  kept: quiet("Message kept; it is sent again"),
   kept_ended: "A kept message was not sent",
   reply_failed: "A reply could not be sent; it is kept",
   reply_refused: "A reply was rejected permanently",
   loop_guard: "Message not sent: the loop guard stopped it",
-  paired: "Paired",
-  pair_ended: "The pair with a peer has ended",
+  paired: ({ agentName, humanName, alias }) =>
+    `Paired with ${agentName} of ${humanName}.${alias === undefined ? "" : ` It is called ${alias} here.`}`,
+  pair_ended: ({ peer, humanName }) => `The pair with ${peer} of ${humanName} has ended.`,
   revoked: "The agent is no longer authorised",
-  pair_ticket: "Pairing started",
+  pair_ticket: quiet("Pairing started"),
   pair_waits: "A pairing is not finished; it is tried again",
   pair_failed: "A pairing has failed; ask for another ticket",
   pair_half_removed: "The pair with an agent of another server has ended",
   exec_failed: "The program of --exec failed",
   defect: "An unexpected failure; the connector continues",
   peers_failed: "The peers could not be read",
-} as const;
+} as const satisfies Record<string, EventText | { quiet: EventText }>;
 export type EventName = keyof typeof EVENTS;
 
 export type EmitEvent = (event: EventName, fields?: EventFields) => void;

@@ -1,32 +1,7 @@
 /** What a person is told of a connector's events: what needs attention, without IDs, codes and milliseconds. */
 import type { EventFields } from "../../link/link_events.ts";
-import { type EventName, EVENTS } from "../events.ts";
+import { type EventName, EVENTS, type EventText } from "../events.ts";
 import { formatDuration } from "../../terminal/times.ts";
-
-/**
- * The events that need no attention. Each has its sentence for the view of all events, or `null` for that of `EVENTS`.
- */
-const QUIET: { readonly [name in EventName]?: ((fields: EventFields & { end: string }) => string) | null } = {
-  started: null,
-  stopping: null,
-  waiting: ({ ms }) => `Next try in ${formatDuration(Number(ms))}.`,
-  refreshed: null,
-  reloaded: null,
-  received: ({ peer }) => `A message of ${peer} arrived.`,
-  probed: ({ peer }) => `${peer} has tested the delivery.`,
-  kept: null,
-  repeated: ({ peer }) => `A message of ${peer} arrived again; it is stored already.`,
-  handed_over: ({ peer }) => `The runtime has taken a message of ${peer}.`,
-  task_ended: null,
-  receipt_sent: ({ peer, status }) =>
-    `${peer} was told that a message is ${status === "dead_lettered" ? "given up" : "read"}.`,
-  sent: ({ peer }) => `A message to ${peer} has arrived.`,
-  queued: ({ peer }) => `A message to ${peer} waits at the server.`,
-  not_taken: ({ peer, end }) => `${peer} did not accept a message${end}`,
-  not_sent: ({ peer, end }) => `A message to ${peer} was not sent${end}`,
-  pair_ticket: null,
-  runtime_up: null,
-};
 
 /** Events of tries that go on until the cause has ended. */
 const OF_TRIES: ReadonlySet<EventName> = new Set([
@@ -50,7 +25,7 @@ export class CalmTexts {
   #back: { at: number; heardAt: number; from: Map<string, number> } | null = null;
 
   of(name: EventName, fields: EventFields, now: number): string | null {
-    const { peer, agentName, humanName, alias } = fields, back = this.#back;
+    const { peer } = fields, back = this.#back;
     switch (name) {
       case "connected":
         this.#back = { at: now, heardAt: now, from: new Map() };
@@ -66,14 +41,10 @@ export class CalmTexts {
       case "disconnected":
       case "unreachable":
         return this.#lost(now);
-      case "paired":
-        return `Paired with ${agentName} of ${humanName}.${alias === undefined ? "" : ` It is called ${alias} here.`}`;
-      case "pair_ended":
-        return `The pair with ${peer} of ${humanName} has ended.`;
     }
-    if (QUIET[name] !== undefined) return null;
-    const about = typeof peer === "string" ? ` (${peer})` : "";
-    const text = EVENTS[name] + about + endOf(fields);
+    const told: EventText | { quiet: EventText } = EVENTS[name];
+    if (typeof told === "object") return null;
+    const text = textOf(told, fields, typeof peer === "string" ? ` (${peer})` : "");
     if (!OF_TRIES.has(name)) return text;
     // Told once, because the same sentence at each try of a night would push the messages off the screen.
     const isKnown = this.#tries.get(name) === text;
@@ -107,12 +78,13 @@ function arrivedText(from: ReadonlyMap<string, number>): string {
   return ` ${count} ${count === 1 ? "message" : "messages"} of ${who} arrived meanwhile.`;
 }
 
-/** The sentence for an event that needs no attention, for the view of all events. */
+/** The sentence for an event in the view of all events. */
 export function quietText(name: EventName, fields: EventFields): string {
-  const end = endOf(fields);
-  return QUIET[name]?.({ peer: "a peer", ...fields, end }) ?? EVENTS[name] + end;
+  const told: EventText | { quiet: EventText } = EVENTS[name];
+  return textOf(typeof told === "object" ? told.quiet : told, { peer: "a peer", ...fields });
 }
 
-function endOf({ why }: EventFields): string {
-  return typeof why === "string" ? `: ${why}` : ".";
+function textOf(text: EventText, fields: EventFields, about = ""): string {
+  const end = typeof fields.why === "string" ? `: ${fields.why}` : ".";
+  return typeof text === "string" ? text + about + end : text({ ...fields, end });
 }

@@ -87,7 +87,8 @@ Deno.test("a calm log tells what needs attention; all events and JSON tell the r
   assert(calm.includes("  Paired with beta of Bob.") && !calm.includes("did:"), calm);
   assert(calm.includes("  The pair with beta of Bob has ended."), calm);
   assert(shown(true, true).includes("  A message of beta arrived."));
-  const quiet = EVENT_NAMES.map((name) => quietText(name, { ...known, ms: 1_995, status: "processed_by_svc" }));
+  const fields = { ...known, ms: 1_995, status: "processed_by_svc", agentName: "beta", humanName: "Bob" };
+  const quiet = EVENT_NAMES.map((name) => quietText(name, fields));
   assert(
     quiet.includes("beta was told that a message is read.") && quiet.includes("Next try in 2 s."),
     quiet.join("\n"),
