@@ -138,13 +138,22 @@ export const InboxRead = z.strictObject({
 /** Response of `POST /v1/inbox/read`: the IDs that this call has changed, and with `lease` the ID of the lease. */
 export const InboxReadResult = z.object({ read: z.array(Id), leaseId: RequestId.optional() });
 
-const Kept = {
+/** What is known of a sent message. */
+const SentStatus = {
+  state: z.enum(SENT_STATES),
+  /** When the state last changed. */
+  stateAt: When,
+  problem: z.string().nullable(),
+  /** When the proxy deletes the message if it is still queued; `null` when it is not queued. */
+  expiresAt: When.nullable(),
   /** Until when the connector tries again; `null` unless the message is `kept`. */
   until: When.nullable(),
   /** When it tries next; `null` unless the message is `kept`. */
   nextTryAt: When.nullable(),
   /** How often the connector has tried to send it again. */
   attempts: z.int(),
+  /** IDs of the first messages that answer it. */
+  replies: z.array(Id),
 };
 
 /** The text in `problem` of a message that its sender has cancelled. */
@@ -163,14 +172,7 @@ export const SentEntry = z.object({
   origin: z.enum(ORIGINS),
   bytes: z.int(),
   sentAt: When,
-  state: z.enum(SENT_STATES),
-  stateAt: When,
-  problem: z.string().nullable(),
-  /** When the proxy deletes the message if it is still queued; `null` when it is not queued. */
-  expiresAt: When.nullable(),
-  ...Kept,
-  /** IDs of the first messages that answer it. */
-  replies: z.array(Id),
+  ...SentStatus,
 });
 export type SentEntry = z.infer<typeof SentEntry>;
 
@@ -217,14 +219,7 @@ export const DeadLetters = z.object({ deadLetters: z.array(DeadLetter) });
 export const OutboundResult = z.object({
   requestId: RequestId,
   to: AgentDid,
-  state: z.enum(SENT_STATES),
-  problem: z.string().nullable(),
-  expiresAt: When.nullable(),
-  ...Kept,
-  /** When the state last changed. */
-  stateAt: When,
-  /** IDs of the first replies in the inbox. */
-  replies: z.array(Id),
+  ...SentStatus,
   reply: LocalMessage.nullable(),
 });
 export type OutboundResult = z.infer<typeof OutboundResult>;
