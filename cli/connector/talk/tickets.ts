@@ -5,6 +5,7 @@ import { call, post } from "../../../shared/client/local_client.ts";
 import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../../shared/protocol/api/pairing.ts";
 import { mayPair, PAIRING_SERVERS } from "../../../shared/protocol/origins.ts";
 import { parseTicket, type Ticket, ticketInPaste } from "../../../shared/protocol/ticket.ts";
+import { EVENTS, pairedFields } from "../events.ts";
 import { aliasesOf } from "../peers/peers.ts";
 import { formatDuration } from "../../terminal/times.ts";
 import type { Log } from "./log.ts";
@@ -93,12 +94,10 @@ export class Tickets {
       return null;
     });
     if (answer === null) return null;
-    const { initiatorAgentDid: did, initiatorProfile: { agentName, humanName } } = answer;
-    const alias = aliasesOf(agent.peers()).get(did);
-    const known = alias === undefined || alias === agentName ? "" : ` It is called ${alias} here.`;
-    const { log } = this.deps;
+    const { initiatorAgentDid: did, initiatorProfile } = answer, { log } = this.deps;
+    const fields = pairedFields(aliasesOf(agent.peers()).get(did) ?? null, initiatorProfile);
     log.met(did);
-    log.say(`${log.whose(agent)}Paired with ${agentName} of ${humanName}.${known}`);
+    log.say(log.whose(agent) + EVENTS.paired({ ...fields, end: "" }));
     return did;
   }
 }
