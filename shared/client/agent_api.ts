@@ -7,17 +7,17 @@ export type Content = string | object;
 export type MessageState =
   /** The request is on its way. */
   | "sending"
-  /** The proxy has not taken it. The connector keeps it for 24 h at most and tries again. */
+  /** The proxy has not taken it. The connector has it on its disk and sends it again for 24 h, with the same request ID. */
   | "kept"
-  /** The proxy keeps it until the recipient connects. */
+  /** The proxy has it on its disk until `expiresAt`, and sends it when the recipient connects. */
   | "queued"
-  /** The recipient's connector has it. */
+  /** It is on the disk of the recipient's connector; its agent has not taken it. */
   | "delivered"
-  /** The recipient's agent has taken it. */
+  /** The recipient's agent has taken it: it has read it, or its runtime has accepted it. */
   | "processed"
-  /** The recipient gave up on it. */
+  /** It was given up, and is not processed unless its recipient replays it. */
   | "dead_lettered"
-  /** The recipient or a server did not accept it. */
+  /** The recipient does not have it, because it or a server did not accept it, and no program tries again. */
   | "refused"
   /** The request was interrupted, so the message may have arrived. Repeating it with the same request ID is safe. */
   | "unknown";

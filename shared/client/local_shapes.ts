@@ -9,6 +9,7 @@ import { isRequestId, REQUEST_ID_FORM } from "../protocol/ids.ts";
 import { LIMITS } from "../protocol/limits.ts";
 import { memberText } from "../protocol/json_text.ts";
 import * as z from "zod";
+import type { MessageState } from "./agent_api.ts";
 
 /**
  * The member of a payload that says why a reply has no answer. Without it, a program would take the reason for an
@@ -56,22 +57,15 @@ export type Origin = (typeof ORIGINS)[number];
 
 export const SENT_STATES = [
   "sending",
-  /** This connector has it on its disk, and sends it again with the same request ID until `until`. */
   "kept",
-  /** The proxy has it on its disk until `expiresAt`, and sends it when the recipient connects. */
   "queued",
-  /** It is on the disk of the recipient's connector; its agent has not taken it. */
   "delivered",
-  /** The recipient's agent has taken it: it has read it, or its runtime has accepted it. */
   "processed",
-  /** It was given up, and is not processed unless its recipient replays it. */
   "dead_lettered",
-  /** The recipient does not have it, and no program tries again. */
   "refused",
-  /** It may have arrived. Sending it again with the same request ID is safe. */
   "unknown",
-] as const;
-export type SentState = (typeof SENT_STATES)[number];
+] as const satisfies readonly MessageState[];
+export type SentState = MessageState;
 
 const Id = z.int().min(1);
 const RequestId = z.string().refine(isRequestId, `must be ${REQUEST_ID_FORM}`);
