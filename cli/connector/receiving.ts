@@ -131,15 +131,10 @@ export class Receiving {
     try {
       // The pin is on disk before the message, because a kill between the two could otherwise let another key be the
       // first.
-      let hasRoom = true;
       if (pin === null) {
-        await peers.change((known) => {
-          const pinned = pinContact(known, from, proven.key, toIso(clock.now()));
-          hasRoom = pinned !== null;
-          return pinned ?? known;
-        });
+        await peers.change((known) => pinContact(known, from, proven.key, toIso(clock.now())) ?? known);
+        if (this.#pinOf(from) === null) return this.#refuse(frame, "pins_full");
       }
-      if (!hasRoom) return this.#refuse(frame, "pins_full");
       if (isProbe(proven.payload)) {
         // Beyond the bound a test gets no receipt, because each receipt costs a write.
         const hasReceipt = this.#probes.add(from, clock.now()).count <= PROBES_A_MINUTE;
