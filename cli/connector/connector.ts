@@ -26,7 +26,7 @@ import type { ProxyPlace } from "../link/link.ts";
 import { readAllPeers } from "../link/peer_pages.ts";
 import { PeerBook } from "./peers/peer_book.ts";
 import { aliasesOf, LISTED_PAIRS, mergePeers, type Peers, peersWithOtherKey, presentPeers } from "./peers/peers.ts";
-import { Pairing } from "./peers/pairing.ts";
+import { Pairing } from "./pairing.ts";
 import { Receiving, REPORTS_A_MINUTE } from "./receiving.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 import { PeerProxies } from "../link/peer_proxies.ts";
@@ -153,19 +153,18 @@ export class Connector {
     const proxies = this.proxies = new PeerProxies(elsewhere, proxy, (did) => peers.of(did)?.proxy);
     const { agent: { did }, strict } = options, { newId } = this, guard = this.#guard;
     const isOver = () => this.isOver;
-    const parts = { ...deps, store, peers, proxy, proxies, guard, newId, did, strict, isOver };
-    this.sending = new Sending(parts, () => void this.updatePeers());
+    const readPeers = () => this.updatePeers();
+    const parts = { ...deps, store, peers, proxy, proxies, guard, newId, did, strict, readPeers, isOver };
+    this.sending = new Sending(parts);
     const hasPins = Object.values(peers.all).some(({ key }) => key !== undefined);
     if (store.proofs.begin(hasPins, clock.now())) emit("memory_lost");
-    const readPeers = () => this.updatePeers();
     const proxyNamedBy = async (authority: string) =>
       URL.parse((await new RegistryClient(deps, `https://${authority}`).metadata()).proxyUrl)?.origin;
-    this.pairing = new Pairing({ ...parts, readPeers, proxyNamedBy });
+    this.pairing = new Pairing({ ...parts, proxyNamedBy });
     this.#receiving = new Receiving({
       ...parts,
       agent: { did, origin: options.proxy.origin, openingKey: deps.openingKey },
       pairing: this.pairing,
-      readPeers,
       onUndecided: (why) => this.#connection.drop(why),
     });
     this.#runtime = runtime && new RuntimeRoom({ ...parts, runtime });

@@ -3,23 +3,19 @@
  * stores the message before it is acknowledged. Messages of one sender are stored in the order in which they came.
  */
 import * as z from "zod";
-import { type Clock, sleep } from "../../shared/clock.ts";
+import { sleep } from "../../shared/clock.ts";
 import type { AckReason } from "../../shared/protocol/ack_reasons.ts";
 import type { DeliverFrame } from "../../shared/protocol/frames.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import type { Ack } from "../link/link.ts";
 import { Undecided } from "../link/reconnect.ts";
-import type { LoopGuard } from "../link/loop_guard.ts";
 import { MinuteCounts } from "../link/minute_counts.ts";
 import { checkProof, type ProofCheck, type ProvenMessage, type Recipient } from "./check_proof.ts";
-import type { EmitEvent } from "./events.ts";
-import type { Pairing } from "./peers/pairing.ts";
-import type { PeerBook } from "./peers/peer_book.ts";
+import type { Parts } from "./parts.ts";
+import type { Pairing } from "./pairing.ts";
 import { noteOtherKey, pinContact, pinOf } from "./peers/peers.ts";
-import type { RegistryTrust } from "./registry_trust.ts";
 import type { StoreResult, TakenMessage } from "./store/received_messages.ts";
-import type { ConnectorStore } from "./store/store.ts";
 
 /** Time between two reads of the peers for strangers. With less, their messages cost the proxy requests without end. */
 const LOOK_UP_MS = 3_000;
@@ -28,22 +24,11 @@ export const REPORTS_A_MINUTE = 50;
 /** Test messages of a peer that get a receipt. With more, a peer could make this agent send receipts without end. */
 export const PROBES_A_MINUTE = 10;
 
-interface ReceivingDeps {
-  clock: Clock;
-  emit: EmitEvent;
-  store: Pick<ConnectorStore, "received" | "answerProbe">;
-  trust: RegistryTrust;
-  peers: PeerBook;
+interface ReceivingDeps extends Parts {
   agent: Recipient;
-  guard: LoopGuard;
-  strict: boolean;
-  pairing: Pick<Pairing, "settled">;
-  /** Reads the peers from the proxy. Resolves to whether they were read; never rejects. */
-  readPeers(): Promise<boolean>;
+  pairing: Pairing;
   /** Closes the link until messages can be decided, because a refused one would be lost after five attempts. */
   onUndecided(why: string): void;
-  /** True once the connector has ended. */
-  isOver(): boolean;
 }
 
 export class Receiving {

@@ -3,22 +3,20 @@
  * asker without an answer would wait until its time is over, and try again. Also the answers of a runtime as replies to
  * its peers: which messages get one, and what it says. Stores and sends nothing.
  */
-import { LOOP_MESSAGES, type LoopGuard } from "../../link/loop_guard.ts";
+import { LOOP_MESSAGES } from "../../link/loop_guard.ts";
 import { BUSY, errorPayload } from "../../../shared/client/local_shapes.ts";
-import type { Clock } from "../../../shared/clock.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { payloadProblem } from "../../../shared/protocol/payload_bounds.ts";
 import type { ReplyContent } from "../../platforms/platform.ts";
-import type { EmitEvent } from "../events.ts";
+import type { Parts } from "../parts.ts";
 import type { StatusAnswer } from "./delivery_rules.ts";
 import type { Runtime } from "./runtime.ts";
 import type { Answered } from "../store/received_messages.ts";
 import { idempotencyKey, type InboxMessage } from "../store/received_rows.ts";
 import type { NewSentMessage, SentMessages } from "../store/sent_messages.ts";
-import type { ConnectorStore } from "../store/store.ts";
 
-type Deps = Pick<RuntimeDeps, "clock" | "guard"> & { store: { sent: Pick<SentMessages, "automaticInThread"> } };
+type Deps = Pick<Parts, "clock" | "guard"> & { store: { sent: Pick<SentMessages, "automaticInThread"> } };
 
 /** Why automatic replies are refused, for events and errors. */
 export const TOO_MANY = "too many automatic replies in this thread";
@@ -56,12 +54,8 @@ export function conversationOf({ conversationId, requestId }: Pick<Answered, "co
   return conversationId ?? requestId;
 }
 
-export interface RuntimeDeps {
-  clock: Clock;
-  guard: LoopGuard;
-  store: ConnectorStore;
+export interface RuntimeDeps extends Parts {
   runtime: Runtime;
-  emit: EmitEvent;
 }
 
 type Question = Pick<InboxMessage, "fromDid" | "requestId" | "conversationId">;

@@ -2,7 +2,6 @@
  * Sends every message of the connector, because one that is sent elsewhere would have no row on disk after a kill, and
  * would pass the loop guard (D-113). Signs the request (D-140), and stores the state that the response shows.
  */
-import type { Clock } from "../../../shared/clock.ts";
 import { messageRequest, type OutgoingMessage, stateOf } from "../../link/message_request.ts";
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
 import { apiErrorOf, type HttpResponse, wholeSeconds } from "../../../shared/client/http.ts";
@@ -11,19 +10,15 @@ import { notAccepted, type PeerProxies } from "../../link/peer_proxies.ts";
 import { describeError, isSuspension, remedyOf } from "../../../shared/client/refusals.ts";
 import { fromBase64Url, sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { ERRORS } from "../../../shared/protocol/errors.ts";
-import type { NewId } from "../../../shared/protocol/ids.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { payloadProblem } from "../../../shared/protocol/payload_bounds.ts";
 import { payloadHash, SALT_BYTES, sealPayload } from "../../../shared/protocol/sealed_body.ts";
-import type { Random } from "../../../shared/random.ts";
 import { LocalError } from "../../local_errors.ts";
 import { NOT_SENT } from "../states.ts";
-import { type EmitEvent, orReport } from "../events.ts";
-import type { PeerBook } from "../peers/peer_book.ts";
+import { orReport } from "../events.ts";
+import type { Parts } from "../parts.ts";
 import { busyReply, conversationOf, TOO_MANY, waitForThread } from "../runtime/automatic_replies.ts";
 import type { Answered } from "../store/received_messages.ts";
-import type { AgentCredentials } from "../../link/agent_credentials.ts";
-import type { LoopGuard } from "../../link/loop_guard.ts";
 import type { ProxyCaller } from "../../link/proxy_caller.ts";
 import type { NewSentMessage, SentBody, SentMessage, StateChange } from "../store/sent_messages.ts";
 import type { ConnectorStore } from "../store/store.ts";
@@ -56,26 +51,9 @@ const REUSED = JSON.stringify({
 
 export const UNCONFIRMED = "The peer did not prove a ticket, and contacts are refused";
 
-export interface SendingDeps {
-  clock: Clock;
-  random: Random;
-  store: Pick<ConnectorStore, "sent" | "received" | "receipts">;
-  /** The agent's own proxy. */
-  proxy: Pick<ProxyCaller, "ask">;
-  proxies: Pick<PeerProxies, "of" | "hostOf">;
-  session: Pick<AgentCredentials, "current">;
-  publicKey: string;
-  peers: Pick<PeerBook, "of" | "sealTo" | "isBlocked">;
-  guard: LoopGuard;
-  newId: NewId;
-  did: string;
-  strict: boolean;
-  emit: EmitEvent;
-}
-
-export type MessageDeps = Omit<SendingDeps, "proxy" | "proxies" | "session" | "publicKey" | "store"> & {
-  store: Pick<SendingDeps["store"], "sent"> & { received: Pick<SendingDeps["store"]["received"], "question"> };
-  proxies: Pick<SendingDeps["proxies"], "hostOf"> & { of(did: string): Pick<ProxyCaller, "call"> };
+export type MessageDeps = Pick<Parts, "clock" | "random" | "peers" | "guard" | "newId" | "did" | "strict" | "emit"> & {
+  store: Pick<ConnectorStore, "sent"> & { received: Pick<ConnectorStore["received"], "question"> };
+  proxies: Pick<PeerProxies, "hostOf"> & { of(did: string): Pick<ProxyCaller, "call"> };
 };
 
 export class MessageSender {

@@ -7,13 +7,14 @@ import { type Cancel, sleep } from "../../../shared/clock.ts";
 import { doubled } from "../../../shared/client/backoff.ts";
 import { DeliveriesAnswer, Receipt, ReceiptBody, ReceiptList } from "../../../shared/protocol/api/receipts.ts";
 import { orReport } from "../events.ts";
+import type { Parts } from "../parts.ts";
 import { shownState } from "../states.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
 import { keyOf, type SentKey } from "../store/received_rows.ts";
 import type { CheckedReceipt } from "../../../shared/client/local_shapes.ts";
 import { MinuteCounts } from "../../link/minute_counts.ts";
 import { pinOf } from "../peers/peers.ts";
-import { MessageSender, type MessageToSend, type SendingDeps, type SentResult } from "./message_sender.ts";
+import { MessageSender, type MessageToSend, type SentResult } from "./message_sender.ts";
 import { KeptSender, ReceiptSender } from "./sending_loop.ts";
 import { parseReceipt, type ReceiptClaims, verifyReceipt } from "../../../shared/protocol/receipt_token.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
@@ -52,7 +53,7 @@ export class Sending {
   readonly #asking = new Map<string, Promise<void>>();
   readonly #loops: { receipt: ReceiptSender; kept: KeptSender };
 
-  constructor(private readonly deps: SendingDeps, private readonly readPeers: () => void) {
+  constructor(private readonly deps: Parts) {
     this.#sender = new MessageSender(deps);
     this.#loops = { receipt: new ReceiptSender(deps), kept: new KeptSender(deps, this.#sender) };
   }
@@ -62,7 +63,7 @@ export class Sending {
     const result = await this.#sender.send(message), host = this.deps.proxies.hostOf(message.toDid);
     const status = result.response?.status ?? 0, isUnpaired = status === 403 || host !== null && status === 401;
     // The list of peers is read, because only it tells whether the pair has ended.
-    if (isUnpaired && this.deps.peers.of(message.toDid)?.gone === undefined) this.readPeers();
+    if (isUnpaired && this.deps.peers.of(message.toDid)?.gone === undefined) void this.deps.readPeers();
     if (status > 0 && status < 300) this.#loops.kept.reached(host);
     return result;
   }

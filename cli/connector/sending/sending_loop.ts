@@ -11,7 +11,8 @@ import { ReceiptAnswer } from "../../../shared/protocol/api/receipts.ts";
 import { signReceipt } from "../../../shared/protocol/receipt_token.ts";
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { orReport } from "../events.ts";
-import { attempt, type MessageSender, type SendingDeps, UNCONFIRMED } from "./message_sender.ts";
+import type { Parts } from "../parts.ts";
+import { attempt, type MessageSender, UNCONFIRMED } from "./message_sender.ts";
 import type { PendingReceipt } from "../store/receipt_rows.ts";
 import { keptUntil, type SentMessage } from "../store/sent_messages.ts";
 
@@ -48,7 +49,7 @@ abstract class SendingLoop<T> {
   /** Results that could not be stored. Until they are, nothing is sent, because each look would send the same again. */
   readonly #unstored = new Set<() => void>();
 
-  constructor(protected readonly deps: SendingDeps, private readonly queue: SendingQueue<T>) {}
+  constructor(protected readonly deps: Parts, private readonly queue: SendingQueue<T>) {}
 
   /** Of the items with one key, one is sent at a time, because a newer one could otherwise overtake it. */
   protected abstract keyOf(item: T): string;
@@ -187,7 +188,7 @@ abstract class SendingLoop<T> {
 export class ReceiptSender extends SendingLoop<PendingReceipt> {
   #hasReported = false;
 
-  constructor(deps: SendingDeps) {
+  constructor(deps: Parts) {
     super(deps, deps.store.receipts);
   }
 
@@ -252,7 +253,7 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
 export class KeptSender extends SendingLoop<SentMessage> {
   readonly #pauses = new ServerPauses();
 
-  constructor(deps: SendingDeps, private readonly sender: MessageSender) {
+  constructor(deps: Parts, private readonly sender: MessageSender) {
     super(deps, deps.store.sent.kept);
   }
 

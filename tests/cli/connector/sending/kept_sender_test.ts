@@ -1,7 +1,8 @@
 /** A slow peer or server holds up the kept messages to itself only, with bounds on what is under way (D-287). */
 import { assert, assertEquals } from "@std/assert";
 import { KeptSender } from "../../../../cli/connector/sending/sending_loop.ts";
-import { MessageSender, type SendingDeps } from "../../../../cli/connector/sending/message_sender.ts";
+import type { Parts } from "../../../../cli/connector/parts.ts";
+import { MessageSender } from "../../../../cli/connector/sending/message_sender.ts";
 import { LoopGuard } from "../../../../cli/link/loop_guard.ts";
 import type { ProxyRequest } from "../../../../cli/link/proxy_caller.ts";
 import { UnreachableError } from "../../../../shared/client/errors.ts";
@@ -44,7 +45,7 @@ function senderOn(disk: Disk, behave: (to: string, requestId: string) => Promise
     newId: () => "01KHYQ5H00AAAAAAAAAAAAAAAA",
     proxies: { hostOf: (did: string) => hostOf(did) === HOME ? null : hostOf(did), of: () => ({ call }) },
     emit: () => {},
-  } as unknown as SendingDeps;
+  } as unknown as Parts;
   const sender = new KeptSender(deps, new MessageSender(deps));
   const keep = (toDid: string, requestId: string) =>
     sent.add(

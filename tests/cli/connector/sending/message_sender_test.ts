@@ -8,6 +8,7 @@ import { ApiError, UnreachableError } from "../../../../shared/client/errors.ts"
 import type { ProxyCaller, ProxyRequest } from "../../../../cli/link/proxy_caller.ts";
 import { LocalError } from "../../../../cli/local_errors.ts";
 import { LOOP_MESSAGES, LOOP_WINDOW_MS, LoopGuard } from "../../../../cli/link/loop_guard.ts";
+import { PeerBook } from "../../../../cli/connector/peers/peer_book.ts";
 import { MessageSender, type MessageToSend } from "../../../../cli/connector/sending/message_sender.ts";
 import type { EventFields } from "../../../../cli/link/link_events.ts";
 import { World } from "../../../support/world.ts";
@@ -42,7 +43,7 @@ function senderOn(disk: Disk) {
     guard,
     random: seededRandom(),
     did: ALPHA,
-    peers: { of: () => null, sealTo: () => null, isBlocked: () => false },
+    peers: new PeerBook({}, () => Promise.resolve()),
     strict: false,
     newId: () => `01KHYQ5H00AAAAAAAAAAAAAAA${ids++}`,
     proxies: {

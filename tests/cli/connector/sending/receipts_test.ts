@@ -1,7 +1,7 @@
 /** Receipts that the proxy rejects permanently leave the outbox; others are sent again (D-72). */
 import { assertEquals } from "@std/assert";
 import { ReceiptSender } from "../../../../cli/connector/sending/sending_loop.ts";
-import type { SendingDeps } from "../../../../cli/connector/sending/message_sender.ts";
+import type { Parts } from "../../../../cli/connector/parts.ts";
 import { ApiError } from "../../../../shared/client/errors.ts";
 import { keyPairFromSeed } from "../../../../shared/protocol/ed25519.ts";
 import { ManualClock } from "../../../support/manual_clock.ts";
@@ -15,8 +15,8 @@ const IDENTITY = { did: DID, ait: vectors("proof").ait, privateKey, accessToken:
 const ABOUT = { nonce: "A".repeat(24), bodySha256: "A".repeat(43) };
 
 function senderOf(
-  { ask, store, ...deps }: Pick<SendingDeps, "clock" | "emit"> & SendingDeps["proxy"] & {
-    store: Pick<SendingDeps["store"], "receipts">;
+  { ask, store, ...deps }: Pick<Parts, "clock" | "emit"> & Pick<Parts["proxy"], "ask"> & {
+    store: Pick<Parts["store"], "receipts">;
   },
 ): ReceiptSender {
   return new ReceiptSender({
@@ -27,7 +27,7 @@ function senderOf(
     proxy: { ask },
     did: DID,
     peers: { isBlocked: () => false },
-  } as unknown as SendingDeps);
+  } as unknown as Parts);
 }
 
 Deno.test("a receipt leaves the outbox when the proxy rejects it permanently, and stays after any other error", async (t) => {

@@ -6,27 +6,21 @@
  * agent's own proxy, so that the two agents may write to each other (D-280). All steps are repeated until they are
  * done: after a lost answer, after a kill, and while one of the two servers is away.
  */
-import type { Clock } from "../../../shared/clock.ts";
-import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
-import type { HttpResponse } from "../../../shared/client/http.ts";
-import { describeError } from "../../../shared/client/refusals.ts";
-import { PairConfirmAnswer, PairingProfile, type PairKey } from "../../../shared/protocol/api/pairing.ts";
-import { toBase64Url } from "../../../shared/protocol/base64url.ts";
-import { type PairSide, provePairKey, provesPairKey } from "../../../shared/protocol/pair_key.ts";
-import { parseAit, readAitClaims } from "../../../shared/protocol/signed/ait.ts";
-import { isTicketOf, parseTicket, type Ticket } from "../../../shared/protocol/ticket.ts";
-import { toIso } from "../../../shared/protocol/time.ts";
-import type { Random } from "../../../shared/random.ts";
-import type { AgentCredentials } from "../../link/agent_credentials.ts";
-import { authorityIn, type Peer } from "../../link/peer_pages.ts";
-import type { PeerProxies } from "../../link/peer_proxies.ts";
-import { answerOf, isPairLeft, type ProxyCaller, ProxyRefusal } from "../../link/proxy_caller.ts";
-import { LocalError } from "../../local_errors.ts";
-import type { EmitEvent } from "../events.ts";
-import type { PeerBook } from "./peer_book.ts";
-import { type PinnedPeer, pinTicket, removePeer } from "./peers.ts";
-import type { PairConfirmation } from "../store/pairing_rows.ts";
-import type { ConnectorStore } from "../store/store.ts";
+import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
+import type { HttpResponse } from "../../shared/client/http.ts";
+import { describeError } from "../../shared/client/refusals.ts";
+import { PairConfirmAnswer, PairingProfile, type PairKey } from "../../shared/protocol/api/pairing.ts";
+import { toBase64Url } from "../../shared/protocol/base64url.ts";
+import { type PairSide, provePairKey, provesPairKey } from "../../shared/protocol/pair_key.ts";
+import { parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
+import { isTicketOf, parseTicket, type Ticket } from "../../shared/protocol/ticket.ts";
+import { toIso } from "../../shared/protocol/time.ts";
+import { authorityIn, type Peer } from "../link/peer_pages.ts";
+import { answerOf, isPairLeft, type ProxyCaller, ProxyRefusal } from "../link/proxy_caller.ts";
+import { LocalError } from "../local_errors.ts";
+import type { Parts } from "./parts.ts";
+import { type PinnedPeer, pinTicket, removePeer } from "./peers/peers.ts";
+import type { PairConfirmation } from "./store/pairing_rows.ts";
 
 const SECRET_BYTES = 16;
 /**
@@ -35,21 +29,9 @@ const SECRET_BYTES = 16;
  */
 const PROVING_MAX = 1_000;
 
-interface PairingDeps {
-  clock: Clock;
-  random: Random;
-  session: Pick<AgentCredentials, "current">;
-  store: Pick<ConnectorStore, "pairSecrets" | "pairConfirmations">;
-  peers: PeerBook;
-  did: string;
-  proxy: ProxyCaller;
-  proxies: PeerProxies;
-  emit: EmitEvent;
-  readPeers(): Promise<unknown>;
+interface PairingDeps extends Parts {
   /** The origin of the proxy that an authority names for its agents. @throws {UnreachableError} @throws {ApiError} */
   proxyNamedBy(authority: string): Promise<string | undefined>;
-  /** True once the connector has ended: what fails then is not reported. */
-  isOver(): boolean;
 }
 
 export class Pairing {
