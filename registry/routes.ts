@@ -127,11 +127,12 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   }),
   route("POST", "/v1/agents/auth/visit", "A token with which the agent may visit a proxy of another registry", {
     auth: "agent_proof",
-    // Per address, only a wrong proof and an invalid request count, because many agents may share an address. The
-    // handler counts each request of a proven agent for that agent.
+    // Per address, only a wrong proof, an invalid request and one over the limit of its agent count, because many agents
+    // may share an address. The handler counts each request of a proven agent for that agent. Without those over that
+    // limit, one agent could keep the registry checking proofs and fill the store with nonces.
     limit: {
       ...perIp("visit", LIMITS.refreshRequests),
-      counts: ["AGENT_AUTH_REFRESH_UNAUTHORIZED", "AGENT_AUTH_VALIDATE_INVALID"],
+      counts: ["AGENT_AUTH_REFRESH_UNAUTHORIZED", "AGENT_AUTH_VALIDATE_INVALID", "RATE_LIMIT_EXCEEDED"],
     },
     headers: accessHeader("the access token of the agent's session"),
     body: sessionsApi.VisitBody,

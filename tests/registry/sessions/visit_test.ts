@@ -3,8 +3,10 @@ import { assertEquals } from "@std/assert";
 import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
 import { parseShortToken, verifyShortToken, VIS } from "../../../shared/protocol/signed/short_token.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
-import { answered, openRegistry, outcome } from "../../support/registry_world.ts";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
+import { answered, countOf, openRegistry, outcome } from "../../support/registry_world.ts";
 import { PROXY_URL, REGISTRY_URL, type RequestParts, type TestAgent, type World } from "../../support/world.ts";
 
 const AUDIENCE = "https://b.example";
@@ -91,6 +93,18 @@ Deno.test("an agent gets 30 tokens a minute, and another one is not held up", as
   for (let i = 0; i < 30; i++) assertEquals((await visit(w, a)).status, 201);
   assertEquals(await outcome(await visit(w, a)), "429 RATE_LIMIT_EXCEEDED");
   assertEquals((await visit(w, b)).status, 201);
+});
+
+Deno.test("an agent that goes on over its limit is soon refused before its proof is checked and its nonce is stored", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  for (let i = 0; i < LIMITS.visitRequests; i++) await visit(w, a);
+  for (let i = 0; i < 2 * LIMITS.refreshRequests; i++) {
+    assertEquals(await outcome(await visit(w, a)), "429 RATE_LIMIT_EXCEEDED");
+  }
+  assertEquals(await countOf(w, KEYS.nonce(a.agent.did, "")), LIMITS.visitRequests + LIMITS.refreshRequests);
+  w.clock.step(LIMITS.limitWindowMs);
+  assertEquals((await visit(w, a)).status, 201);
 });
 
 Deno.test("requests without a good access token count too, so an agent without a session cannot ask without limit", async () => {
