@@ -15,12 +15,22 @@ interface QueuedRead {
 const KEYS_PER_CALL = 10;
 
 /**
- * Reads any number of records at once, and returns them in the order of their keys. Lists are read with this, because a
- * few of them at once would fill the queue of `BatchedReads`, and other requests would get a 503.
+ * Reads the records of a list, one call of the store after the other, and returns them in the order of their keys. With
+ * all calls at once, a hundred lists of one person would keep the commits of all messages waiting for a second. Through
+ * `BatchedReads`, a few lists would fill its queue, and other requests would get a 503.
  *
  * @throws {StoreUnavailable}
  */
 export async function readAll<T>(kv: Kv, keys: readonly KvKey[]): Promise<KvEntryMaybe<T>[]> {
+  const entries: KvEntryMaybe<T>[] = [];
+  for (let i = 0; i < keys.length; i += KEYS_PER_CALL) {
+    entries.push(...await kv.getMany<T[]>(keys.slice(i, i + KEYS_PER_CALL)));
+  }
+  return entries;
+}
+
+/** Reads the records of a commit, all at once, because its messages wait. @throws {StoreUnavailable} */
+export async function readAtOnce<T>(kv: Kv, keys: readonly KvKey[]): Promise<KvEntryMaybe<T>[]> {
   const calls: Promise<KvEntryMaybe<T>[]>[] = [];
   for (let i = 0; i < keys.length; i += KEYS_PER_CALL) calls.push(kv.getMany<T[]>(keys.slice(i, i + KEYS_PER_CALL)));
   return (await Promise.all(calls)).flat();

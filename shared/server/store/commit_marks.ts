@@ -7,7 +7,7 @@
  * overwrite a newer mark, and the commit of one half the mark of the whole batch, which the other half still reads.
  */
 import type { Kv, KvKey } from "../kv.ts";
-import { readAll } from "./batched_reads.ts";
+import { readAtOnce } from "./batched_reads.ts";
 
 export interface Mark {
   key: KvKey;
@@ -39,7 +39,7 @@ export class CommitMarks {
 
   /** Returns those marks whose commits have taken effect. @throws {StoreUnavailable} */
   async found(marks: readonly Mark[]): Promise<Set<Mark>> {
-    const entries = await readAll<unknown>(this.kv, marks.map(({ key }) => key));
+    const entries = await readAtOnce<unknown>(this.kv, marks.map(({ key }) => key));
     return new Set(marks.filter(({ number }, i) => entries[i]?.value === number));
   }
 }

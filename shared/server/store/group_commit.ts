@@ -22,7 +22,7 @@
  *   again in halves, because each half would be as late, and the claims behind it would wait for both.
  */
 import type { Kv, KvEntryMaybe, KvKey } from "../kv.ts";
-import { readAll } from "./batched_reads.ts";
+import { readAtOnce } from "./batched_reads.ts";
 import { type Cancel, type Clock, systemClock, yieldToEventLoop } from "../../clock.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { BoundedMap } from "../../bounded_map.ts";
@@ -372,7 +372,7 @@ export class GroupCommit {
     }
     if (unknown.size === 0) return entries;
     const ids = [...unknown.keys()], keys = [...unknown.values()];
-    (await readAll<unknown>(this.kv, keys)).forEach((entry, i) => {
+    (await readAtOnce<unknown>(this.kv, keys)).forEach((entry, i) => {
       const id = ids[i] ?? "";
       entries.set(id, untouched(id, entry));
     });

@@ -3,7 +3,7 @@
  * is cached.
  */
 import { assertEquals, assertRejects } from "@std/assert";
-import { BatchedReads, MAX_QUEUED_READS } from "../../../../shared/server/store/batched_reads.ts";
+import { BatchedReads, MAX_QUEUED_READS, readAll } from "../../../../shared/server/store/batched_reads.ts";
 import { StoreUnavailable } from "../../../../shared/server/store/store_errors.ts";
 import { recordReads } from "../../../support/kv_hooks.ts";
 import { openTestKv } from "../../../support/test_store.ts";
@@ -20,6 +20,19 @@ Deno.test("batched reads of one turn are sent in calls of ten keys, and each cal
     entries.map((_, i) => [["record", i], i % 2 ? null : `value-${i}`]),
   );
   assertEquals(entries.map(({ versionstamp }) => versionstamp === null), entries.map((_, i) => i % 2 === 1));
+});
+
+Deno.test("a list has one call under way, because a hundred lists would otherwise keep every commit waiting", async () => {
+  using kv = await openTestKv();
+  for (let i = 0; i < 25; i++) await kv.set(["record", i], i);
+  const getMany = kv.getMany.bind(kv);
+  let open = 0, most = 0;
+  kv.getMany = (async (keys: readonly Deno.KvKey[]) => {
+    most = Math.max(most, ++open);
+    return await getMany([...keys]).finally(() => open--);
+  }) as typeof kv.getMany;
+  const entries = await readAll<number>(kv, Array.from({ length: 25 }, (_, i) => ["record", i]));
+  assertEquals([entries.map(({ value }) => value), most], [Array.from({ length: 25 }, (_, i) => i), 1]);
 });
 
 Deno.test("a batched read reads the store each time", async () => {
