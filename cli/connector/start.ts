@@ -15,7 +15,9 @@ import { Fleet } from "./fleet.ts";
 import { proxyAddress } from "./file_credentials.ts";
 import type { RegistryTrust } from "./registry_trust.ts";
 import { checkSave, givesRuntime, refuseOptionsOfOne, type StartOptions } from "./start_options.ts";
+import { edgeOf } from "./talk/log_text.ts";
 import { openScreen, talkAgent } from "./talk/screen.ts";
+import { layOut } from "../terminal/text_width.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 
 /**
@@ -59,21 +61,30 @@ export async function startConnectors(
     talk.add(talkAgent(ctx, folder, calls, status));
     void ended.then(() => talk.remove(folder.name));
   };
+  const hints = new Set<string>();
+  const hint = (text: string) => {
+    // Once, because the connector of an agent that failed starts again.
+    if (!hints.has(text)) view.show(layOut(text, edgeOf(view.columns)));
+    hints.add(text);
+  };
   const trusts = new Map<string, RegistryTrust>();
   let isStopped = false, unsent = 0;
   const start = async (name: string, emit: EmitEvent) => {
+    let replies = false;
     const running = await startAgentConnector(ctx, name, options, {
       emit: (event, fields) => {
         emit(event, fields);
+        if (event === "started") replies = fields?.replies === true;
         if (event === "paired") talk.paired(name, String(fields?.peer));
       },
       trusts,
       onTicket: (ticket, until) => talk.tickets.show(name, ticket, until),
       // Not of a connector that ends earlier, because it starts again, or its agent was deleted.
       onUnsent: (messages) => unsent += isStopped ? messages : 0,
-      onDefault: async () => view.show(await runtimeHint(ctx)),
+      onDefault: async () => (await runtimeHint(ctx)).forEach(hint),
     });
     show(running);
+    hintsOf(replies, isOne ? "" : `${name} · `, options).forEach(hint);
     if (program !== null) {
       const end = new AbortController();
       void running.ended.then(() => end.abort());
@@ -102,7 +113,6 @@ export async function startConnectors(
     if (isOne) {
       running = await start(only, (event, fields) => view.event(event, fields));
       if (isStopped) void running.stop();
-      view.show(hintsOf(running, options));
     }
     const failure = await (running?.ended ?? fleet.run());
     if (failure !== null) throw failure;
@@ -117,11 +127,9 @@ export async function startConnectors(
   }
 }
 
-function hintsOf({ connector }: RunningConnector, options: StartOptions): string[] {
+function hintsOf(replies: boolean, of: string, options: StartOptions): string[] {
   return [
-    ...connector.status().runtime.replies
-      ? ["The runtime's answers go back to the peers that asked. To keep them here: --replies off."]
-      : [],
+    ...replies ? [`${of}The runtime's answers go back to the peers that asked. To keep them here: --replies off.`] : [],
     ...givesRuntime(options) && !options.save && !options.inbox
       ? ["To keep these runtime settings for later starts: add --save."]
       : [],

@@ -177,3 +177,23 @@ Deno.test("a runtime of the environment is refused for several agents, because i
     delete machine.env[name];
   }
 });
+
+Deno.test("the start says of which of several agents a runtime answers the peers, in lines that fit the window", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  await machine.json("agent", "create", "beta");
+  await machine.json("install", "--for", "nanobot", "--agent-name", "beta");
+  let screen = "";
+  const stdout = (text: string) => (screen += text, true);
+  const terminal = { stdout, stderr: () => {}, stdoutIsTerminal: true, stderrIsTerminal: true, columns: () => 40 };
+  const context = contextOf(world, machine), out = new Output(terminal, world.clock, { json: false, colour: false });
+  const env = (name: keyof typeof machine.env) => machine.env[name];
+  const ended = startConnectors({ ...context, env, terminal, out }, "all", {});
+  await until(() => screen.includes("--replies"));
+  context.interrupt.press();
+  await stopping(world, ended);
+  const said = screen.slice(screen.indexOf("beta · The runtime's"), screen.indexOf("--replies off.") + 14).split("\n");
+  const whole = "beta · The runtime's answers go back to the peers that asked. To keep them here: --replies off.";
+  assertEquals([said.join(" "), said.filter((line) => line.length > 39)], [whole, []]);
+  assertEquals(screen.includes("alpha · The runtime's"), false);
+});
