@@ -68,7 +68,7 @@ export const PAIR_CONFIRM: ToolRow = tool({
   async run(mcp, args, call) {
     const { identity, clock, connector } = mcp.options;
     const found = ticketInPaste(args.ticket, (await statusOf(connector)).proxy.origin);
-    if ("problem" in found) throw refusal("PROXY_PAIR_TICKET_NOT_FOUND", found.problem, "");
+    if ("problem" in found) throw refusal("PROXY_PAIR_TICKET_NOT_FOUND", found.problem, ASK_FOR_WHOLE);
     const parsed = found.ticket, { ticket } = parsed;
     // Cut, because a host name may be longer than what a person can take in.
     const authority = shownText(parsed.authority, PROBLEM_CHARACTERS_MAX);
@@ -135,6 +135,7 @@ async function asked(
   return inputRequired({ inputRequests: { [QUESTION]: elicited }, requestState });
 }
 
+const ASK_FOR_WHOLE = "Ask your user for the whole ticket.";
 const CALL_AGAIN = "Call the tool again without it; your user is asked again.";
 function refusal(code: string, what: string, fix: string): ToolError {
   return new ToolError(failureText(code, [what], fix));

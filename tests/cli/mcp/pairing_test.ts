@@ -131,7 +131,8 @@ Deno.test("a text that is not a ticket is refused without a question", async () 
     const why = text === "yes please"
       ? "No pairing ticket in the pasted text."
       : "This ticket was cut off: copy it whole.";
-    await place.client.failure("pair_confirm", { ticket: text }, `PROXY_PAIR_TICKET_NOT_FOUND: ${why}`);
+    const said = `PROXY_PAIR_TICKET_NOT_FOUND: ${why} Ask your user for the whole ticket.`;
+    await place.client.failure("pair_confirm", { ticket: text }, said);
   }
   assertEquals(place.client.questions, []);
 });
