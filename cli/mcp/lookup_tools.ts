@@ -32,11 +32,13 @@ export const WHOAMI: ToolRow = tool({
   async run(mcp) {
     const { identity, connector, only, isPush } = mcp.options;
     const { connection, inbox, proxy, runtime } = await statusOf(connector);
-    const problem = connection.problem ?? runtime.problem;
-    // Counts messages of the peers that the server may see. Messages that go to the runtime are never unread here.
-    let unread = 0;
-    if (only === null) unread = inbox.waiting;
-    else if (!isPush) { for await (const { messages } of unreadPages(mcp, 0, 0)) unread += messages.length; }
+    const problem = connection.problem ?? inbox.problem ?? runtime.problem;
+    // Messages that go to the runtime are never unread here. Of the others those of the peers count that the server may
+    // see.
+    let unread = only === null && !isPush ? inbox.waiting : 0;
+    if (only !== null && !isPush) {
+      for await (const { messages } of unreadPages(mcp, 0, 0)) unread += messages.length;
+    }
     return {
       agentDid: identity.did,
       name: identity.name,

@@ -140,6 +140,7 @@ Deno.test("an empty inbox says why messages may be missing", async (t) => {
       assertEquals((await client.data("read_inbox")).next, `No unread message. New ones ${why}`);
       const waiting = client.data("wait_for_message", { timeout_seconds: 1 });
       assertStringIncludes((await client.passing(waiting)).next, why);
+      assertEquals((await client.data("whoami")).problem, change.problem);
     });
   }
 });

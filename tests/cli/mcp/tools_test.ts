@@ -358,7 +358,7 @@ Deno.test("a message that waits because the session has ended says what the pers
   );
 });
 
-Deno.test("an MCP server of an agent with another runtime has no tools that read", async () => {
+Deno.test("an MCP server of an agent with another runtime has no tools that read, and nothing unread", async () => {
   await using world = await World.open();
   const clients = await pairOfClients(world);
   const push = await McpClient.open(world, clients.benches[0], { isPush: true });
@@ -368,6 +368,9 @@ Deno.test("an MCP server of an agent with another runtime has no tools that read
   assertEquals(names.length, 6);
   const { next } = await push.data("send_message", { to: "beta", text: "Hello" });
   assertStringIncludes(next, "goes to the runtime");
+  await clients.beta.data("send_message", { to: "alpha", text: "for the runtime" });
+  const counted = [(await push.data("whoami")).unread, (await clients.alpha.data("whoami")).unread];
+  assertEquals(counted, [0, 1]);
 });
 
 Deno.test("a reply that a tool waits for is its result, and does not go to the runtime", async () => {
