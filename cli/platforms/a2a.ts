@@ -136,7 +136,10 @@ export const A2A: PushPlatform = {
     const isGateway = target.hookPath === HOOK_PATH &&
       new URL(target.baseUrl).port === new URL(gatewayUrl(settings)).port;
     if (path === null || text === null || !isGateway) {
-      const steps = [`For Hermes, add these lines to its .env: A2A_PORT=9900 and A2A_PEER_TOKENS=${PEER}:${hookToken}`];
+      const steps = [
+        "For Hermes, switch on its A2A platform with hermes gateway setup, and add two lines to its .env: " +
+        `A2A_PORT=${new URL(target.baseUrl).port} and A2A_PEER_TOKENS=${PEER}:${hookToken}`,
+      ];
       return { change: null, steps, hookToken };
     }
     const wanted = withMember(withMember(settings, ["channels", "a2a", "enabled"], true), at, hookToken);

@@ -67,7 +67,7 @@ Deno.test("set-up turns the A2A channel of a found OpenClaw on, and prints the l
   for (const [settings, at] of [[null, target()], [before, target("/")], [before, hermes]] as const) {
     const { change, steps } = await plan(settings, at);
     assertEquals(change, null);
-    assertStringIncludes(steps[0] ?? "", "A2A_PEER_TOKENS=svc:made");
+    assertStringIncludes(steps[0] ?? "", `A2A_PORT=${new URL(at.baseUrl).port} and A2A_PEER_TOKENS=svc:made`);
   }
   await assertRejects(() => plan("// comment"), CliError, "not a plain JSON object");
 });
