@@ -3,7 +3,7 @@
  * Both are read from the registry itself, with a copy on disk, because a relay that named them could vouch for anyone.
  * The agents of a process share one object for each registry, because each would otherwise read the same lists.
  */
-import type { Clock } from "../../shared/clock.ts";
+import { type Clock, DAY_MS } from "../../shared/clock.ts";
 import { BoundedMap } from "../../shared/bounded_map.ts";
 import { sha256 } from "../../shared/protocol/base64url.ts";
 import { authorityOf } from "../../shared/protocol/did.ts";
@@ -41,11 +41,11 @@ const LIST_AGAIN_MS = 60_000;
 /**
  * Age from which a list no longer counts. With more, a relay on the way to the registry could hide a revocation longer.
  */
-const LIST_MAX_MS = 86_400_000;
+const LIST_MAX_MS = DAY_MS;
 /**
  * Offset of this machine's clock beyond which no message is taken, because good ones would be refused by their time.
  */
-const CLOCK_MAX_MS = 86_400_000;
+const CLOCK_MAX_MS = DAY_MS;
 /** Verified tokens that are remembered. With fewer, the tokens of many peers are verified at every message. */
 const AITS_KEPT = 1_000;
 /** Seconds after a reissue in which the old token may sign. With less, messages that were on their way are refused. */

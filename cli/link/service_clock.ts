@@ -2,13 +2,13 @@
  * The clock for timestamps of requests: this machine's time, corrected by a service's time once that service has
  * refused a timestamp. Timers use the machine's clock.
  */
-import type { Cancel, Clock } from "../../shared/clock.ts";
+import { type Cancel, type Clock, DAY_MS } from "../../shared/clock.ts";
 
 /**
  * A larger difference is not corrected, because a relay could otherwise make the machine sign requests that are dated
  * far ahead.
  */
-const OFFSET_MAX_MS = 86_400_000;
+const OFFSET_MAX_MS = DAY_MS;
 /** `Date` headers have a resolution of 1 s; a smaller offset is ignored. */
 const NOTICEABLE_MS = 2_000;
 

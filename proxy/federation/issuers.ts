@@ -5,7 +5,7 @@
  */
 import { BlockList, isIP } from "node:net";
 import { BoundedMap } from "../../shared/bounded_map.ts";
-import { settledWithin } from "../../shared/clock.ts";
+import { DAY_MS, settledWithin } from "../../shared/clock.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { authorityOf } from "../../shared/protocol/did.ts";
 import { AitCache, type KeptAits } from "../admission/ait_cache.ts";
@@ -77,7 +77,7 @@ const HOSTS_KEPT = 8;
  * How long the newest list of an issuer is remembered, so that an older one is refused. Afterwards an older one is
  * refused in any case, because a list is valid for only 15 minutes.
  */
-const SEEN_MS = 7 * 86_400_000;
+const SEEN_MS = 7 * DAY_MS;
 
 /** Asks one issuer. A call keeps its turn until its body is read, because a slow body also holds a connection. */
 class IssuerClient extends RegistryClient {

@@ -93,7 +93,7 @@ export type Answered = Pick<InboxMessage, "fromDid" | "requestId" | "conversatio
 /** What a receipt needs of its message. */
 export type EndedMessage = Pick<InboxMessage, "fromDid" | "requestId" | "conversationId"> & { proof: string };
 
-export const NOT_READ = `not read within ${UNREAD_KEPT_MS / 86_400_000} days`;
+export const NOT_READ = `not read within ${UNREAD_KEPT_MS / DAY_MS} days`;
 
 const LEASE_MS = LIMITS.leaseSeconds * 1000;
 
