@@ -16,8 +16,10 @@ import { longTest } from "../support/trials.ts";
 const END_MS = 90_000;
 if (!HAS_PYTHON) console.log("The Python programs of docs/agents.md are NOT run here: python3 is not installed");
 
-Deno.test("the Python programs have at most 30 lines", () => {
-  for (const name of ["answer.py", "ask.py"]) assert(block(name).trim().split("\n").length <= 30, name);
+Deno.test("the Python programs have at most 30 lines, and the TypeScript program 15", () => {
+  for (const [name, most] of [["answer.py", 30], ["ask.py", 30], ["agent.ts", 15]] as const) {
+    assert(block(name).trim().split("\n").length <= most, name);
+  }
 });
 
 Deno.test("each program reads what a peer may send, then answers each question with its answer", async (t) => {
