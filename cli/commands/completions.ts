@@ -72,20 +72,22 @@ function allPlaces(table: readonly Command[], summaries: Groups): Place[] {
   const prefixes = new Map(
     table.flatMap(({ path }) => path.map((_, i) => [path.slice(0, i).join(" "), path.slice(0, i)])),
   );
-  const groups = [...prefixes].map(([path, prefix]): Place => {
+  const places = new Map([...prefixes].map(([path, prefix]): [string, Place] => {
     const below = table.filter((command) => command.path.length > prefix.length && beginsWith(command.path, prefix));
     const words = new Map(below.map((command) => {
       const here = command.path.slice(0, prefix.length + 1);
       const isWhole = command.path.length === here.length;
       return [here.at(-1) ?? "", isWhole ? command.summary : summaries[here.join(" ")] ?? ""];
     }));
-    return { path, words: [...words], options: GLOBAL_OPTIONS };
-  });
-  const commands = table.map(({ path, args, options }): Place => {
-    const [first] = Object.values(args);
-    return { path: path.join(" "), words: [], options: { ...options, ...GLOBAL_OPTIONS }, first };
-  });
-  return [...groups, ...commands];
+    return [path, { path, words: [...words], options: GLOBAL_OPTIONS }];
+  }));
+  for (const { path: names, args, options } of table) {
+    const path = names.join(" "), [first] = Object.values(args);
+    // One place for a command that is also a group, such as `svc peers`, because bash takes the first of two cases.
+    const words = places.get(path)?.words ?? [];
+    places.set(path, { path, words, options: { ...options, ...GLOBAL_OPTIONS }, first });
+  }
+  return [...places.values()];
 }
 
 function bashScript(places: Place[]): string {
@@ -97,13 +99,11 @@ function bashScript(places: Place[]): string {
     `      if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W "${
       Object.keys(options).map((name) => `--${name}`).join(" ")
     }" -- "$cur"))\n` +
-    (words.length > 0
-      ? `      else COMPREPLY=($(compgen -W "${words.map(([word]) => word).join(" ")}" -- "$cur")); fi ;;`
-      : complete === undefined
+    (words.length === 0 && complete === undefined
       ? `      fi ;;`
-      : repeat
-      ? `      else ${bashWords(complete)}; fi ;;`
-      : `      elif ((arguments == 0)); then ${bashWords(complete)}; fi ;;`)
+      : `      ${repeat ? "else" : "elif ((arguments == 0)); then"} ${
+        bashWords(complete ?? [], words.map(([word]) => word))
+      }; fi ;;`)
   );
   return `${COMPLETION_START}
 _svc_folder() {
@@ -187,10 +187,10 @@ function bashValues(name: string, places: Place[]): string[] {
   ];
 }
 
-function bashWords(completion: Completion): string {
+function bashWords(completion: Completion, subcommands: readonly string[] = []): string {
   if (completion === "files") return "_svc_files";
-  const words = typeof completion === "string" ? `$(_svc_${completion})` : completion.join(" ");
-  return `COMPREPLY=($(compgen -W "${words}" -- "$cur"))`;
+  const words = typeof completion === "string" ? [`$(_svc_${completion})`] : completion;
+  return `COMPREPLY=($(compgen -W "${[...subcommands, ...words].join(" ")}" -- "$cur"))`;
 }
 
 function fishScript(places: Place[]): string {

@@ -60,6 +60,12 @@ Deno.test("bash offers commands, options, fixed values, the agents of this machi
     [["svc", "install", "--for", "n"], ["nanobot"]],
     [["svc", "hook", "claude-code", ""], ["alpha", "beta"]],
     [["svc", "--config-dir", "x", "inv"], ["invite"]],
+    // A group that is a command too has its subcommands, its options and its argument.
+    [["svc", "mcp", ""], ["alpha", "beta", "install"]],
+    [["svc", "mcp", "alpha", ""], []],
+    [["svc", "mcp", "alpha", "--pe"], ["--peers"]],
+    [["svc", "dead-letters", "--li"], ["--limit"]],
+    [["svc", "connector", "s"], ["service", "start", "status"]],
     [["svc", "provider", "doctor", "--peer", ""], ["delta-2", "eta", "gamma"]],
     [["svc", "peers", "--agent", ""], ["alpha", "beta"]],
     // bash gives an option with an equals sign as three words, and the sign alone where nothing follows it.
