@@ -82,7 +82,7 @@ export const COMMANDS = [
         project: resolve(ctx.cwd ?? "."),
       };
       const work = options.print ? planEntry : options.undo ? removeInstalled : installEntry;
-      const { hostName, name, command, args: words, files, messages, then } = await work(ctx, folder, wish);
+      const { hostName, name, command, args: words, files, messages, then, unhooked } = await work(ctx, folder, wish);
       const [entry, hook = null] = files;
       if (scope === "project" && !options.undo && !await isOnPath(ctx, "svc")) {
         ctx.out.warn("PATH has no command svc, which the entry of a project starts");
@@ -124,6 +124,7 @@ export const COMMANDS = [
       if (messages.isNew) {
         ctx.out.note(`Messages for ${agent} stay in its connector until they are read: the platform is inbox now.`);
       }
+      if (unhooked !== null) ctx.out.note(`The hook in ${unhooked} is removed, because the inbox wakes the model now.`);
       ctx.out.note(then);
     },
   }),

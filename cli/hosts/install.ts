@@ -67,7 +67,12 @@ export async function installEntry(ctx: Context, folder: AgentFolder, wish: Inst
       await checkEntry(ctx, records, one);
     }
     const changed = await inOrder(plan.targets, (one) => addEntry(ctx, records, one));
-    return resultOf(plan, changed, await chooseInbox(ctx, folder));
+    // An earlier hook would wake the model a second time for each message.
+    const isInbox = wish.host === "claude-code" && wish.wake === "inbox";
+    const [, hook] = isInbox ? planOf(ctx, folder, { ...wish, wake: "hook" }).targets : [];
+    const hasHook = hook !== undefined && records.all().some(({ place }) => isSame(place, WAKE_PATH));
+    const unhooked = hasHook && await removeEntry(ctx, records, hook) ? hook.path : null;
+    return { ...resultOf(plan, changed, await chooseInbox(ctx, folder)), unhooked };
   });
 }
 
@@ -182,11 +187,14 @@ function noWake({ name, wakes }: HostRow, wake: Wake): CliError {
   });
 }
 
-/** What a command did with the files: that of the entry, and that of the hook if there is one. */
+/**
+ * What a command did with the files: that of the entry, and that of the hook if there is one. `unhooked`: the file of
+ * an earlier hook that was removed.
+ */
 function resultOf({ row, name, tool, targets }: Plan, changed: readonly Target[], messages: Messages) {
   const fileOf = (one: Target) => ({ path: one.path, fragment: fragmentOf(one), changed: changed.includes(one) });
   const [entry, ...hooks] = targets, files = [fileOf(entry), ...hooks.map(fileOf)] as const;
-  return { name, hostName: row.name, ...tool, files, messages, then: row.then };
+  return { name, hostName: row.name, ...tool, files, messages, then: row.then, unhooked: null as string | null };
 }
 
 function whereabouts(ctx: Context, folder: AgentFolder, project: string): Whereabouts {

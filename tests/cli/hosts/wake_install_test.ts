@@ -154,6 +154,19 @@ Deno.test("each way to wake is the hook, the inbox of the entry, or both", async
   }
 });
 
+Deno.test("a hook is removed once the inbox wakes the model, which it would wake a second time", async () => {
+  await using machine = await hostMachine();
+  machine.write(HOOKS, OTHERS);
+  await machine.json(...WAKE);
+  const line = ["mcp", "install", "alpha", "--for", "claude-code", "--wake", "inbox"];
+  const { stderr } = await machine.svc(...line);
+  assertEquals(machine.read(HOOKS), OTHERS);
+  assertStringIncludes(stderr, `The hook in ${machine.path(HOOKS)} is removed`);
+  // What another program has written there stays, and without a hook nothing is said.
+  machine.write(HOOKS, "not JSON");
+  assertEquals((await machine.svc(...line)).stderr.includes("is removed"), false);
+});
+
 Deno.test("Codex is woken by its program, so a PATH without it is named when the entry is written", async () => {
   await using machine = await hostMachine();
   machine.env.PATH = machine.path("bin");
