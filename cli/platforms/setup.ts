@@ -65,9 +65,12 @@ export async function applyChange(ctx: Context, folder: PrivateFolder, change: F
 export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<string[]> {
   return await withHostsLock(ctx, async () => {
     const backup = readBackup(folder);
-    const changes: { before: string | null; current: OtherFile }[] = [];
+    const changes: { before: string | null; current: OtherFile }[] = [], restored: string[] = [];
     for (const { path, before, written } of backup) {
       const current = await currentOf(path).catch(() => null);
+      // Without the file, as after its program was removed, nothing of svc is left in it.
+      if (current?.text === null && before !== null) continue;
+      restored.push(path);
       // An undo that failed at another file has restored this one. It is skipped, so that the undo can be repeated.
       if (current?.text === before) continue;
       if (current?.text == null || await sha256(current.text) !== written) throw changedSince(path, folder);
@@ -77,7 +80,7 @@ export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<
       if (!await replaceUnchanged(ctx, current, before)) throw changedSince(current.path, folder);
     }
     await folder.remove(BACKUP_FILE);
-    return backup.map(({ path }) => path);
+    return restored;
   });
 }
 

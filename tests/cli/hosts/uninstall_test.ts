@@ -96,6 +96,20 @@ Deno.test("svc uninstall restores the settings of a runtime, and keeps the backu
   assertStringIncludes(stderr, "setup-backup.json");
 });
 
+Deno.test("the settings of one runtime are restored when the file of another is gone with its program", async () => {
+  await using machine = await hostMachine();
+  const openclaw = machine.path("home/.openclaw/openclaw.json"), hermes = machine.path("home/.hermes/.env");
+  for (const [path, text] of [[openclaw, "{}"], [hermes, "A=1\n"]] as const) {
+    await Deno.mkdir(dirname(path), { recursive: true });
+    await Deno.writeTextFile(path, text);
+  }
+  for (const name of ["openclaw", "hermes"]) await machine.json("provider", "setup", "--for", name);
+  await Deno.remove(dirname(openclaw), { recursive: true });
+  const { restored } = await machine.json("provider", "setup", "--for", "hermes", "--undo");
+  assertEquals([restored, await Deno.readTextFile(hermes)], [[hermes], "A=1\n"]);
+  assertEquals((await machine.json("uninstall", "--print")).installed, []);
+});
+
 Deno.test("svc uninstall leaves an entry that was changed since, names it, and removes the others", async () => {
   await using machine = await hostMachine();
   for (const host of ["claude-code", "cursor"]) await machine.json("mcp", "install", "alpha", "--for", host);
