@@ -30,6 +30,14 @@ export function parseCount(text: string, what: string, max: number): number {
   throw new CliError("CLI_USAGE", `${what} must be an integer from 1 to ${max}, not "${text}"`);
 }
 
+/** Returns the names of a list with commas; `null` when none is given. @throws {CliError} `CLI_USAGE` */
+export function parseNames(list: string | undefined, what: string, max: number): string[] | null {
+  if (list === undefined) return null;
+  const names = list.split(",").map((name) => name.trim());
+  if (names.length <= max && names.every((name) => name !== "")) return names;
+  throw new CliError("CLI_USAGE", `${what} takes 1 to ${max} names, separated by commas`);
+}
+
 /** Returns the number of a message of the inbox. @throws {CliError} `CLI_USAGE` with the fix */
 export function parseMessageNumber(text: string, fix: string): number {
   const number = integerIn(text);

@@ -13,6 +13,7 @@ import { ApiError, LocalDown } from "../../shared/client/errors.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
 import { connectorOf } from "../connector/attach.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
+import { findPeersEver, readPeers } from "../connector/peers/peers.ts";
 import { Unseen } from "../connector/unseen.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
@@ -21,7 +22,7 @@ import { withLock } from "../files/lock.ts";
 import { ensureDirectory, PrivateFolder, removeOlder } from "../files/private_files.ts";
 import { announcement } from "../messages/announcement.ts";
 import { AGENT_ARG, command } from "../command_line/command.ts";
-import { parseCount } from "../command_line/numbers.ts";
+import { parseCount, parseNames } from "../command_line/numbers.ts";
 import { onStop } from "../terminal/interrupt.ts";
 import * as z from "zod";
 
@@ -44,6 +45,7 @@ export const COMMANDS = [
       "unless-inbox": {
         summary: "Do nothing in a session with an inbox, through which svc mcp --wake-model wakes the model",
       },
+      peers: { value: "names", summary: "Only messages of these peers: aliases or DIDs, separated by commas" },
       timeout: { value: "seconds", summary: `Longest wait, 1 to ${MAX_WAIT} (default ${MAX_WAIT})` },
     },
     examples: { "svc hook claude-code alpha": "Wait for messages of alpha; the input names the session" },
@@ -54,7 +56,8 @@ export const COMMANDS = [
         const hasInbox = ctx.os !== "windows" && ctx.env("CLAUDE_CODE_MESSAGING_SOCKET") !== undefined;
         if (options["unless-inbox"] && hasInbox) return EXIT.done;
         const seconds = parseCount(options.timeout ?? `${MAX_WAIT}`, "--timeout", MAX_WAIT);
-        const line = await Promise.race([waitForMessages(ctx, args.agent, seconds), stopped.promise]);
+        const only = parseNames(options.peers, "--peers", LIMIT.sendersAtOnce);
+        const line = await Promise.race([waitForMessages(ctx, args.agent, seconds, only), stopped.promise]);
         if (typeof line !== "string") return EXIT.done;
         ctx.terminal.stderr(`${line}\n`);
         return WAKE;
@@ -101,7 +104,12 @@ type Session = z.infer<typeof Session>;
  * @throws {CliError} `CLI_USAGE` for input without a session, `CLI_BUSY` when another process waits for the session
  * @throws {ApiError} `CONNECTOR_RUNTIME_PUSHES` when the messages go to a runtime
  */
-async function waitForMessages(ctx: Context, agentName: string | undefined, seconds: number): Promise<string | null> {
+async function waitForMessages(
+  ctx: Context,
+  agentName: string | undefined,
+  seconds: number,
+  only: readonly string[] | null,
+): Promise<string | null> {
   const left = timeLeft(ctx.clock, seconds * 1000);
   const folder = await chosenAgent(ctx, agentName);
   const name = (await sha256(await sessionOf(ctx))).slice(0, NAME_LENGTH);
@@ -109,7 +117,7 @@ async function waitForMessages(ctx: Context, agentName: string | undefined, seco
   await ensureDirectory(sessions.path, await ensureConfigDir(ctx));
   const wait = async () => {
     await removeOlder(sessions.path, ctx.clock.now() - SESSION_KEPT_MS, /./);
-    return await new Waiter(ctx, folder, sessions, `${name}.json`).until(left);
+    return await new Waiter(ctx, folder, only, sessions, `${name}.json`).until(left);
   };
   return await withLock(ctx, () => join(sessions.path, `${name}.lock`), wait, () => {}, 0);
 }
@@ -133,6 +141,8 @@ class Waiter {
   constructor(
     readonly ctx: Context,
     readonly folder: AgentFolder,
+    /** The only peers whose messages count; `null`: all. */
+    readonly only: readonly string[] | null,
     readonly files: PrivateFolder,
     readonly file: string,
   ) {
@@ -168,7 +178,8 @@ class Waiter {
     const pause = (ms = CONNECTOR_LOOK_MS) => sleep(ctx.clock, Math.min(ms, left()));
     try {
       const client = await connectorOf(ctx, folder);
-      if (client === null) {
+      const from = this.only === null ? undefined : findPeersEver(readPeers(folder), this.only).join(",");
+      if (client === null || from === "") {
         await pause();
         return [];
       }
@@ -177,7 +188,7 @@ class Waiter {
       for (let pages = 0; more && pages < PAGES_MAX; pages++) {
         const { after } = this.#unseen;
         const waitMs = pages > 0 ? 0 : Math.min(LIMIT.waitMaxMs, left());
-        const query = { unread: true, after, limit: LIMIT.pageMessagesMax, wait: Math.ceil(waitMs / 1000) };
+        const query = { unread: true, from, after, limit: LIMIT.pageMessagesMax, wait: Math.ceil(waitMs / 1000) };
         const page = await call(client, InboxPage, { ...get("/v1/inbox", query), waitSeconds: query.wait });
         messages.push(...this.#unseen.news(page));
         more = page.more && page.messages.length > 0;

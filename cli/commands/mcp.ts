@@ -5,7 +5,7 @@
  */
 import { resolve } from "node:path";
 import { AGENT_ARG, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
-import { oneOf } from "../command_line/numbers.ts";
+import { oneOf, parseNames } from "../command_line/numbers.ts";
 import { CliError, describe } from "../errors.ts";
 import { HOST_IDS, SCOPES, WAKES } from "../hosts/table.ts";
 import { fields, Output } from "../terminal/output.ts";
@@ -152,7 +152,7 @@ export const COMMANDS = [
     // Runs until standard input ends or the command is stopped.
     async run(given, { args, options }) {
       const ctx = withoutStdout(given);
-      const only = options.peers === undefined ? null : peerNames(options.peers);
+      const only = parseNames(options.peers, "--peers", CONNECTOR_LIMITS.sendersAtOnce);
       const folder = await chosenAgent(ctx, args.agent);
       // On standard output, a line of a library would break the protocol.
       for (const method of ["log", "info", "debug"] as const) console[method] = console.error;
@@ -199,14 +199,6 @@ export const COMMANDS = [
     },
   }),
 ];
-
-/** @throws {CliError} `CLI_USAGE` */
-function peerNames(list: string): string[] {
-  const names = list.split(",").map((name) => name.trim());
-  const { sendersAtOnce } = CONNECTOR_LIMITS;
-  if (names.length <= sendersAtOnce && names.every((name) => name !== "")) return names;
-  throw new CliError("CLI_USAGE", `--peers takes 1 to ${sendersAtOnce} names, separated by commas`);
-}
 
 /** The context with a terminal that writes everything to standard error. */
 function withoutStdout(ctx: Context): Context {

@@ -55,9 +55,12 @@ export function hasInbox(wake: Wake | undefined): boolean {
 }
 
 /** The hook that wakes Claude Code. With `auto` it does nothing where there is an inbox, which `svc mcp` uses. */
-export function wakeHook({ own, agent, here }: OwnCommand, wake: Wake): Record<string, unknown> {
-  const unless = wake === "auto" ? ["--unless-inbox"] : [];
-  const command = [...own, "hook", "claude-code", agent, ...here, ...unless].map(shellWord).join(" ");
+export function wakeHook(
+  { own, agent, here }: OwnCommand,
+  { wake, peers }: Pick<ToolSwitches, "wake" | "peers">,
+): Record<string, unknown> {
+  const switches = [...peers === undefined ? [] : ["--peers", peers], ...wake === "auto" ? ["--unless-inbox"] : []];
+  const command = [...own, "hook", "claude-code", agent, ...here, ...switches].map(shellWord).join(" ");
   const timeout = HOOK_TIMEOUT_MS / 1000;
   return { hooks: [{ type: "command", command, asyncRewake: true, timeout }] };
 }

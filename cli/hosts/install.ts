@@ -169,7 +169,7 @@ function planOf(ctx: Context, folder: AgentFolder, wish: InstallWish) {
       editor: JSON_TEXT,
       place: WAKE_PATH,
       isInArray: true,
-      value: wakeHook(command, wake),
+      value: wakeHook(command, wish),
       isOwn: (entry) => isOwnHook(command, entry),
     });
   }

@@ -12,7 +12,7 @@ import { BoundedMap } from "../../shared/bounded_map.ts";
 import { CONNECTOR_LIMITS } from "../connector/limits.ts";
 import { CliError } from "../errors.ts";
 import { isShownAlias } from "../connector/peers/aliases.ts";
-import { aliasesOf, findPeerEver, type Peers } from "../connector/peers/peers.ts";
+import { aliasesOf, findPeerEver, findPeersEver, type Peers } from "../connector/peers/peers.ts";
 import { readPage, type Received, type ReceivedPage } from "../messages/received.ts";
 import { keyOf } from "../connector/unseen.ts";
 import { type AnsweredCall, Answers } from "./answers.ts";
@@ -73,9 +73,7 @@ export class McpAgent {
   /** The only peers of this server; `null`: all. A peer that is not known yet is not among them. */
   allowed(): readonly string[] | null {
     const { only, peers } = this.options;
-    if (only === null) return null;
-    const known = peers();
-    return only.map((name) => findPeerEver(known, name)).filter((did) => did !== null);
+    return only === null ? null : findPeersEver(peers(), only);
   }
 
   allows(did: string): boolean {

@@ -352,6 +352,11 @@ export function findPeerEver(peers: Peers, to: string): string | null {
   return isAgentDid(to) ? to : peers[presentAlias(peers, to) ?? ""]?.did ?? null;
 }
 
+/** The DIDs of peers, from DIDs and aliases. An alias of no peer is left out. */
+export function findPeersEver(peers: Peers, names: readonly string[]): string[] {
+  return names.map((name) => findPeerEver(peers, name)).filter((did) => did !== null);
+}
+
 /** The alias that a peer has now, from one that it has or had; `null` for no peer. */
 function presentAlias(peers: Peers, alias: string): string | null {
   if (Object.hasOwn(peers, alias)) return alias;

@@ -71,6 +71,18 @@ Deno.test("the command of the hook is quoted for a shell, and runs svc with its 
   assertEquals(words.slice(-5), ["hook", "claude-code", "alpha", "--config-dir", folder]);
 });
 
+Deno.test("the hook wakes for the peers of the entry only", async () => {
+  await using machine = await hostMachine();
+  for (const peers of ["beta,gamma", "beta"]) {
+    await machine.json(...WAKE, "--peers", peers);
+    const [group, ...rest] = stopHooks(machine.read(HOOKS));
+    assertMatch(group?.hooks[0]?.command ?? "", new RegExp(` hook claude-code alpha --peers ${peers}$`));
+    assertEquals(rest, []);
+  }
+  await machine.json("mcp", "install", "alpha", "--for", "claude-code", "--undo");
+  assertEquals(await Deno.stat(machine.path(HOOKS)).catch(() => null), null);
+});
+
 Deno.test("the hook of an older program is replaced", async () => {
   await using machine = await hostMachine();
   const old = {
@@ -203,7 +215,7 @@ Deno.test("the hook of an earlier svc is recognised by agent and folder, also by
     [["--config-dir", "/a"], ["--config-dir", "/ab"], false],
   ];
   for (const [written, folder, isOwn] of hooks) {
-    const hook = wakeHook({ ...here(...written), own: ["/old/svc", "--quiet"] }, "auto");
+    const hook = wakeHook({ ...here(...written), own: ["/old/svc", "--quiet"] }, { wake: "auto", peers: undefined });
     assertEquals(isOwnHook(here(...folder), hook), isOwn, `${written} for ${folder}`);
     assertEquals(isOwnHook({ ...here(...folder), agent: "alph" }, hook), false);
   }

@@ -6,6 +6,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { announcement } from "../../../cli/messages/announcement.ts";
 import { CONNECTOR_LOOK_MS, INPUT_BYTES_MAX, SESSION_KEPT_MS } from "../../../cli/commands/hook.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
+import { knowPeer } from "../../support/known_peer.ts";
 import { localMessage } from "../../support/local_message.ts";
 import { passTime } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
@@ -128,6 +129,21 @@ Deno.test("a message wakes once, also when it is on a later page, and a new one 
   desk.unread.push(251);
   assertEquals((await desk.hook()).code, 2);
   assertEquals(Object.keys(desk.machine.tree(`${HOOKS}/`)).length, 2);
+});
+
+Deno.test("only messages of the peers that the model may see wake it", async () => {
+  await using desk = await Desk.open();
+  const did = (end: string) => `did:svc:registry.example.test:agent:01KHYQ5H00AAAAAAAAAAAAAA${end}`;
+  for (const [agentName, end] of [["beta", "AB"], ["gamma", "AC"]] as const) {
+    await knowPeer(desk.machine.dir, "alpha", { did: did(end), agentName, humanName: "B" });
+  }
+  desk.unread = [1];
+  assertEquals((await desk.hook("--peers", "gamma, unknown")).code, 2);
+  assertEquals(desk.queries.splice(0).map((query) => query.get("from")), [did("AC")]);
+  // A peer that is not known yet has no message.
+  desk.unread.push(2);
+  quiet(await desk.hook("--peers", "unknown", "--timeout", "20"));
+  assertEquals(desk.queries, []);
 });
 
 Deno.test("a message that comes back with a lower number wakes, and a full inbox wakes once", async () => {
