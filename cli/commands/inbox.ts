@@ -99,7 +99,17 @@ export const COMMANDS = [
       await arrived(connector, stop);
       const lister = listerOf(connector);
       const ended = new AbortController();
-      if (program !== null) void runForMessages(ctx, connector, program, (why) => ctx.out.warn(why), ended.signal);
+      const which = { from: lister.query.from, conversation };
+      if (program !== null) {
+        void runForMessages(
+          ctx,
+          connector,
+          program,
+          (why) => ctx.out.warn(why),
+          ended.signal,
+          which,
+        );
+      }
       try {
         while (!stopped.signal.aborted) {
           const page = await Promise.race([lister.next(LIMIT.waitMaxMs / 1000), stop]);

@@ -48,6 +48,7 @@ export async function programOf({ exec }: Context, program: string | undefined):
  * that arrive during a run cause one more run together.
  *
  * @param failed called with the reason when the program did not end well
+ * @param which only messages of this sender and conversation (default: all)
  */
 export async function runForMessages(
   ctx: Context,
@@ -55,13 +56,14 @@ export async function runForMessages(
   program: string,
   failed: (why: string) => void,
   signal: AbortSignal,
+  which: { from?: string | undefined; conversation?: string | undefined } = {},
 ): Promise<void> {
   const unseen = new Unseen();
   let newest: LocalMessage | undefined;
   while (!signal.aborted) {
     try {
-      const target = `/v1/inbox?limit=${LIMIT.pageMessagesMax}&after=${unseen.after}&wait=${WAIT_S}`;
-      const { messages, more } = await call(calls, InboxPage, { ...get(target), waitSeconds: WAIT_S });
+      const query = { ...which, limit: LIMIT.pageMessagesMax, after: unseen.after, wait: WAIT_S };
+      const { messages, more } = await call(calls, InboxPage, { ...get("/v1/inbox", query), waitSeconds: WAIT_S });
       newest = unseen.news({ messages, more }).at(-1) ?? newest;
       const message = newest;
       if (message === undefined || more || signal.aborted) continue;

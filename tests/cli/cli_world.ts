@@ -37,6 +37,8 @@ export class Machine extends SvcRunner implements AsyncDisposable {
   fetch: typeof fetch;
   /** The authorities that commands trusted in addition, in order. */
   readonly trusted: string[] = [];
+  /** Starts the program of `--exec`; `null` where svc may start none. */
+  exec: CliWorld["exec"] | null = null;
   /** Requests that were sent: method and path, in order. */
   readonly requests: string[] = [];
   #ends: World | null = null;
@@ -89,6 +91,7 @@ export class Machine extends SvcRunner implements AsyncDisposable {
         return this.fetch;
       },
       ...(this.reach ? { reach: this.reach } : {}),
+      ...(this.exec ? { exec: this.exec } : {}),
       clock: this.world.clock,
       random: this.world.random,
       terminal: {

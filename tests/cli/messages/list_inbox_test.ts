@@ -134,6 +134,23 @@ Deno.test("svc inbox --follow shows a message that another program gives back af
     await whileTimePasses(world, following);
   }));
 
+Deno.test("svc inbox --follow runs the program of --exec only for the messages that it shows", () =>
+  withInbox(async ({ machine, receive, world }) => {
+    const ran: string[] = [];
+    const run = (_program: string, { SVC_MESSAGE_ID: id = "" }) => Promise.resolve(ran.push(id) * 0);
+    machine.exec = { isAllowed: () => Promise.resolve(true), run };
+    const other = await world.agent(undefined, "other");
+    const [a] = [receive({ message: "a" }, { conversationId: "c-1" }), receive({ message: "b" })];
+    receive({ message: "c" }, { fromAgentDid: other.agent.did, conversationId: "c-1" });
+    const which = ["--from", "beta", "--conversation", "c-1"];
+    const following = machine.svc("inbox", "--follow", "--exec", Deno.execPath(), ...which);
+    await whileTimePasses(world, until(() => ran.length > 0));
+    machine.readsCharacters = 0;
+    const d = receive({ message: "d" }, { conversationId: "c-1" });
+    await whileTimePasses(world, following);
+    assertEquals(ran.filter((id) => id !== String(d)), [String(a)]);
+  }));
+
 Deno.test("svc inbox --take --json names messages that another program has read at the same time", () =>
   withInbox(async ({ machine, receive, running, world }) => {
     const id = receive({ message: "a" });
