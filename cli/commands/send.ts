@@ -251,10 +251,14 @@ async function report(
   // The connector of this command ends with it, so no program would send the message.
   const waitsHere = state === "kept" && connector?.isHost === true;
   // Without a link no reply can come, so waiting longer would not help.
-  const link = connector && (await statusOf(connector).catch(() => null))?.connection;
+  const status = connector && await statusOf(connector).catch(() => null), link = status?.connection;
   const apart = link?.problem && link.problem !== why && link.state !== "connected" ? `, and ${link.problem}` : "";
   throw new CliError("CLI_NO_REPLY", `No reply of ${peer} came within ${waitSeconds} s; ${id} is ${what}${apart}`, {
-    fix: waitsHere ? `To send what waits here: svc connector start ${folder.name}` : undefined,
+    fix: waitsHere
+      ? `To send what waits here: svc connector start ${folder.name}`
+      : status?.runtime.url
+      ? `Wait longer with --timeout; a later reply goes to the runtime of ${folder.name}.`
+      : undefined,
   });
 }
 

@@ -364,6 +364,15 @@ Deno.test("svc send --wait exits with 6 and the state when no reply comes in tim
     assertEquals(kept.split("cannot be reached").length, 2, `the reason is said once: ${kept}`);
   }));
 
+Deno.test("svc send --wait says without a reply in time that a later one goes to the runtime, where there is one", () =>
+  withInbox(async ({ world, machine }) => {
+    const { stderr } = await whileTimePasses(world, machine.svc("send", "beta", "--wait", "x", "--timeout", "5"));
+    assertEquals([stderr.includes("a later reply goes to the runtime of alpha."), stderr.includes("svc inbox")], [
+      true,
+      false,
+    ]);
+  }, { "hook-path": "/in" }));
+
 Deno.test("svc send --wait says at once where the message waits, and prints the reply that comes later", () =>
   withInbox(async ({ world, machine, running, socket, receive }) => {
     socket.link.end(1000, "over");
