@@ -102,7 +102,7 @@ export async function startAgentConnector(
   const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
   const wanted = await wantedPort(store, folder, options.port);
   await using opened = new AsyncDisposableStack();
-  opened.use(await lockConnector(folder, ctx.pid));
+  opened.use(await lockConnector(folder, ctx.pid, target !== null));
   // Removed first, because another program may have the old connector's port by now, and would get a token or a
   // message.
   await removeDiscoveryFiles(folder);

@@ -12,9 +12,11 @@ const LOCK_FILE = "connector.lock";
 export class ConnectorLockedError extends CliError {
   override name = "ConnectorLockedError";
 
-  constructor(agentName: string, readonly pid: string) {
+  constructor(agentName: string, readonly pid: string, hasRuntime = false) {
     super("CLI_BUSY", `The connector of ${agentName} runs already (pid ${pid}). New settings need a new start`, {
-      fix: `To talk here: svc inbox --follow --agent ${agentName}`,
+      fix: hasRuntime
+        ? `To see it: svc connector status ${agentName}`
+        : `To talk here: svc inbox --follow --agent ${agentName}`,
     });
   }
 }
@@ -29,10 +31,15 @@ const MAX_TRIES = 1_000;
  * Takes the lock; disposing the result releases it.
  *
  * @param pid of the connector; `null`: of a command that holds the lock for a moment, while connectors wait
+ * @param hasRuntime the agent's messages go to a runtime, so `svc inbox` would only refuse
  * @throws {ConnectorLockedError} when another connector has it
  * @throws {CliError} `CLI_FILE_UNSAFE`, `CLI_SAVE_FAILED`
  */
-export async function lockConnector(folder: AgentFolder, pid: number | null): Promise<Disposable> {
+export async function lockConnector(
+  folder: AgentFolder,
+  pid: number | null,
+  hasRuntime = false,
+): Promise<Disposable> {
   const path = await lockPath(folder);
   const file = await Deno.open(path, { read: true, write: true, create: true, mode: 0o600 }).catch((error) => {
     throw saveFailed(path, "written", error);
@@ -42,7 +49,9 @@ export async function lockConnector(folder: AgentFolder, pid: number | null): Pr
   owned.adopt(file, closeLocked);
   for (let tries = 1; !await file.tryLock(true); tries++) {
     const holder = await isHeld(file) ? lockHolder(folder) : null;
-    if (holder !== null || tries >= MAX_TRIES) throw new ConnectorLockedError(folder.name, holder ?? "unknown");
+    if (holder !== null || tries >= MAX_TRIES) {
+      throw new ConnectorLockedError(folder.name, holder ?? "unknown", hasRuntime);
+    }
     await yieldToEventLoop();
   }
   try {

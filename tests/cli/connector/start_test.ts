@@ -10,6 +10,7 @@ import { PROXY_URL, World } from "../../support/world.ts";
 import { until } from "../../support/until.ts";
 import { passing, stopping } from "./bench.ts";
 import { contextOf } from "./context.ts";
+import { holdConnectorLock } from "./held_lock.ts";
 import type { Machine } from "../cli_world.ts";
 import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
 
@@ -196,4 +197,17 @@ Deno.test("the start says of which of several agents a runtime answers the peers
   const whole = "beta · The runtime's answers go back to the peers that asked. To keep them here: --replies off.";
   assertEquals([said.join(" "), said.filter((line) => line.length > 39)], [whole, []]);
   assertEquals(screen.includes("alpha · The runtime's"), false);
+});
+
+Deno.test("a second start names a command that shows the connector that runs, with and without a runtime", async () => {
+  await using machine = await machineWithAlpha();
+  using _lock = await holdConnectorLock(`${machine.dir}/agents/alpha`);
+  const cases: [options: string[], fix: string][] = [
+    [[], "inbox --follow --agent alpha"],
+    [["--hook-path", "/in"], "connector status alpha"],
+  ];
+  for (const [options, fix] of cases) {
+    const { code, message } = await machine.failure("connector", "start", "alpha", ...options);
+    assertEquals([code, message.endsWith(`: svc ${fix}.`)], ["CLI_BUSY", true], message);
+  }
 });
