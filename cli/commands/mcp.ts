@@ -64,12 +64,14 @@ export const COMMANDS = [
       const host = oneOf(HOST_IDS, options.for, "host");
       const scope = oneOf(SCOPES, options.scope ?? "user", "scope");
       const wake = options.wake === undefined ? undefined : oneOf(WAKES, options.wake, "way of --wake");
+      const only = parseNames(options.peers, "--peers", CONNECTOR_LIMITS.sendersAtOnce);
       if (options.print && options.undo) throw new CliError("CLI_USAGE", "--print and --undo exclude each other");
       const { installEntry, isOnPath, planEntry, recordedEntries, removeInstalled } = await import(
         "../hosts/install.ts"
       );
       const folder = await chosenAgent(ctx, args.agent);
       const agent = folder.name;
+      if (only !== null && !options.undo) warnOfUnknown(ctx, folder, only);
       const wish = {
         host,
         scope,

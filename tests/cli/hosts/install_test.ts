@@ -187,7 +187,7 @@ Deno.test("options of the tools, the name and the configuration directory become
   const longName = "a.very.long.name.of.an.agent.on.this.machine";
   await using machine = await hostMachine(longName);
   const line = [...wordsOf(CURSOR), "--name", "mine", "--read-only", "--peers", "beta,gamma"];
-  await machine.json(...line);
+  assertEquals((await machine.json(...line)).warnings, ["alpha has no peer with the alias beta, gamma"]);
   const args = entryOf(CURSOR, read(pathOf(machine, CURSOR)), "mine")?.args as string[];
   assertEquals(args.slice(args.indexOf("mcp")), ["mcp", "alpha", "--read-only", "--peers", "beta,gamma"]);
   const long = await machine.json("mcp", "install", longName, "--for", "cursor");
@@ -461,6 +461,7 @@ Deno.test("a host, a scope or a switch that does not exist is a usage error", as
     ["--for", "codex", "--wake", "hook"],
     ["--for", "claude-code", "--wake", "now"],
     ["--for", "cursor", "--print", "--undo"],
+    ["--for", "cursor", "--peers", "beta,,gamma"],
   ];
   for (const words of bad) assertEquals((await machine.failure("mcp", "install", ...words)).exit, 2, words.join(" "));
 });
