@@ -65,7 +65,9 @@ export const COMMANDS = [
     args: { file: { summary: "File with the receipt; - reads standard input", complete: "files" } },
     options: {
       ...REGISTRY_OPTIONS,
-      payload: { value: "file", summary: "The payload that was sent, to compare it", complete: "files" },
+      payload: { value: "file", summary: "The text or payload that was sent, to compare it", complete: "files" },
+      // Not named `--keys`, which is a switch of `svc connector start`. Options are read before the command is known, so a
+      // name must take a value in all commands or in none.
       "key-document": {
         value: "file",
         summary: "Saved key document of the registry, used in place of a request",

@@ -3,7 +3,7 @@
  * agent and no connector, so a third party can do it too.
  */
 import * as z from "zod";
-import { fromBase64Url, sha256 } from "../../shared/protocol/base64url.ts";
+import { fromBase64Url, joinedBytes, sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { parseReceipt, type ReceiptClaims, verifyReceipt } from "../../shared/protocol/receipt_token.ts";
 import { TokenError, type TokenRefusal } from "../../shared/protocol/signed/jws.ts";
 import { readKeyDocument } from "../../shared/protocol/signed/key_document.ts";
@@ -131,6 +131,8 @@ function revocation({ iss, iat }: ReceiptClaims, { crl }: TrustedInputs): Verifi
   return step("revocation", !entry || entry.revokedAt > iat, "not deleted before", `The agent was deleted at ${when}`);
 }
 
+const decoded = (text: Uint8Array) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(text);
+
 async function payloadStep(
   { bodySha256, payloadSha256 }: ReceiptClaims,
   payload: Uint8Array<ArrayBuffer> | null,
@@ -139,7 +141,9 @@ async function payloadStep(
   const name = "payload";
   if (payload === null) return skipped(name, "no --payload to compare");
   const found = async (hash: string, before: Uint8Array<ArrayBuffer>) => {
-    const hashes = await Promise.all(textsOf(payload).map((text) => sha256(new Uint8Array([...before, ...text]))));
+    // `svc send` and `svc sent` show only the text of a payload, so a person has no other form of it.
+    const payloads = textsOf(payload).flatMap((text) => [text, utf8Bytes(JSON.stringify({ message: decoded(text) }))]);
+    const hashes = await Promise.all(payloads.map((text) => sha256(joinedBytes([before, text]))));
     return hashes.includes(hash);
   };
   if (payloadSha256 === undefined) {

@@ -1,5 +1,6 @@
 /** svc receipt verify: a receipt of the vectors and one of a running pair, offline on another machine, and each wrong part. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { signReceipt } from "../../../shared/protocol/receipt_token.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { vectors } from "../../support/vectors.ts";
@@ -126,6 +127,17 @@ Deno.test("a receipt is checked with the keys and the list of its registry", asy
     const late = await receiptOf(world, b);
     assertEquals(failing((await other.verify(other.write("receipt.json", late))).checks), ["revocation"]);
   });
+});
+
+Deno.test("the text that svc sent shows is compared as the payload that svc send made of it", async () => {
+  await using other = await stranger();
+  const agent = await other.machine.world.agent();
+  const bodySha256 = await sha256('{"message":"Grüß \\"dich\\""}');
+  const file = other.write("receipt.json", await receiptOf(other.machine.world, agent, { bodySha256 }));
+  const failingWith = async (text: string) =>
+    failing((await other.verify(file, "--payload", other.write("text.txt", text))).checks);
+  assertEquals(await failingWith('Grüß "dich"\n'), []);
+  assertEquals(await failingWith('Grüß "dic"\n'), ["payload"]);
 });
 
 Deno.test("a file that is no signed receipt is a usage error that says what to give", async (t) => {
