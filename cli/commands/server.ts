@@ -319,17 +319,16 @@ export function announce(ctx: Pick<Context, "out" | "pid">, server: Announcement
   const { address, metricsAddress, isOpen, madeSecret, store, warnings } = server;
   // The port is taken from the text, because `new URL` leaves out port 80.
   const publicUrl = server.publicUrl ?? `http://127.0.0.1:${address.slice(address.lastIndexOf(":") + 1)}`;
-  const bootstrapSecret = isOpen ? madeSecret : null;
+  const bootstrapSecret = isOpen && madeSecret !== null ? madeSecret : undefined;
+  const metrics = metricsAddress === null ? undefined : `${metricsAddress}/metrics`;
   if (out.json) {
     for (const warning of warnings) out.warn(warning);
-    const shown = { listening: address, publicUrl, store, pid, ...bootstrapSecret === null ? {} : { bootstrapSecret } };
-    out.jsonLine(JSON.stringify(shown));
+    out.jsonLine(JSON.stringify({ listening: address, publicUrl, store, pid, metrics, bootstrapSecret }));
     return;
   }
   out.result({}, [
     `listening on ${address}`,
-    ...fields([["public", publicUrl], ["store", store], ["pid", pid]]),
-    ...metricsAddress === null ? [] : fields([["metrics", `${metricsAddress}/metrics`]]),
+    ...fields([["public", publicUrl], ["store", store], ["pid", pid], ["metrics", metrics]]),
     ...isOpen && store !== ":memory:" ? [`Every identity will name ${publicUrl}. It cannot be changed.`] : [],
     ...isOpen ? nextLines(out, server) : [],
   ]);

@@ -140,11 +140,11 @@ Deno.test("serve warns when other machines cannot reach it, when keys travel in 
 /** What serve prints for a plan. */
 function printed(
   made: ReturnType<typeof plan>,
-  { json = false, isOpen = true, address = "http://127.0.0.1:8787" } = {},
+  { json = false, isOpen = true, address = "http://127.0.0.1:8787", metricsAddress = null as string | null } = {},
 ): { stdout: string; stderr: string } {
   const { terminal, seen } = recordedTerminal();
   const out = new Output(terminal, new ManualClock(), { json, colour: false });
-  announce({ out, pid: 42 }, { ...made, address, metricsAddress: null, isOpen });
+  announce({ out, pid: 42 }, { ...made, address, metricsAddress, isOpen });
   out.finish();
   return seen;
 }
@@ -192,7 +192,8 @@ Deno.test("the announcement holds no secret that was configured, and none when t
 
 Deno.test("with json the announcement is one line, with the warnings in it", () => {
   const made = plan({ host: "0.0.0.0", store: ":memory:" });
-  const { stdout, stderr } = printed(made, { json: true, address: "http://0.0.0.0:80" });
+  const metricsAddress = "http://127.0.0.1:9464";
+  const { stdout, stderr } = printed(made, { json: true, address: "http://0.0.0.0:80", metricsAddress });
   assertEquals([stdout.match(/\n/g)?.length, stderr], [1, ""]);
   const { warnings, ...rest } = JSON.parse(stdout);
   assertEquals(rest, {
@@ -200,6 +201,7 @@ Deno.test("with json the announcement is one line, with the warnings in it", () 
     publicUrl: "http://127.0.0.1:80",
     store: ":memory:",
     pid: 42,
+    metrics: "http://127.0.0.1:9464/metrics",
     bootstrapSecret: made.madeSecret,
   });
   assertEquals(warnings.length, 1);
