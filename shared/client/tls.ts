@@ -4,6 +4,7 @@
  */
 import { causesOf, UnreachableError } from "./errors.ts";
 
+const CLOCK = "Check this machine's clock; else the service needs a new certificate.";
 /** Error texts of `fetch` and error codes of `npm:ws`, with one description per cause. */
 const REFUSALS: readonly { found: RegExp; is: string; fix: string }[] = [
   {
@@ -26,7 +27,12 @@ const REFUSALS: readonly { found: RegExp; is: string; fix: string }[] = [
   {
     found: /: Expired|certificate expired|CERT_HAS_EXPIRED/,
     is: "expired, or this machine's clock is wrong",
-    fix: "Check this machine's clock; else the service needs a new certificate.",
+    fix: CLOCK,
+  },
+  {
+    found: /certificate not valid yet|NotValidYet|CERT_NOT_YET_VALID/,
+    is: "not valid yet, or this machine's clock is wrong",
+    fix: CLOCK,
   },
 ];
 

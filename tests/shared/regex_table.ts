@@ -296,6 +296,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets("/^[a-z0-9-]{1,32}$/", "", "a", "_"),
   meets("/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/", "", "-----BEGIN CERTIFICATE-----x", ""),
   never("/: Expired|certificate expired|CERT_HAS_EXPIRED/", OS_MESSAGE),
+  never("/certificate not valid yet|NotValidYet|CERT_NOT_YET_VALID/", OS_MESSAGE),
   never(
     "/UnknownIssuer|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT|SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT/",
     OS_MESSAGE,

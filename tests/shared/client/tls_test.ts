@@ -28,6 +28,13 @@ const ROWS: [error: Error, code: string, reason: string, fix: string][] = [
   [ofFetch("invalid peer certificate: certificate expired: x"), REFUSED, "expired, or this machine's clock", "clock"],
   [ofFetch("invalid peer certificate: Expired"), REFUSED, "expired, or this machine's clock", "clock"],
   [ofSocket("CERT_HAS_EXPIRED"), REFUSED, "expired, or this machine's clock", "clock"],
+  [
+    ofFetch("invalid peer certificate: certificate not valid yet: x"),
+    REFUSED,
+    "not valid yet, or this machine's",
+    "clock",
+  ],
+  [ofSocket("CERT_NOT_YET_VALID"), REFUSED, "not valid yet, or this machine's", "clock"],
   [ofFetch("invalid peer certificate: BadEncoding"), REFUSED, "not usable (BadEncoding)", "another certificate"],
   [ofFetch("invalid HTTP version parsed"), UNREACHABLE, "if it speaks TLS, use https", ""],
   [ofSocket("HPE_INVALID_CONSTANT", "Parse Error: Expected HTTP/"), UNREACHABLE, "if it speaks TLS, use https", ""],
