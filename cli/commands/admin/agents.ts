@@ -65,7 +65,9 @@ export const COMMANDS = [
         const isListed = offlineMs === null || (connection !== null && offlineFor(connection, now) > offlineMs);
         return isListed ? [{ ...agent, connection }] : [];
       });
-      const seen = (did: string) => lastSeen(connections?.get(did), now);
+      // The proxy forgets when a revoked agent was connected, so "never" would be false.
+      const seen = ({ did, status }: AdminAgentSummary) =>
+        status === "revoked" ? null : lastSeen(connections?.get(did), now);
       ctx.out.list({ agents, pagination }, agents, "No agents here.", [
         { head: "NAME", of: ({ name }) => name },
         { head: "OWNER", rank: 1, of: ({ ownerName }) => ownerName },
@@ -75,7 +77,7 @@ export const COMMANDS = [
           of: ({ status, session }) =>
             status === "active" && session !== "active" ? `session ${session ?? "ended"}` : status,
         },
-        ...connections === null ? [] : [{ head: "LAST SEEN", rank: 2, of: ({ did }: AdminAgentSummary) => seen(did) }],
+        ...connections === null ? [] : [{ head: "LAST SEEN", rank: 2, of: seen }],
         {
           head: "TOKEN ENDS",
           rank: 3,

@@ -96,6 +96,9 @@ Deno.test("admin agents list shows with --online which agents are connected", as
   const { stdout } = await admin.svc("admin", "agents", "list", "--online");
   const seen = stdout.split("\n").slice(0, 3).map((line) => line.split(/ {2,}/)[3]);
   assertEquals(seen, ["LAST SEEN", "never", "online"]);
+  await admin.world.client.deleteAgent(never.owner.apiKey, never.agent.id);
+  const revoked = (await admin.svc("admin", "agents", "list", "--online")).stdout.split("\n")[1] ?? "";
+  assertEquals(revoked.split(/ {2,}/).slice(2, 4), ["revoked", "–"]);
   socket.link.end(1000, "over");
   await until(async () => (await list())[1].connection.online === false);
   assertStringIncludes((await admin.svc("admin", "agents", "list", "--online")).stdout, "now");
