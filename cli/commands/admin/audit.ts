@@ -19,6 +19,7 @@ import { CliError } from "../../errors.ts";
 import { ServiceClock } from "../../link/service_clock.ts";
 import { stopSignal } from "../../terminal/interrupt.ts";
 import { idCell } from "../../terminal/tables.ts";
+import { personIdOf } from "./pages.ts";
 
 const PAGE = 100;
 const LOOK_EVERY_MS = 2_000;
@@ -44,7 +45,7 @@ export const COMMANDS = [
       ...PERSON_OPTIONS,
       limit: { value: "count", summary: `Most events to list, 1 to ${MAX_EVENTS} (default ${EVENTS})` },
       event: { value: "event", summary: "Only this event, or a group such as agent." },
-      actor: { value: "did", summary: "Only what this person or agent did" },
+      actor: { value: "who", summary: "Only what this person (name, ID or DID) or agent (DID) did" },
       since: { value: "timestamp", summary: "Only events from this time on, for example 2026-12-31T12:00:00Z" },
       follow: { summary: "Wait for more events until Ctrl-C" },
       export: { summary: "Print all events as JSON lines, oldest first" },
@@ -55,7 +56,7 @@ export const COMMANDS = [
       "svc admin audit --export >audit.jsonl": "Keep the log elsewhere",
     },
     async run(ctx, { options }) {
-      const { event, actor, since, follow } = options;
+      const { event, since, follow } = options;
       if (follow && options.export) throw new CliError("CLI_USAGE", "--follow and --export exclude each other");
       if (options.export && options.limit !== undefined) {
         throw new CliError("CLI_USAGE", "--export prints all events; it has no --limit");
@@ -63,15 +64,10 @@ export const COMMANDS = [
       if (event !== undefined && !AUDIT_FILTERS.includes(event)) {
         throw new CliError("CLI_USAGE", "--event is not an event such as agent.deleted, or a group such as agent.");
       }
-      if (actor !== undefined && parseDid(actor) === null && actor !== HOST) {
-        // A name would fit no event, which reads as if the person had done nothing.
-        throw new CliError("CLI_USAGE", `--actor is neither a DID, such as did:svc:…, nor "${HOST}"`);
-      }
       if (since !== undefined && parseIso(since) === null) {
         throw new CliError("CLI_USAGE", "--since is not an RFC 3339 time such as 2026-12-31T12:00:00Z");
       }
       const count = parseCount(options.limit ?? `${EVENTS}`, "--limit", MAX_EVENTS);
-      const filter: AuditFilter = { event, actor, since };
       const clock = new ServiceClock(ctx.clock);
       const onResponse = (headers: Headers) => {
         ctx.onResponse?.(headers);
@@ -79,6 +75,7 @@ export const COMMANDS = [
         clock.adopt();
       };
       const admin = connectAsAdmin({ ...ctx, onResponse }, options);
+      const filter: AuditFilter = { event, actor: await actorOf(admin, options.actor), since };
       if (options.export) return await exportAudit(ctx, admin, filter);
       if (follow) {
         using stopped = stopSignal(ctx);
@@ -96,6 +93,12 @@ export const COMMANDS = [
     },
   }),
 ];
+
+/** Returns an actor as events name it. A name would fit no event, which reads as if the person had done nothing. */
+async function actorOf(admin: AdminClient, actor: string | undefined): Promise<string | undefined> {
+  if (actor === undefined || actor === HOST || parseDid(actor) !== null) return actor;
+  return (await admin.person(await personIdOf(admin, actor))).person.did;
+}
 
 type AuditFilter = Partial<Record<"event" | "actor" | "since", string | undefined>>;
 

@@ -236,13 +236,16 @@ Deno.test("admin audit refuses an unknown event, a bad time and options that exc
     ["--event", "agent"],
     ["--event", "agent.delete"],
     ["--since", "yesterday"],
-    ["--actor", "Bob"],
     ["--follow", "--export"],
     ["--export", "--limit", "5"],
   ];
   for (const options of wrong) assertEquals((await admin.failure("admin", "audit", ...options)).exit, 2);
   assertEquals(admin.requests.length, sent);
   await world.client.createInvite((await world.admin()).apiKey);
-  const { events } = await admin.json("admin", "audit", "--event", "invite.", "--actor", (await world.admin()).did);
-  assertEquals(events.map(({ event }: AuditRecord) => event), ["invite.created"]);
+  const { did, displayName } = (await admin.json("whoami")).human;
+  for (const actor of [did, displayName]) {
+    const { events } = await admin.json("admin", "audit", "--event", "invite.", "--actor", actor);
+    assertEquals(events.map(({ event }: AuditRecord) => event), ["invite.created"]);
+  }
+  assertEquals((await admin.failure("admin", "audit", "--actor", "Nobody")).code, "CLI_NAME_UNKNOWN");
 });
