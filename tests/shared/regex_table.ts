@@ -206,6 +206,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^(?:\d+|0x[0-9a-f]*)$/`, "0x", "1", "x"),
 
   meets("/^[A-Z0-9_]{1,64}$/", "", "A", "a"),
+  meets("/^([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+): /", "A", "_A", "x"),
 
   meets(String.raw`/[\p{Cc}\p{Default_Ignorable_Code_Point}]/gu`, "", "\u{e0041}\u0301", ""),
   meets(String.raw`/(\r\n|[\n\r\u000b\u000c\u0085\u2028\u2029])/`, "", "\r\n", "\r"),

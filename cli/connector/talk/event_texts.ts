@@ -1,7 +1,11 @@
 /** What a person is told of a connector's events: what needs attention, without IDs, codes and milliseconds. */
 import type { EventFields } from "../../link/link_events.ts";
 import { type EventName, EVENTS, type EventText } from "../events.ts";
+import { OPERATOR_RETRY_MS } from "../../../shared/client/refusals.ts";
 import { formatDuration } from "../../terminal/times.ts";
+
+/** The code of a service before its reason. It is left out here, because a person cannot act on it. */
+const CODE = /^([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+): /;
 
 /** Events of tries that go on until the cause has ended. */
 const OF_TRIES: ReadonlySet<EventName> = new Set([
@@ -44,7 +48,10 @@ export class CalmTexts {
     }
     const told: EventText | { quiet: EventText } = EVENTS[name];
     if (typeof told === "object") return null;
-    const text = textOf(told, fields, typeof peer === "string" ? ` (${peer})` : "");
+    const why = typeof fields.why === "string" ? fields.why : "", reason = why.replace(CODE, "");
+    const text = CODE.exec(why)?.[1] === "ACCOUNT_SUSPENDED"
+      ? `${reason}. Trying every ${formatDuration(OPERATOR_RETRY_MS)}.`
+      : textOf(told, why === "" ? fields : { ...fields, why: reason }, typeof peer === "string" ? ` (${peer})` : "");
     if (!OF_TRIES.has(name)) return text;
     // Told once, because the same sentence at each try of a night would push the messages off the screen.
     const isKnown = this.#tries.get(name) === text;

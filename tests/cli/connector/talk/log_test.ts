@@ -95,6 +95,19 @@ Deno.test("tries that fail again for the same reason are told once, and again af
   assertEquals(night(), expected);
 });
 
+Deno.test("the log tells reasons without codes, and that a suspended person's connector goes on trying", () => {
+  const cases = [
+    ["refused", "PROXY_AGENT_ACCESS_INVALID: The token is over", "The proxy refused the connection: The token is over"],
+    [
+      "refresh_failed",
+      "ACCOUNT_SUSPENDED: Bob's account is suspended. Ask the administrator",
+      "Bob's account is suspended. Ask the administrator. Trying every 2 min.",
+    ],
+    ["store_failed", "disk full", "The store could not be written: disk full"],
+  ] as const;
+  for (const [name, why, expected] of cases) assertEquals(new CalmTexts().of(name, { why }, 0), expected);
+});
+
 Deno.test("after an outage the log says who has written meanwhile, once what waited is there", () => {
   const cases: [string[], string][] = [
     [[], ""],
