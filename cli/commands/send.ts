@@ -26,7 +26,7 @@ import { contentLines, memberOf } from "../messages/received.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { readAtMost } from "../files/private_files.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
-import { problemText, refusalText } from "../connector/states.ts";
+import { problemText, refusalText, stateText } from "../connector/states.ts";
 import { idCell } from "../terminal/tables.ts";
 import { AGENT_OPTION, command, type Input, REGISTRY_OPTIONS } from "../command_line/command.ts";
 import { parseCount, parseMessageNumber } from "../command_line/numbers.ts";
@@ -129,7 +129,7 @@ async function sendMessage(ctx: Context, to: Message["to"], text: string | undef
     if (error instanceof ApiError && error.code === "CONNECTOR_PEER_BLOCKED" && typeof to === "string") {
       error.fix = `To end that: ${ctx.out.commandLine(["peers", "unblock", to, "--agent", folder.name], false)}`;
     }
-    throw withRepeat(error, requestId);
+    throw withRepeat(error, requestId, ctx.out.commandLine(["connector", "start", folder.name], false));
   }
 }
 
@@ -235,14 +235,14 @@ async function report(
     return error === null ? EXIT.done : EXIT.failed;
   }
   const why = problem === null ? null : problemText(problem, peer);
-  const until = expiresAt === null ? null : ctx.out.showsIds ? expiresAt : dayAndTime(expiresAt);
+  const until = expiresAt === null ? "" : ` until ${ctx.out.showsIds ? expiresAt : dayAndTime(expiresAt)}`;
   const id = ctx.out.shown(idCell(requestId));
-  const details = [why, until === null ? null : `until ${until}`].filter((part) => part !== null);
   if (state === "kept" && waitSeconds === null) {
     ctx.out.note(`${keptNote(result, hostsOfPeers(folder)(result.to) ?? undefined)} (${id})`);
     return EXIT.done;
   }
-  const what = [state.replace("_", "-"), ...details].join(", ");
+  const shown = stateText({ ...result, nextTryAt: null }, ctx.clock.now(), peer, hostsOfPeers(folder)(result.to));
+  const what = shown + until + (why !== null && (state === "kept" || state === "unknown") ? `: ${why}` : "");
   if (state === "refused" || state === "dead_lettered" || waitSeconds === null) {
     ctx.out.note(`Sent to ${peer}: ${what} (${id})`);
     if (state === "unknown") return EXIT.unreachable;
@@ -253,7 +253,7 @@ async function report(
   // Without a link no reply can come, so waiting longer would not help.
   const status = connector && await statusOf(connector).catch(() => null), link = status?.connection;
   const apart = link?.problem && link.problem !== why && link.state !== "connected" ? `, and ${link.problem}` : "";
-  throw new CliError("CLI_NO_REPLY", `No reply of ${peer} came within ${waitSeconds} s; ${id} is ${what}${apart}`, {
+  throw new CliError("CLI_NO_REPLY", `No reply of ${peer} came within ${waitSeconds} s; ${id}: ${what}${apart}`, {
     fix: waitsHere
       ? `To send what waits here: svc connector start ${folder.name}`
       : status?.runtime.url
@@ -277,13 +277,13 @@ function keptNote({ problem, until }: OutboundResult, host = "the server"): stri
 }
 
 /** Adds to an error how to send the same message again, if the proxy does not have it, or may not have it. */
-function withRepeat(error: unknown, requestId: string): unknown {
+function withRepeat(error: unknown, requestId: string, start: string): unknown {
   const fix = `Run the command again with --request-id ${requestId}: the message is delivered once.`;
   if (error instanceof UnreachableError) {
     // This error comes only without a connector, because a connector would keep the message.
     const repeat = error.mayHaveArrived
       ? `It may have arrived, and is not kept here. ${fix}`
-      : `Nothing was sent, and it is not kept: when the server answers, repeat with --request-id ${requestId}.`;
+      : `Nothing was sent, and nothing here sends it later. Repeat with --request-id ${requestId} when the server answers, or at once while a connector runs, which keeps it: ${start}`;
     return new UnreachableError(error.message, { cause: error, code: error.code, fix: error.fix ?? repeat });
   }
   const isOpen = (code: string | null) =>

@@ -102,9 +102,9 @@ Deno.test({
     assertStringIncludes(await says("svc log beta --search PORT"), "Which port does the staging server use?");
     assertStringIncludes(await says("svc log beta --search nothing"), "No message has this text.");
     assertStringIncludes(await says("svc peers rename beta bob"), "bob");
-    assertStringIncludes(await says("svc send bob hi"), "Sent to bob: delivered");
+    assertStringIncludes(await says("svc send bob hi"), "Sent to bob: arrived");
     // A person who has the old name in the fingers still reaches the same agent.
-    assertStringIncludes(await says("svc send beta again"), "Sent to bob: delivered");
+    assertStringIncludes(await says("svc send beta again"), "Sent to bob: arrived");
     await bob.shown(/│ again$/);
 
     assertStringIncludes(await says("svc peers block bob"), "svc peers unblock bob");

@@ -18,7 +18,7 @@ for (const program of await programs()) {
     await t.step("a piped text arrives as two lines", async () => {
       const { code, stdout, stderr } = await shell.run("alpha", "printf 'a\\nb' | svc send beta");
       assertEquals([code, stdout], [0, ""]);
-      assert(/^Sent to beta: delivered \(\w{26}\)\n$/.test(stderr), stderr);
+      assert(/^Sent to beta: arrived \(\w{26}\)\n$/.test(stderr), stderr);
       const inbox = await shell.run("beta", "svc inbox --take");
       assert(/^1 {2}\S+ {2}alpha {2}end-to-end\n {4}a\n {4}b\n$/.test(inbox.stdout), inbox.stdout);
     });

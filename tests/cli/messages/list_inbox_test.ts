@@ -251,7 +251,7 @@ Deno.test("svc send goes through the connector that runs, which knows the messag
     assert(machine.requests.some((request) => request.startsWith("POST /v1/outbound")));
     assertEquals(
       (await machine.svc("send", "beta", "x", "--request-id", "request-2")).stderr,
-      "Sent to beta: delivered (request-2)\n",
+      "Sent to beta: arrived (request-2)\n",
     );
     socket.behaviour = "nack";
     assertEquals((await machine.svc("send", "beta", "x", "--request-id", "request-3")).code, 1);
@@ -352,7 +352,7 @@ Deno.test("svc send --wait exits with 6 and the state when no reply comes in tim
       whileTimePasses(world, machine.svc("send", "beta", "--wait", "x", "--timeout", "5", ...options));
     const { code, stdout, stderr } = await ask("--request-id", "request-1");
     assertEquals([code, stdout], [6, ""]);
-    const what = `No reply of beta came within 5 s; request-1 is delivered, and ${PROXY_URL} cannot be reached.`;
+    const what = `No reply of beta came within 5 s; request-1: arrived, and ${PROXY_URL} cannot be reached.`;
     assertStringIncludes(stderr, `CLI_NO_REPLY: ${what}`);
     const json = await ask("--json");
     assertEquals([json.code, JSON.parse(json.stdout).state], [6, "delivered"]);
@@ -389,7 +389,7 @@ Deno.test("svc send --wait exits with 1 as soon as the peer does not accept the 
   withInbox(async ({ machine, socket }) => {
     socket.behaviour = "nack";
     const { code, stdout, stderr } = await machine.svc("send", "beta", "--wait", "x", "--request-id", "request-1");
-    assertEquals([code, stdout, stderr], [1, "", "Sent to beta: refused, payload_invalid (request-1)\n"]);
+    assertEquals([code, stdout, stderr], [1, "", "Sent to beta: refused: payload_invalid (request-1)\n"]);
   }));
 
 Deno.test("svc send --wait exits with 1 when the message becomes a dead letter", () =>
@@ -404,7 +404,7 @@ Deno.test("svc send --wait exits with 1 when the message becomes a dead letter",
       timestamp: new Date(world.clock.now()).toISOString(),
     });
     const { code, stdout, stderr } = await whileTimePasses(world, asking);
-    assertEquals([code, stdout, stderr], [1, "", "Sent to beta: dead-lettered (request-1)\n"]);
+    assertEquals([code, stdout, stderr], [1, "", "Sent to beta: not delivered (request-1)\n"]);
   }));
 
 Deno.test("svc reply answers a message in its conversation, and marks it read", () =>
@@ -412,7 +412,7 @@ Deno.test("svc reply answers a message in its conversation, and marks it read", 
     const id = receive({ message: "How many?" }, { conversationId: "c-1", requestId: "question-1" });
     const { code, stdout, stderr } = await machine.svc("reply", `${id}`, "Two");
     const [frame] = socket.delivered;
-    assertEquals([code, stdout, stderr], [0, "", `Sent to beta: delivered (${frame?.requestId})\n`]);
+    assertEquals([code, stdout, stderr], [0, "", `Sent to beta: arrived (${frame?.requestId})\n`]);
     assertEquals([frame?.inReplyTo, frame?.conversationId], ["question-1", "c-1"]);
     assertEquals([await unread(machine), await unread(machine, "--read")], [[], [id]]);
     await machine.refuses(["reply", "999", "x"], 4, "CONNECTOR_MESSAGE_UNKNOWN");

@@ -74,7 +74,8 @@ Deno.test("svc sent lists what was sent without a connector, with the state that
     const restore = noServer(machine);
     const refused = await machine.svc("send", "beta", "without a network");
     assertEquals(refused.code, 5);
-    assertStringIncludes(refused.stderr, "Nothing was sent, and it is not kept: when the server answers, repeat with");
+    assertStringIncludes(refused.stderr, "Nothing was sent, and nothing here sends it later. Repeat with");
+    assertStringIncludes(refused.stderr, "while a connector runs, which keeps it: svc connector start alpha");
     restore();
     machine.loseAnswers();
     assertEquals((await machine.svc("send", "beta", "the answer is lost")).code, 5);
@@ -158,7 +159,7 @@ Deno.test("svc send without a connector signs and posts directly", () =>
   withBeta(async ({ machine, beta, socket }) => {
     const { code, stdout, stderr } = await machine.svc("send", "beta", "Hello beta");
     const { requestId } = socket.delivered[0] as DeliverFrame;
-    assertEquals([code, stdout, stderr], [0, "", `Sent to beta: delivered (${requestId})\n`]);
+    assertEquals([code, stdout, stderr], [0, "", `Sent to beta: arrived (${requestId})\n`]);
     assertEquals(textOf(socket.delivered[0]), "Hello beta");
     assertEquals(machine.requests.map((request) => request.split("=")[0]), ["POST /hooks/agent?ctx"]);
 
@@ -176,7 +177,7 @@ Deno.test("svc send lets a message wait for an offline peer unless only online p
     await world.connected();
     const queued = await machine.json("send", "beta", "later");
     assertEquals([queued.state, typeof queued.expiresAt], ["queued", "string"]);
-    assertStringIncludes((await machine.svc("send", "beta", "x")).stderr, "Sent to beta: queued, until 20");
+    assertStringIncludes((await machine.svc("send", "beta", "x")).stderr, "Sent to beta: waits at the server until 20");
     const refused = await machine.failure("send", "beta", "now", "--only-online");
     assertEquals([refused.code, refused.stdout], ["PROXY_RELAY_CONNECTOR_OFFLINE", ""]);
     assertStringIncludes(
@@ -190,7 +191,7 @@ Deno.test("svc send exits with 1 when the peer's connector does not accept the m
     socket.behaviour = "nack";
     const { code, stdout, stderr } = await machine.svc("send", "beta", "x");
     assertEquals([code, stdout], [1, ""]);
-    assertStringIncludes(stderr, "Sent to beta: refused, payload_invalid (");
+    assertStringIncludes(stderr, "Sent to beta: refused: payload_invalid (");
     const json = await machine.svc("send", "beta", "x", "--json");
     assertEquals([json.code, JSON.parse(json.stdout).state, json.stderr], [1, "refused", ""]);
   }));
