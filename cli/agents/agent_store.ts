@@ -293,6 +293,10 @@ export async function findAgent(ctx: Context, text: string): Promise<AgentRefere
   return { id: parseDid(own)?.id ?? "", localName: text };
 }
 
+/** How a person without an agent gets one. Without the second half, a person without an account would get an error. */
+export const FIRST_AGENT =
+  "svc agent create my-agent; without an account, paste the link of an invite into svc join -";
+
 /**
  * Returns the named agent, else that of `SVC_AGENT`, else the only agent on this machine.
  *
@@ -308,8 +312,7 @@ function onlyOne(agents: readonly string[], ctx: Context): string {
   if (first === undefined) {
     throw new CliError("CLI_AGENT_UNKNOWN", `There is no agent in ${ctx.configDir}`, {
       details: [OTHER_FOLDER],
-      fix:
-        "Create one with svc agent create my-agent; without an account, paste the link of an invite into svc join -.",
+      fix: `Create one with ${FIRST_AGENT}.`,
     });
   }
   if (second === undefined) return first;

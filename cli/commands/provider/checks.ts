@@ -1,5 +1,5 @@
 /** The checks of `provider doctor`: one result per check, with its fix. Changes nothing. */
-import type { AgentFolder } from "../../agents/agent_store.ts";
+import { type AgentFolder, FIRST_AGENT } from "../../agents/agent_store.ts";
 import { findPeer, findPeerEver, readPeers } from "../../connector/peers/peers.ts";
 import { AGENT_FILES } from "../../../shared/client/agent_files.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
@@ -74,7 +74,7 @@ function check(name: string, ok: boolean, seen: string, source: string, fix: str
 }
 
 function identityChecks({ folder, now }: DoctorDeps): DoctorCheck[] {
-  if (folder === null) return [check("agent", false, "no agent yet", "this machine", "svc agent create my-agent")];
+  if (folder === null) return [check("agent", false, "no agent yet", "this machine", FIRST_AGENT)];
   const { name } = folder;
   const again = `svc agent reissue ${name}`;
   try {

@@ -146,6 +146,7 @@ Deno.test("doctor reports a missing agent as one failed check and still checks t
   const checks = await doctor(machine);
   const failed = Object.values(checks).filter(({ ok }) => !ok);
   assertEquals(failed.map(({ name, seen }) => [name, seen]), [["agent", "no agent yet"]]);
+  assertStringIncludes(checks.agent?.fix ?? "", "svc join -", "a person without an account has no use for an agent");
   assertEquals(checks.platform?.source, machine.path("svc/runtime.json"));
 });
 
