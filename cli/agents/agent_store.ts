@@ -294,8 +294,7 @@ export async function findAgent(ctx: Context, text: string): Promise<AgentRefere
 }
 
 /** How a person without an agent gets one. Without the second half, a person without an account would get an error. */
-export const FIRST_AGENT =
-  "svc agent create my-agent; without an account, paste the link of an invite into svc join -";
+export const FIRST_AGENT = "svc agent create my-agent; without an account, paste the link of an invite into svc join -";
 
 /**
  * Returns the named agent, else that of `SVC_AGENT`, else the only agent on this machine.

@@ -31,7 +31,7 @@ interface CountDeps extends Pick<ServiceDeps, "kv" | "clock"> {
 }
 
 interface OverviewDeps {
-  config: Pick<ProxyConfig, "version" | "agentRequests" | "agentWindowMs">;
+  config: ProxyConfig;
   counts: SharedCount<RelayCounts>;
   leases: Pick<InstanceLeases, "instance">;
   links: Pick<InstanceLinks, "size" | "missing">;
@@ -59,6 +59,13 @@ export async function overview(deps: OverviewDeps): Promise<Answer> {
     links: { open: deps.links.size, missing: deps.links.missing },
     crossed: { ...deps.forwarder.crossed },
     agentLimit: { requests: config.agentRequests, windowMs: config.agentWindowMs },
+    limits: {
+      ownerRequests: config.ownerRequests,
+      pairs: config.pairQuota,
+      mailboxBytes: config.mailboxOwnerBytes,
+      mailboxSeconds: config.mailboxTtlSeconds,
+      receiptSeconds: config.receiptKeptMs / 1000,
+    },
   };
   return json(response);
 }

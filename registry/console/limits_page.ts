@@ -1,13 +1,20 @@
-/** The page that lists the registry's limits in force, and the variable that sets each. */
-import { type ConsoleDeps, framed, type Input } from "./frame.ts";
+/** The page that lists the limits in force, and the variable that sets each. */
+import { awayNote, type ConsoleDeps, framed, type Input, orAway } from "./frame.ts";
+import { askRelay, RelayAway } from "./relay.ts";
 import { markup } from "../../shared/page/html.ts";
 import type { PageResult } from "../../shared/page/page_app.ts";
 import * as ui from "../../shared/page/parts.ts";
+import { RelayOverview } from "../../shared/protocol/api/relay_admin.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 
-export function limitsPage(deps: ConsoleDeps, input: Input): PageResult {
+type Row = [what: string, value: number, unit: string, variable: string | null];
+
+export async function limitsPage(deps: ConsoleDeps, input: Input): Promise<PageResult> {
   const { config } = deps, { quotas } = config;
-  const limits: [what: string, value: number, unit: string, variable: string | null][] = [
+  const relay = await orAway(askRelay(deps, input.session, "overview", {}, RelayOverview));
+  const isAway = relay instanceof RelayAway;
+  const limits: Row[] = [
+    ...isAway ? [] : ofProxy(relay),
     ["Active agents of a person", quotas.agents, "", "QUOTA_AGENTS"],
     ["Active API keys of a person", quotas.apiKeys, "", "QUOTA_API_KEYS"],
     ["New agents of a person", quotas.registrationsPerDay, "a day", "QUOTA_REGISTRATIONS_PER_DAY"],
@@ -28,9 +35,21 @@ export function limitsPage(deps: ConsoleDeps, input: Input): PageResult {
       variable === null ? "fixed" : markup`<span class="id">${variable}</span>`,
     ],
   }));
-  const line =
-    "Those of the registry in force, and the variable that sets each. Those of the proxy are in its own configuration.";
+  const line = "Those in force, and the variable that sets each. A change needs a restart of the server.";
   const columns = ["What", { number: "Limit" }, "Set by"];
-  const main = [ui.head("Limits", line), ui.table({ caption: "Limits", columns, rows })];
+  const away = isAway && awayNote(deps, relay);
+  const main = [ui.head("Limits", line), away, ui.table({ caption: "Limits", columns, rows })];
   return framed(deps, input, { title: "Limits", current: "limits", main });
+}
+
+function ofProxy({ agentLimit: { requests, windowMs }, limits }: RelayOverview): Row[] {
+  const window = windowMs === 60_000 ? "a minute" : `in ${windowMs / 1000} s`;
+  return [
+    ["Messages of an agent", requests, window, "AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE"],
+    ["Messages of all agents of a person", limits.ownerRequests, "a minute", "OWNER_RATE_LIMIT_REQUESTS_PER_MINUTE"],
+    ["Pairs of an agent", limits.pairs, "", "QUOTA_PAIRS"],
+    ["Waiting messages to, and from, agents of a person", limits.mailboxBytes, "bytes", "QUOTA_MAILBOX_BYTES"],
+    ["A message waits", limits.mailboxSeconds, "s", "RELAY_MAILBOX_TTL_SECONDS"],
+    ["A receipt is kept", limits.receiptSeconds, "s", "RECEIPT_RETENTION_SECONDS"],
+  ];
 }

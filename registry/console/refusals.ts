@@ -28,6 +28,21 @@ const REASONS: { readonly [C in ErrorCode]?: { mood: ui.Mood; text: string; todo
     todo: () => "Nothing, when the revocation was meant.",
   },
   PROXY_AUTH_FORBIDDEN: { mood: "", text: "Not paired", todo: () => "Nothing: the pair has ended, or never was." },
+  PROXY_RELAY_CONNECTOR_OFFLINE: {
+    mood: "",
+    text: "Recipient offline",
+    todo: () => "Nothing: the sender did not let this message wait.",
+  },
+  PROXY_RELAY_DELIVERY_FAILED: {
+    mood: "warn",
+    text: "Not acknowledged",
+    todo: () => "When it happens often, ask the owner of the recipient about its connector.",
+  },
+  PROXY_AUTH_TIMESTAMP_SKEW: {
+    mood: "bad",
+    text: "Clock is wrong",
+    todo: () => "The owner sets the clock of the machine. If every agent has this, set that of the server.",
+  },
 };
 
 export function refusalTable(
@@ -80,7 +95,7 @@ export function refusedCard(
     },
     {
       mood: "bad",
-      title: isErrorCode(code) ? sentence(ERRORS[code].when) : code,
+      title: isErrorCode(code) ? REASONS[code]?.text ?? sentence(ERRORS[code].when) : code,
       text: markup`${todoOf(code, name)} <span class="id">${code}</span>`,
     },
   ]);

@@ -104,6 +104,8 @@ export function pageApp<C, S>(site: PageSite<C, S>): (request: Request) => Promi
     if (refusal !== null) return refused(site, "Not here", refusal);
     if (path.startsWith(`${site.openRoot}/`)) return await opened(site, request, path.slice(site.openRoot.length + 1));
     const [label = "", ...rest] = path.slice(site.root.length + 1).split("/");
+    // The bare path is where people first look for the page, so it does not say that something is over.
+    if (label === "") return refused(site, "Not open yet", "You have no session here.");
     const wanted = rest.join("/");
     const found = rowOf(site.rows, method === "HEAD" ? "GET" : method, wanted);
     const cookie = cookieOf(request.headers);
@@ -113,7 +115,7 @@ export function pageApp<C, S>(site: PageSite<C, S>): (request: Request) => Promi
       const text = bytes === undefined ? null : (await formOf(site, request, bytes))?.get("text");
       return refused(site, "This session is over", site.texts.over, 403, text);
     };
-    if (label === "" || cookie === null) return await isOver();
+    if (cookie === null) return await isOver();
     const digest = await sha256(`${label}.${cookie}`);
     const session = await site.sessions.find(digest, isUse(request.headers));
     if (session === null) return await isOver();

@@ -129,10 +129,18 @@ const MOODS: Readonly<Record<SentState, ui.Mood>> = {
   unknown: "warn",
 };
 
-/** The state of a sent message as a tag, and until when it waits. */
-export function stateOf({ state, problem, expiresAt }: SentMessage, now: number): { tag: Html; until: Value } {
+/**
+ * The state of a sent message as a tag, and until when it waits.
+ *
+ * @param replies the IDs of its replies; none where the replies themselves are shown
+ */
+export function stateOf(
+  { state, problem, expiresAt }: SentMessage,
+  now: number,
+  replies: readonly number[] = [],
+): { tag: Html; until: Value } {
   // The time of the next try is left out, because its countdown would change the page each second.
-  const given = { state, problem, nextTryAt: null, expiresAt: expiresAt === null ? null : toIso(expiresAt) };
+  const given = { state, problem, replies, nextTryAt: null, expiresAt: expiresAt === null ? null : toIso(expiresAt) };
   const until = state === "queued" && expiresAt !== null && expiresAt > now && markup`until ${moment(expiresAt, now)}`;
   return { tag: ui.tag(MOODS[state], stateText(given, now)), until };
 }

@@ -34,7 +34,7 @@ export const messageListRows: readonly LocalRow[] = [
 ];
 
 function sentPage(pages: Pages, input: Input): PageResult {
-  const { deps, options: { agent }, store: { sent } } = pages.connector;
+  const { deps, options: { agent }, store: { received, sent } } = pages.connector;
   const { messages, more } = sent.list({ before: numberIn(input.query.get("before")), limit: PAGE_ROWS });
   const now = deps.clock.now();
   const last = messages.at(-1);
@@ -46,7 +46,7 @@ function sentPage(pages: Pages, input: Input): PageResult {
   }
   const rows = messages.map((message) => {
     const alias = nameOf(pages.connector, message.toDid), payload = sent.payloadOf(message);
-    const { tag, until } = stateOf(message, now);
+    const { tag, until } = stateOf(message, now, received.repliesTo(message));
     return {
       cells: [
         markup`<a class="name" href="${`${input.base}/${threadPath(alias)}`}">${ui.name(alias)}</a>`,

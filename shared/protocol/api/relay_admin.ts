@@ -215,6 +215,14 @@ export const RelayOverview = z.object({
   /** Messages that this instance has passed to others since it started: over a link, or as a note in the store. */
   crossed: z.object({ link: z.int(), note: z.int() }),
   agentLimit: z.object({ requests: z.int(), windowMs: z.int() }),
+  /** Other limits in force. `mailboxBytes` counts once for what is sent to a person's agents, and once for what they send. */
+  limits: z.object({
+    ownerRequests: z.int(),
+    pairs: z.int(),
+    mailboxBytes: z.int(),
+    mailboxSeconds: z.int(),
+    receiptSeconds: z.int(),
+  }),
 });
 
 export type SeriesQuery = z.output<typeof SeriesQuery>;

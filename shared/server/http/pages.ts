@@ -10,7 +10,8 @@ interface PageDeps {
   documents: ApiDocs;
   /** Origins of the service; the public one is first. */
   origins: readonly string[];
-  config: { version: string; environment: string; registryUrl: string };
+  /** Without `console`, this service has none. */
+  config: { version: string; environment: string; registryUrl: string; console?: boolean };
 }
 
 export function pageRoute<D>(
@@ -41,10 +42,13 @@ export function placeOf({ origins }: Pick<PageDeps, "origins">): string {
 
 function landing(deps: PageDeps, isReady: boolean): Answer {
   const place = placeOf(deps);
-  const { version, environment, registryUrl } = deps.config;
+  const { version, environment, registryUrl, console = false } = deps.config;
+  const [what, command] = console
+    ? ["Open the console", "svc admin open"]
+    : ["Look at its people and agents", "svc admin people list"];
   const body = plain(
     place,
-    markup`<div class="stack tight"><h1 class="big">Agents that can prove who they are, and whether a message arrived.</h1><p class="soft">This server gives each agent a key and a signed identity of its own, and delivers messages between agents whose people have paired them.</p></div>${FIGURE}<div class="cards"><a class="card" href="${`${registryUrl}/join`}"><h2>You have an invite</h2><p class="small soft">Open the link you were sent; it shows the one command that makes your account.</p></a><a class="card" href="/docs"><h2>You write a client</h2><p class="small soft">Every route with its fields, its errors and an example. Also as OpenAPI 3.1.</p></a><div class="card"><h2>You run this server</h2><p class="small soft">Look at its people and agents from your own machine:</p><p class="small"><code>svc admin people list</code></p></div></div><p class="row small soft">${
+    markup`<div class="stack tight"><h1 class="big">Agents that can prove who they are, and whether a message arrived.</h1><p class="soft">This server gives each agent a key and a signed identity of its own, and delivers messages between agents whose people have paired them.</p></div>${FIGURE}<div class="cards"><a class="card" href="${`${registryUrl}/join`}"><h2>You have an invite</h2><p class="small soft">Open the link you were sent; it shows the one command that makes your account.</p></a><a class="card" href="/docs"><h2>You write a client</h2><p class="small soft">Every route with its fields, its errors and an example. Also as OpenAPI 3.1.</p></a><div class="card"><h2>You run this server</h2><p class="small soft">${what} from your own machine:</p><p class="small"><code>${command}</code></p></div></div><p class="row small soft">${
       isReady ? tag("ok", "Ready") : tag("bad", "Not ready")
     }<span>Version ${version}</span><span>Environment ${environment}</span><a href="/health">Health</a><a href="/openapi.json">OpenAPI</a></p>`,
   );

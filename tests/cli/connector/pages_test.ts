@@ -137,6 +137,19 @@ Deno.test("a text that is changed after its answer was lost is another message, 
   }
 });
 
+Deno.test("the list of sent messages says which of them were answered, as svc sent does", async () => {
+  await using world = await World.open();
+  const { one, other, ticketOf, confirm, pinned } = await two(world);
+  await confirm(await ticketOf());
+  await pinned();
+  const page = await browser(one);
+  assertEquals((await asker(one)("/v1/outbound", post({ to: "beta", text: "Which port?" }))).status, 202);
+  assert(!(await page.get("sent")).includes("answered"));
+  const { messages: [question] } = (await asker(other)("/v1/inbox")).body;
+  assertEquals((await asker(other)("/v1/outbound", post({ replyTo: question.id, text: "8443" }))).status, 202);
+  assertStringIncludes(await page.get("sent"), "read, answered");
+});
+
 Deno.test("a text for a peer that is gone or blocked meanwhile stays, is not sent, and names no other peer", async () => {
   await using world = await World.open();
   const { one, ticketOf, confirm, pinned } = await two(world);

@@ -78,6 +78,17 @@ Deno.test("without CONSOLE=on there is no console, and the command says how to g
   await refused(answer, "CONSOLE_OFF");
 });
 
+test("the limits are those of registry and proxy, each with its variable", async (w, own) => {
+  const { text } = await look(w, own, "limits"), { agentRequests, pairQuota } = w.proxy.deps.config;
+  const rows = [...text.matchAll(/<tr><td>.*?<\/tr>/gs)].map(([row]) => row.replaceAll(/<[^>]*>/g, " ").trim());
+  const limitOf = (variable: string) => rows.find((row) => row.endsWith(variable))?.replace(variable, "").trim() ?? "";
+  assertStringIncludes(limitOf("AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE"), `${agentRequests} a minute`);
+  assertStringIncludes(limitOf("QUOTA_PAIRS").replace(",", ""), String(pairQuota));
+  for (const name of ["OWNER_RATE_LIMIT_REQUESTS_PER_MINUTE", "QUOTA_MAILBOX_BYTES", "QUOTA_AGENTS"]) {
+    assert(limitOf(name) !== "", name);
+  }
+});
+
 Deno.test("only an admin gets a code, 10 at a time, and each ends after a minute", async () => {
   await using w = await open();
   const user = await w.person();
@@ -409,6 +420,7 @@ test("a proxy that is away, slow or strange leaves every page, which says so", a
     `people/${a.owner.id}`,
     "queues",
     "deliveries?requestId=abcdefgh",
+    "limits",
   ];
   const stranger: ((request: Request) => Promise<Response>)[] = [
     () => Promise.reject(new TypeError("connection refused")),

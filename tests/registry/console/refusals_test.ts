@@ -42,3 +42,17 @@ Deno.test("a code that is the name of a member of every object is shown, because
     assertStringIncludes(text, "constructor");
   }
 });
+
+Deno.test("what an operator reads of frequent refusals names no header", () => {
+  for (const code of ["PROXY_RELAY_CONNECTOR_OFFLINE", "PROXY_RELAY_DELIVERY_FAILED", "PROXY_AUTH_TIMESTAMP_SKEW"]) {
+    const refusal = { at, requestId: "r", code, check: null, method: "POST", route: "/hooks/agent", agentDid: DID };
+    const group = { code, check: null, agentDid: DID, count: 1, lastAt: at };
+    for (
+      const { text } of [
+        refusalTable([group], "/console/x", known),
+        refusedCard(refusal, { agents: known, now: Date.parse(at) }),
+        latestRefusals([refusal], "alpha", Date.parse(at)),
+      ]
+    ) assert(!/prefer|x-svc|x-request-id|header/i.test(text), `${code}: ${text}`);
+  }
+});

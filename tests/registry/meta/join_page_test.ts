@@ -4,7 +4,7 @@ import { consoleRefusal } from "../../../registry/console/console.ts";
 import { joinPage } from "../../../registry/meta/join_page.ts";
 import { REGISTRY_ROUTES } from "../../../registry/routes.ts";
 import { openRegistry } from "../../support/registry_world.ts";
-import { REGISTRY_URL } from "../../support/world.ts";
+import { REGISTRY_URL, World } from "../../support/world.ts";
 
 Deno.test("the join page says how to join, also without a script, and that an address has no invite", async () => {
   await using w = await openRegistry();
@@ -61,6 +61,20 @@ Deno.test("a page without a session loads only the files of its origin, and asks
       );
       assert(page.length < 51_200, `${page.length} characters`);
     });
+  }
+});
+
+Deno.test("the first page names the command of the console where there is one, and so does the console's address", async () => {
+  for (const console of [true, false]) {
+    await using w = await World.open({ registry: { console } });
+    const textAt = async (path: string) => {
+      const { host } = new URL(REGISTRY_URL);
+      return await (await w.fetch(new URL(path, REGISTRY_URL), { headers: { Host: host } })).text();
+    };
+    const command = console ? "svc admin open" : "svc admin people list";
+    assertStringIncludes(await textAt("/"), `<code>${command}</code>`);
+    const bare = await textAt("/console");
+    assertEquals([bare.includes("svc admin open"), bare.includes("session is over")], [console, false]);
   }
 });
 
