@@ -263,6 +263,8 @@ export const LocalPeer = ChangedPeer.extend({
   lastMessageAt: When.nullable(),
   /** Origin of the peer's home proxy, if that is another server. */
   proxy: z.string().optional(),
+  /** Why the connector's last call of that server failed; `null` after a success, and before the first call. */
+  proxyProblem: z.string().nullable().optional(),
 });
 export type LocalPeer = z.infer<typeof LocalPeer>;
 

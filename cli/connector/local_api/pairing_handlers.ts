@@ -22,7 +22,7 @@ import { readAllPeers } from "../../link/peer_pages.ts";
 import { blockPeer, noPeer, peerIn, type Peers, removePeer, renamePeer, replacePeer } from "../peers/peers.ts";
 import { type BodyInput, json, type LocalInput, type Members, passed, type QueryInput } from "./local_route.ts";
 import { LocalError } from "../../local_errors.ts";
-import type { LocalPeers } from "../../../shared/client/local_shapes.ts";
+import type { LocalPeer, LocalPeers } from "../../../shared/client/local_shapes.ts";
 import { listedPeers } from "../peers/peer_list.ts";
 import { didEver, Peer } from "./inbox_handlers.ts";
 
@@ -144,14 +144,16 @@ export const PeerRename = z.strictObject({
 export const PeerNamed = z.strictObject({ peer: Peer });
 
 export async function listed({ connector }: LocalInput): Promise<Response> {
-  const { peers, store: { history }, proxy, options: { agent } } = connector;
+  const { peers, proxies, store: { history }, proxy, options: { agent } } = connector;
   const paired = await readAllPeers(proxy, agent.did);
   const present = new Set(paired.map(({ agentDid }) => agentDid));
   const hasEnded = Object.values(peers.all).some(({ did, gone }) => !gone && !present.has(did));
   // A peer that paired a moment ago has no alias yet, and would be missing in the list. The end of a pair is noticed
   // only when the proxy's list is read.
   if (hasEnded || paired.some(({ agentDid }) => peers.of(agentDid) === null)) await connector.updatePeers();
-  const listed = listedPeers(peers.all, paired, (did) => history.lastAt(did));
+  const listed = listedPeers(peers.all, paired, (did) => history.lastAt(did)).map((peer): LocalPeer =>
+    peer.proxy === undefined ? peer : { ...peer, proxyProblem: proxies.lastOf(peer.proxy)?.problem ?? null }
+  );
   return json({ peers: listed } satisfies z.output<typeof LocalPeers>);
 }
 

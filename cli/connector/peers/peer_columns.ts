@@ -26,12 +26,15 @@ export function peerColumns(now: number, hasTimes = true): Column<LocalPeer>[] {
   ];
 }
 
-/** Whether a peer is connected, for a person; `null` when it hides that, and for a peer of which nothing is known. */
+/**
+ * Whether a peer is connected, for a person; `null` when it hides that, and for a peer of which nothing is known. Of a
+ * peer elsewhere, why its server could not be called.
+ */
 export function presenceText(peer: LocalPeer | undefined, now: number): string | null {
   if (peer === undefined) return null;
-  const { blocked, online, lastSeenAt } = peer;
+  const { blocked, online, lastSeenAt, proxyProblem = null } = peer;
   if (blocked) return "blocked";
-  if (online === null) return null;
+  if (online === null) return proxyProblem;
   if (online) return "online";
   if (lastSeenAt === null) return "offline";
   // The proxy tells it to the minute, so seconds would be wrong.

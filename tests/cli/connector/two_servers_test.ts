@@ -7,11 +7,13 @@ import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { provePairKey } from "../../../shared/protocol/pair_key.ts";
 import { parseTicket } from "../../../shared/protocol/ticket.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { presenceText } from "../../../cli/connector/peers/peer_columns.ts";
 import { CalmTexts } from "../../../cli/connector/talk/event_texts.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { Bench } from "./bench.ts";
 import { FailingDisk } from "./failing_disk.ts";
+import { asker } from "./local_api/local_caller.ts";
 import { GONE, KEEP, local, losing, request, send, side, texts, TwoServers } from "./two_servers.ts";
 
 Deno.test("a server cannot pair an agent with one of a third server, although it knows the secret of its ticket", async () => {
@@ -111,9 +113,12 @@ Deno.test("while the other server is away, messages wait with one probe at a tim
   const [server] = b.bench.connector.status().servers;
   assertEquals([server?.host, server?.peers], ["relay.a.example", 1]);
   assertStringIncludes(server?.problem ?? "", "cannot be reached");
+  const state = async () => presenceText((await asker(b.bench)("/v1/peers")).body.peers[0], clock.now());
+  assertEquals(await state(), server?.problem ?? "");
   back();
   await clock.advance(900_000);
   await until(() => texts(a.bench).length === 10);
+  assertEquals(await state(), null);
   assertEquals(
     texts(a.bench).map((text: string) => /m\d/.exec(text)?.[0]),
     Array.from({ length: 10 }, (_, i) => `m${i}`),
