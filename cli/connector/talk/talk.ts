@@ -137,7 +137,8 @@ export class Talk {
     const { clock, view, newId } = deps;
     const log = this.#log = new Log(clock, view, () => {
       const [only, second] = this.#agents.keys();
-      return second === undefined ? only ?? "" : null;
+      // By the number that was started too, because the first agent shows messages before the others are there.
+      return second === undefined && deps.agents === 1 ? only ?? "" : null;
     });
     this.#prompt = new Prompt({
       clock,

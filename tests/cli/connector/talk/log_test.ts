@@ -272,6 +272,13 @@ Deno.test("u shows unread messages, the newest first, then older ones, also thos
   );
 });
 
+Deno.test("where several agents were started, a message names its own also while no other runs", async () => {
+  await using screen = new Screen(80, ["alpha", "gamma"]);
+  screen.talk.remove("gamma");
+  await screen.arrive({ id: 3, text: "hi" });
+  assertStringIncludes(screen.lines.join("\n"), "alpha · beta of Bob asks");
+});
+
 Deno.test("an unread message of an earlier day is shown with its day, and one of today without", async () => {
   await using screen = new Screen(80, []);
   const receivedAt = new Date(screen.clock.now() - 2 * 86_400_000).toISOString();
