@@ -7,7 +7,6 @@ import { retryWait } from "../../../shared/client/backoff.ts";
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
 import { type Clock, sleep } from "../../../shared/clock.ts";
 import { AUDIT_FILTERS, type AuditEntry } from "../../../shared/protocol/api/audit.ts";
-import { parseDid } from "../../../shared/protocol/did.ts";
 import { parseIso, toIso } from "../../../shared/protocol/time.ts";
 import { connectAsAdmin } from "../../account/registry_access.ts";
 import type { AdminClient } from "../../client/admin_client.ts";
@@ -19,7 +18,7 @@ import { CliError } from "../../errors.ts";
 import { ServiceClock } from "../../link/service_clock.ts";
 import { stopSignal } from "../../terminal/interrupt.ts";
 import { idCell } from "../../terminal/tables.ts";
-import { personIdOf } from "./pages.ts";
+import { didOf } from "./pages.ts";
 
 const PAGE = 100;
 const LOOK_EVERY_MS = 2_000;
@@ -45,7 +44,10 @@ export const COMMANDS = [
       ...PERSON_OPTIONS,
       limit: { value: "count", summary: `Most events to list, 1 to ${MAX_EVENTS} (default ${EVENTS})` },
       event: { value: "event", summary: "Only this event, or a group such as agent." },
-      actor: { value: "who", summary: "Only what this person (name, ID or DID) or agent (DID) did" },
+      actor: {
+        value: "who",
+        summary: "Only what this person did, by name, ID or DID, or this agent, as name@person or DID",
+      },
       since: { value: "timestamp", summary: "Only events from this time on, for example 2026-12-31T12:00:00Z" },
       follow: { summary: "Wait for more events until Ctrl-C" },
       export: { summary: "Print all events as JSON lines, oldest first" },
@@ -56,7 +58,7 @@ export const COMMANDS = [
       "svc admin audit --export >audit.jsonl": "Keep the log elsewhere",
     },
     async run(ctx, { options }) {
-      const { event, since, follow } = options;
+      const { event, actor, since, follow } = options;
       if (follow && options.export) throw new CliError("CLI_USAGE", "--follow and --export exclude each other");
       if (options.export && options.limit !== undefined) {
         throw new CliError("CLI_USAGE", "--export prints all events; it has no --limit");
@@ -75,7 +77,11 @@ export const COMMANDS = [
         clock.adopt();
       };
       const admin = connectAsAdmin({ ...ctx, onResponse }, options);
-      const filter: AuditFilter = { event, actor: await actorOf(admin, options.actor), since };
+      // A name would fit no event, which reads as if the person had done nothing.
+      const did = actor === undefined || actor === HOST
+        ? actor
+        : await didOf(admin, actor, actor.includes("@") ? "agent" : "human");
+      const filter: AuditFilter = { event, actor: did, since };
       if (options.export) return await exportAudit(ctx, admin, filter);
       if (follow) {
         using stopped = stopSignal(ctx);
@@ -93,12 +99,6 @@ export const COMMANDS = [
     },
   }),
 ];
-
-/** Returns an actor as events name it. A name would fit no event, which reads as if the person had done nothing. */
-async function actorOf(admin: AdminClient, actor: string | undefined): Promise<string | undefined> {
-  if (actor === undefined || actor === HOST || parseDid(actor) !== null) return actor;
-  return (await admin.person(await personIdOf(admin, actor))).person.did;
-}
 
 type AuditFilter = Partial<Record<"event" | "actor" | "since", string | undefined>>;
 

@@ -1,6 +1,6 @@
 /** `svc admin overview`: registry and proxy at a glance. */
 import { sleep } from "../../../shared/clock.ts";
-import type { RefusalGroup, RelayOverview } from "../../../shared/protocol/api/relay_admin.ts";
+import type { RelayOverview } from "../../../shared/protocol/api/relay_admin.ts";
 import { connect, connectAsAdmin, type ConnectionOptions, connectToRelay } from "../../account/registry_access.ts";
 import type { AdminClient, RelayAdminClient } from "../../client/admin_client.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
@@ -8,11 +8,11 @@ import type { Context } from "../../context.ts";
 import { stopSignal } from "../../terminal/interrupt.ts";
 import { idCell } from "../../terminal/tables.ts";
 import { agoText, clockText, durationText } from "../../terminal/times.ts";
-import { ApiError, wasRefused } from "../../../shared/client/errors.ts";
+import { wasRefused } from "../../../shared/client/errors.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
-import { parseDid } from "../../../shared/protocol/did.ts";
 import { parseIso } from "../../../shared/protocol/time.ts";
 import { healthOf } from "../status.ts";
+import { namesOf } from "./pages.ts";
 
 /** With `--json` the result has this many refusals, the newest ones. */
 const REFUSALS = 20;
@@ -84,6 +84,7 @@ async function relayFacts(relay: RelayAdminClient, admin: AdminClient) {
   ]);
   const shown = groups?.byAgent.slice(0, REFUSED_SHOWN) ?? [];
   const hidden = groups?.byAgent.slice(REFUSED_SHOWN) ?? [];
+  const names = await namesOf(admin, shown.map(({ agentDid }) => agentDid));
   return {
     online: { count: overview.agents.online, isComplete: true },
     queues: { count: overview.queues.recipients, isComplete: true },
@@ -93,21 +94,13 @@ async function relayFacts(relay: RelayAdminClient, admin: AdminClient) {
     overview,
     refused: {
       since: groups?.since ?? since,
-      byAgent: await Promise.all(shown.map((group) => named(admin, group))),
+      byAgent: shown.map((group) => {
+        const { agent = null, owner = null } = names.get(group.agentDid ?? "") ?? {};
+        return { ...group, agentName: agent, ownerName: owner };
+      }),
       others: hidden.reduce((sum, { count }) => sum + count, groups?.others ?? 0),
     },
   };
-}
-
-/** Adds names of agent and owner to a group of refusals; `null` for an agent that the registry does not know. */
-async function named(admin: AdminClient, group: RefusalGroup) {
-  const id = parseDid(group.agentDid ?? "")?.id;
-  const found = id === undefined ? null : await admin.agent(id).catch((error) => {
-    // The agent belongs to another registry, or its record is deleted.
-    if (error instanceof ApiError && error.status === 404) return null;
-    throw error;
-  });
-  return { ...group, agentName: found && found.agent.name, ownerName: found && found.ownerName };
 }
 
 function overviewLines({ registry, proxy, counts, relay }: AdminOverview, ctx: Context): string[] {

@@ -11,7 +11,8 @@ import { parseCount } from "../../command_line/numbers.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { didYouMean } from "../../../shared/did_you_mean.ts";
-import { idEnd } from "../../terminal/tables.ts";
+import { ApiError } from "../../../shared/client/errors.ts";
+import { type Cell, idCell, idEnd } from "../../terminal/tables.ts";
 
 const PAGE_MAX = 100;
 /** The end of an ID has only these. With others too, each name of six characters would read every page. */
@@ -104,6 +105,44 @@ export async function agentIdOf(admin: AdminClient, text: string): Promise<strin
     shown: (agent) => `${agent.name}@${agent.ownerName} (${agent.id})`,
     isPreferred: ({ status }) => status === "active",
   });
+}
+
+/** Returns the DID in an argument: a DID, also of another registry, else that of the agent or person that it names. */
+export async function didOf(admin: AdminClient, text: string, kind: "agent" | "human"): Promise<string> {
+  if (parseDid(text) !== null) return text;
+  if (kind === "agent") return (await admin.agent(await agentIdOf(admin, text))).agent.did;
+  return (await admin.person(await personIdOf(admin, text))).person.did;
+}
+
+/** Agents of a list whose names are asked for. With more, a list would cost as many requests. */
+const NAMED_MAX = 10;
+
+/**
+ * Returns the names of agents and of their owners, by DID. An agent of another registry has none, nor one whose record
+ * is deleted.
+ */
+export async function namesOf(admin: AdminClient, dids: readonly (string | null)[]) {
+  const some = [...new Set(dids)].flatMap((did) => {
+    const id = parseDid(did ?? "")?.id;
+    return did === null || id === undefined ? [] : [{ did, id }];
+  });
+  const found = await Promise.all(
+    some.slice(0, NAMED_MAX).map(async ({ did, id }) => {
+      const known = await admin.agent(id).catch((error) => {
+        if (error instanceof ApiError && error.status === 404) return null;
+        throw error;
+      });
+      // Another registry may choose any ID, so its agent could otherwise be shown with the name of one here.
+      return known?.agent.did === did ? [[did, { agent: known.agent.name, owner: known.ownerName }] as const] : [];
+    }),
+  );
+  return new Map(found.flat());
+}
+
+/** The cell of an agent: on a terminal its name, else its DID. */
+export function agentCell(names: Awaited<ReturnType<typeof namesOf>>, did: string | null): Cell {
+  const known = names.get(did ?? "");
+  return known === undefined || did === null ? idCell(did) : { short: `${known.agent} of ${known.owner}`, whole: did };
 }
 
 /** Returns the ID in an ID or a DID; `null` for a name. @throws {CliError} `CLI_USAGE` for what is neither */

@@ -1,14 +1,15 @@
 /** `svc admin relay …` and `svc admin issuers`: what the proxy knows. */
 import type { Refusal } from "../../../shared/protocol/api/relay_admin.ts";
 import { isRequestId, REQUEST_ID_FORM } from "../../../shared/protocol/ids.ts";
-import { connectToRelay } from "../../account/registry_access.ts";
+import { connectAsAdmin, connectToRelay } from "../../account/registry_access.ts";
+import type { AdminClient } from "../../client/admin_client.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import { parseCount } from "../../command_line/numbers.ts";
 import { formatDuration } from "../../terminal/times.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { type Column, idCell } from "../../terminal/tables.ts";
-import { hintNextPage, PAGE_OPTIONS, readPages } from "./pages.ts";
+import { agentCell, didOf, hintNextPage, namesOf, PAGE_OPTIONS, readPages } from "./pages.ts";
 
 const MAX_REFUSALS = 100;
 const REFUSALS = 20;
@@ -66,15 +67,16 @@ export const COMMANDS = [
       ...PERSON_OPTIONS,
       limit: { value: "count", summary: `Most refusals to list, 1 to ${MAX_REFUSALS} (default ${REFUSALS})` },
       request: { value: "id", summary: "Only refusals of this request" },
-      did: { value: "did", summary: "Only refusals of the agent with this DID" },
+      did: { value: "agent", summary: "Only refusals of this agent, by name, name@person, ID or DID" },
     },
     examples: { "svc admin relay refusals --limit 5": "Show the five newest refusals" },
     async run(ctx, { options }) {
       const limit = parseCount(options.limit ?? `${REFUSALS}`, "--limit", MAX_REFUSALS);
-      const relay = await connectToRelay(ctx, options);
-      const query = { limit, requestId: options.request, agentDid: options.did };
-      const { refusals, instance, since } = await relay.refusals(query);
-      ctx.out.list({ refusals, instance, since }, refusals, `No refusals since ${since}.`, refusalColumns(ctx));
+      const relay = await connectToRelay(ctx, options), admin = connectAsAdmin(ctx, options);
+      const agentDid = options.did === undefined ? undefined : await didOf(admin, options.did, "agent");
+      const { refusals, instance, since } = await relay.refusals({ limit, requestId: options.request, agentDid });
+      const columns = await refusalColumns(ctx, admin, refusals);
+      ctx.out.list({ refusals, instance, since }, refusals, `No refusals since ${since}.`, columns);
       const [first] = refusals;
       if (first !== undefined) ctx.out.next(["explain", first.code]);
     },
@@ -95,12 +97,17 @@ export const COMMANDS = [
         const fix = "Give the whole ID, which svc sent --wide shows.";
         throw new CliError("CLI_USAGE", `this is not a request ID: ${REQUEST_ID_FORM}`, { fix });
       }
-      const relay = await connectToRelay(ctx, options);
+      const relay = await connectToRelay(ctx, options), admin = connectAsAdmin(ctx, options);
       const [{ deliveries }, { refusals }] = await Promise.all([
         relay.deliveries(requestId),
         relay.refusals({ requestId, limit: MAX_REFUSALS }),
       ]);
-      const idOf = (did: string) => ctx.out.shown(idCell(did));
+      const names = await namesShown(
+        ctx,
+        admin,
+        deliveries.flatMap((one) => [one.senderAgentDid, one.recipientAgentDid]),
+      );
+      const idOf = (did: string) => ctx.out.shown(agentCell(names, did));
       const lines = deliveries.flatMap(({ senderAgentDid, recipientAgentDid, state, events }) => [
         `${ctx.out.bold(state)}: from ${idOf(senderAgentDid)} to ${idOf(recipientAgentDid)}`,
         ...ctx.out.table([
@@ -110,7 +117,7 @@ export const COMMANDS = [
         ], events),
         "",
       ]);
-      if (refusals.length > 0) lines.push(...ctx.out.table(refusalColumns(ctx), refusals));
+      if (refusals.length > 0) lines.push(...ctx.out.table(await refusalColumns(ctx, admin, refusals), refusals));
       const unknown = `No trace of ${requestId}. Deliveries are kept 8 days, refusals until the server restarts.`;
       ctx.out.result({ requestId, deliveries, refusals }, lines.length === 0 ? unknown : lines);
       if (lines.length === 0) return EXIT.notFound;
@@ -118,7 +125,17 @@ export const COMMANDS = [
   }),
 ];
 
-function refusalColumns({ out }: Context): Column<Refusal>[] {
+/** The names of agents where the output shows names. */
+function namesShown({ out }: Context, admin: AdminClient, dids: readonly (string | null)[]) {
+  return namesOf(admin, out.showsIds ? [] : dids);
+}
+
+async function refusalColumns(
+  ctx: Context,
+  admin: AdminClient,
+  refusals: readonly Refusal[],
+): Promise<Column<Refusal>[]> {
+  const { out } = ctx, names = await namesShown(ctx, admin, refusals.map(({ agentDid }) => agentDid));
   return [
     { head: "AT", rank: 1, of: ({ at }) => out.time(at) },
     { head: "CODE", of: ({ code }) => code },
@@ -126,6 +143,6 @@ function refusalColumns({ out }: Context): Column<Refusal>[] {
     { head: "ROUTE", rank: 4, of: ({ method, route }) => route === null ? null : `${method} ${route}` },
     // Shown whole, because the proxy does not find a delivery by the end of its request ID.
     { head: "REQUEST", rank: 3, of: ({ requestId }) => requestId },
-    { head: "AGENT", rank: 2, of: ({ agentDid }) => idCell(agentDid) },
+    { head: "AGENT", rank: 2, of: ({ agentDid }) => agentCell(names, agentDid) },
   ];
 }

@@ -1,6 +1,7 @@
 /** The commands with which an admin sees the relay: results, pages, refusals, and where the API key goes. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import type { RequestContext } from "../../../shared/server/http/route.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until, untilLater } from "../../support/until.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
@@ -79,7 +80,26 @@ Deno.test("admin relay refusals lists the newest ones and names the next command
   assertStringIncludes(stdout, "PROXY_AUTH_MISSING_TOKEN  1      GET /pair/peers");
   assertStringIncludes(stderr, "svc explain PROXY_AUTH_MISSING_TOKEN");
   assertEquals((await admin.failure("admin", "relay", "refusals", "--limit", "101")).exit, 2);
-  assertEquals((await admin.failure("admin", "relay", "refusals", "--did", "x")).code, "PROXY_ADMIN_INVALID_QUERY");
+  assertEquals((await admin.failure("admin", "relay", "refusals", "--did", "x")).code, "CLI_NAME_UNKNOWN");
+});
+
+Deno.test("a terminal shows who was refused by name, and an agent elsewhere does not get the name of one here", async () => {
+  await using admin = await Machine.ofAdmin();
+  const eve = await admin.world.agent(await admin.world.person("Eve"), "crawler");
+  await (await admin.world.message(eve, eve, { headers: { "x-request-id": ID } })).body?.cancel();
+  const named = await admin.json("admin", "relay", "refusals", "--did", "crawler@Eve");
+  assertEquals(named.refusals.map((one: { requestId: string }) => one.requestId), [ID]);
+  assertStringIncludes((await admin.svc("admin", "relay", "refusals")).stdout, eve.agent.did);
+  admin.isTerminal = true;
+  admin.columns = 120;
+  const shown = async () => (await admin.svc("admin", "relay", "delivery", ID)).stdout;
+  assertStringIncludes(await shown(), "crawler of Eve");
+  const elsewhere = eve.agent.did.replace("registry.example.test", "b.example");
+  const request = new Request(`${PROXY_URL}/hooks/agent`, { method: "POST" });
+  const about = { request, requestId: "request-2", check: 7, route: "/hooks/agent", agentDid: elsewhere };
+  admin.world.proxy.deps.refusals.record("PROXY_AUTH_FORBIDDEN", about as RequestContext);
+  const other = (await admin.svc("admin", "relay", "refusals", "--request", "request-2")).stdout;
+  assert(other.includes("PROXY_AUTH_FORBIDDEN") && !other.includes("crawler"), other);
 });
 
 Deno.test("admin agents list shows with --online which agents are connected", async () => {
