@@ -373,11 +373,14 @@ export function peerIn(peers: Peers, named: string): ChangedPeer | null {
   return { alias, agentDid: peer.did, agentName, humanName, blocked };
 }
 
-/** The error for a peer that is not there. It says that its pair has ended, or which alias is spelled nearly like it. */
+/** The error for a peer that is not there. It says that its pair has ended, or which contact or similar alias there is. */
 export function noPeer(named: string, peers: Peers): LocalError {
   const ended = peerIn(endedPeers(peers), named);
   if (ended !== null) return new LocalError("CONNECTOR_PEER_UNKNOWN", `The pair with ${ended.alias} has ended`);
-  const hint = didYouMean(named, Object.keys(presentPeers(peers)));
+  const present = Object.keys(presentPeers(peers));
+  const contact = present.find((alias) => folded(alias) === folded(CONTACT + named));
+  // A relay that takes the proof of a ticket away leaves only a contact, and its person would look for a typing error.
+  const hint = contact === undefined ? didYouMean(named, present) : ` ${contact} did not prove your ticket.`;
   const what = named.startsWith("did:") ? "DID" : "alias";
   return new LocalError("CONNECTOR_PEER_UNKNOWN", `No peer has the ${what} "${named}".${hint}`);
 }

@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { didOf } from "../../../cli/connector/local_api/inbox_handlers.ts";
 import { LocalError } from "../../../cli/local_errors.ts";
-import { mergePeers, type Peers, pinContact, PINS, pinTicket } from "../../../cli/connector/peers/peers.ts";
+import { mergePeers, noPeer, type Peers, pinContact, PINS, pinTicket } from "../../../cli/connector/peers/peers.ts";
 import { provePairKey } from "../../../shared/protocol/pair_key.ts";
 import { parseTicket, withPairSecret } from "../../../shared/protocol/ticket.ts";
 import { until } from "../../support/until.ts";
@@ -210,6 +210,8 @@ Deno.test("a plain ticket makes a contact, and a ticket with a secret makes the 
   await confirm(plain);
   await until(() => one.connector.peers.of(b.agent.did) !== null);
   assertEquals(pinsOf(one).map(([alias]) => alias), ["contact-beta"]);
+  const { message } = noPeer("Beta", one.connector.peers.all);
+  assertEquals(message, 'No peer has the alias "Beta". contact-beta did not prove your ticket.');
   await confirm(await ticketOf());
   await pinned();
   assertEquals(pinsOf(one), [["beta", b.keys.publicKey, "ticket"]]);
