@@ -15,6 +15,7 @@ import {
 import type { OutboundResult } from "../../shared/client/local_shapes.ts";
 import { ConversationId } from "../../shared/protocol/api/relay.ts";
 import { isRequestId, REQUEST_ID_FORM, ulidSource } from "../../shared/protocol/ids.ts";
+import { payloadProblem } from "../../shared/protocol/payload_bounds.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
 import { type Access, access, connectorOf, NeedsConnectorError } from "../connector/attach.ts";
 import { ConnectorLockedError } from "../connector/connector_lock.ts";
@@ -345,6 +346,9 @@ function jsonOf(json: string): string {
   } catch {
     throw new CliError("CLI_USAGE", "--data is not JSON");
   }
+  // Looked at here, because the fix of the same refusal elsewhere is about requests of programs.
+  const problem = payloadProblem(json);
+  if (problem !== null) throw new CliError("CLI_USAGE", problem);
   return json.trim();
 }
 

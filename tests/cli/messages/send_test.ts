@@ -235,6 +235,8 @@ Deno.test("svc send refuses content that is empty, ambiguous, too large, not UTF
       [["a", ...file("large")], null, "CLI_USAGE"],
       [["--data", "1", ...file("large")], null, "CLI_USAGE"],
       [["--data", "{"], null, "CLI_USAGE"],
+      [["--data", "[".repeat(65) + "]".repeat(65)], null, "CLI_USAGE"],
+      [["--data", "1".repeat(301)], null, "CLI_USAGE"],
       [file("missing"), null, "CLI_USAGE"],
       [file("binary"), null, "CLI_USAGE"],
       [["a", "--timeout", "5"], null, "CLI_USAGE"],
