@@ -1,9 +1,10 @@
 /** HTTP handlers of health, metadata, the key document, key rotation and the revocation list. */
 import { Metadata, type RegistryHealth } from "../../shared/protocol/api/meta.ts";
-import { sha256, utf8Bytes } from "../../shared/protocol/base64url.ts";
+import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { conditionalAnswer } from "../../shared/server/http/response.ts";
+import { digest } from "../../shared/server/crypto.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import { withDeadline } from "../../shared/server/store/store_errors.ts";
 import { HEALTHY_MS, type StoreProbe } from "../../shared/server/store/store_probe.ts";
@@ -55,7 +56,7 @@ export function metadata({ config }: RegistryStore): Answer {
 
 export async function keys(deps: { signing: Signing }, { exchange }: ByRequest): Promise<Answer> {
   const body = utf8Bytes(JSON.stringify(await deps.signing.document()));
-  const etag = `"${await sha256(body)}"`;
+  const etag = `"${digest(body)}"`;
   return conditionalAnswer(exchange.request, body, etag, `public, max-age=${LIMITS.keysMaxAgeSeconds}`);
 }
 

@@ -22,6 +22,8 @@ export class StoreProbe {
   /** Time and result of the newest write. */
   #wroteAt = -Infinity;
   #written: Promise<unknown> = Promise.resolve();
+  /** The check under way. */
+  #look: Promise<boolean> | null = null;
 
   constructor(
     private readonly deps: { kv: Kv; clock: Clock; commits: GroupCommit },
@@ -29,25 +31,26 @@ export class StoreProbe {
   ) {}
 
   /**
-   * Tells whether the store works. It writes at most once in 5 s and uses the last result in between, because the
-   * health checks of many clients would otherwise write all the time.
+   * Tells whether the store works. Checks that are made at the same time share a read, because a stranger with hundreds
+   * of connections could otherwise keep the commits of messages waiting. It writes at most once in 5 s and uses the last
+   * result in between, because the health checks of many clients would otherwise write all the time.
    */
   async works(): Promise<boolean> {
-    const { kv, clock, commits } = this.deps;
+    const { clock, commits } = this.deps;
     if (commits.oldestWaitMs > HEALTHY_MS) return false;
-    try {
-      return await withDeadline(clock, HEALTHY_MS, async () => {
-        await kv.get(this.key);
-        const now = clock.now();
-        if (Math.abs(now - this.#wroteAt) >= PROBE_MS) {
-          this.#wroteAt = now;
-          this.#written = kv.set(this.key, now, { expireIn: PROBE_KEPT_SECONDS * 1000 });
-        }
-        await this.#written;
-        return true;
-      });
-    } catch {
-      return false;
+    this.#look ??= withDeadline(clock, HEALTHY_MS, () => this.#readAndWrite())
+      .then(() => true, () => false).finally(() => this.#look = null);
+    return await this.#look;
+  }
+
+  async #readAndWrite(): Promise<void> {
+    const { kv, clock } = this.deps;
+    await kv.get(this.key);
+    const now = clock.now();
+    if (Math.abs(now - this.#wroteAt) >= PROBE_MS) {
+      this.#wroteAt = now;
+      this.#written = kv.set(this.key, now, { expireIn: PROBE_KEPT_SECONDS * 1000 });
     }
+    await this.#written;
   }
 }

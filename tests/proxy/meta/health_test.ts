@@ -123,6 +123,18 @@ Deno.test("health is unavailable while the store cannot be written, and ok at th
   assertEquals(typeof (await w.kv.get(KEYS.probe())).value, "number");
 });
 
+Deno.test("health checks at the same time share a read of the store, and a later one reads it again", async () => {
+  using store = await FaultyKv.open();
+  await using w = await openProxy({ kv: store.kv });
+  await get(w, await w.agent(), "/pair/peers");
+  let reads = 0;
+  store.faults.fails = ({ keys, method }) => method === "get" && keys[0]?.[1] === "probe" && ++reads < 0;
+  const statuses = async () =>
+    (await Promise.all(Array.from({ length: 100 }, () => health(w)))).map((one) => one.status);
+  assertEquals([await statuses(), reads], [Array(100).fill(200), 1]);
+  assertEquals([await statuses(), reads], [Array(100).fill(200), 2]);
+});
+
 Deno.test("health is unavailable while a claim waits over 5 s, and answers within 5 s of a store that hangs", async () => {
   const clock = new ManualClock();
   using store = await FaultyKv.open({}, 1, clock);
