@@ -15,7 +15,7 @@ import {
   withPairSecret,
 } from "../../../shared/protocol/ticket.ts";
 import type { HttpResponse } from "../../../shared/client/http.ts";
-import { isPairLeft } from "../../link/proxy_caller.ts";
+import { isPairLeft, ProxyRefusal } from "../../link/proxy_caller.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import type { Connector } from "../connector.ts";
 import { readAllPeers } from "../../link/peer_pages.ts";
@@ -68,7 +68,14 @@ export async function pairConfirm({ connector, body }: BodyInput<typeof Members>
   const { origin } = connector.proxy.place;
   const pasted = typeof body.ticket === "string" ? ticketInPaste(body.ticket, origin) : { problem: "" };
   const wanted = { responderProfile: connector.options.profile, ...body };
-  if ("problem" in pasted) return passed(await connector.proxy.post("/pair/confirm", plainTicket(wanted)));
+  if ("problem" in pasted) {
+    const code = "PROXY_PAIR_TICKET_NOT_FOUND";
+    return await connector.proxy.post("/pair/confirm", plainTicket(wanted)).then(passed, (error) => {
+      if (!(error instanceof ProxyRefusal) || error.code !== code) throw error;
+      // The proxy got no ticket, so it cannot say what is wrong with the text.
+      return json({ error: { code, message: pasted.problem } }, 404);
+    });
+  }
   const { ticket } = pasted;
   // Refused at once, because the confirmation would be tried again for a day.
   if (!isTicketOf(ticket, origin) && !mayPair(origin, ticket.origin)) {

@@ -187,6 +187,15 @@ Deno.test("two people pair through the API, and the ticket is in its answer but 
   assertEquals([status, tickets, body.initiatorProfile.agentName], [200, [body.ticket], a.agent.name]);
   assert(!JSON.stringify(one.events).includes(body.ticket));
   assertEquals((await askOne("/v1/pair/status", post({ ticket: body.ticket }))).body.status, "pending");
+  for (
+    const [text, message] of [
+      ["hello", "No pairing ticket in the pasted text."],
+      [body.ticket.slice(0, 40), "This ticket was cut off: copy it whole."],
+    ]
+  ) {
+    const { body: { error } } = await askTwo("/v1/pair/confirm", post({ ticket: text }));
+    assertEquals(error, { code: "PROXY_PAIR_TICKET_NOT_FOUND", message });
+  }
   assertEquals((await askTwo("/v1/pair/confirm", post({ ticket: `Here: “${body.ticket}”.` }))).status, 201);
   await until(() => one.eventsOf("paired").length === 1 && Object.keys(one.peers).length === 1);
   assertEquals([Object.keys(one.peers), Object.keys(two.peers)], [[b.agent.name], [a.agent.name]]);
