@@ -25,16 +25,19 @@ export class CalmTexts {
   #wasOnline = false;
   /** What was told of each kind of try since the link was last there. */
   readonly #tries = new Map<EventName, string>();
+  /** Whether the session was renewed since the link was last there. */
+  #isRenewed = false;
   /** Since when the link is back, and the messages that waited, counted by peer. */
   #back: { at: number; heardAt: number; from: Map<string, number> } | null = null;
 
   of(name: EventName, fields: EventFields, now: number): string | null {
-    const { peer } = fields, back = this.#back;
+    const { peer, code } = fields, back = this.#back;
     switch (name) {
       case "connected":
         this.#back = { at: now, heardAt: now, from: new Map() };
         this.#wasOnline = true;
         this.#tries.clear();
+        this.#isRenewed = false;
         return null;
       case "received": {
         const from = typeof peer === "string" ? peer : "another agent";
@@ -45,6 +48,11 @@ export class CalmTexts {
       case "disconnected":
       case "unreachable":
         return this.#lost(now);
+      case "refused":
+        // The session is renewed now. Only when that fails, or does not help, is there something to tell.
+        if (this.#isRenewed || code !== "PROXY_AGENT_ACCESS_INVALID") break;
+        this.#isRenewed = true;
+        return null;
     }
     const told: EventText | { quiet: EventText } = EVENTS[name];
     if (typeof told === "object") return null;

@@ -108,6 +108,14 @@ Deno.test("the log tells reasons without codes, and that a suspended person's co
   for (const [name, why, expected] of cases) assertEquals(new CalmTexts().of(name, { why }, 0), expected);
 });
 
+Deno.test("a refusal that a renewed session ends is not told, and the same one after that is", () => {
+  const texts = new CalmTexts(), about = { code: "PROXY_AGENT_ACCESS_INVALID", why: "The token is over" };
+  const told = () => texts.of("refused", about, 0) !== null;
+  assertEquals([told(), told()], [false, true]);
+  texts.of("connected", {}, 0);
+  assertEquals(told(), false);
+});
+
 Deno.test("after an outage the log says who has written meanwhile, once what waited is there", () => {
   const cases: [string[], string][] = [
     [[], ""],
