@@ -8,7 +8,7 @@ import { parseCount } from "../../command_line/numbers.ts";
 import { formatDuration } from "../../terminal/times.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
-import { type Column, idCell } from "../../terminal/tables.ts";
+import type { Column } from "../../terminal/tables.ts";
 import { agentCell, didOf, hintNextPage, namesOf, PAGE_OPTIONS, readPages } from "./pages.ts";
 
 const MAX_REFUSALS = 100;
@@ -21,13 +21,14 @@ export const COMMANDS = [
     options: { ...PERSON_OPTIONS, ...PAGE_OPTIONS },
     examples: { "svc admin relay queues --all": "Show every recipient for whom messages wait" },
     async run(ctx, { options }) {
-      const relay = await connectToRelay(ctx, options);
+      const relay = await connectToRelay(ctx, options), admin = connectAsAdmin(ctx, options);
       const { rows: queues, pagination } = await readPages(options, relay.queues, (page) => page.queues);
+      const names = await namesShown(ctx, admin, queues.map(({ recipientAgentDid }) => recipientAgentDid));
       ctx.out.list({ queues, pagination }, queues, "No queued messages here.", [
         { head: "MESSAGES", of: ({ messages }) => String(messages) },
         { head: "SENDERS", rank: 2, of: ({ senders }) => String(senders) },
         { head: "OLDEST EXPIRES", rank: 1, of: ({ oldestExpiresAt }) => ctx.out.time(oldestExpiresAt) },
-        { head: "RECIPIENT", of: ({ recipientAgentDid }) => idCell(recipientAgentDid) },
+        { head: "RECIPIENT", of: ({ recipientAgentDid }) => agentCell(names, recipientAgentDid) },
       ]);
       hintNextPage(ctx, ["admin", "relay", "queues"], options, pagination);
     },

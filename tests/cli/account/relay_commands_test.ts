@@ -39,6 +39,12 @@ Deno.test("admin relay queues lists the recipients, one page or all", async () =
   assertEquals(rest.queues.length, 2);
   const { stdout } = await admin.svc("admin", "relay", "queues");
   assertEquals(stdout.split("\n")[0]?.split(/ {2,}/), ["MESSAGES", "SENDERS", "OLDEST EXPIRES", "RECIPIENT"]);
+  admin.isTerminal = true;
+  admin.columns = 120;
+  const { recipient } = await queued(admin.world);
+  const { agents } = await admin.json("admin", "agents", "list");
+  const { name, ownerName } = agents.find(({ did }: { did: string }) => did === recipient);
+  assertStringIncludes((await admin.svc("admin", "relay", "queues")).stdout, `${name} of ${ownerName}`);
 });
 
 Deno.test("admin relay delivery shows the timeline of a message", async () => {
