@@ -14,6 +14,7 @@ import type { Cell, Database } from "./database.ts";
 import { type InboxCounts, ReceivedBounds } from "./received_bounds.ts";
 import {
   type InboxMessage,
+  isTaskId,
   MESSAGE_COLUMNS,
   type MessageRow,
   type OnChange,
@@ -30,7 +31,7 @@ import {
 } from "./received_rows.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { AboutProof, ReceiptRows } from "./receipt_rows.ts";
-import { isTaskId, type NewSentMessage, type SentMessages } from "./sent_messages.ts";
+import type { NewSentMessage, SentMessages } from "./sent_messages.ts";
 
 /**
  * Ended messages that are remembered. With fewer, a message that its sender repeats under load is handed over twice.

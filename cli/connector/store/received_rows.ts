@@ -60,6 +60,11 @@ export const MESSAGE_COLUMNS = `seq, fromDid, requestId, toDid, identity, conver
 
 export const QUEUE_COLUMNS = `seq, fromDid, ${SESSION}, nextAt, aside`;
 
+/** Request IDs of tasks: `a-` and a SHA-256 as base64url, a form that no other request ID of this agent has. */
+export function isTaskId(requestId: string | null): requestId is string {
+  return requestId !== null && /^a-[A-Za-z0-9_-]{43}$/.test(requestId);
+}
+
 /** Condition of a message that can be the result of a task (D-135): any but a dead letter that was deleted. */
 export const TASK_REPLY = "(messages.readAt IS NOT NULL OR messages.state <> 'done')";
 

@@ -79,11 +79,6 @@ export function keptUntil({ sentAt }: Pick<SentMessage, "sentAt">): number {
 
 export type StateChange = Pick<SentMessage, "state"> & Partial<Pick<SentMessage, "problem" | "expiresAt">>;
 
-/** Request IDs of tasks: `a-` and a SHA-256 as base64url, a form that no other request ID of this agent has. */
-export function isTaskId(requestId: string | null): requestId is string {
-  return requestId !== null && /^a-[A-Za-z0-9_-]{43}$/.test(requestId);
-}
-
 /** The states that may replace a state. Any other would let the answer of a repeated request hide what is known. */
 const NEXT: Readonly<Record<SentState, readonly SentState[]>> = {
   sending: ["kept", "queued", "delivered", "processed", "dead_lettered", "refused", "unknown"],
