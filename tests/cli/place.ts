@@ -37,7 +37,9 @@ export class Place implements AsyncDisposable {
    */
   static async open(env: Record<string, string> = {}, isProxyDirect = false): Promise<Place> {
     const folder = await tempFolder();
-    const [port, own] = [freePort(), freePort()];
+    const front = createServer((incoming, outgoing) => void place.#answer(incoming, outgoing));
+    // Another process may take a port that was free, so the front has its port before the services start.
+    const port = await listenOnFree(front), own = freePort();
     const url = `http://127.0.0.1:${port}`;
     const options = {
       folder: folder.path,
@@ -50,9 +52,7 @@ export class Place implements AsyncDisposable {
       },
     };
     const server = await startServerHere(options);
-    const front = createServer((incoming, outgoing) => void place.#answer(incoming, outgoing));
     const place: Place = new Place(url, folder, options, server, front);
-    await new Promise<void>((resolve) => front.listen(port, "127.0.0.1", resolve));
     const headers = { "x-bootstrap-secret": BOOTSTRAP_SECRET };
     const answer = await fetch(`${url}/v1/admin/bootstrap`, { method: "POST", headers });
     place.apiKey = ((await answer.json()) as { apiKey: { token: string } }).apiKey.token;
@@ -130,4 +130,18 @@ async function forwarded(address: string, request: Request): Promise<Response> {
   headers.set("X-Forwarded-For", `10.${[0, 0, 0].map(() => Math.floor(Math.random() * 256)).join(".")}`);
   const body = request.body === null ? null : await request.arrayBuffer();
   return await fetch(address + pathname + search, { method: request.method, headers, body, redirect: "manual" });
+}
+
+/** Lets a server listen on a free port, and returns the port. */
+async function listenOnFree(server: Server): Promise<number> {
+  for (;;) {
+    const port = freePort(), { promise, resolve, reject } = Promise.withResolvers<void>();
+    server.once("error", reject).listen(port, "127.0.0.1", resolve);
+    const isListening = await promise.then(() => true, (error) => {
+      if (error.code !== "EADDRINUSE") throw error;
+      return false;
+    });
+    server.off("error", reject);
+    if (isListening) return port;
+  }
 }
