@@ -18,6 +18,7 @@ import { type CrlClaims, isCrlRollback, type Revocation, verifyCrl } from "../..
 import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { describeError } from "../../shared/client/refusals.ts";
 import { Undecided } from "../link/reconnect.ts";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ApiError } from "../../shared/client/errors.ts";
@@ -243,9 +244,11 @@ export function registryTrust(ctx: Context, folder: AgentFolder): RegistryTrust 
   const clock = new ServiceClock(ctx.clock);
   const registry = () => registryAt(ctx, clock, registryUrl);
   const file = `${encodeURIComponent(registryUrl)}.crl`;
+  // The registry may answer after the end of the connector, when a person has removed everything.
+  const isGone = () => !existsSync(ctx.configDir);
   return new RegistryTrust(ctx.clock, {
     issuer: issuerOf(folder.ait()) ?? registryUrl,
-    keys: async () => await trustedKeys(quiet, registry()),
+    keys: async () => await trustedKeys(quiet, registry(), { isGone }),
     list: async () =>
       await registry().crl().catch((error) => {
         if (error instanceof ApiError && error.code === "CRL_NOT_FOUND") return null;
@@ -261,7 +264,7 @@ export function registryTrust(ctx: Context, folder: AgentFolder): RegistryTrust 
         return null;
       }
     },
-    saveList: (list) => keepCopy(ctx, file, String(list)),
+    saveList: (list) => keepCopy(ctx, file, String(list), isGone),
     offsetMs: () => clock.seenMs,
   });
 }

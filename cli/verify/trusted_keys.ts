@@ -31,12 +31,13 @@ export interface TrustedKeys extends AitAuthority {
  * Returns the keys of a registry, and saves a copy of them.
  *
  * @param offline use the saved copy and make no request
+ * @param isGone as in `keepCopy`
  * @throws {UnreachableError} when the registry does not answer and there is no copy
  */
 export async function trustedKeys(
   ctx: Context,
   registry: RegistryClient,
-  { offline = false }: { offline?: boolean } = {},
+  { offline = false, isGone }: { offline?: boolean; isGone?: () => boolean } = {},
 ): Promise<TrustedKeys> {
   const file = `${encodeURIComponent(registry.registryUrl)}.json`;
   const copy = readCopy(join(ctx.configDir, "keys", file));
@@ -50,7 +51,7 @@ export async function trustedKeys(
     ctx.out.doing("Fetching the registry's keys");
     const [{ registryUrl, proxyUrl }, document] = await Promise.all([registry.metadata(), registry.keyDocument()]);
     const fresh: Copy = { issuer: registryUrl, proxyUrl, fetchedAt: toIso(ctx.clock.now()), document };
-    await keepCopy(ctx, file, `${JSON.stringify(fresh, null, 2)}\n`);
+    await keepCopy(ctx, file, `${JSON.stringify(fresh, null, 2)}\n`, isGone);
     return await usable(fresh, null);
   } catch (error) {
     if (copy === null || !isAway(error)) throw error;
@@ -76,9 +77,20 @@ function readCopy(path: string): Copy | null {
   }
 }
 
-/** Saves a text of the registry. A failure is ignored, because the copy only serves while the registry is away. */
-export async function keepCopy(ctx: Context, file: string, text: string): Promise<void> {
+/**
+ * Saves a text of the registry. A failure is ignored, because the copy only serves while the registry is away.
+ *
+ * @param isGone whether the folder of the configuration was removed since the text was asked for. It would otherwise
+ * come back
+ */
+export async function keepCopy(
+  ctx: Context,
+  file: string,
+  text: string,
+  isGone: () => boolean = () => false,
+): Promise<void> {
   const folder = join(ctx.configDir, "keys");
+  if (isGone()) return;
   try {
     await ensureDirectory(folder, await ensureConfigDir(ctx));
     await writePrivate(ctx.random, join(folder, file), text);

@@ -1,9 +1,11 @@
-/** What a connector believes of its registry's revocation list when it gets none, or an older one. */
-import { assertRejects } from "@std/assert";
-import type { TrustSource } from "../../../cli/connector/registry_trust.ts";
+/** What a connector believes of its registry's revocation list when it gets none, or an older one, and what it saves. */
+import { assertEquals, assertRejects } from "@std/assert";
+import { registryTrust, type TrustSource } from "../../../cli/connector/registry_trust.ts";
 import { Undecided } from "../../../cli/link/reconnect.ts";
 import { World } from "../../support/world.ts";
 import { trustOf, trustSource } from "./bench.ts";
+import { contextOf } from "./context.ts";
+import { folderOf, machineWithAlpha } from "./local_machine.ts";
 
 const DAY = 86_400;
 
@@ -32,4 +34,20 @@ Deno.test("a connector that gets the older list of a restored registry says what
   list = older;
   world.clock.step(DAY * 1000 + 1);
   await assertRejects(() => trust.ready(), Undecided, "if it was restored from a backup, start this connector again");
+});
+
+Deno.test("an answer of the registry does not bring back a configuration folder that was removed meanwhile", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  const folder = await folderOf(machine, "alpha");
+  await registryTrust(contextOf(world, machine), folder).ready();
+  assertEquals((await Deno.stat(`${machine.dir}/keys`)).isDirectory, true);
+  const removed = async (input: string | URL | Request, init?: RequestInit) => {
+    const answer = await world.fetch(input, init);
+    await Deno.remove(machine.dir, { recursive: true }).catch(() => {});
+    return answer;
+  };
+  await registryTrust({ ...contextOf(world, machine), fetch: removed as typeof fetch }, folder).ready();
+  await assertRejects(() => Deno.stat(machine.dir), Deno.errors.NotFound);
+  await Deno.mkdir(machine.dir);
 });
