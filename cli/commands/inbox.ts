@@ -101,14 +101,7 @@ export const COMMANDS = [
       const ended = new AbortController();
       const which = { from: lister.query.from, conversation };
       if (program !== null) {
-        void runForMessages(
-          ctx,
-          connector,
-          program,
-          (why) => ctx.out.warn(why),
-          ended.signal,
-          which,
-        );
+        void runForMessages(ctx, connector, program, (why) => ctx.out.warn(why), ended.signal, which);
       }
       try {
         while (!stopped.signal.aborted) {

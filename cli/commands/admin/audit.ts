@@ -78,9 +78,11 @@ export const COMMANDS = [
       };
       const admin = connectAsAdmin({ ...ctx, onResponse }, options);
       // A name would fit no event, which reads as if the person had done nothing.
-      const did = actor === undefined || actor === HOST
-        ? actor
-        : await didOf(admin, actor, actor.includes("@") ? "agent" : "human");
+      const did = actor === undefined || actor === HOST ? actor : await didOf(admin, actor, "human").catch((error) => {
+        // The name of a person may have an @ too, as a mail address has.
+        const isUnknown = error instanceof CliError && error.code === "CLI_NAME_UNKNOWN" && actor.includes("@");
+        return isUnknown ? didOf(admin, actor, "agent") : Promise.reject(error);
+      });
       const filter: AuditFilter = { event, actor: did, since };
       if (options.export) return await exportAudit(ctx, admin, filter);
       if (follow) {

@@ -247,6 +247,8 @@ Deno.test("admin audit refuses an unknown event, a bad time and options that exc
       .map(({ event }: AuditRecord) => event);
   const { did } = await world.admin(), name = (await admin.json("whoami")).human.displayName;
   assertEquals([await of(did), await of(name)], [["invite.created"], ["invite.created"]]);
+  await world.agent(await world.person("eve@example.com"), "crawler");
+  assertEquals([await of("eve@example.com"), await of("crawler@eve@example.com")], [["invite.redeemed"], []]);
   assertEquals(
     (await admin.failure("admin", "audit", "--actor", "Bob")).exit,
     4,
