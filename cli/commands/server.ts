@@ -282,8 +282,8 @@ function publicOriginOf(text: string, isLocal: boolean): string {
 }
 
 /**
- * Returns a warning for each probable mistake: other machines cannot reach the server, others can read its traffic, or
- * all its clients count as one.
+ * Returns a warning for each probable mistake: other machines cannot reach the server, others can read its traffic, all
+ * its clients count as one, or agents do not find the proxy.
  */
 function warningsOf(value: ServerVariable): string[] {
   const warnings: string[] = [];
@@ -301,6 +301,9 @@ function warningsOf(value: ServerVariable): string[] {
   }
   if (isPrivate && value("TRUSTED_PROXIES") === undefined && urls.some((url) => url.startsWith("https:"))) {
     warnings.push("every client has the address of the front; --behind-proxy trusts its X-Forwarded-For");
+  }
+  if (value("SVC_SERVICE") === "registry" && value("PROXY_URL") === undefined) {
+    warnings.push("agents would look for the proxy at this registry, so set PROXY_URL to the address of the proxy");
   }
   return warnings;
 }

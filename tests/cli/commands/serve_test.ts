@@ -118,9 +118,11 @@ Deno.test("a bootstrap secret is made only in local and only when none is set", 
   assertEquals(plan({ environment: "production" }).madeSecret, null);
 });
 
-Deno.test("serve warns when other machines cannot reach it, when keys travel in clear, and behind a front", () => {
+Deno.test("serve warns when other machines cannot reach it, when keys travel in clear, behind a front, and without a proxy", () => {
   const kinds = (options: Parameters<typeof plan>[0], environ: Record<string, string> = {}) =>
-    plan(options, environ).warnings.map((line) => /--public-url|--allow-insecure|--behind-proxy/.exec(line)?.[0]);
+    plan(options, environ).warnings.map((line) =>
+      /--public-url|--allow-insecure|--behind-proxy|PROXY_URL/.exec(line)?.[0]
+    );
   assertEquals(kinds({}), []);
   assertEquals(kinds({ host: "127.0.0.2" }), []);
   assertEquals(kinds({ host: "localhost" }), []);
@@ -135,6 +137,9 @@ Deno.test("serve warns when other machines cannot reach it, when keys travel in 
   assertEquals(kinds({ "public-url": "https://svc.example", "behind-proxy": true }), []);
   assertEquals(kinds({ "public-url": "https://svc.example" }, { TRUSTED_PROXIES: "10.0.0.1" }), []);
   assertEquals(kinds({ "public-url": "https://svc.example", host: "0.0.0.0" }), []);
+  assertEquals(kinds({ service: "registry" }), ["PROXY_URL"]);
+  assertEquals(kinds({ service: "registry" }, { PROXY_URL: "http://127.0.0.1:9" }), []);
+  assertEquals(kinds({ service: "proxy" }, { REGISTRY_URL: "http://127.0.0.1:9" }), []);
 });
 
 /** What serve prints for a plan. */
