@@ -61,7 +61,7 @@ export async function runChecks(
     ...identityChecks(deps),
     ...folder === null ? [] : await registryCheck(folder.name, deps),
     status === null ? platformCheck(deps) : livePlatformCheck(runtime, status, deps),
-    ...runtime === null ? [] : [await reachableCheck(runtime)],
+    ...runtime === null ? [] : [await reachableCheck(runtime, ownOption(deps))],
     ...runtime === null || !isOfFile ? [] : await hookChecks(runtime, deps),
   ];
   if (!options.skipConnector && folder !== null) checks.push(...connectorChecks(folder, deps.clientUrl, response));
@@ -137,14 +137,21 @@ function remedy(problem: string | null): string {
 
 const NO_AGENT = "it has no such agent; perhaps it was restored from an older backup";
 
+/**
+ * Returns the option that names an agent with settings of its own, because a command without it changes only those of
+ * the other agents.
+ */
+function ownOption({ folder, source }: Pick<DoctorDeps, "folder" | "source">): string {
+  return folder !== null && source.startsWith(folder.path) ? ` --agent-name ${folder.name}` : "";
+}
+
 function platformCheck({ file, folder, source, runtime }: DoctorDeps): DoctorCheck {
   if (runtime === null) return check("platform", true, PLATFORMS.inbox.name, source, "");
   const { platform, target } = runtime;
   const seen = `${platform.name} at ${runtime.url}`;
   if (file === null) return check("platform", false, seen, source, "No runtime is configured: run svc install");
   const lacksToken = platform.needsToken && target.hookToken === null;
-  const own = folder !== null && source.startsWith(folder.path) ? ` --agent-name ${folder.name}` : "";
-  const fix = `${platform.name} needs a token: svc provider setup --for ${platform.id}${own}`;
+  const fix = `${platform.name} needs a token: svc provider setup --for ${platform.id}${ownOption({ folder, source })}`;
   return check("platform", !lacksToken, lacksToken ? `${seen}, without a token` : seen, source, fix);
 }
 
@@ -172,9 +179,9 @@ export function runtimeOf(
   return runtimeAt({ platform, baseUrl: origin, hookPath: pathname, hookToken });
 }
 
-async function reachableCheck(runtime: Runtime): Promise<DoctorCheck> {
+async function reachableCheck(runtime: Runtime, ownOption: string): Promise<DoctorCheck> {
   const problem = await runtime.problem();
-  const own = `set its address: svc install --for ${runtime.platform.id}`;
+  const own = `set its address: svc install --for ${runtime.platform.id}${ownOption}`;
   const fix = problem?.startsWith(NOT_READY)
     ? `Wait until ${runtime.platform.name} has started; messages wait too`
     : problem === OF_OTHER_USER
@@ -185,11 +192,12 @@ async function reachableCheck(runtime: Runtime): Promise<DoctorCheck> {
 
 async function hookChecks(
   { platform, target, url }: Runtime,
-  { machine, stateDir }: DoctorDeps,
+  deps: DoctorDeps,
 ): Promise<DoctorCheck[]> {
   if (platform.inspectHook === undefined) return [];
-  const problem = await platform.inspectHook(machine, target, stateDir);
-  const fix = problem === NO_ANSWER ? "See the check of the runtime" : `svc provider setup --for ${platform.id}`;
+  const problem = await platform.inspectHook(deps.machine, target, deps.stateDir);
+  const setUp = `svc provider setup --for ${platform.id}${ownOption(deps)}`;
+  const fix = problem === NO_ANSWER ? "See the check of the runtime" : setUp;
   return [check("hook", problem === null, problem ?? `takes messages at ${url}`, "the runtime's own settings", fix)];
 }
 
@@ -208,6 +216,7 @@ export function connectorChecks(
   const since = formatDuration(Date.parse(response.now) - Date.parse(connection.since));
   const seconds = Math.round(clockOffsetMs / 1000);
   const isPull = runtime.platform === "inbox";
+  const own = runtime.source === "agent" ? ` --agent-name ${name}` : "";
   const ways = isPull ? `svc inbox --agent ${name} --take reads them` : "See the check of the runtime";
   return [
     live("connector", true, `runs as process ${response.pid}`, ""),
@@ -228,7 +237,7 @@ export function connectorChecks(
       "hand-over",
       runtime.problem === null,
       runtime.problem ?? "the connector has seen no problem",
-      `A wrong token, or hooks that are off: svc provider setup --for ${runtime.platform}`,
+      `A wrong token, or hooks that are off: svc provider setup --for ${runtime.platform}${own}`,
     )],
     live(
       "inbox",

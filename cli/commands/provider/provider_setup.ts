@@ -174,7 +174,13 @@ export const COMMANDS = [
         const text = restored.length === 0
           ? "There is nothing to undo."
           : ["Restored:", ...restored.map((path) => `  ${path}`)];
-        return ctx.out.result({ agent, platform: id, restored }, text);
+        ctx.out.result({ agent, platform: id, restored }, text);
+        if (readRuntimeFileIn(own)?.platform === id) {
+          const whose = own === place.folder ? ["--agent-name", place.folder.name] : [];
+          const when = `unless messages should still go to ${platform.name}`;
+          ctx.out.next(["install", "--for", "inbox", ...whose], { when });
+        }
+        return;
       }
       if (platform.id === "inbox") throw nothingToSetUp(id);
       const before = file ?? emptyRuntimeFile(id);

@@ -109,6 +109,8 @@ Deno.test("install, provider setup and provider status work without an agent and
       assertEquals((await Deno.stat(machine.path("svc/runtime.json"))).mode! & 0o777, 0o600);
       const { restored } = await machine.json("provider", "setup", "--for", "openclaw", "--undo");
       assertEquals(restored, [machine.path(OPENCLAW)]);
+      const { stderr } = await machine.svc("provider", "setup", "--for", "openclaw", "--undo");
+      assertStringIncludes(stderr, "unless messages should still go to OpenClaw: svc install --for inbox\n");
     });
   }
 });
@@ -126,6 +128,8 @@ Deno.test("an agent's own runtime.json precedes the one for all agents, and the 
   const { warnings } = await machine.json("install", "--for", "generic", "--port", "7003");
   assertEquals(warnings, ["beta has its own settings, which override these; change them with --agent-name beta"]);
   assertEquals(runtimeFile(machine, "svc/agents/beta").webhookPort, 7_002);
+  const { runtime } = await doctor(machine, "--agent-name", "beta");
+  assertStringIncludes(runtime?.fix ?? "", "svc install --for generic --agent-name beta");
 });
 
 Deno.test("connector start uses the settings for all agents unless the agent has its own", async () => {
