@@ -90,10 +90,13 @@ async function fixIssuer(kv: Kv, stored: string | null, issuer: string): Promise
     value = (await kv.get<string>(KEYS.issuer())).value;
   }
   if (value !== issuer) {
+    const [, port] = /^http:\/\/127\.0\.0\.1:(\d+)$/.exec(value ?? "") ?? [];
+    const way = `set REGISTRY_URL=${value}`;
+    const ways = port === undefined
+      ? `${way}, or set KV_URL to a new store`
+      : `set PORT=${port} without REGISTRY_URL, or set KV_URL to a new store. If a reverse proxy serves that address, ${way}`;
     throw new ConfigError([
-      `REGISTRY_URL: the store belongs to ${value}, and its identities are valid for that address only; ` +
-      `leave out PORT if it is set, or set KV_URL to a new store. If a reverse proxy serves that address, ` +
-      `set REGISTRY_URL=${value}`,
+      `REGISTRY_URL: the store belongs to ${value}, and its identities are valid for that address only; ${ways}`,
     ]);
   }
 }

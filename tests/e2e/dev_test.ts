@@ -126,6 +126,8 @@ Deno.test("a store keeps its issuer: another port or REGISTRY_URL is refused by 
   await steps(t, others, async ([, env]) => {
     const message = await refusedHere({ folder: folder.path, env });
     for (const part of ["REGISTRY_URL", address]) assertStringIncludes(message, part);
+    // The server would otherwise listen on 8787 by default, so to leave out PORT would not help.
+    assertStringIncludes(message, `set PORT=${new URL(address).port} without REGISTRY_URL`);
   });
   await t.step("the same REGISTRY_URL on any free port is fine", async () => {
     await using again = await startServerHere({ folder: folder.path, env: { REGISTRY_URL: address } });

@@ -98,6 +98,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/^[\x21-\x7e]{1,256}$/`, "", "x", " "),
   meets("/^http/", "", "h", ""),
   meets(String.raw`/^http:\/\/127\.0\.0\.1:\d+$/`, "http://127.0.0.1:", "1", "x"),
+  never(String.raw`/^http:\/\/127\.0\.0\.1:(\d+)$/`, "the text is a record that this server has written"),
 
   meets(String.raw`/^[!-+\--~]{1,128}$/`, "", "x", " "),
   meets("/^Bearer ([!-~]+)$/i", "Bearer ", "x", " "),
