@@ -7,7 +7,7 @@ import { AGENT_FILES, Identity } from "../../shared/client/agent_files.ts";
 import { AgentAuth } from "../../shared/protocol/api/sessions.ts";
 import { fromBase64Url } from "../../shared/protocol/base64url.ts";
 import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
-import { isAgentName } from "../../shared/protocol/names.ts";
+import { AGENT_NAME_RULE, isAgentName } from "../../shared/protocol/names.ts";
 import type { Context } from "../context.ts";
 import { ensureConfigDir } from "../files/config_dir.ts";
 import { CliError } from "../errors.ts";
@@ -255,12 +255,10 @@ export class AgentStore {
   }
 }
 
-const RULE = "1 to 64 of A-Z, a-z, 0-9, ., _ and -, first and last a letter or digit";
-
 /** Returns the name if it is valid. @throws {CliError} `CLI_USAGE` */
 export function requireAgentName(text: string): string {
   if (isAgentName(text)) return text;
-  throw new CliError("CLI_USAGE", `"${text}" is not an agent name: ${RULE}`);
+  throw new CliError("CLI_USAGE", `"${text}" is not an agent name: ${AGENT_NAME_RULE}`);
 }
 
 /** Checks all words of a command line that name an agent. @throws {CliError} `CLI_USAGE` */

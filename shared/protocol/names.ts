@@ -10,6 +10,10 @@ const WINDOWS_DEVICE = /^(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$)(
 // deno-lint-ignore no-control-regex
 const CONTROL_OR_BIDI = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
 
+/** What an agent name must be, as the end of a sentence for the person who has chosen another one. */
+export const AGENT_NAME_RULE = "1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-', first and last a letter or digit, " +
+  "without '..', and no name that Windows reserves, such as con or aux";
+
 export const DEFAULT_FRAMEWORK = "generic";
 
 export function isAgentName(value: unknown): value is string {

@@ -6,7 +6,7 @@ import * as z from "zod";
 import { AUTHORITY_LENGTH_MAX, isAgentDid, isHumanDid } from "../did.ts";
 import { isPublicKey } from "../ed25519.ts";
 import { isRequestId, isUlid, REQUEST_ID_FORM } from "../ids.ts";
-import { isAgentName, parseDisplayName, parseFramework } from "../names.ts";
+import { AGENT_NAME_RULE, isAgentName, parseDisplayName, parseFramework } from "../names.ts";
 import { LIMITS } from "../limits.ts";
 import { isOrigin } from "../origins.ts";
 import { parseIso } from "../time.ts";
@@ -58,7 +58,7 @@ export const IsoTime = text((value) => parseIso(value) !== null, "must be an RFC
   format: "date-time",
   pattern: "^[2-9][0-9]{3}-",
 });
-export const AgentName = text(isAgentName, "must be 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-'", {
+export const AgentName = text(isAgentName, `must be ${AGENT_NAME_RULE}`, {
   maxLength: 64,
   pattern: `^(?!${DEVICE_PATTERN}(?:\\.|$))[A-Za-z0-9](?:(?:[A-Za-z0-9_-]|\\.(?!\\.)){0,62}[A-Za-z0-9])?$`,
 });

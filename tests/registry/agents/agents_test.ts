@@ -2,7 +2,7 @@
  * Shows the registration of an agent (D-20): the challenge, the proof over exactly the values sent, the order of the
  * checks, and the single record that results.
  */
-import { assertEquals, assertNotEquals } from "@std/assert";
+import { assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import { verifyAit } from "../../../shared/protocol/signed/ait.ts";
 import type { Challenge, RegisterAnswer } from "../../../shared/protocol/api/agents.ts";
@@ -181,6 +181,10 @@ Deno.test("an agent name is accepted only when it can name a directory", async (
       await refused(await registered(w, owner, { name: "alpha" }, { name }), "AGENT_REGISTRATION_INVALID");
     });
   }
+  await t.step("the refusal says that Windows reserves a name", async () => {
+    const { error } = await (await registered(w, owner, { name: "alpha" }, { name: "aux" })).json();
+    assertStringIncludes(error.message, "no name that Windows reserves");
+  });
 });
 
 Deno.test("a lifetime is an integer from 1 to 90, and a framework 1 to 32 code points of text", async (t) => {
