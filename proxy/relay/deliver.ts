@@ -96,6 +96,8 @@ interface Accepted {
   bodySha256: string;
   /** The recipient's owner when the message may be queued; otherwise `null`. */
   queueFor: string | null;
+  /** True once another instance has ended without a result, because the recipient may have got the message there. */
+  mayHaveArrived: boolean;
 }
 
 /** Another instance delivers the message. */
@@ -107,7 +109,13 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
   const id = deliveryIdOf(message);
   const queueFor = prefersAsync(headers.get("prefer")) ? recipientOwnerDid : null;
   // Admission has verified that this is the digest of the body, so it is not computed again.
-  const accepted: Accepted = { id, message, bodySha256: signedHeaders(exchange).bodySha256, queueFor };
+  const accepted: Accepted = {
+    id,
+    message,
+    bodySha256: signedHeaders(exchange).bodySha256,
+    queueFor,
+    mayHaveArrived: false,
+  };
   for (let earlier = deliveries.underWay(id); earlier; earlier = deliveries.underWay(id)) {
     // The nonce of the duplicate is used up before the wait, because copies of the request would otherwise wait too.
     await caller.admission.commitAlone();
@@ -153,7 +161,8 @@ async function withoutRecipient(
   // The nonce is used up before the wait, because copies of the request would otherwise wait too.
   const isBack = !isLate && await returns.isBack(id.recipient, tried, () => caller.admission.commitAlone());
   if (isBack) return null;
-  throw new ServiceError("PROXY_RELAY_CONNECTOR_OFFLINE");
+  // Senders take the code for offline as proof that the recipient does not have the message.
+  throw new ServiceError(accepted.mayHaveArrived ? "PROXY_RELAY_DELIVERY_FAILED" : "PROXY_RELAY_CONNECTOR_OFFLINE");
 }
 
 /** The recipient has no socket at this instance, nor at the instance `tried` unless that is `null`. */
@@ -166,9 +175,10 @@ interface Offline {
 async function send(
   deps: DeliverDeps,
   caller: AdmittedAgent,
-  { id, message, bodySha256, queueFor }: Accepted,
+  accepted: Accepted,
   isFirst: boolean,
 ): Promise<Answer | InProgress | Offline> {
+  const { id, message, bodySha256, queueFor } = accepted;
   const { connectedAgents, deliveries, forwarder, here, leases, presence, config } = deps;
   const begin = deliveries.begin(id, bodySha256);
   const { startedAt } = begin;
@@ -211,7 +221,10 @@ async function send(
     // while that instance is alive, because it would otherwise be refused.
     const isGone = dispatched.result === "failed" &&
       (queueFor !== null || !(await leases.isAlive(elsewhere)));
-    if (isGone) dispatched = OFFLINE;
+    if (isGone) {
+      dispatched = OFFLINE;
+      accepted.mayHaveArrived = true;
+    }
   }
   if (dispatched.result !== "offline") return answer(deps, caller, id, dispatched);
   // Recorded, because a repeat of the message would otherwise wait until the time of this attempt is over.

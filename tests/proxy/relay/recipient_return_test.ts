@@ -192,6 +192,16 @@ Deno.test("only a recipient that is expected back is waited for", async (t) => {
     }));
 });
 
+Deno.test("a message whose frame arrived before its instance was killed is not refused as certainly undelivered", () =>
+  two(sharedStore, async (w1, w2, a, b) => {
+    const socket = await connected(w2, b, "silent");
+    const sending = new Sending(w1, a, b);
+    await until(() => socket.delivered.length === 1);
+    await kill(w2);
+    await sending.passed(30_000);
+    assertEquals(await sending.outcome(), "PROXY_RELAY_DELIVERY_FAILED");
+  }, { proxy: { ackTimeoutMs: 20_000 } }));
+
 Deno.test("many messages wait with few reads of the store, for any number of messages to one recipient", () =>
   twoOf(async (w1, w2, a, b) => {
     await left(w2, b);
