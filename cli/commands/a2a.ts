@@ -110,7 +110,7 @@ export const COMMANDS = [
       const changed = await withHostsLock(ctx, async () => {
         const isDead = (token: string) => peerTokenHash(token) === tokenHash;
         const change = await withoutA2aPeer(thisMachine(ctx), options["platform-state-dir"] ?? null, alias, isDead);
-        if (change !== null) await applyChange(ctx, folder, change);
+        if (change !== null) await applyChange(ctx, folder, "openclaw", change);
         return change?.path ?? null;
       }).catch((error) => {
         // Only a warning, because the token has ended already.
@@ -160,7 +160,7 @@ export async function addPeer(
     const peer = { url, token: inboundToken, outboundToken: token };
     const change = isForOpenClaw ? await withA2aPeer(thisMachine(ctx), stateDir, alias, peer) : null;
     // First, because a refusal would otherwise leave OpenClaw with a token that no longer works.
-    if (change !== null) await applyChange(ctx, folder, change);
+    if (change !== null) await applyChange(ctx, folder, "openclaw", change);
     await writeA2aPeers(folder, [...others, added]);
     const target = change && `a2a:${change.name}`;
     const isAgain = others.length < known.length;

@@ -16,12 +16,14 @@ import {
   replaceUnchanged,
   textOf,
 } from "../files/private_files.ts";
-import type { FileChange } from "./platform.ts";
+import { type FileChange, PLATFORM_IDS, type PlatformId } from "./platform.ts";
 import * as z from "zod";
 
 export const BACKUP_FILE = "setup-backup.json";
 
 const Backup = z.array(z.object({
+  /** Whose file it is, because the undo of one runtime would otherwise switch off the hooks of another. */
+  platform: z.enum(PLATFORM_IDS),
   path: z.string(),
   /** Previous content; `null` when the file did not exist. */
   before: z.string().nullable(),
@@ -38,7 +40,12 @@ const MAX_BACKUP_BYTES = 4 * MAX_SETTINGS_BYTES;
  *
  * @throws {CliError} `CLI_FILE_INVALID` without its folder, or if unreadable; `CLI_BUSY`
  */
-export async function applyChange(ctx: Context, folder: PrivateFolder, change: FileChange): Promise<void> {
+export async function applyChange(
+  ctx: Context,
+  folder: PrivateFolder,
+  platform: PlatformId,
+  change: FileChange,
+): Promise<void> {
   const { path, before, text } = change;
   const backup = readBackup(folder);
   if (await kindOf(dirname(path)) !== "directory") {
@@ -52,7 +59,7 @@ export async function applyChange(ctx: Context, folder: PrivateFolder, change: F
     const known = backup.find((entry) => entry.path === path);
     if (known && known.written === await sha256(before ?? "")) known.written = written;
     else if (known) Object.assign(known, { before, written });
-    else backup.push({ path, before, written });
+    else backup.push({ platform, path, before, written });
     await folder.writeJson(BACKUP_FILE, backup, MAX_BACKUP_BYTES);
     if (await replaceUnchanged(ctx, current, text)) return;
   }
@@ -61,10 +68,17 @@ export async function applyChange(ctx: Context, folder: PrivateFolder, change: F
   });
 }
 
-/** Restores the files and returns their paths. @throws {CliError} `CLI_FILE_INVALID` when one was changed since */
-export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<string[]> {
+/**
+ * Restores the files of a platform, or without one of all, and returns their paths.
+ *
+ * @throws {CliError} `CLI_FILE_INVALID` when one was changed since
+ */
+export async function undoChanges(ctx: Context, folder: PrivateFolder, of?: PlatformId): Promise<string[]> {
   return await withHostsLock(ctx, async () => {
-    const backup = readBackup(folder);
+    const { backup = [], others = [] } = Object.groupBy(
+      readBackup(folder),
+      ({ platform }) => of === undefined || platform === of ? "backup" : "others",
+    );
     const changes: { before: string | null; current: OtherFile }[] = [], restored: string[] = [];
     for (const { path, before, written } of backup) {
       const current = await currentOf(path).catch(() => null);
@@ -79,7 +93,8 @@ export async function undoChanges(ctx: Context, folder: PrivateFolder): Promise<
     for (const { before, current } of changes) {
       if (!await replaceUnchanged(ctx, current, before)) throw changedSince(current.path, folder);
     }
-    await folder.remove(BACKUP_FILE);
+    if (others.length > 0) await folder.writeJson(BACKUP_FILE, others, MAX_BACKUP_BYTES);
+    else await folder.remove(BACKUP_FILE);
     return restored;
   });
 }
@@ -94,8 +109,8 @@ function changedSince(path: string, folder: PrivateFolder): CliError {
 }
 
 /** The files that `undoChanges` would restore. @throws {CliError} `CLI_FILE_INVALID` */
-export function changedFiles(folder: PrivateFolder): string[] {
-  return readBackup(folder).map(({ path }) => path);
+export function changedFiles(folder: PrivateFolder, of?: PlatformId): string[] {
+  return readBackup(folder).filter(({ platform }) => of === undefined || platform === of).map(({ path }) => path);
 }
 
 /** @throws {CliError} `CLI_FILE_INVALID` when the file is not UTF-8 or too large */

@@ -168,9 +168,9 @@ export const COMMANDS = [
       const agent = named?.name ?? null;
       if (options.undo) {
         // The backup of settings for a single agent is in that agent's folder.
-        const hasBackup = (folder: PrivateFolder) => changedFiles(folder).length > 0;
+        const hasBackup = (folder: PrivateFolder) => changedFiles(folder, id).length > 0;
         const own = place.folder !== null && !hasBackup(settings) && hasBackup(place.folder) ? place.folder : settings;
-        const restored = await undoChanges(ctx, own);
+        const restored = await undoChanges(ctx, own, id);
         const text = restored.length === 0
           ? "There is nothing to undo."
           : ["Restored:", ...restored.map((path) => `  ${path}`)];
@@ -209,7 +209,7 @@ export const COMMANDS = [
         // Planned again, because another program may have written the settings during the question, and this change
         // would undo that.
         const found = await planned();
-        if (found.change !== null) await applyChange(ctx, settings, found.change);
+        if (found.change !== null) await applyChange(ctx, settings, id, found.change);
         const saved = { ...wanted, hookPath: target.hookPath, webhookToken: found.hookToken };
         await settings.writeJson(RUNTIME_FILE, saved);
         return found;

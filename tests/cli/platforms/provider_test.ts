@@ -2,7 +2,7 @@
  * `install` and `provider …` as commands: where settings are saved, what doctor checks and its sources, and the files
  * of a runtime.
  */
-import { relative } from "node:path";
+import { dirname, relative } from "node:path";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { holdConnectorLock } from "../connector/held_lock.ts";
 import type { DoctorCheck } from "../../../cli/commands/provider/checks.ts";
@@ -107,10 +107,13 @@ Deno.test("install, provider setup and provider status work without an agent and
       const { code, stdout } = await machine.svc("--json", "provider", "status");
       assertEquals([code, JSON.parse(stdout).url], [1, "http://127.0.0.1:19001/hooks/agent"]);
       assertEquals((await Deno.stat(machine.path("svc/runtime.json"))).mode! & 0o777, 0o600);
+      await Deno.mkdir(machine.path("home/.hermes"));
+      await machine.json("provider", "setup", "--for", "hermes");
       const { restored } = await machine.json("provider", "setup", "--for", "openclaw", "--undo");
-      assertEquals(restored, [machine.path(OPENCLAW)]);
-      const { stderr } = await machine.svc("provider", "setup", "--for", "openclaw", "--undo");
-      assertStringIncludes(stderr, "unless messages should still go to OpenClaw: svc install --for inbox\n");
+      assertEquals(restored, [machine.path(OPENCLAW)], "not the files of Hermes");
+      const { stdout: shown, stderr } = await machine.svc("provider", "setup", "--for", "hermes", "--undo");
+      assertStringIncludes(shown, machine.path("home/.hermes/.env"));
+      assertStringIncludes(stderr, "unless messages should still go to Hermes: svc install --for inbox\n");
     });
   }
 });
@@ -267,19 +270,19 @@ Deno.test("provider setup changes a settings file of several MiB, keeps its perm
 
 Deno.test("an undo that failed at the second file restores that file at the next try", async () => {
   await using machine = await machineOf();
-  const env = "home/.hermes/.env", kept = machine.path("home/kept");
-  await Deno.mkdir(machine.path("home/.hermes"));
-  machine.write(OPENCLAW, "{}");
-  machine.write(env, "A=1\n");
-  for (const name of ["openclaw", "hermes"]) await machine.json("provider", "setup", "--for", name);
+  const one = "home/one/.env", env = "home/two/.env", kept = machine.path("home/kept"), hermes = ["--for", "hermes"];
+  for (const path of [one, env]) {
+    await Deno.mkdir(dirname(machine.path(path)));
+    machine.write(path, "A=1\n");
+    await machine.json("provider", "setup", ...hermes, "--platform-state-dir", dirname(machine.path(path)));
+  }
   await Deno.rename(machine.path(env), kept);
   await Deno.symlink(kept, machine.path(env));
-  const undo = ["provider", "setup", "--for", "hermes", "--undo"];
-  assertEquals((await machine.failure(...undo)).code, "CLI_FILE_UNSAFE");
-  assertEquals(machine.read(OPENCLAW), "{}");
+  assertEquals((await machine.failure("provider", "setup", ...hermes, "--undo")).code, "CLI_FILE_UNSAFE");
+  assertEquals(machine.read(one), "A=1\n");
   await Deno.rename(kept, machine.path(env));
-  await machine.json(...undo);
-  assertEquals([machine.read(OPENCLAW), machine.read(env)], ["{}", "A=1\n"]);
+  await machine.json("provider", "setup", ...hermes, "--undo");
+  assertEquals([machine.read(one), machine.read(env)], ["A=1\n", "A=1\n"]);
 });
 
 Deno.test("provider setup leaves a settings file unchanged when it is too large or not text", async (t) => {
