@@ -21,7 +21,7 @@ import { toBase64Url } from "./shared/protocol/base64url.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
 import { LIMITS } from "./shared/protocol/limits.ts";
 import { systemRandom } from "./shared/random.ts";
-import { ConfigReader, type Environ, processEnviron, StartRefused } from "./shared/server/config_reader.ts";
+import { ConfigReader, type Environ, keepLocal, processEnviron, StartRefused } from "./shared/server/config_reader.ts";
 import { apiDocsOf } from "./shared/server/http/api_docs.ts";
 import { Entry, type Served } from "./shared/server/http/entry.ts";
 import {
@@ -454,6 +454,7 @@ async function main(args: readonly string[]): Promise<void> {
     processEnviron(name) ?? (isDev ? { BOOTSTRAP_SECRET: devSecret, CONSOLE: "on" }[name] : undefined);
   let server: RunningServer;
   try {
+    keepLocal();
     server = await runServer(environ);
   } catch (error) {
     const isExplained = error instanceof StartRefused;

@@ -11,7 +11,7 @@ import { systemClock } from "./shared/clock.ts";
 import { ulidSource } from "./shared/protocol/ids.ts";
 import type { Kv } from "./shared/server/kv.ts";
 import { systemRandom } from "./shared/random.ts";
-import { processEnviron, StartRefused } from "./shared/server/config_reader.ts";
+import { keepLocal, processEnviron, StartRefused } from "./shared/server/config_reader.ts";
 import { openStore, refusedByStore, type Store, StoreRefused } from "./shared/server/store/open_store.ts";
 import { DEFAULT_STORE } from "./shared/server/server_config.ts";
 import { keyBytes, valueBytes } from "./shared/server/store/stored_bytes.ts";
@@ -232,6 +232,7 @@ function textOption(value: unknown): string | undefined {
 
 async function main(args: readonly string[]): Promise<number> {
   try {
+    keepLocal();
     return await runStore(args);
   } catch (error) {
     if (!(error instanceof StartRefused || error instanceof WorkFailed)) throw error;

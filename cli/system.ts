@@ -2,12 +2,13 @@
 import { isOfOtherUser } from "../shared/client/port_owner.ts";
 import type { FetchOptions } from "../shared/client/http.ts";
 import { isLoopback } from "../shared/client/service_url.ts";
-import { type EnvironmentName, type Programs, type System, withLoopback } from "./context.ts";
+import type { EnvironmentName, Programs, System } from "./context.ts";
 import { firstBytes } from "./files/private_files.ts";
 import { Interrupt } from "./terminal/interrupt.ts";
 import { systemKeyboard } from "./terminal/keyboard.ts";
 import { layOut } from "./terminal/text_width.ts";
 import { settledWithin, systemClock } from "../shared/clock.ts";
+import { withLoopback } from "../shared/no_proxy.ts";
 import { systemRandom } from "../shared/random.ts";
 
 /**

@@ -3,6 +3,8 @@
  * this file, because a variable that is read elsewhere would not be checked before the start.
  */
 
+import { withLoopback } from "../no_proxy.ts";
+
 /** Returns a variable, or `undefined` when it is not set. */
 export type Environ = (name: string) => string | undefined;
 
@@ -22,6 +24,18 @@ export const processEnviron: Environ = (name) => {
     );
   }
 };
+
+/**
+ * Sets `NO_PROXY` so that requests to this machine, such as those of a proxy to its registry, go to no HTTP proxy of the
+ * environment, because they carry the service credential and tokens unencrypted.
+ *
+ * @throws {StartRefused} as `processEnviron`
+ */
+export function keepLocal(): void {
+  // On Deno Deploy no request goes to this machine, and a program there may not be allowed to set a variable.
+  if (processEnviron("DENO_DEPLOYMENT_ID") !== undefined) return;
+  Deno.env.set("NO_PROXY", withLoopback(processEnviron("NO_PROXY") ?? processEnviron("no_proxy")));
+}
 
 /** Parses the text of one variable. @throws {TypeError} with a message that completes "NAME: …" */
 export type Parse<T> = (text: string) => T;

@@ -1,12 +1,12 @@
 /**
- * An HTTP proxy of the environment: it receives no request to this machine from commands, connector, hand-over or local
- * API. Requests to other addresses go through it unless NO_PROXY names them.
+ * An HTTP proxy of the environment: it receives no request to this machine from commands, connector, hand-over, local API
+ * or server. Requests to other addresses go through it unless NO_PROXY names them.
  */
 import { assert, assertEquals } from "@std/assert";
-import { withLoopback } from "../../cli/context.ts";
+import { withLoopback } from "../../shared/no_proxy.ts";
 import { attempt, Listener, RunningConnector, svc } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { eventually, Service, tempFolder } from "../support/process.ts";
+import { ChildProcess, eventually, messageTo, Service, SOON_MS, tempFolder, within } from "../support/process.ts";
 import { RecordingProxy } from "../support/recording_proxy.ts";
 import { pairedAgents } from "./harness.ts";
 
@@ -33,6 +33,22 @@ Deno.test("a proxy of the environment gets no request when registry, proxy, runt
   await svc(dir, ["agent", "auth", "refresh", "b"], env, program);
   await connector.child.end("SIGTERM");
   assertEquals([runtime.received.length, proxy.seen], [1, []]);
+});
+
+Deno.test("a proxy of the environment gets no request of a server to its registry or its store on this machine", async () => {
+  await using proxy = new RecordingProxy();
+  const env = { ...proxy.env, DENO_NO_UPDATE_CHECK: "1" };
+  await using service = await Service.open(env, true);
+  const { a, b } = await service.agents();
+  const connector = await service.connect(b);
+  assertEquals((await a.client.sendMessage(messageTo(b))).delivered, true);
+  await connector.close();
+  const network = { ...env, KV_URL: "http://127.0.0.1:1", DENO_KV_ACCESS_TOKEN: "the-token-of-a-test" };
+  for (const words of [["deploy.ts"], ["deploy_store.ts", "inspect"]]) {
+    await using program = new ChildProcess(["run", "--quiet", "--no-prompt", "-P=server", ...words], network);
+    const { code } = await within(SOON_MS, "the store is not reached", program.status);
+    assertEquals([code, proxy.seen], [2, []], program.printed);
+  }
 });
 
 Deno.test("a proxy of the environment is used for another machine unless NO_PROXY names it", async () => {

@@ -29,7 +29,7 @@ const sorted = (names: Permission | readonly string[] | undefined) => [...names 
 const WEBSOCKET_VARIABLE = "WS_NO_BUFFER_UTIL";
 
 // Deno itself reads the token of a store over the network.
-const production = [...SERVER_VARIABLES, ...PLATFORM_VARIABLES, "DENO_KV_ACCESS_TOKEN"];
+const production = [...SERVER_VARIABLES, ...PLATFORM_VARIABLES, "DENO_KV_ACCESS_TOKEN", "NO_PROXY", "no_proxy"];
 const ofCommand = [...ENVIRONMENT, WEBSOCKET_VARIABLE];
 
 Deno.test("the server's set holds every variable that the server reads and no other", () => {
