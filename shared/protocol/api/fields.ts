@@ -89,9 +89,13 @@ export const Pagination = z.object({
   /** ID of the last record of this page; `null` on the last page. */
   nextCursor: Ulid.nullable(),
 });
-/** Page size in a query, 1 to 100. */
-export const PageLimit = z.string().regex(/^[1-9]\d{0,2}$/).meta({ pattern: "^(?:[1-9][0-9]?|100)$" }).transform(Number)
-  .pipe(z.int().min(LIMITS.agentListMin).max(LIMITS.agentListMax));
+/** Returns the schema of a page size in a query, 1 to `max`. @internal */
+export function pageLimit(max: number, pattern: string) {
+  const message = `must be a whole number from ${LIMITS.agentListMin} to ${max}`;
+  return z.string(message).regex(/^[1-9]\d{0,2}$/, message).meta({ pattern }).transform(Number)
+    .pipe(z.int().max(max, message));
+}
+export const PageLimit = pageLimit(LIMITS.agentListMax, "^(?:[1-9][0-9]?|100)$");
 /** Most characters of an unknown parameter's name in a message. With more, a caller's own text fills the answer. */
 const SHOWN_NAME = 40;
 

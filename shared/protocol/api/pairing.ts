@@ -1,12 +1,12 @@
 /** Request and response bodies of pairing. */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
-import { AgentDid, DisplayName, ForeignOrigin, IsoTime, Origin } from "./fields.ts";
+import { AgentDid, DisplayName, ForeignOrigin, IsoTime, Origin, pageLimit } from "./fields.ts";
 
 export type PairingProfile = z.output<typeof PairingProfile>;
 export const PairingProfile = z.object({ agentName: DisplayName, humanName: DisplayName });
 
-const Chars43 = z.string().regex(/^[A-Za-z0-9_-]{43}$/).meta({
+const Chars43 = z.string().regex(/^[A-Za-z0-9_-]{43}$/, "must be base64url of 32 bytes").meta({
   examples: ["iRSOjP63Dt2YWIPUuF3KABGDXODn7ZR5yEAIFPwaNcE"],
 });
 
@@ -18,7 +18,7 @@ export type PairKey = z.output<typeof PairKey>;
 export const PairKey = z.object({ publicKey: Chars43, mac: Chars43 });
 
 /** A pasted ticket. It may have white space and backticks around it, but a text of nothing else is refused. */
-const PastedTicket = z.string().trim().regex(/[^\s`]/);
+const PastedTicket = z.string().trim().regex(/[^\s`]/, "must be the text of a ticket");
 
 export type PairStartBody = z.output<typeof PairStartBody>;
 export const PairStartBody = z.object({
@@ -91,10 +91,7 @@ export const PairStatusAnswer = z.object({
 
 export type PeerListQuery = z.output<typeof PeerListQuery>;
 export const PeerListQuery = z.object({
-  limit: z.string().regex(/^[1-9]\d{0,2}$/).meta({ pattern: "^(?:[1-9][0-9]?|[1-4][0-9]{2}|500)$" }).transform(Number)
-    .pipe(z.int().max(LIMITS.peerListMax)).default(
-      LIMITS.peerListDefault,
-    ),
+  limit: pageLimit(LIMITS.peerListMax, "^(?:[1-9][0-9]?|[1-4][0-9]{2}|500)$").default(LIMITS.peerListDefault),
   cursor: AgentDid.optional(),
 });
 

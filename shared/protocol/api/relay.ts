@@ -15,7 +15,10 @@ export const HookBody = z.unknown().meta({
 
 /** `X-Svc-Conversation-Id`: visible ASCII without a comma. */
 export type ConversationId = z.output<typeof ConversationId>;
-export const ConversationId = z.string().regex(/^[!-+\--~]{1,128}$/);
+export const ConversationId = z.string().regex(
+  /^[!-+\--~]{1,128}$/,
+  "must be 1 to 128 visible ASCII characters without a comma",
+);
 
 /** `X-Svc-In-Reply-To`: request ID of the message that this one answers. */
 export type InReplyToHeader = z.output<typeof InReplyToHeader>;
@@ -28,7 +31,7 @@ export const AutoHeader = z.enum(["1"]);
 /** Query whose `ctx` is the hash of the signed context, base64url of 32 bytes. */
 export type HookQuery = z.output<typeof HookQuery>;
 export const HookQuery = z.object({
-  ctx: z.string().regex(/^[A-Za-z0-9_-]{43}$/).optional(),
+  ctx: z.string().regex(/^[A-Za-z0-9_-]{43}$/, "must be base64url of 32 bytes").optional(),
 });
 
 export const ConnectQuery = z.object({

@@ -19,7 +19,10 @@ export const Ownership = z.object({
 
 export type CreateServiceBody = z.output<typeof CreateServiceBody>;
 export const CreateServiceBody = z.object({
-  name: z.string().regex(/^[a-z0-9][a-z0-9_-]{1,63}$/),
+  name: z.string().regex(
+    /^[a-z0-9][a-z0-9_-]{1,63}$/,
+    "must be 2 to 64 of a-z, 0-9, '_' and '-', a letter or digit first",
+  ),
   scopes: z.array(z.enum(SERVICE_SCOPES)).min(1).refine((all) => new Set(all).size === all.length, "must not repeat")
     .meta({ uniqueItems: true }),
 });

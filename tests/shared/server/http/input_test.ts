@@ -1,7 +1,11 @@
 /** Shows how input becomes typed values, or the route's code with the problems by field and never the value itself. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import * as z from "zod";
+import { AgentName, PageLimit } from "../../../../shared/protocol/api/fields.ts";
+import { PairStatusBody, PeerListQuery } from "../../../../shared/protocol/api/pairing.ts";
+import { CreateServiceBody } from "../../../../shared/protocol/api/services.ts";
 import { ServiceError } from "../../../../shared/protocol/errors.ts";
+import { AGENT_NAME_RULE } from "../../../../shared/protocol/names.ts";
 import { invalidInput, parseInput } from "../../../../shared/server/http/app.ts";
 import { steps } from "../../../support/steps.ts";
 
@@ -65,6 +69,34 @@ Deno.test("a validation text names the field and what is expected, in the messag
     assertEquals(error.message, `The body of the invite is invalid: ${text}`);
     assertEquals(field ? error.details?.fieldErrors[field] : error.details?.formErrors, [text]);
   }
+});
+
+Deno.test("a validation text says in words which form a value must have, and not as a pattern", async (t) => {
+  const ofAgent = `name must be ${AGENT_NAME_RULE}`;
+  const ofService = "name must be 2 to 64 of a-z, 0-9, '_' and '-', a letter or digit first";
+  const cases: [name: string, schema: z.ZodType, value: unknown, text: string][] = [
+    [
+      "a page that is too large",
+      z.object({ limit: PageLimit }),
+      { limit: "101" },
+      "limit must be a whole number from 1 to 100",
+    ],
+    ["a page in another form", PeerListQuery, { limit: "1e1" }, "limit must be a whole number from 1 to 500"],
+    [
+      "a page of peers that is too large",
+      PeerListQuery,
+      { limit: "501" },
+      "limit must be a whole number from 1 to 500",
+    ],
+    ["an empty ticket", PairStatusBody, { ticket: " ` " }, "ticket must be the text of a ticket"],
+    ["a service", CreateServiceBody, { name: "A", scopes: ["crl.read"] }, ofService],
+    ["an agent named as a device", z.object({ name: AgentName }), { name: "CON" }, ofAgent],
+    ["an agent with two dots", z.object({ name: AgentName }), { name: "a..b" }, ofAgent],
+  ];
+  await steps(t, cases, ([, schema, value, text]) => {
+    const error = assertThrows(() => parseInput(schema, value, "LIST_INVALID_QUERY"), ServiceError);
+    assertEquals(Object.values(error.details?.fieldErrors ?? {}), [[text]]);
+  });
 });
 
 Deno.test("input parsing reports the first 20 problems of an input that has thousands", () => {
