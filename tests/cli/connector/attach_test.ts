@@ -1,7 +1,7 @@
 /** Access to a connector (D-119): a command attaches to the one that runs, or runs one; the lock decides, not the port. */
 import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
 import type { AgentFolder } from "../../../cli/agents/agent_store.ts";
-import { type Access, access, keptAccess } from "../../../cli/connector/attach.ts";
+import { type Access, access, connectorOf, keptAccess } from "../../../cli/connector/attach.ts";
 import { isConnectorLocked, lockConnector } from "../../../cli/connector/connector_lock.ts";
 import { readConnectorFile } from "../../../cli/connector/local_api/discovery_file.ts";
 import { statusOf } from "../../../cli/connector/status.ts";
@@ -71,6 +71,24 @@ class Agents implements AsyncDisposable {
     await this.world[Symbol.asyncDispose]();
   }
 }
+
+Deno.test("a command sends no token to a connector's port that another user has", async () => {
+  await using agents = await Agents.open();
+  const { folder, sent, world, machine } = agents;
+  const host = await agents.access();
+  const { url } = readConnectorFile(folder) ?? {};
+  for (const isOther of [false, true]) {
+    const isOfOtherUser = (asked: string) => Promise.resolve(isOther && asked === url);
+    const client = await connectorOf({ ...contextOf(world, machine), isOfOtherUser }, folder);
+    assert(client, "the connector runs");
+    sent.length = 0;
+    const answer = client.send({ method: "GET", target: "/v1/status" });
+    if (isOther) await assertRejects(() => answer, LocalDown, "another user");
+    else assertEquals((await answer).status, 200);
+    assertEquals(sent.length, isOther ? 0 : 1);
+  }
+  await agents.end(host);
+});
 
 Deno.test("access runs a connector while no other process does, and ends it when it is disposed", async () => {
   await using agents = await Agents.open();

@@ -1,5 +1,6 @@
 /** A process of another user at the runtime's port (D-397): nothing is sent to it, and the message waits. */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { thisMachine } from "../../../cli/platforms/local_machine.ts";
 import { PLATFORMS } from "../../../cli/platforms/table.ts";
 import { Runtime } from "../../../cli/connector/runtime/runtime.ts";
 import { LocalDown } from "../../../shared/client/errors.ts";
@@ -7,6 +8,8 @@ import { LocalClient } from "../../../shared/client/local_client.ts";
 import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
 import { passing, RUNTIME_URL, story } from "./bench.ts";
+import { contextOf } from "./context.ts";
+import { machineWithAlpha } from "./local_machine.ts";
 
 Deno.test("a message waits while another user has the port of the runtime, and is handed over afterwards", async () => {
   await using world = await World.open();
@@ -36,6 +39,17 @@ Deno.test("a check of the runtime's health is not sent to another user", async (
       assertEquals(problem?.split(":")[0], "runtime_of_other_user");
     });
   }
+});
+
+Deno.test("a runtime of another user is not found", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  const ask = (isOther: boolean) => {
+    const isOfOtherUser = (url: string) => Promise.resolve(isOther && url === RUNTIME_URL);
+    const answer = () => Promise.resolve(new Response("ok"));
+    return thisMachine({ ...contextOf(world, machine), fetch: answer, isOfOtherUser }).ask(RUNTIME_URL);
+  };
+  assertEquals([await ask(false), await ask(true)], [{ status: 200, body: "ok" }, null]);
 });
 
 Deno.test("each hand-over looks again at who has the port", async () => {
