@@ -35,7 +35,7 @@ import {
 import { openStore, refusedByStore, type Store } from "./shared/server/store/open_store.ts";
 import { jsonLog, LimitedLog, type Log } from "./shared/server/log.ts";
 import { memoryBytes, processorMs } from "./shared/server/machine.ts";
-import { LogQueue } from "./shared/server/log_queue.ts";
+import { LogQueue } from "./shared/log_queue.ts";
 import { exportTelemetry, Metrics } from "./shared/server/metrics/metrics.ts";
 import {
   acceptedOrigins,

@@ -37,6 +37,7 @@ export function realSystem(version: string, programs: Programs | null = null): S
     random: systemRandom,
     terminal: {
       stdout: (text) => write(Deno.stdout, text),
+      write: (bytes) => Deno.stdout.write(bytes),
       stderr: (text) => void write(Deno.stderr, text),
       stdoutIsTerminal: Deno.stdout.isTerminal(),
       stderrIsTerminal: Deno.stderr.isTerminal(),

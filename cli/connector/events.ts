@@ -71,6 +71,7 @@ export const EVENTS = {
   pair_waits: "A pairing is not finished; it is tried again",
   pair_failed: "A pairing has failed; ask for another ticket",
   pair_half_removed: "The pair with an agent of another server has ended",
+  lines_dropped: quiet("Lines were dropped, because their reader was too slow"),
   exec_failed: "The program of --exec failed",
   defect: "An unexpected failure; the connector continues",
   peers_failed: "The peers could not be read",

@@ -120,7 +120,7 @@ export async function startConnectors(
   } finally {
     forget();
     endReports();
-    screen.close();
+    await screen.close();
     if (unsent > 0 && ctx.terminal.stderrIsTerminal) {
       ctx.out.note(unsent === 1 ? "1 message is not sent yet." : `${unsent} messages are not sent yet.`);
     }

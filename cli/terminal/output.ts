@@ -4,6 +4,7 @@
  * function that escapes control characters, because a text of a peer could otherwise forge what a terminal shows.
  */
 import type { Cancel, Clock } from "../../shared/clock.ts";
+import type { Bytes } from "../../shared/protocol/base64url.ts";
 import type { Described } from "../errors.ts";
 import { jsonText, oneLine, peerText, printable } from "./escapes.ts";
 import { continued, cutToColumns, layOut, textColumns, wordWrap } from "./text_width.ts";
@@ -12,6 +13,8 @@ import { type Cell, type Column, tableLines, timeCell } from "./tables.ts";
 export interface Terminal {
   /** Returns false when the reader of the output has ended. */
   stdout(text: string): boolean;
+  /** Writes at least one byte to standard output, and lets the process go on meanwhile. Returns how many. */
+  write?(bytes: Bytes): Promise<number>;
   stderr(text: string): void;
   stdoutIsTerminal: boolean;
   stderrIsTerminal: boolean;

@@ -78,7 +78,7 @@ export async function openScreen(ctx: Context, options: ScreenOptions, stop: () 
       release();
       talk.close();
       notifier.close();
-      view.stop();
+      return view.stop();
     },
   };
 }
@@ -165,7 +165,7 @@ export async function attachScreen(
   } finally {
     end.abort();
     forget();
-    screen.close();
+    await screen.close();
   }
 }
 

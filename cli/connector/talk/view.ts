@@ -3,6 +3,7 @@
  * event never has the content of a message.
  */
 import type { Cancel, Clock } from "../../../shared/clock.ts";
+import { LogQueue } from "../../../shared/log_queue.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { EventFields } from "../../link/link_events.ts";
 import { type Line, oneLine, painted } from "../../terminal/escapes.ts";
@@ -41,13 +42,19 @@ export function viewOf(deps: ViewDeps): ConsoleView {
   return deps.json || !deps.terminal.stdoutIsTerminal ? jsonLines(deps) : new LiveView(deps);
 }
 
+/** How long the end of the process waits for its lines. With more, a program that reads none delays the end. */
+const LINES_END_MS = 250;
+
 function jsonLines({ clock, terminal }: ViewDeps): ConsoleView {
+  // Without the queue, a program that starts a connector and does not read its output would stop it after 64 KiB.
+  const queue = terminal.write && new LogQueue(terminal.write, (lines) => event("lines_dropped", { lines }));
   const event: ConsoleView["event"] = (name, fields) => {
-    const line = JSON.stringify({ time: toIso(clock.now()), event: name, ...fields });
-    terminal.stdout(`${oneLine(line)}\n`);
+    const line = oneLine(JSON.stringify({ time: toIso(clock.now()), event: name, ...fields }));
+    if (queue) queue.add(line);
+    else terminal.stdout(`${line}\n`);
   };
-  const none = () => {};
-  return { event, show: none, redraw: none, signal: none, stop: none, isVerbose: false, columns: null, rows: null };
+  const none = () => {}, stop = () => queue?.written(clock, LINES_END_MS);
+  return { event, show: none, redraw: none, signal: none, stop, isVerbose: false, columns: null, rows: null };
 }
 
 class LiveView {
@@ -101,7 +108,8 @@ class LiveView {
     this.deps.terminal.stdout(sequence);
   }
 
-  stop(): void {
+  /** Ends the view, or returns a promise of its end. */
+  stop(): void | Promise<void> {
     this.#stopped = true;
     this.#cancel();
     this.deps.terminal.stdout(this.#erased());

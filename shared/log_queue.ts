@@ -1,10 +1,10 @@
 /**
- * The lines of the log on their way to standard error. They are written in the background, because a write to a full
- * pipe waits for its reader, and the whole server would wait with it. Lines beyond a bound are dropped and counted, and
- * one line reports their number as soon as lines fit again.
+ * Lines on their way to standard error or output: the log of a server, and the events of a connector. They are written in
+ * the background, because a write to a full pipe waits for its reader, and the whole process would wait with it. Lines
+ * beyond a bound are dropped and counted, and one line reports their number as soon as lines fit again.
  */
-import { type Clock, settledWithin } from "../clock.ts";
-import { type Bytes, joinedBytes, utf8Bytes } from "../protocol/base64url.ts";
+import { type Clock, settledWithin } from "./clock.ts";
+import { type Bytes, joinedBytes, utf8Bytes } from "./protocol/base64url.ts";
 
 /** Bytes that may wait. With more, a log that is not read fills the memory; with less, a burst of errors is lost. */
 const QUEUE_BYTES = 1_048_576;

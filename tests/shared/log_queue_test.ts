@@ -1,8 +1,8 @@
 /** The queue of the log's lines: it never waits, keeps a bound, and reports how many lines it has dropped. */
 import { assert, assertEquals } from "@std/assert";
-import type { Bytes } from "../../../shared/protocol/base64url.ts";
-import { LogQueue } from "../../../shared/server/log_queue.ts";
-import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
+import type { Bytes } from "../../shared/protocol/base64url.ts";
+import { LogQueue } from "../../shared/log_queue.ts";
+import { flushTasks, ManualClock } from "../support/manual_clock.ts";
 
 const MIB = 1_048_576;
 
