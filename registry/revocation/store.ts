@@ -40,12 +40,12 @@ export async function addRevocation(
   const head = await draft.get<CrlHead>(KEYS.crlHead());
   const next: CrlHead = { seq: seqOf(head.value) + 1 };
   const now = deps.clock.now();
-  const keptUntil = Math.ceil((parseIso(expiresAt) ?? 0) / 1000) + LIMITS.crlEntryKeptSeconds;
+  // At least an hour from now, because the pairs of an agent whose AIT has expired would otherwise outlive the agent: a
+  // proxy ends them when the list names it.
+  const keptUntil = Math.ceil(Math.max(parseIso(expiresAt) ?? 0, now) / 1000) + LIMITS.crlEntryKeptSeconds;
   const record: RevocationRecord = { jti, agentDid, reason, revokedAt: unixSeconds(now), keptUntil };
   draft.set(head.key, next);
   draft.set(quota.key, countRevocation(quota.value, keptUntil * 1000, now));
-  draft.also((operation) =>
-    operation.set(KEYS.revocation(jti), record, { expireIn: Math.max(1, keptUntil * 1000 - now) })
-  );
+  draft.also((operation) => operation.set(KEYS.revocation(jti), record, { expireIn: keptUntil * 1000 - now }));
   draft.announce([agentDid]);
 }

@@ -8,6 +8,7 @@ import type { PairCount } from "../../proxy/schema/records.ts";
 import { PairRemoval } from "../../proxy/trust/deleted_agents.ts";
 import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { Changes } from "../../shared/server/store/changes.ts";
+import { DAY_MS } from "../../shared/clock.ts";
 import { formatDid } from "../../shared/protocol/did.ts";
 import { FaultyKv, type KvCall } from "../support/faulty_kv.ts";
 import { ManualClock } from "../support/manual_clock.ts";
@@ -80,6 +81,18 @@ Deno.test("the pairs of a deleted agent are removed with the list that names it,
   assertEquals(await outcome(await w.message(a, b)), "403 PROXY_AUTH_FORBIDDEN");
   w.connect(c);
   assertEquals(await outcome(await w.message(a, c)), "202");
+});
+
+Deno.test("an agent whose identity token has expired is deleted like any other: its pairs end", async () => {
+  await using w = await openProxy();
+  const a = await w.agent(), b = await w.agent(undefined, undefined, undefined, { ttlDays: 1 });
+  await w.pair(a, b);
+  w.clock.step(2 * DAY_MS);
+  await w.proxy.start({ isSole: true });
+  await w.client.deleteAgent(b.owner.apiKey, b.agent.id);
+  await w.clock.advance(2_000);
+  await until(async () => await pairsLeft(w.kv) === 0);
+  assertEquals(await w.kv.get(KEYS.pairCount(a.agent.did)).then(({ value }) => value), null);
 });
 
 Deno.test("what waits for a deleted agent is dead-lettered with the list that names it, and leaves no record", async () => {
