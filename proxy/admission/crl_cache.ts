@@ -194,7 +194,7 @@ export class CrlCache {
   }
 
   async #fetch(): Promise<"new" | "same" | "empty"> {
-    const { kv, clock, registry, keys, log } = this.deps, { key, ...expiry } = this.options.seen;
+    const { kv, registry, keys, log } = this.deps, { key, ...expiry } = this.options.seen;
     // The health check needs the keys even if no list needs them.
     await keys.current();
     if (this.#seen === undefined) this.#seen = (await kv.get<CrlSeen>(key)).value;
@@ -216,13 +216,12 @@ export class CrlCache {
     await yieldIfLong();
     const claims = await this.#verify(crl as string | Bytes, yieldIfLong);
     await yieldIfLong();
-    // A time ahead of now comes from before the clock was set back. It does not count, because every list of the same
-    // number would otherwise be refused for as long as the step.
-    const isAhead = (this.#seen?.iat ?? 0) > unixSeconds(clock.now()) + LIMITS.tokenLeewaySeconds;
-    if (this.#seen && isCrlRollback(claims, isAhead ? { ...this.#seen, iat: 0 } : this.#seen)) {
+    if (this.#seen && isCrlRollback(claims, this.#seen)) {
       log("error", "crl_rollback", { seq: claims.seq, knownSeq: this.#seen.seq });
       throw new CrlRollback("The revocation list is older than the installed one");
     }
+    // Another instance of the registry signed it earlier, and it may lack a revocation that is newer than its number.
+    if (this.usable && claims.seq === this.#seen?.seq && claims.iat < this.#seen.iat) return "same";
     const seen: CrlSeen = { seq: claims.seq, iat: claims.iat };
     if (this.#seen?.seq !== seen.seq || this.#seen.iat !== seen.iat) {
       await kv.set(key, seen, expiry);

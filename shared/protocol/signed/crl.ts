@@ -204,12 +204,10 @@ function malformed(message: string): TokenError {
 }
 
 /**
- * Tells whether `candidate` is older than `current` by `seq`, and by `iat` for the same `seq`. Accepting such a list
- * would undo revocations.
+ * Tells whether `candidate` is older than `current`, because accepting such a list would undo revocations. Each list
+ * holds every revocation up to its `seq`. Its `iat` does not count, because instances of a registry sign at different
+ * times, and a verifier that a balancer leads to another instance would otherwise refuse its list.
  */
-export function isCrlRollback(
-  candidate: Pick<CrlClaims, "seq" | "iat">,
-  current: Pick<CrlClaims, "seq" | "iat">,
-): boolean {
-  return candidate.seq < current.seq || (candidate.seq === current.seq && candidate.iat < current.iat);
+export function isCrlRollback(candidate: Pick<CrlClaims, "seq">, current: Pick<CrlClaims, "seq">): boolean {
+  return candidate.seq < current.seq;
 }

@@ -171,6 +171,16 @@ test("an older list is refused and logged, also after a restart", async ({ w, a,
   assertEquals(await ask(w, a), REVOKED);
 });
 
+test("the list of another instance of the registry, signed earlier, counts after a restart", async ({ w, a, lists, entry }) => {
+  const seq = 7, now = unixSeconds(w.clock.now());
+  lists.publish(await lists.signed({ seq, issuedAtSeconds: now }));
+  assertEquals(await ask(w, a), "200");
+  lists.publish(await lists.signed({ seq, issuedAtSeconds: now - 400, revocations: [entry] }));
+  await restart(w);
+  assertEquals(await ask(w, a), REVOKED);
+  assertEquals(w.log.filter((line) => line.event === "crl_rollback"), []);
+});
+
 test("CRL_NOT_FOUND means an empty list only until a signed list was seen, also after a restart", async ({ w, a, lists, entry }) => {
   lists.answer = notFound("CRL_NOT_FOUND");
   assertEquals(await ask(w, a), "200");

@@ -229,19 +229,9 @@ Deno.test("CRL verification checks exp without leeway and iat with 60 s", async 
   assertEquals(await refusal(token, CLAIMS.iat - 61), "not_yet_valid");
 });
 
-Deno.test("the rollback check compares seq, then iat", async (t) => {
-  const rows: [name: string, candidate: [number, number], current: [number, number], expected: boolean][] = [
-    ["the same list", [5, 100], [5, 100], false],
-    ["signed again", [5, 101], [5, 100], false],
-    ["signed earlier", [5, 99], [5, 100], true],
-    ["a later seq", [6, 100], [5, 100], false],
-    ["a later seq, signed earlier", [6, 1], [5, 100], false],
-    ["an earlier seq", [4, 100], [5, 100], true],
-    ["an earlier seq, signed later", [4, 999], [5, 100], true],
-    ["no seq after no seq", [0, 100], [0, 100], false],
-  ];
-  for (const [name, [seq, iat], [currentSeq, currentIat], expected] of rows) {
-    await t.step(name, () => assertEquals(isCrlRollback({ seq, iat }, { seq: currentSeq, iat: currentIat }), expected));
+Deno.test("a list with a lower seq is a rollback, one of the same seq is none", () => {
+  for (const [seq, isOlder] of [[4, true], [5, false], [6, false]] as const) {
+    assertEquals(isCrlRollback({ seq }, { seq: 5 }), isOlder);
   }
 });
 
