@@ -138,7 +138,7 @@ export async function issuers({ kv, config, policy, issuers }: RelayAdminDeps): 
   let agents = 0;
   // Keys are in order, so the two ranges leave out the agents of this server, which stand between them.
   for (const range of [KEYS.pairCountsBefore(own), KEYS.pairCountsBehind(own)]) {
-    for await (const { key, value } of kv.list<PairCount>(range, { limit: AGENTS_MAX - agents + 1 })) {
+    for await (const { key, value } of kv.list<PairCount>(range, { limit: AGENTS_MAX + 1 })) {
       if (++agents > AGENTS_MAX) break;
       const authority = parseDid(String(key.at(-1)))?.authority ?? "", one = known.get(authority);
       const view = found.get(authority) ?? {

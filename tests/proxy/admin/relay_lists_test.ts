@@ -1,7 +1,7 @@
 /** The lists of connections and queues for an admin: two instances, pages, the end of records, and what is left out. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
-import type { ConnectionList, QueueList } from "../../../shared/protocol/api/relay_admin.ts";
+import type { ConnectionList, IssuerList, QueueList } from "../../../shared/protocol/api/relay_admin.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
@@ -193,4 +193,17 @@ Deno.test("a list is refused when its query does not fit", async () => {
   for (const query of ["online=yes", "online=1", "online=true&online=false"]) {
     await refused(await look(w, `connections?${query}`, token), "PROXY_ADMIN_INVALID_QUERY");
   }
+});
+
+Deno.test("the list of registries says that it is not complete when over 10,000 of their agents have pairs here", async () => {
+  await using w = await openProxy();
+  const countOf = (i: number) => KEYS.pairCount(didOf(i).replace("registry.example.test", "a.example"));
+  await writeRecords(w, 10_001, (operation, i) => operation.set(countOf(i), { pairs: 1 }));
+  const { issuers, areAll } = await seen<IssuerList>(w, "issuers");
+  assertEquals(issuers.map(({ authority, agents, pairs }) => [authority, agents, pairs]), [[
+    "a.example",
+    10_000,
+    10_000,
+  ]]);
+  assertEquals(areAll, false);
 });
