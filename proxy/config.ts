@@ -1,6 +1,8 @@
 /** Reads and validates the proxy's configuration from environment variables (docs/operations.md#configuration). */
 import { DAY_MS } from "../shared/clock.ts";
+import { isUlid } from "../shared/protocol/ids.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
+import { isSecret } from "../shared/protocol/secrets.ts";
 import { type ConfigReader, oneOf, wholeNumber } from "../shared/server/config_reader.ts";
 import type { ServiceAddresses } from "../shared/server/server_config.ts";
 import { type FederationRules, federationRules } from "./issuer_policy.ts";
@@ -95,11 +97,19 @@ export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): 
 }
 
 function readServiceCredential(reader: ConfigReader): ProxyConfig["serviceCredential"] {
-  const text = (value: string) => value;
+  // A file of secrets often ends in a line feed.
+  const text = (value: string) => value.trim();
   const id = reader.read<string | null>("REGISTRY_INTERNAL_SERVICE_ID", text, null);
   const secret = reader.read<string | null>("REGISTRY_INTERNAL_SERVICE_SECRET", text, null);
-  if (id !== null && secret !== null) return { id, secret };
   const names = ["REGISTRY_INTERNAL_SERVICE_ID", "REGISTRY_INTERNAL_SERVICE_SECRET"] as const;
+  if (id !== null && secret !== null) {
+    // With a text that was cut while it was pasted, the registry would refuse the proxy, and the proxy every agent.
+    if (!isUlid(id)) reader.problem(names[0], "must be the ID that svc admin service create printed, 26 characters");
+    if (!isSecret("service", secret)) {
+      reader.problem(names[1], "must be the secret that svc admin service create printed, svc_srv_ and 43 characters");
+    }
+    return { id, secret };
+  }
   const [missing, present] = id === null ? names : names.toReversed();
   if (id !== null || secret !== null) reader.problem(missing, `must be set beside ${present}`);
   return null;

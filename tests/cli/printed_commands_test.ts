@@ -96,6 +96,7 @@ const ELSEWHERE: Readonly<Record<string, readonly [file: string, typed: string]>
   "admin open": ["tests/cli/commands/admin_open_test.ts", '"admin", "open"'],
   "admin people suspend <>": ["tests/cli/account/admin_commands_test.ts", '"people", "suspend", human.did'],
   "admin people restore": ["tests/cli/next_line_test.ts", "[restore = []]"],
+  "admin service create": ["tests/cli/account/account_test.ts", '"admin", "service", "create", "proxy-us"'],
   "admin service rotate": ["tests/cli/next_line_test.ts", "[create = [], invite = [], rotate = []]"],
   "config set": ["tests/cli/account/config_test.ts", '"config", "set", "proxyUrl", "https://p.example"'],
   "config set apiKey -": ["tests/cli/account/account_test.ts", '"config", "set", "apiKey", "-"'],

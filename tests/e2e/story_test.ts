@@ -148,7 +148,7 @@ Deno.test("registry and proxy apart, each with its own store, serve the same sto
   await t.step("a proxy with a wrong service secret answers 503 and accepts no message", async () => {
     await using folder = await tempFolder();
     const { env } = service.optionsOf(1);
-    const secret = { REGISTRY_INTERNAL_SERVICE_SECRET: `${env?.REGISTRY_INTERNAL_SERVICE_SECRET}x` };
+    const secret = { REGISTRY_INTERNAL_SERVICE_SECRET: `svc_srv_${"A".repeat(43)}` };
     await using wrong = await startServerHere({
       folder: folder.path,
       env: { ...env, ...secret, PORT: "0", PROXY_URL: "" },

@@ -110,13 +110,25 @@ Deno.test("each variable accepts its valid values, and any other value is refuse
 
 Deno.test("the service credential is set completely or not at all", () => {
   const id = { REGISTRY_INTERNAL_SERVICE_ID: "01KHYQ5H00AAAAAAAAAAAAAAAA" };
-  const secret = { REGISTRY_INTERNAL_SERVICE_SECRET: "svc_srv_x" };
+  const secret = { REGISTRY_INTERNAL_SERVICE_SECRET: `svc_srv_${"A".repeat(43)}` };
   assertEquals(read({ ...id, ...secret }).config.serviceCredential, {
     id: id.REGISTRY_INTERNAL_SERVICE_ID,
     secret: secret.REGISTRY_INTERNAL_SERVICE_SECRET,
   });
+  const ofFile = { REGISTRY_INTERNAL_SERVICE_SECRET: `${secret.REGISTRY_INTERNAL_SERVICE_SECRET}\n` };
+  assertEquals(read({ ...id, ...ofFile }), read({ ...id, ...secret }));
   assertEquals(read(id).bad, ["REGISTRY_INTERNAL_SERVICE_SECRET"]);
   assertEquals(read(secret).bad, ["REGISTRY_INTERNAL_SERVICE_ID"]);
+});
+
+Deno.test("a service credential that was cut while it was pasted is refused at the start, because every agent would be", () => {
+  const secret = `svc_srv_${"A".repeat(43)}`, id = "01KHYQ5H00AAAAAAAAAAAAAAAA";
+  for (const cut of ["svc_srv_AAAA…", secret.slice(0, -1), `${secret.slice(0, 20)}\n${secret.slice(20)}`]) {
+    const { bad } = read({ REGISTRY_INTERNAL_SERVICE_ID: id, REGISTRY_INTERNAL_SERVICE_SECRET: cut });
+    assertEquals(bad, ["REGISTRY_INTERNAL_SERVICE_SECRET"]);
+  }
+  const { bad } = read({ REGISTRY_INTERNAL_SERVICE_ID: id.slice(1), REGISTRY_INTERNAL_SERVICE_SECRET: secret });
+  assertEquals(bad, ["REGISTRY_INTERNAL_SERVICE_ID"]);
 });
 
 Deno.test("a revocation list that ends before the next one is fetched is refused, because requests would fail meanwhile", () => {
