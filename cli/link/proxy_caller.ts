@@ -87,14 +87,18 @@ export class ProxyCaller {
     const { clock, session } = this.deps, { offsetMs } = clock, agent = await session.current();
     const access = await this.#access.current(agent), response = await this.#once(request, agent, access);
     const error = apiErrorOf(response), remedy = remedyOf(error);
+    if (error === null) return response;
     const failed = (why: unknown) => isSuspension(why) ? why : false;
-    const repaired = await repair(error, this.deps, () => this.#access.renew()).catch(failed);
-    // Of calls that are refused together only the first repairs the cause. Without this look the messages of the others
-    // would end as refused.
-    const isRepaired = remedy === "adjust_clock" && clock.offsetMs !== offsetMs ||
+    const isRepaired = async () =>
+      remedy === "adjust_clock" && clock.offsetMs !== offsetMs ||
       remedy === "renew_identity" && (await session.current()).ait !== agent.ait ||
-      remedy === "renew_access" && await this.#access.current(agent) !== access;
-    if (repaired === true || isRepaired) {
+      remedy === "renew_access" && await this.#access.current(await session.current()) !== access;
+    // Of calls that are refused together only the first repairs the cause. If each call renewed the token, it would end
+    // the one with which the others are made again, and their messages would end as refused. The second look is for
+    // calls that were refused at the same moment.
+    const repaired = await isRepaired() || await repair(error, this.deps, () => this.#access.renew()).catch(failed) ||
+      await isRepaired();
+    if (repaired === true) {
       const renewed = await session.current();
       return await this.#once(request, renewed, await this.#access.current(renewed));
     }

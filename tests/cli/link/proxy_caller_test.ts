@@ -6,6 +6,7 @@ import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
+import { until } from "../../support/until.ts";
 
 const HOME = "https://proxy.example.test";
 
@@ -50,4 +51,42 @@ Deno.test("all calls that are refused together for a clock that is an hour ahead
 Deno.test("all calls that are refused together after the agent was reissued are repeated", async () => {
   const isRight = (headers: Headers) => headers.get(HEADERS.authorization) === "Svc a.b.new";
   assertEquals(await together("PROXY_AUTH_REVOKED", isRight), [200, 200, 200]);
+});
+
+Deno.test("calls that are refused one after the other for an old access token end no token that another is made again with", async () => {
+  const clock = new ServiceClock(new ManualClock()), { privateKey } = await keyPairFromSeed(new Uint8Array(32));
+  let accessToken = "token 1";
+  const session = {
+    current: () => Promise.resolve({ did: "did:svc:x", ait: "a.b.c", privateKey, accessToken }),
+    renew() {
+      accessToken = `token ${Number(accessToken.slice(6)) + 1}`;
+      return Promise.resolve(true);
+    },
+    accessExpiresAt: Infinity,
+    identityExpiresAt: Infinity,
+    stop: () => {},
+  };
+  // What the proxy has not answered. It knows only the newest token when it answers.
+  const waiting: { token: string | null; answer(response: Response): void }[] = [];
+  const proxy = (_: unknown, init?: RequestInit) =>
+    new Promise<Response>((answer) => waiting.push({ token: new Headers(init?.headers).get(HEADERS.access), answer }));
+  const caller = new ProxyCaller(
+    { fetch: proxy as typeof fetch, clock, random: seededRandom(), session, emit: () => {} },
+    { dialUrl: HOME, origin: HOME },
+  );
+  const statuses: number[] = [];
+  for (let n = 0; n < 3; n++) {
+    void caller.call({ method: "POST", target: "/hooks/agent", body: "{}" }).then(({ status }) =>
+      statuses.push(status)
+    );
+  }
+  await until(() => waiting.length === 3);
+  accessToken = "token 2";
+  const refused = { error: { code: "PROXY_AGENT_ACCESS_INVALID", message: "No" } };
+  for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+    next.answer(next.token === accessToken ? Response.json({}) : Response.json(refused, { status: 401 }));
+    await until(() => waiting.length + statuses.length === 3);
+  }
+  assertEquals(statuses, [200, 200, 200]);
+  assertEquals(accessToken, "token 2");
 });
