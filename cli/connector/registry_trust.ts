@@ -185,7 +185,8 @@ export class RegistryTrust {
     }
     await this.#readingList;
     const list = this.#list;
-    const age = this.clock.now() - Math.max(this.#listAt, (list?.claims.iat ?? 0) * 1000);
+    // By the time in the list, because an old list that is repeated on the way to the registry would otherwise stay valid.
+    const age = this.clock.now() - (list === NO_LIST ? this.#listAt : (list?.claims.iat ?? 0) * 1000);
     if (list === null || age > LIST_MAX_MS) throw new Undecided(`${this.#problem}; the revocation list is unknown`);
     return list;
   }
@@ -203,6 +204,7 @@ export class RegistryTrust {
       } // A registry that has published a list always has one, so an answer without it hides revocations.
       else throw new TokenError("claims", "The registry withholds its revocation list");
       this.#listAt = this.clock.now();
+      this.#problem = "the registry answers with a list that is over a day old";
     } catch (error) {
       this.#problem = describeError(error);
       if (this.#list === null) await this.#takeSaved();

@@ -36,6 +36,19 @@ Deno.test("a connector that gets the older list of a restored registry says what
   await assertRejects(() => trust.ready(), Undecided, "if it was restored from a backup, start this connector again");
 });
 
+Deno.test("a list that the registry, or what is on the way to it, repeats for a day does not hide later revocations", async () => {
+  await using world = await World.open();
+  const agent = await world.agent();
+  await world.client.deleteAgent(agent.owner.apiKey, agent.agent.id);
+  const old = await trustSource(world).list();
+  const trust = trustOf(world, { ...trustSource(world), list: () => Promise.resolve(old) });
+  await trust.ready();
+  world.clock.step(DAY * 1000 - 1_000);
+  await trust.ready();
+  world.clock.step(2_000);
+  await assertRejects(() => trust.ready(), Undecided, "the registry answers with a list that is over a day old");
+});
+
 Deno.test("an answer of the registry does not bring back a configuration folder that was removed meanwhile", async () => {
   await using world = await World.open();
   await using machine = await machineWithAlpha(world);
