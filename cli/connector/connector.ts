@@ -283,6 +283,8 @@ export class Connector {
   #endLeases(): void {
     const { clock, emit } = this.deps;
     this.#cancelLeases();
+    // A call may take a lease after the end. Its look would fail each second, because the database is closed by then.
+    if (this.isOver) return;
     const now = clock.now();
     const retryAt = now + LIMIT.slowFirstMs;
     const next = orReport(emit, () => this.store.received.endLeases(now), retryAt);

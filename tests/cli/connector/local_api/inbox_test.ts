@@ -128,6 +128,19 @@ Deno.test("a leased message is hidden, and wakes a waiting call when it is given
   }
 });
 
+Deno.test("a lease that a program takes while the connector ends causes no failures afterwards", async () => {
+  await using world = await World.open();
+  const { a, b, bench } = await readers(world);
+  await world.message(a, b);
+  const { connector, events } = bench;
+  await connector.stop();
+  assertEquals(connector.lease([1], "lease-one", 5), [1]);
+  await bench.stop();
+  const before = events.length;
+  await world.clock.advance(60_000);
+  assertEquals(events.slice(before), []);
+});
+
 Deno.test("of 20 calls that lease or take one message, one gets it", async (t) => {
   for (const [what, more] of [["lease", { lease: 5 }], ["take", {}]] as const) {
     await t.step(what, async () => {
