@@ -23,7 +23,8 @@ import { isConfirmed, YES } from "./confirm.ts";
 import { call, type LocalCalls, post } from "../../shared/client/local_client.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import { apiErrorOf } from "../../shared/client/http.ts";
-import { lockConnector } from "../connector/connector_lock.ts";
+import { sleep, timeLeft } from "../../shared/clock.ts";
+import { ConnectorLockedError, lockConnector } from "../connector/connector_lock.ts";
 import { isPairLeft } from "../link/proxy_caller.ts";
 import { directProxy } from "../connector/file_credentials.ts";
 
@@ -147,6 +148,12 @@ function showKnown(ctx: Context, folder: AgentFolder, error: unknown): null {
   return null;
 }
 
+/**
+ * How long a change waits for the lock, and how often it looks. With less time, it fails while a connector starts, or
+ * while another command changes a peer.
+ */
+const LOCK_MS = 20_000, LOCK_RETRY_MS = 100;
+
 type PeerChange = { kind: "rename"; alias: string; replaces: boolean } | { kind: "block" | "unblock" | "remove" };
 
 /**
@@ -158,12 +165,20 @@ type PeerChange = { kind: "rename"; alias: string; replaces: boolean } | { kind:
  * @throws {ApiError} `CONNECTOR_PEER_UNKNOWN`, `CONNECTOR_ALIAS_TAKEN`, or the refusal of the proxy
  */
 async function changePeer(ctx: Context, agentName: string | undefined, named: string, change: PeerChange) {
-  const { folder, client } = await connectorOf(ctx, agentName);
-  const before = peerIn(readPeers(folder), named)?.alias ?? named;
-  const changed = client === null
-    ? await changeHere(ctx, folder, named, change)
-    : await changeThrough(client, folder, named, change);
-  return { agent: folder.name, changed, before };
+  const left = timeLeft(ctx.clock, LOCK_MS);
+  while (true) {
+    const { folder, client } = await connectorOf(ctx, agentName);
+    const before = peerIn(readPeers(folder), named)?.alias ?? named;
+    try {
+      const changed = client === null
+        ? await changeHere(ctx, folder, named, change)
+        : await changeThrough(client, folder, named, change);
+      return { agent: folder.name, changed, before };
+    } catch (error) {
+      if (!(error instanceof ConnectorLockedError) || left() === 0) throw error;
+      await sleep(ctx.clock, LOCK_RETRY_MS);
+    }
+  }
 }
 
 async function changeThrough(client: LocalCalls, folder: AgentFolder, named: string, change: PeerChange) {
@@ -177,7 +192,7 @@ async function changeThrough(client: LocalCalls, folder: AgentFolder, named: str
 }
 
 async function changeHere(ctx: Context, folder: AgentFolder, named: string, change: PeerChange): Promise<ChangedPeer> {
-  using _lock = await lockConnector(folder, ctx.pid);
+  using _lock = await lockConnector(folder, null);
   let peers = readPeers(folder);
   const ended = change.kind === "remove" ? named : change.kind === "rename" && change.replaces ? change.alias : null;
   if (peerIn(peers, named) === null || ended !== null) {

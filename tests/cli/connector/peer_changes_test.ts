@@ -22,8 +22,9 @@ import { LocalError } from "../../../cli/local_errors.ts";
 import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import type { Machine } from "../cli_world.ts";
-import { until } from "../../support/until.ts";
+import { until, untilLater } from "../../support/until.ts";
 import { passing, story } from "./bench.ts";
+import { holdConnectorLock } from "./held_lock.ts";
 import { clientOf, connectorOfAlpha, folderOf, machineWithAlpha, pairAlpha } from "./local_machine.ts";
 import { asker, post } from "./local_api/local_caller.ts";
 import { AT, didOf, KEY, ofTicket, ofTickets } from "./some_peers.ts";
@@ -257,6 +258,19 @@ Deno.test("svc peers rename, block, unblock and remove change the peer", async (
     const unknown = await machine.failure("peers", "block", "nobody");
     assertEquals([unknown.exit, unknown.code], [4, "CONNECTOR_PEER_UNKNOWN"]);
   });
+});
+
+Deno.test("a change of a peer waits for another command that changes one, or for a connector that starts", async () => {
+  await using machine = await machineWithAlpha();
+  await pairAlpha(machine.world, machine, "beta");
+  const { clock } = machine.world, before = clock.pending();
+  const held = await holdConnectorLock(machine.path("agents/alpha"));
+  let isOver = false;
+  const blocking = machine.svc("peers", "block", "beta").finally(() => isOver = true);
+  await until(() => isOver || clock.pending() !== before);
+  held[Symbol.dispose]();
+  await untilLater(clock, () => isOver, 100);
+  assertEquals((await blocking).code, 0);
 });
 
 Deno.test("without a connector a peer that only the proxy knows gets its name and its alias, under the lock", async () => {
