@@ -68,13 +68,14 @@ interface CredentialsDeps {
 export async function repair(
   error: unknown,
   { clock, session, emit }: { clock: ServiceClock; session: Pick<AgentCredentials, "renew">; emit: EmitLinkEvent },
-  renewAccess: () => Promise<boolean> = () => session.renew("access"),
+  refused: AgentIdentity,
+  renewAccess: () => Promise<boolean> = () => session.renew("access", refused),
 ): Promise<boolean> {
   switch (remedyOf(error)) {
     case "renew_access":
       return await renewAccess();
     case "renew_identity":
-      return await session.renew("identity");
+      return await session.renew("identity", refused);
     case "adjust_clock":
       if (!clock.adopt()) return false;
       emit("clock_offset", { offsetMs: clock.offsetMs });
@@ -121,19 +122,25 @@ export class StoredCredentials {
   }
 
   /**
-   * Called after a refusal: reads the credentials again, and for `access` refreshes them if they are unchanged. Returns
-   * true when they have changed.
+   * Called after a refusal: reads the credentials again, and for `access` refreshes them if they are the refused ones
+   * still. Returns true when there are others now.
    */
-  async renew(what: "access" | "identity"): Promise<boolean> {
-    const { ait, accessToken } = this.session.identity;
+  async renew(what: "access" | "identity", refused: Pick<AgentIdentity, "ait" | "accessToken">): Promise<boolean> {
+    const isOther = () => {
+      const { ait, accessToken } = this.session.identity;
+      return ait !== refused.ait || what === "access" && accessToken !== refused.accessToken;
+    };
+    // Another call may have renewed them already. Another refresh would end the token that its repetition carries, and
+    // a link that was refused with the old identity would end permanently.
+    if (isOther()) return true;
     await this.#reload();
-    if (this.session.identity.ait !== ait || this.session.identity.accessToken !== accessToken) {
+    if (isOther()) {
       this.deps.emit("reloaded");
       return true;
     }
     if (what === "identity") return false;
     await this.#refresh();
-    return this.session.identity.accessToken !== accessToken;
+    return isOther();
   }
 
   /**

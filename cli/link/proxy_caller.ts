@@ -70,7 +70,7 @@ export interface CallerDeps {
 interface AccessSource {
   current(agent: AgentIdentity): string | Promise<string>;
   /** Called after a refusal. Returns true when `current` gives another token from now on. */
-  renew(): Promise<boolean>;
+  renew(agent: AgentIdentity): Promise<boolean>;
 }
 
 export class ProxyCaller {
@@ -79,7 +79,8 @@ export class ProxyCaller {
   readonly #slow = new Set<AbortController>();
 
   constructor(readonly deps: CallerDeps, readonly place: ProxyPlace, access?: AccessSource) {
-    this.#access = access ?? { current: ({ accessToken }) => accessToken, renew: () => deps.session.renew("access") };
+    const renew = (agent: AgentIdentity) => deps.session.renew("access", agent);
+    this.#access = access ?? { current: ({ accessToken }) => accessToken, renew };
   }
 
   /** Sends a request. @throws {UnreachableError} when the proxy does not answer */
@@ -89,16 +90,12 @@ export class ProxyCaller {
     const error = apiErrorOf(response), remedy = remedyOf(error);
     if (error === null) return response;
     const failed = (why: unknown) => isSuspension(why) ? why : false;
-    const isRepaired = async () =>
-      remedy === "adjust_clock" && clock.offsetMs !== offsetMs ||
-      remedy === "renew_identity" && (await session.current()).ait !== agent.ait ||
+    const repaired = await repair(error, this.deps, agent, () => this.#access.renew(agent)).catch(failed);
+    // Of calls that are refused together only the first corrects the clock, or gets another token for a visit. Without
+    // this look the messages of the others would end as refused.
+    const isRepaired = remedy === "adjust_clock" && clock.offsetMs !== offsetMs ||
       remedy === "renew_access" && await this.#access.current(await session.current()) !== access;
-    // Of calls that are refused together only the first repairs the cause. If each call renewed the token, it would end
-    // the one with which the others are made again, and their messages would end as refused. The second look is for
-    // calls that were refused at the same moment.
-    const repaired = await isRepaired() || await repair(error, this.deps, () => this.#access.renew()).catch(failed) ||
-      await isRepaired();
-    if (repaired === true) {
+    if (repaired === true || isRepaired) {
       const renewed = await session.current();
       return await this.#once(request, renewed, await this.#access.current(renewed));
     }

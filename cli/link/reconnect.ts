@@ -104,6 +104,8 @@ export class ReconnectingLink {
   #failures = 0;
   /** Longest first wait, as the proxy named it when it shut down, or else the default. */
   #firstMaxMs: number = RECONNECT_FIRST_MAX_MS;
+  /** With which identity the last link was opened. */
+  #agent: AgentIdentity | null = null;
   /** Since when there is no link. */
   #awaySince: number;
 
@@ -172,7 +174,7 @@ export class ReconnectingLink {
   async #hold(): Promise<{ code: number; reason: string }> {
     const { promise: ended, resolve: end } = Promise.withResolvers<{ code: number; reason: string }>();
     const { clock, session, open, emit } = this.deps;
-    const agent = await session.current();
+    const agent = this.#agent = await session.current();
     let isTold = false;
     await this.events.ready?.();
     const link = await open(agent, {
@@ -253,8 +255,9 @@ export class ReconnectingLink {
   async #repair(error: unknown): Promise<unknown> {
     const { serviceClock: clock, session, emit } = this.deps;
     if (error instanceof RefusedError) clock.see(error.date);
+    if (this.#agent === null) return null;
     try {
-      return await repair(error, { clock, session, emit }) ? "repaired" : null;
+      return await repair(error, { clock, session, emit }, this.#agent) ? "repaired" : null;
     } catch (failure) {
       emit("refresh_failed", { why: describeError(failure) });
       this.#status.problem = describeError(failure);

@@ -42,16 +42,30 @@ Deno.test("tokens that another process refreshed are used and not refreshed agai
   const old = await session.current();
   await machine.json("agent", "auth", "refresh", "alpha");
   assertEquals((await session.current()).accessToken, old.accessToken);
-  assertEquals(await session.renew("access"), true);
+  assertEquals(await session.renew("access", old), true);
   assertEquals([(await session.current()).accessToken, events], [token(machine), ["reloaded"]]);
 });
 
 Deno.test("a refused token is refreshed when its files are unchanged; a refused AIT is not", async () => {
   await using machine = await machineWithAlpha();
   const { session, events } = await opened(machine);
-  assertEquals([await session.renew("identity"), await session.renew("access"), events], [false, true, ["refreshed"]]);
+  const old = await session.current();
+  const renewed = [await session.renew("identity", old), await session.renew("access", old)];
+  assertEquals([renewed, events], [[false, true], ["refreshed"]]);
   await machine.json("agent", "reissue", "alpha");
-  assertEquals(await session.renew("identity"), true);
+  assertEquals(await session.renew("identity", await session.current()), true);
+  session.stop();
+});
+
+Deno.test("what another call has renewed since is not renewed again, because a link with the old identity would end permanently", async () => {
+  await using machine = await machineWithAlpha();
+  const { session, events } = await opened(machine);
+  const first = await session.current();
+  assertEquals([await session.renew("access", first), await session.renew("access", first)], [true, true]);
+  const second = await session.current();
+  await machine.json("agent", "reissue", "alpha");
+  assertEquals([await session.renew("identity", second), await session.renew("identity", second)], [true, true]);
+  assertEquals(events, ["refreshed", "reloaded"]);
   session.stop();
 });
 
@@ -74,12 +88,12 @@ Deno.test("the files of an agent that was deleted, or made again under its name,
   await using machine = await machineWithAlpha();
   for (const again of [true, false]) {
     const { session, endOf } = await opened(machine);
-    const { did } = await session.current();
+    const old = await session.current();
     await machine.json("agent", "delete", "alpha", "--yes");
     if (again) await machine.json("agent", "create", "alpha");
-    await assertRejects(() => session.renew("access"), CliError, again ? "made again" : "alpha was deleted");
+    await assertRejects(() => session.renew("access", old), CliError, again ? "made again" : "alpha was deleted");
     assertEquals(endOf(), ["CLI_AGENT_UNKNOWN"]);
-    assertEquals((await session.current()).did, did, "it never signs as the other agent");
+    assertEquals((await session.current()).did, old.did, "it never signs as the other agent");
     session.stop();
   }
 });

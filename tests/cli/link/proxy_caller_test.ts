@@ -1,9 +1,11 @@
 /** Calls to the proxy that are refused together for a cause that one of them repairs. */
 import { assertEquals } from "@std/assert";
+import { type SessionStore, StoredCredentials } from "../../../cli/link/agent_credentials.ts";
 import { ProxyCaller } from "../../../cli/link/proxy_caller.ts";
 import { ServiceClock } from "../../../cli/link/service_clock.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { toIso } from "../../../shared/protocol/time.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 import { until } from "../../support/until.ts";
@@ -16,10 +18,9 @@ async function together(code: string, isRight: (headers: Headers, clock: ManualC
   let identity = { did: "did:svc:x", ait: "a.b.old", privateKey, accessToken: "svc_agt_x" };
   const session = {
     current: () => Promise.resolve(identity),
-    renew() {
-      const isNew = identity.ait !== "a.b.new";
+    renew(_: unknown, refused: { ait: string }) {
       identity = { ...identity, ait: "a.b.new" };
-      return Promise.resolve(isNew);
+      return Promise.resolve(identity.ait !== refused.ait);
     },
     accessExpiresAt: Infinity,
     identityExpiresAt: Infinity,
@@ -55,17 +56,26 @@ Deno.test("all calls that are refused together after the agent was reissued are 
 
 Deno.test("calls that are refused one after the other for an old access token end no token that another is made again with", async () => {
   const clock = new ServiceClock(new ManualClock()), { privateKey } = await keyPairFromSeed(new Uint8Array(32));
+  const expiresAt = toIso(clock.now() + HOUR_MS);
   let accessToken = "token 1";
-  const session = {
-    current: () => Promise.resolve({ did: "did:svc:x", ait: "a.b.c", privateKey, accessToken }),
-    renew() {
-      accessToken = `token ${Number(accessToken.slice(6)) + 1}`;
-      return Promise.resolve(true);
-    },
-    accessExpiresAt: Infinity,
-    identityExpiresAt: Infinity,
-    stop: () => {},
+  const auth = () => {
+    const ends = { accessExpiresAt: expiresAt, refreshExpiresAt: expiresAt };
+    return { tokenType: "Bearer", accessToken, refreshToken: "refresh", ...ends } as const;
   };
+  const store: SessionStore = {
+    read: () =>
+      Promise.resolve({
+        identity: { did: "did:svc:x", ait: "a.b.c", privateKey, accessToken },
+        auth: auth(),
+        aitExpiresAt: Infinity,
+      }),
+    refresh() {
+      accessToken = `token ${Number(accessToken.slice(6)) + 1}`;
+      return Promise.resolve(auth());
+    },
+    visit: () => Promise.reject(new Error("not called")),
+  };
+  const session = new StoredCredentials({ clock, emit: () => {}, store }, await store.read());
   // What the proxy has not answered. It knows only the newest token when it answers.
   const waiting: { token: string | null; answer(response: Response): void }[] = [];
   const proxy = (_: unknown, init?: RequestInit) =>
@@ -81,6 +91,7 @@ Deno.test("calls that are refused one after the other for an old access token en
     );
   }
   await until(() => waiting.length === 3);
+  // Another process has refreshed the session.
   accessToken = "token 2";
   const refused = { error: { code: "PROXY_AGENT_ACCESS_INVALID", message: "No" } };
   for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
@@ -89,4 +100,5 @@ Deno.test("calls that are refused one after the other for an old access token en
   }
   assertEquals(statuses, [200, 200, 200]);
   assertEquals(accessToken, "token 2");
+  session.stop();
 });

@@ -16,6 +16,10 @@ class Proxy {
   losses = 0;
   revoked = 0;
   refusal: Error | null = null;
+  /** The agent's present identity token. */
+  ait = "old";
+  /** Called at each attempt, with the token that it carries. */
+  tried: (ait: string) => void = () => {};
   /** Why the session cannot be refreshed; `null`: nothing has changed. */
   refreshError: Error | null = null;
   readonly #connection: ReconnectingLink;
@@ -24,8 +28,9 @@ class Proxy {
   constructor() {
     const { clock } = this;
     const session = {
-      current: () => Promise.resolve({ did: "", ait: "", accessToken: "", privateKey: {} as CryptoKey }),
-      renew: () => this.refreshError ? Promise.reject(this.refreshError) : Promise.resolve(false),
+      current: () => Promise.resolve({ did: "", ait: this.ait, accessToken: "", privateKey: {} as CryptoKey }),
+      renew: (_: unknown, { ait }: { ait: string }) =>
+        this.refreshError ? Promise.reject(this.refreshError) : Promise.resolve(ait !== this.ait),
       accessExpiresAt: Infinity,
       identityExpiresAt: Infinity,
       stop: () => {},
@@ -35,7 +40,8 @@ class Proxy {
       random: { bytes: () => new Uint8Array([0x80, 0, 0, 0]) },
       serviceClock: new ServiceClock(clock),
       session,
-      open: (_, events) => {
+      open: ({ ait }, events) => {
+        this.tried(ait);
         if (this.refusal) return Promise.reject(this.refusal);
         this.link = events;
         return Promise.resolve({ close: () => {}, check: () => {} });
@@ -140,6 +146,18 @@ Deno.test("a link that is away names the time of its end also after many tries",
     proxy.refusal = null;
     await proxy.refuse(1);
     assertEquals(proxy.since, proxy.clock.now());
+  }));
+
+Deno.test("a link that is refused with an identity that another call has replaced meanwhile is opened with the new one", () =>
+  withProxy(async (proxy) => {
+    proxy.tried = (ait) => {
+      proxy.refusal = ait === "new" ? null : new ApiError(401, "PROXY_AUTH_REVOKED", "The AIT is revoked", null);
+      proxy.ait = "new";
+    };
+    const before = proxy.link;
+    await proxy.close(4401, "the agent was reissued");
+    await flushTasks();
+    assertEquals([proxy.link === before, proxy.refusal], [false, null]);
   }));
 
 Deno.test("restarts one after the other do not make the waits longer", () =>
