@@ -21,15 +21,16 @@ import { ProxyCaller } from "../link/proxy_caller.ts";
 
 export async function openFileCredentials(ctx: Context, name: string, emit: EmitEvent) {
   const clock = new ServiceClock(ctx.clock, (offsetMs) => emit("clock_offset_refused", { offsetMs }));
-  const store = new AgentStore(ctx);
-  const registryOf = (registryUrl: string) => registryAt(ctx, clock, registryUrl);
   // The connector owns the terminal, so the progress of a refresh is not printed.
   const out = new Output(ctx.terminal, clock, { json: true, colour: false });
+  const store = new AgentStore({ ...ctx, out });
+  const registryOf = (registryUrl: string) => registryAt(ctx, clock, registryUrl);
   const { did } = (await store.open(name)).identity();
   const isGone = (error: unknown) => error instanceof CliError && error.code === "CLI_AGENT_UNKNOWN";
   const files: SessionStore = {
-    read: async () => {
-      const folder = await store.open(name).catch((error) => {
+    read: async (isSettled = false) => {
+      const opening = isSettled ? store.lock(name, (folder) => Promise.resolve(folder)) : store.open(name);
+      const folder = await opening.catch((error) => {
         if (!isGone(error)) throw error;
         const fix = `To make it again: svc agent create ${name}, then pair it by a new ticket.`;
         throw new CliError("CLI_AGENT_UNKNOWN", `The agent ${name} was deleted from this machine`, { fix });

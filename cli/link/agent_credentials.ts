@@ -48,7 +48,8 @@ export interface StoredSession {
 }
 
 export interface SessionStore {
-  read(): Promise<StoredSession>;
+  /** @param isSettled waits for a process that is changing what is stored, such as a reissue */
+  read(isSettled?: boolean): Promise<StoredSession>;
   refresh(): Promise<AgentAuth>;
   visit(agent: AgentIdentity, audience: string): Promise<VisitAnswer>;
 }
@@ -133,7 +134,8 @@ export class StoredCredentials {
     // Another call may have renewed them already. Another refresh would end the token that its repetition carries, and
     // a link that was refused with the old identity would end permanently.
     if (isOther()) return true;
-    await this.#reload();
+    // A reissue ends the old identity before it has stored the new one.
+    await this.#reload(what === "identity");
     if (isOther()) {
       this.deps.emit("reloaded");
       return true;
@@ -233,9 +235,9 @@ export class StoredCredentials {
     this.watch();
   }
 
-  async #reload(): Promise<void> {
+  async #reload(isSettled = false): Promise<void> {
     const { store, isGone } = this.deps;
-    this.session = await store.read().catch((error) => {
+    this.session = await store.read(isSettled).catch((error) => {
       // The session ends when the agent was deleted, because this connector could otherwise take the messages of a
       // later agent of the same name, and store them in the deleted database.
       if (isGone?.(error)) this.onEnd(error);

@@ -9,6 +9,8 @@ import type { Machine } from "../cli_world.ts";
 import { contextOf } from "./context.ts";
 import { machineWithAlpha } from "./local_machine.ts";
 import { until, untilLater } from "../../support/until.ts";
+import { parseDid } from "../../../shared/protocol/did.ts";
+import { held } from "./two_connectors.ts";
 
 async function opened(machine: Machine) {
   const ctx = contextOf(machine.world, machine);
@@ -67,6 +69,25 @@ Deno.test("what another call has renewed since is not renewed again, because a l
   assertEquals([await session.renew("identity", second), await session.renew("identity", second)], [true, true]);
   assertEquals(events, ["refreshed", "reloaded"]);
   session.stop();
+});
+
+Deno.test("an identity that is refused during its reissue is replaced by the new one", async () => {
+  await using machine = await machineWithAlpha();
+  const { world } = machine, { clock } = world;
+  const { session } = await opened(machine);
+  const old = await session.current();
+  const reissue = held(world, `/v1/agents/${parseDid(old.did)?.id}/reissue`);
+  machine.fetch = reissue.fetch;
+  const reissuing = machine.json("agent", "reissue", "alpha");
+  await reissue.asked;
+  const before = clock.pending();
+  let renewed: boolean | null = null;
+  void session.renew("identity", old).then((isNew) => renewed = isNew);
+  await until(() => renewed !== null || clock.pending() !== before);
+  reissue.release();
+  await reissuing;
+  await untilLater(clock, () => renewed !== null, 100);
+  assertEquals([renewed, (await session.current()).ait === old.ait], [true, false]);
 });
 
 Deno.test("an unreachable registry is asked again; a revoked session is final", async () => {
