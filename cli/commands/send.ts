@@ -82,7 +82,7 @@ export const COMMANDS = [
     examples: { 'svc reply 17 "All tests pass"': "Answer message 17" },
     async run(ctx, { args: { id, text }, options }) {
       // Without the words for this folder, which each fix of an error gets when it is printed, because twice is refused.
-      const example = ctx.out.commandLine(["reply", "17", text ?? id], false);
+      const example = ctx.out.commandLine(["reply", "17", text ?? id], { isHere: false });
       const replyTo = parseMessageNumber(id, `The number comes first, as svc inbox shows it: ${example}`);
       return await sendMessage(ctx, { replyTo }, text, { ...options, conversation: undefined, "only-online": false });
     },
@@ -128,9 +128,11 @@ async function sendMessage(ctx: Context, to: Message["to"], text: string | undef
     return isNow ? await sendNow(ctx, folder, message) : await sendWith(ctx, folder, message);
   } catch (error) {
     if (error instanceof ApiError && error.code === "CONNECTOR_PEER_BLOCKED" && typeof to === "string") {
-      error.fix = `To end that: ${ctx.out.commandLine(["peers", "unblock", to, "--agent", folder.name], false)}`;
+      error.fix = `To end that: ${
+        ctx.out.commandLine(["peers", "unblock", to, "--agent", folder.name], { isHere: false })
+      }`;
     }
-    throw withRepeat(error, requestId, ctx.out.commandLine(["connector", "start", folder.name], false));
+    throw withRepeat(error, requestId, ctx.out.commandLine(["connector", "start", folder.name], { isHere: false }));
   }
 }
 

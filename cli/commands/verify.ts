@@ -42,10 +42,10 @@ export const COMMANDS = [
       const { registry } = connect(ctx, options);
       const given = token === undefined ? await readRequest(ctx, options.request ?? "") : identityTokenIn(token);
       const known = await gather(ctx, registry, { offline: options.offline, nowSeconds: unixSeconds(at) });
-      const verdict = typeof given === "string"
+      const result = typeof given === "string"
         ? { ...await evaluateToken(given, known), canonical: undefined }
         : await evaluateRequest(given, known, originsOf(given, known.trusted, options.origin));
-      const { checks, claims, canonical } = verdict;
+      const { checks, claims, canonical } = result;
       const lines = canonical?.split("\n").map((line, i) => `  ${i + 1} ${line}`);
       return showVerdict(ctx, checks, known.trusted, { claims, canonical }, [
         ...(lines === undefined ? [] : ["", "Canonical string:", ...lines]),

@@ -74,8 +74,8 @@ export class Receiving {
     // again for nothing.
     if (!this.#isPeer(from)) return { refused: isUnread ? "failed" : "not_a_peer" };
     if (this.deps.peers.isBlocked(from)) return { refused: "blocked" };
-    const verdict = await this.#check(frame);
-    if (!("refused" in verdict) || verdict.refused !== "peer_unconfirmed") return verdict;
+    const result = await this.#check(frame);
+    if (!("refused" in result) || result.refused !== "peer_unconfirmed") return result;
     await this.#lookUpFor();
     return await this.#check(frame);
   }
@@ -85,9 +85,9 @@ export class Receiving {
     const { clock, agent, trust, strict } = this.deps;
     const pin = this.#pinOf(frame.fromAgentDid);
     if (strict && pin?.how !== "ticket") return { refused: "peer_unconfirmed" };
-    const verdict = await checkProof(frame, { agent, pin, trust, nowSeconds: unixSeconds(clock.now()) });
-    const isPlain = "proven" in verdict && verdict.proven.payloadSha256 === undefined;
-    return strict && isPlain ? { refused: "seal_required" } : verdict;
+    const result = await checkProof(frame, { agent, pin, trust, nowSeconds: unixSeconds(clock.now()) });
+    const isPlain = "proven" in result && result.proven.payloadSha256 === undefined;
+    return strict && isPlain ? { refused: "seal_required" } : result;
   }
 
   /** Reads the peers again for a message, unless too many wait for that already. Returns whether they were read. */
@@ -101,11 +101,11 @@ export class Receiving {
     const { emit, peers, guard, clock, store } = this.deps;
     judging.catch(() => {});
     await before;
-    const verdict = await judging;
+    const result = await judging;
     // The store of a stopped connector is closed, and another connector may have the peers by now.
     if (this.deps.isOver()) return { accepted: false, reason: "store_failed" };
-    if ("refused" in verdict) return this.#refuse(frame, verdict.refused, verdict.shown);
-    const { proven } = verdict, { fromAgentDid: from, requestId } = proven;
+    if ("refused" in result) return this.#refuse(frame, result.refused, result.shown);
+    const { proven } = result, { fromAgentDid: from, requestId } = proven;
     const about = { from, requestId };
     const pin = this.#pinOf(from);
     // The message before this one may have been the first of a contact, which has pinned another key since the check.

@@ -201,7 +201,7 @@ export class Output {
   }
 
   /** Returns a command of svc as one line for a shell, with the words that it needs to use the same files. */
-  commandLine(words: readonly string[], isHere = true): string {
+  commandLine(words: readonly string[], { isHere = true } = {}): string {
     return this.#commandWords(words, isHere).join(" ");
   }
 

@@ -123,7 +123,7 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   const framework = folder === null ? undefined : await unlessDamaged(() => folder.identity().framework, undefined);
   const runtimeUrl = options["platform-base-url"], token = options["webhook-token"];
   // Checked here too, because a refusal would otherwise name options that these commands do not have.
-  if (runtimeUrl !== undefined) parseRuntimeUrl(runtimeUrl, "--platform-base-url", true);
+  if (runtimeUrl !== undefined) parseRuntimeUrl(runtimeUrl, "--platform-base-url", { allowInsecure: true });
   if (token !== undefined) parseHookToken(token, "--webhook-token");
   const target = files.runtimeTarget(anywhere, file, framework, {
     "runtime-base-url": runtimeUrl,

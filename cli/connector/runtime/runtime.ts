@@ -124,7 +124,7 @@ export function describeAnswer(response: RuntimeAnswer): string {
  *
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`
  */
-export function parseRuntimeUrl(text: string, what: string, allowInsecure = false): string {
+export function parseRuntimeUrl(text: string, what: string, { allowInsecure = false } = {}): string {
   const origin = parseServiceUrl(text);
   if (origin === null) {
     throw new CliError("CLI_USAGE", `${what} is not an address such as http://127.0.0.1:18789: "${text}"`);

@@ -137,7 +137,7 @@ export function runtimeTarget(
   ], "");
   return {
     platform,
-    baseUrl: parseRuntimeUrl(url, urlFrom, ctx.allowInsecure),
+    baseUrl: parseRuntimeUrl(url, urlFrom, ctx),
     hookPath: parseHookPath(path, pathFrom),
     hookToken: token === "" ? null : parseHookToken(token, tokenFrom),
     source: sourceOf(pathFrom, sourceOf(urlFrom, file === null ? "default" : fileSource)),

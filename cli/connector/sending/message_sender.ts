@@ -249,8 +249,8 @@ export async function attempt(
   request: Promise<{ response: HttpResponse; outcome: StateChange }>,
   attempts: number,
 ): Promise<Attempt> {
-  const postponed = (problem: string, mayHaveArrived: boolean, isOfAll: boolean, askedMs = 0): Attempt => {
-    return { later: true, problem, mayHaveArrived, isOfAll, waitMs: retryWait(attempts + 1, askedMs) };
+  const postponed = (why: { problem: string; mayHaveArrived: boolean; isOfAll: boolean }, askedMs = 0): Attempt => {
+    return { later: true, ...why, waitMs: retryWait(attempts + 1, askedMs) };
   };
   try {
     const { response, outcome } = await request;
@@ -261,10 +261,11 @@ export async function attempt(
     const isTaken = status < 300 && outcome.state !== "unknown";
     if (isTaken || FINAL.has(status) && !isOfSession) return { later: false, outcome, response };
     const askedMs = (wholeSeconds(headers.get("Retry-After")) ?? 0) * 1000;
-    const problem = status === 429 ? withLimit(outcome.problem ?? null, headers) : outcome.problem;
-    return postponed(problem ?? `status ${status}`, outcome.state === "unknown", OF_ALL.has(status), askedMs);
+    const problem = (status === 429 ? withLimit(outcome.problem ?? null, headers) : outcome.problem) ??
+      `status ${status}`;
+    return postponed({ problem, mayHaveArrived: outcome.state === "unknown", isOfAll: OF_ALL.has(status) }, askedMs);
   } catch (error) {
-    return postponed(describeError(error), mayHaveArrived(error), true);
+    return postponed({ problem: describeError(error), mayHaveArrived: mayHaveArrived(error), isOfAll: true });
   }
 }
 

@@ -84,10 +84,10 @@ export class Arrivals {
     arrived(agent, message);
     const peer = log.whose(agent) + (message.from.alias ?? message.from.name);
     if (!this.#flood.isShown(peer, clock.now(), (line) => log.say(line))) return redraw();
-    this.#show(agent, message, false);
+    this.#show(agent, message);
   }
 
-  #show(agent: TalkAgent, message: LocalMessage, isWhole: boolean): void {
+  #show(agent: TalkAgent, message: LocalMessage, { isWhole = false } = {}): void {
     const { log } = this.deps, { id, from, receivedAt, readAt } = message;
     const { who, ...parts } = partsOf(message, log.person(from.agentDid, from.humanName));
     log.message({ ...parts, who: log.whose(agent) + who, at: Date.parse(receivedAt), isWhole });
@@ -121,7 +121,7 @@ export class Arrivals {
     const { log } = this.deps;
     if (number !== null) {
       const found = await this.find(agent, number);
-      if (found !== null) this.#show(found.agent, await messageOf(found.agent, number), true);
+      if (found !== null) this.#show(found.agent, await messageOf(found.agent, number), { isWhole: true });
       return;
     }
     const whose = log.whose(agent);
@@ -138,7 +138,7 @@ export class Arrivals {
     const goesOn = before === agent.name && known === newest && count < messages.length;
     const end = messages.length - (goesOn ? count : 0), start = Math.max(0, end - UNREAD_PAGE);
     this.#paged = { agent: agent.name, newest, count: messages.length - start };
-    for (const message of messages.slice(start, end)) this.#show(agent, message, false);
+    for (const message of messages.slice(start, end)) this.#show(agent, message);
     if (!more && start === 0) return;
     const { log } = this.deps;
     log.say(

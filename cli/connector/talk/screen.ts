@@ -99,7 +99,7 @@ export function talkAgent(
       const { createPairInvite, mayNotInvite } = await import("../../account/pair_invite.ts");
       try {
         const { words } = await createPairInvite(ctx, calls);
-        return ctx.out.commandLine(words, false);
+        return ctx.out.commandLine(words, { isHere: false });
       } catch (error) {
         if (mayNotInvite(error)) return null;
         throw error;

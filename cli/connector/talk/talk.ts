@@ -142,7 +142,7 @@ export class Talk {
     });
     this.#prompt = new Prompt({
       clock,
-      run: (action) => this.#run(action, true),
+      run: (action) => this.#run(action, { isAgreed: true }),
       ended: (say) => {
         if (say !== null) log.say(say);
         // A line is back after a question, and an Enter that was meant for the answer would send it.
@@ -453,7 +453,7 @@ export class Talk {
    * @param isAgreed the person has decided it at a prompt. Such an action waits and is never dropped, because the
    * person would believe that it was done
    */
-  async #run(action: () => unknown, isAgreed = false): Promise<void> {
+  async #run(action: () => unknown, { isAgreed = false } = {}): Promise<void> {
     if (this.#busySince !== null) {
       if (isAgreed) this.#agreed.push(action);
       else this.#refuse("An earlier key is still under way, so this one did nothing.");
