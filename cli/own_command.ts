@@ -14,7 +14,7 @@ import { CliError } from "./errors.ts";
  * @param exec program of `--exec`, which is allowed too
  * @throws {CliError} `CLI_USAGE` for `exec` where no program can be allowed
  */
-export function ownCommand(set: "connector" | "svc" = "connector", exec?: string): string[] {
+export function ownCommand(set: "connector" | "svc", exec?: string): string[] {
   if (Deno.build.standalone) {
     if (exec === undefined) return [Deno.execPath()];
     const problem = "--exec needs the installed svc, from npm: a single file may start no other program";

@@ -25,7 +25,7 @@ const HOUR_MS = 3_600_000;
 /** Stands for the end of an invite that does not expire. */
 const NEVER = Number.MAX_SAFE_INTEGER;
 
-export function newQuota(counts: Partial<QuotaRecord> = {}): QuotaRecord {
+export function newQuota(counts: Partial<QuotaRecord>): QuotaRecord {
   const none = { registrations: [], reissues: [], keyCreations: [], challenges: [], revocations: [], invites: [] };
   return { agents: 0, apiKeys: 0, ...none, ...counts };
 }

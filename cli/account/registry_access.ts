@@ -21,7 +21,7 @@ export interface ConnectionOptions {
  * @param own a URL that overrides environment and file
  * @throws {CliError} `CLI_USAGE`, `CLI_INSECURE_URL`, `CLI_CONFIG_INVALID`
  */
-export function connect(ctx: Context, options: ConnectionOptions = {}, own?: string) {
+export function connect(ctx: Context, options: ConnectionOptions, own?: string) {
   const config = effectiveConfig(ctx, { registryUrl: options["registry-url"] ?? own, apiKey: options["api-key"] });
   const what = options["registry-url"] === undefined ? "registryUrl" : "--registry-url";
   const registryUrl = secureServiceUrl(ctx, config.registryUrl ?? "", what);

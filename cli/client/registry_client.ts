@@ -146,7 +146,7 @@ export class RegistryClient {
   }
 
   /** Returns a token with which an agent visits the proxy at `audience`. `origin` as for a refresh. */
-  async visit(agent: AgentIdentity, audience: string, origin = this.registryUrl): Promise<sessions.VisitAnswer> {
+  async visit(agent: AgentIdentity, audience: string, origin: string): Promise<sessions.VisitAnswer> {
     const target = "/v1/agents/auth/visit", body = { audience };
     const signed = await this.#signed(agent, origin, target, body);
     const headers = { ...signed, [HEADERS.access]: agent.accessToken };

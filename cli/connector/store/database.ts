@@ -32,7 +32,7 @@ export class Database implements Disposable {
   /** Wraps a database that already has the schema. `file` says which file it is, if that must stay at the path. */
   constructor(
     private readonly db: DatabaseSync,
-    private readonly path = "connector.db",
+    private readonly path: string,
     private readonly file: string | null = null,
   ) {}
 

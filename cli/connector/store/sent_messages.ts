@@ -123,11 +123,11 @@ const UNSENT = "keep = 1 AND state IN ('kept', 'sending')", FINISHED = "state NO
 const MAKE_DUE = "UPDATE sent SET nextAt = ?1 WHERE state = 'kept' AND nextAt > ?1";
 const INTERRUPTED = "the connector ended during the request", REPLIES_FULL = "too many replies wait for this peer";
 const NO_BODY = "body = NULL, bodyBytes = 0";
-/** The thread of the automatic message that a stored message answers, or NULL. Both parameters name the stored one. */
-const threadOf = (fromDid: string, requestId: string) =>
+/** The thread of the automatic message that a stored message answers, or NULL. `?1` is its sender. */
+const threadOf = (requestId: string) =>
   `(SELECT before.thread FROM messages JOIN sent AS before
     ON before.toDid = messages.fromDid AND before.requestId = messages.inReplyTo
-    WHERE messages.fromDid = ${fromDid} AND messages.requestId = ${requestId})`;
+    WHERE messages.fromDid = ?1 AND messages.requestId = ${requestId})`;
 
 /** The last task of a page: tasks are ordered by the time of their state, then by the order in which they were sent. */
 export interface TaskCursor {
@@ -185,7 +185,7 @@ export class SentMessages {
     const row = this.db.get<SentRow>(
       `INSERT INTO sent (toDid, requestId, conversationId, inReplyTo, auto, origin, bytes, sentAt, state, stateAt,
        problem, payload, keep, mayHaveArrived, thread) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?8, ?10, ?11, ?12,
-       ?13, CASE WHEN ?5 THEN coalesce(${threadOf("?1", "?4")}, ?2) END) RETURNING ${COLUMNS}`,
+       ?13, CASE WHEN ?5 THEN coalesce(${threadOf("?4")}, ?2) END) RETURNING ${COLUMNS}`,
       ...[toDid, requestId, conversationId, inReplyTo, auto ? 1 : 0, origin, bytes, now, state, why, payload],
       ...[keep ? 1 : 0, mayHaveArrived ? 1 : 0],
     );
@@ -319,7 +319,7 @@ export class SentMessages {
    * answers to answers, also in other conversations.
    */
   automaticInThread(peerDid: string, requestId: string, n: number): number | null {
-    const inThread = `toDid = ?1 AND thread = ${threadOf("?1", "?2")}`;
+    const inThread = `toDid = ?1 AND thread = ${threadOf("?2")}`;
     const sql = `SELECT sentAt FROM sent WHERE ${inThread} ORDER BY seq DESC LIMIT 1 OFFSET ?3`;
     return this.db.number(sql, peerDid, requestId, n - 1);
   }

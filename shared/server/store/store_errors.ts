@@ -170,7 +170,7 @@ class OpenCalls {
    *
    * @throws {StoreUnavailable} when it is late, or when too many calls are open while the store is away
    */
-  async run<R>(kind: CallKind, call: () => Promise<R>, again?: () => Promise<R | null>): Promise<R> {
+  async run<R>(kind: CallKind, call: () => Promise<R>, again: (() => Promise<R | null>) | undefined): Promise<R> {
     const isAway = this.#readsAreLate || kind === "write" && this.#writesAreLate;
     if (isAway && this.#open >= OPEN_CALLS_MAX) {
       throw new StoreUnavailable(new Error(`${this.#open} calls have no answer`));
