@@ -1,10 +1,10 @@
 /** Reads and validates the proxy's configuration from environment variables (docs/operations.md#configuration). */
 import { DAY_MS } from "../shared/clock.ts";
+import type { Metadata } from "../shared/protocol/api/meta.ts";
 import { isUlid } from "../shared/protocol/ids.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { isSecret } from "../shared/protocol/secrets.ts";
 import { type ConfigReader, oneOf, wholeNumber } from "../shared/server/config_reader.ts";
-import type { ServiceAddresses } from "../shared/server/server_config.ts";
 import { type FederationRules, federationRules } from "./issuer_policy.ts";
 import { RECEIPT_KEPT_SECONDS_MAX } from "./schema/retention.ts";
 
@@ -16,42 +16,13 @@ const ACCESS_CACHE_MAX_MS = 5_000;
 const RECEIPT_KEPT_SECONDS_MIN = 3_600;
 
 /** Configuration of the proxy. Names with `Ms` are milliseconds. */
-export interface ProxyConfig extends ServiceAddresses {
-  /** Credential for the registry; `null` when the registry runs in the same process. */
-  serviceCredential: { id: string; secret: string } | null;
-  injectIdentity: boolean;
-  agentRequests: number;
-  agentWindowMs: number;
-  /** Requests of all agents of an owner in a minute. */
-  ownerRequests: number;
-  crlRefreshIntervalMs: number;
-  crlMaxAgeMs: number;
-  registryKeysTtlMs: number;
-  ackTimeoutMs: number;
-  heartbeatIntervalMs: number;
-  accessCacheMs: number;
-  mailboxTtlSeconds: number;
-  receiptKeptMs: number;
-  /** Most bytes of queued messages to all agents of an owner. The same number counts for messages from them. */
-  mailboxOwnerBytes: number;
-  /** Bytes of the store's disk that messages, receipts and pairs leave free; `null`: 1 GiB, or a tenth if less. */
-  storeReserveBytes: number | null;
-  /** Bytes of memory above which sockets that answer no heartbeat are closed; `null` for 70 % of what there is. */
-  memoryGuardBytes: number | null;
-  sessionRevalidateMs: number;
-  /** Most pairs of one agent. */
-  pairQuota: number;
-  /** Which registries' agents may visit. */
-  federation: FederationRules;
-  /** True when registries at addresses inside a network are asked too. */
-  federationPrivate: boolean;
-}
+export type ProxyConfig = ReturnType<typeof readProxyConfig>;
 
 /** Most bytes of a variable: a petabyte. With more, sums of bytes would no longer be exact numbers. */
 const MAX_BYTES = 2 ** 50;
 
 /** Returns the proxy's configuration. The reader collects all problems. */
-export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): ProxyConfig {
+export function readProxyConfig(reader: ConfigReader, place: Metadata) {
   const number = (name: string, least: number, most: number, otherwise: number): number =>
     reader.read(name, wholeNumber(least, most), otherwise);
   // With less, as with a number meant as seconds, the proxy would ask the registry, or end sockets, many times a second.
@@ -68,10 +39,12 @@ export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): 
   }
   return {
     ...place,
+    /** Credential for the registry; `null` when the registry runs in the same process. */
     serviceCredential: readServiceCredential(reader),
     injectIdentity: flag("INJECT_IDENTITY_INTO_MESSAGE", "true"),
     agentRequests: number("AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE", 1, REQUESTS_MAX, LIMITS.agentRequests),
     agentWindowMs: ms("AGENT_RATE_LIMIT_WINDOW_MS", LIMITS.agentWindowMs),
+    /** Requests of all agents of an owner in a minute. */
     ownerRequests: number("OWNER_RATE_LIMIT_REQUESTS_PER_MINUTE", 1, REQUESTS_MAX, LIMITS.ownerRequests),
     crlRefreshIntervalMs,
     crlMaxAgeMs,
@@ -87,16 +60,22 @@ export function readProxyConfig(reader: ConfigReader, place: ServiceAddresses): 
       LIMITS.receiptKeptSeconds,
     ),
     sessionRevalidateMs: ms("SESSION_REVALIDATE_INTERVAL_MS", LIMITS.sessionRevalidateMs),
+    /** Most bytes of queued messages to all agents of an owner. The same number counts for messages from them. */
     mailboxOwnerBytes: number("QUOTA_MAILBOX_BYTES", 1_048_576, MAX_BYTES, LIMITS.quotaMailboxBytes),
+    /** Bytes of the store's disk that messages, receipts and pairs leave free; `null`: 1 GiB, or a tenth if less. */
     storeReserveBytes: reader.read<number | null>("STORE_RESERVE_BYTES", wholeNumber(0, MAX_BYTES), null),
+    /** Bytes of memory above which sockets that answer no heartbeat are closed; `null` for 70 % of what there is. */
     memoryGuardBytes: reader.read<number | null>("MEMORY_GUARD", wholeNumber(67_108_864, MAX_BYTES), null),
+    /** Most pairs of one agent. */
     pairQuota: number("QUOTA_PAIRS", 1, 1_000_000, LIMITS.pairsPerAgent),
-    federation: reader.read("FEDERATION", federationRules, { mode: "except", hosts: [] }),
+    /** Which registries' agents may visit. */
+    federation: reader.read<FederationRules>("FEDERATION", federationRules, { mode: "except", hosts: [] }),
+    /** True when registries at addresses inside a network are asked too. */
     federationPrivate: flag("FEDERATION_PRIVATE", "false"),
   };
 }
 
-function readServiceCredential(reader: ConfigReader): ProxyConfig["serviceCredential"] {
+function readServiceCredential(reader: ConfigReader): { id: string; secret: string } | null {
   // A file of secrets often ends in a line feed.
   const text = (value: string) => value.trim();
   const id = reader.read<string | null>("REGISTRY_INTERNAL_SERVICE_ID", text, null);

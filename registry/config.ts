@@ -1,10 +1,10 @@
 /** The registry's configuration, read and checked once at the start (docs/operations.md#configuration). */
 import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { isPublicKey } from "../shared/protocol/ed25519.ts";
+import type { Environment, Metadata } from "../shared/protocol/api/meta.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import type { StoredKey } from "./schema/records.ts";
 import { type ConfigReader, oneOf, type Parse, wholeNumber } from "../shared/server/config_reader.ts";
-import type { ServiceAddresses } from "../shared/server/server_config.ts";
 
 /** Largest value of a setting that is a count. A larger one would be no limit, because no human can reach it. */
 const COUNT_MAX = 1_000_000;
@@ -23,7 +23,7 @@ export type RegistryConfig = ReturnType<typeof readRegistryConfig>;
 export type Quotas = RegistryConfig["quotas"];
 
 /** Reads the registry's variables and collects their problems in `reader`. */
-export function readRegistryConfig(reader: ConfigReader, place: ServiceAddresses) {
+export function readRegistryConfig(reader: ConfigReader, place: Metadata) {
   const seconds = wholeNumber(1, YEAR_SECONDS);
   const count = wholeNumber(1, COUNT_MAX);
   return {
@@ -52,7 +52,7 @@ export function readRegistryConfig(reader: ConfigReader, place: ServiceAddresses
 }
 
 /** In production the secret needs a minimum length, because a short one could be guessed despite the failure limit. */
-function bootstrapSecret(environment: ServiceAddresses["environment"]): Parse<string> {
+function bootstrapSecret(environment: Environment): Parse<string> {
   return (text) => {
     // A file of secrets often ends in a line feed. No header can have that, so the secret would never fit.
     const secret = text.trim();

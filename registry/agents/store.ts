@@ -26,7 +26,8 @@ import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.t
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import { readAll } from "../../shared/server/store/batched_reads.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
-import { belowCursor, type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
+import type { PageQuery } from "../../shared/protocol/api/fields.ts";
+import { belowCursor, type Page, readPage } from "../../shared/server/store/pages.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
 import { readPublicKey, verify } from "../../shared/server/crypto.ts";
 

@@ -17,7 +17,8 @@ import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { readAll } from "../../shared/server/store/batched_reads.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
-import { belowCursor, type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
+import type { PageQuery } from "../../shared/protocol/api/fields.ts";
+import { belowCursor, type Page, readPage } from "../../shared/server/store/pages.ts";
 
 /** A new API key that is not stored yet, with its token. The token is shown once, because only its digest is stored. */
 export interface IssuedApiKey {

@@ -14,7 +14,8 @@ import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { invalidInput } from "../../shared/server/http/app.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
-import { belowCursor, type Page, type PageQuery, readPage } from "../../shared/server/store/pages.ts";
+import type { PageQuery } from "../../shared/protocol/api/fields.ts";
+import { belowCursor, type Page, readPage } from "../../shared/server/store/pages.ts";
 
 /** An invite that was redeemed and has then expired is `redeemed`. */
 export function inviteStatus(invite: InviteRecord, now: number): "unused" | "redeemed" | "expired" {

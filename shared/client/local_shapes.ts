@@ -65,7 +65,6 @@ export const SENT_STATES = [
   "refused",
   "unknown",
 ] as const satisfies readonly MessageState[];
-export type SentState = MessageState;
 
 const Id = z.int().min(1);
 const RequestId = z.string().refine(isRequestId, `must be ${REQUEST_ID_FORM}`);

@@ -1,12 +1,9 @@
 /** The configuration that registry and proxy share (docs/operations.md#configuration). */
-import type { Environment, Metadata } from "../protocol/api/meta.ts";
+import type { Environment } from "../protocol/api/meta.ts";
 import { authorityOf } from "../protocol/did.ts";
 import { TrustedProxies } from "./http/client_ip.ts";
 import { addressText, type ListenAddress } from "./http/listen_address.ts";
 import { type ConfigReader, list, oneOf, origin, type Parse, wholeNumber } from "./config_reader.ts";
-
-/** What both services know of their server. The public origin of the registry is the issuer of its tokens. */
-export type ServiceAddresses = Metadata;
 
 export const DEFAULT_STORE = ".data/svc.kv";
 

@@ -6,7 +6,7 @@ import { assert } from "@std/assert";
 import { MANY_STARTS, PairedAgents } from "../cli/connector/paired_agents.ts";
 import { svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import type { SentState } from "../../shared/client/local_shapes.ts";
+import type { MessageState } from "../../shared/client/agent_api.ts";
 import { stateOf } from "../../cli/link/message_request.ts";
 import { SETTLED_MS } from "../../cli/link/reconnect.ts";
 import { eventually } from "../support/process.ts";
@@ -49,7 +49,7 @@ interface Sent {
 /** A state that a sender was told. */
 interface Claim {
   requestId: string;
-  state: SentState;
+  state: MessageState;
   by: string;
 }
 
@@ -87,7 +87,7 @@ class Talker {
     return message;
   }
 
-  #told(requestId: string, state: SentState | undefined, by: string): void {
+  #told(requestId: string, state: MessageState | undefined, by: string): void {
     if (state !== undefined) this.claims.push({ requestId, state, by });
   }
 
@@ -308,7 +308,7 @@ class States implements AsyncDisposable {
   async finish(): Promise<Counts> {
     for (const [from, talker] of this.#talkers.entries()) {
       const { side, sent } = talker, recipient = this.#sides[1 - from]!;
-      const stateOf = async (requestId: string): Promise<SentState | undefined> => {
+      const stateOf = async (requestId: string): Promise<MessageState | undefined> => {
         const host = await side.present();
         const { result } = await host.answer(host.call("delivery_status", { request_id: requestId }));
         return result.structuredContent?.state;
@@ -325,7 +325,7 @@ class States implements AsyncDisposable {
       }
       await recipient.drain(accepted);
       for (const requestId of accepted) {
-        let state: SentState | undefined;
+        let state: MessageState | undefined;
         await eventually(END_MS, `${requestId} is processed`, async () => {
           state = await stateOf(requestId);
           return state === "processed" || undefined;

@@ -5,7 +5,7 @@ import type { PageView } from "../../../shared/page/document.ts";
 import { type Html, markup, type Value } from "../../../shared/page/html.ts";
 import type { PageInput, PageRow } from "../../../shared/page/page_app.ts";
 import * as ui from "../../../shared/page/parts.ts";
-import type { SentState } from "../../../shared/client/local_shapes.ts";
+import type { MessageState } from "../../../shared/client/agent_api.ts";
 import { moment } from "../../../shared/page/times.ts";
 import { stateText } from "../states.ts";
 import type { SentMessage } from "../store/sent_messages.ts";
@@ -118,7 +118,7 @@ export function cut(text: string, characters: number): string {
   return text.length <= characters ? text : `${text.slice(0, characters).toWellFormed()}…`;
 }
 
-const MOODS: Readonly<Record<SentState, ui.Mood>> = {
+const MOODS: Readonly<Record<MessageState, ui.Mood>> = {
   sending: "",
   kept: "warn",
   queued: "warn",

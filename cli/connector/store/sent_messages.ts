@@ -3,7 +3,8 @@
  * known as `unknown` and can be repeated with its request ID. A message that the connector may keep becomes `kept`
  * instead, and sending_loop.ts sends it again (D-305). Stores states; sends nothing.
  */
-import type { Origin, SentState } from "../../../shared/client/local_shapes.ts";
+import type { MessageState } from "../../../shared/client/agent_api.ts";
+import type { Origin } from "../../../shared/client/local_shapes.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
 import { LocalError } from "../../local_errors.ts";
@@ -30,7 +31,7 @@ export interface SentMessage {
   /** Size of the payload, also after it is blanked. */
   bytes: number;
   sentAt: number;
-  state: SentState;
+  state: MessageState;
   stateAt: number;
   /** Code or reason of a refusal, or why the state is unknown; `null` without one. */
   problem: string | null;
@@ -80,7 +81,7 @@ export function keptUntil({ sentAt }: Pick<SentMessage, "sentAt">): number {
 export type StateChange = Pick<SentMessage, "state"> & Partial<Pick<SentMessage, "problem" | "expiresAt">>;
 
 /** The states that may replace a state. Any other would let the answer of a repeated request hide what is known. */
-const NEXT: Readonly<Record<SentState, readonly SentState[]>> = {
+const NEXT: Readonly<Record<MessageState, readonly MessageState[]>> = {
   sending: ["kept", "queued", "delivered", "processed", "dead_lettered", "refused", "unknown"],
   kept: ["queued", "delivered", "processed", "dead_lettered", "refused", "unknown"],
   unknown: ["sending", "queued", "delivered", "processed", "dead_lettered"],
@@ -180,7 +181,7 @@ export class SentMessages {
     const isFull = isReply && problem === null && this.#isFullOfReplies(toDid, bytes);
     this.#makeRoom(bytes);
     const isBehind = !isReply && keep && this.#isAhead(toDid);
-    const state: SentState = isFull || problem !== null ? "refused" : isReply || isBehind ? "kept" : "sending";
+    const state: MessageState = isFull || problem !== null ? "refused" : isReply || isBehind ? "kept" : "sending";
     const why = isFull ? REPLIES_FULL : problem ?? (isBehind ? this.#problemAhead(toDid) : null);
     const row = this.db.get<SentRow>(
       `INSERT INTO sent (toDid, requestId, conversationId, inReplyTo, auto, origin, bytes, sentAt, state, stateAt,

@@ -3,7 +3,8 @@ import { sinceText } from "../../terminal/times.ts";
 import { type Cancel, type Clock, settledWithin } from "../../../shared/clock.ts";
 import { LocalDown } from "../../../shared/client/errors.ts";
 import { call, get, sendAndWait } from "../../../shared/client/local_client.ts";
-import { SentPage, type SentState } from "../../../shared/client/local_shapes.ts";
+import type { MessageState } from "../../../shared/client/agent_api.ts";
+import { SentPage } from "../../../shared/client/local_shapes.ts";
 import { connectorPeers } from "../peers/peer_list.ts";
 import { problemText, refusalText } from "../states.ts";
 import type { Log } from "./log.ts";
@@ -27,7 +28,7 @@ interface Open {
   alias: string;
   requestId: string;
   seq: number | null;
-  state: SentState;
+  state: MessageState;
 }
 
 export class SentHere {

@@ -8,6 +8,7 @@ import { IsoTime } from "./fields.ts";
 export type Environment = z.output<typeof Environment>;
 export const Environment = z.enum(["local", "dev", "production"]);
 
+/** What both services know of their server. `registryUrl` is also the issuer of the registry's tokens. */
 export type Metadata = z.output<typeof Metadata>;
 export const Metadata = z.object({
   registryUrl: z.string(),

@@ -2,12 +2,6 @@
 import type { Kv, KvEntry, KvKey, KvListSelector } from "../kv.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 
-/** The page that is wanted. `cursor` is the `nextCursor` of the page before. */
-export interface PageQuery {
-  limit: number;
-  cursor?: string | undefined;
-}
-
 export interface Page<T> {
   items: T[];
   /** `null` on the last page. */

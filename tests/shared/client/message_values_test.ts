@@ -3,14 +3,14 @@ import { assertEquals, assertThrows } from "@std/assert";
 import type * as api from "../../../shared/client/agent_api.ts";
 import { payloadText } from "../../../shared/client/inbox_reader.ts";
 import { SvcError } from "../../../shared/client/svc_error.ts";
-import type { CheckedReceipt, LocalMessage, SentState } from "../../../shared/client/local_shapes.ts";
+import type { CheckedReceipt, LocalMessage, SENT_STATES } from "../../../shared/client/local_shapes.ts";
 
 /** Compiles only when both types accept the same values. */
 type Same<A, B> = [A] extends [B] ? [B] extends [A] ? true : never : never;
 
 Deno.test("the public types are those of the protocol and of the local API", () => {
   const same: [
-    Same<api.MessageState, SentState>,
+    Same<api.MessageState, (typeof SENT_STATES)[number]>,
     Same<api.Receipt, CheckedReceipt>,
     Same<Omit<api.IncomingMessage, "payload">, Omit<LocalMessage, "payload" | "readAt" | "mayBeRepeat">>,
   ] = [true, true, true];

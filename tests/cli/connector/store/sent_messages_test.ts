@@ -1,7 +1,8 @@
 /** The sent messages on disk: states, restarts, repeated request IDs, retention and bounds. */
 import { assert, assertEquals } from "@std/assert";
 import type { Cell } from "../../../../cli/connector/store/database.ts";
-import { SENT_STATES, type SentState } from "../../../../shared/client/local_shapes.ts";
+import type { MessageState } from "../../../../shared/client/agent_api.ts";
+import { SENT_STATES } from "../../../../shared/client/local_shapes.ts";
 import { CONNECTOR_LIMITS } from "../../../../cli/connector/limits.ts";
 import { ALPHA, BETA, Disk, GAMMA, outgoing } from "./disk.ts";
 import { SENT_BYTES, SENT_MESSAGES } from "../../../../cli/connector/store/sent_messages.ts";
@@ -13,7 +14,7 @@ const DAY = 24 * 3_600_000;
 Deno.test("a state is replaced only by one that shows more", async () => {
   await using disk = await Disk.make();
   const { sent, changes } = disk.open();
-  const steps: [SentState, SentState][] = [
+  const steps: [MessageState, MessageState][] = [
     ["unknown", "unknown"],
     ["queued", "queued"],
     ["unknown", "queued"],
@@ -133,7 +134,7 @@ Deno.test("replies that one peer does not take have a bound, and stop no message
   const { sent } = disk.open();
   const reply = (n: string, toDid = BETA, payload = "{}") =>
     sent.begin(outgoing(`reply-${n}`, { toDid, payload, origin: "runtime", auto: true }), 0);
-  const shown = ({ state, problem }: { state: SentState; problem: string | null }) => [state, problem];
+  const shown = ({ state, problem }: { state: MessageState; problem: string | null }) => [state, problem];
   const large = JSON.stringify("x".repeat(CONNECTOR_LIMITS.keptReplyBytes));
   assertEquals(shown(reply("large", BETA, large)), ["refused", "too many replies wait for this peer"]);
   const first = reply("0");
