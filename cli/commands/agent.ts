@@ -1,4 +1,5 @@
 /** `svc agent …`: agents, and their identity tokens and sessions. */
+import { ActiveOrRevoked } from "../../shared/protocol/api/fields.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../command_line/command.ts";
@@ -24,7 +25,7 @@ import { trustedKeys } from "../verify/trusted_keys.ts";
 import { evaluateToken } from "../verify/evaluate.ts";
 
 const { aitTtlDaysMax: TTL_DAYS_MAX } = LIMITS;
-const STATUSES = ["active", "revoked"] as const;
+const STATUSES = ActiveOrRevoked.options;
 const HERE = { summary: "Agent name on this machine", complete: "agents" } as const;
 const ANY_AGENT = { summary: "Agent name on this machine, agent ID or DID", complete: "agents", orId: true } as const;
 

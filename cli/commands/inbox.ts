@@ -3,7 +3,7 @@
  * print failed would otherwise be lost.
  */
 import { sleep } from "../../shared/clock.ts";
-import { ApiError } from "../../shared/client/errors.ts";
+import { isRevoked } from "../../shared/client/refusals.ts";
 import { LocalMessage } from "../../shared/client/local_shapes.ts";
 import { callForText, get, type LocalCalls, readMessages } from "../../shared/client/local_client.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
@@ -116,16 +116,13 @@ export const COMMANDS = [
   }),
 ];
 
-/** Codes with which the server refuses an agent that was deleted, or whose token or session has ended. */
-const REVOKED: ReadonlySet<string | null> = new Set(["PROXY_AUTH_REVOKED", "AGENT_AUTH_REFRESH_REVOKED"]);
-
 /** Works with the agent's connector; once the server has revoked the agent, with what is stored here. */
 async function withStored(ctx: Context, folder: AgentFolder, work: (connector: Access) => Promise<void>) {
   try {
     await using connector = await access(ctx, folder);
     return await work(connector);
   } catch (error) {
-    if (!(error instanceof ApiError && REVOKED.has(error.code))) throw error;
+    if (!isRevoked(error)) throw error;
     const { cause, fix } = describeFor(folder.name, error);
     ctx.out.warn(`This shows only what is stored here, because the server refuses ${folder.name}: ${cause}. ${fix}`);
   }

@@ -3,6 +3,7 @@
  * asks a server whether it is ready, for a container or a script.
  */
 import { asUnreachable, exchange } from "../../shared/client/http.ts";
+import { Environment } from "../../shared/protocol/api/meta.ts";
 import { UnreachableError } from "../../shared/client/errors.ts";
 import { join, resolve } from "node:path";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
@@ -54,7 +55,7 @@ export const COMMANDS = [
       environment: {
         value: "name",
         summary: "local, dev or production (ENVIRONMENT, default local)",
-        complete: ["local", "dev", "production"],
+        complete: Environment.options,
       },
       "behind-proxy": { summary: "Trust X-Forwarded-For of a front on this machine (TRUSTED_PROXIES=127.0.0.1,::1)" },
       metrics: { value: "host:port", summary: "Serve metrics and readiness there too (METRICS_LISTEN)" },

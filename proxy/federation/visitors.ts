@@ -21,12 +21,13 @@ import { arePaired, findTicket, firstPair } from "../trust/store.ts";
 import { signedHeaders } from "../../shared/server/http/signed_request.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { PairRecord } from "../schema/records.ts";
+import type { Environment } from "../../shared/protocol/api/meta.ts";
 import type { IssuerPolicy } from "../issuer_policy.ts";
 
 interface VisitorsDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   policy: IssuerPolicy;
   issuers: { of(issuer: string, host: string): IssuerDocuments };
-  config: { registryUrl: string; environment: "local" | "dev" | "production" };
+  config: { registryUrl: string; environment: Environment };
 }
 
 /** Issuers for one ticket. With more, the holder of a ticket could make this server call more strangers. */

@@ -30,12 +30,18 @@ export function remedyOf(error: unknown): Remedy {
   return REMEDIES[error.code] ?? "wait";
 }
 
+/** Tells whether a server refuses an agent that was deleted, or whose token or session has ended. */
+export function isRevoked(error: unknown): error is ApiError {
+  const code = error instanceof ApiError ? error.code : null;
+  return code === "PROXY_AUTH_REVOKED" || code === "AGENT_AUTH_REFRESH_REVOKED";
+}
+
 /**
  * Tells whether the connector must stop when the remedy has failed, because a retry would get the same answer. After
  * `…_INVALID_AIT` and `…_INVALID_PROOF` it tries again, because a proxy also sends them until it has new registry keys.
  */
 export function isPermanent(error: unknown): boolean {
-  return remedyOf(error) === "stop" || error instanceof ApiError && error.code === "PROXY_AUTH_REVOKED";
+  return remedyOf(error) === "stop" || isRevoked(error);
 }
 
 /**

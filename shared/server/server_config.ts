@@ -1,5 +1,5 @@
 /** The configuration that registry and proxy share (docs/operations.md#configuration). */
-import type { Environment } from "../protocol/api/meta.ts";
+import { Environment } from "../protocol/api/meta.ts";
 import { authorityOf } from "../protocol/did.ts";
 import { TrustedProxies } from "./http/client_ip.ts";
 import { addressText, type ListenAddress } from "./http/listen_address.ts";
@@ -17,7 +17,7 @@ const OLDEST_FOR_NETWORK = "2.9.1";
 export function readServerConfig(reader: ConfigReader, { isOnDeploy }: { isOnDeploy: boolean }) {
   return {
     service: reader.read("SVC_SERVICE", oneOf("all", "registry", "proxy"), "all"),
-    environment: reader.read("ENVIRONMENT", oneOf("local", "dev", "production"), "local"),
+    environment: reader.read("ENVIRONMENT", oneOf(...Environment.options), "local"),
     host: reader.read("HOST", hostName, "127.0.0.1"),
     /** With 0, the system selects a free port. */
     port: reader.read("PORT", wholeNumber(0, 65_535), 8787),

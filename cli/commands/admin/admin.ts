@@ -1,7 +1,7 @@
 /** `svc admin …`: the commands for registry operators. */
 import type { CreatedAgent } from "../../agents/registration.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
-import type { IssuedServiceAnswer } from "../../../shared/protocol/api/services.ts";
+import { type IssuedServiceAnswer, SERVICE_SCOPES as SCOPES } from "../../../shared/protocol/api/services.ts";
 import { command, PERSON_OPTIONS, REGISTRY_OPTIONS } from "../../command_line/command.ts";
 import { connect, connectAsAdmin, connectAsPerson } from "../../account/registry_access.ts";
 import type { RegistryClient } from "../../client/registry_client.ts";
@@ -15,7 +15,6 @@ import { idCell, idEnd } from "../../terminal/tables.ts";
 import { checkSavable } from "../../account/config_store.ts";
 import { accountFields, FIRST_NAME_OPTIONS, firstAgent, firstNames, saveAccount } from "../../agents/new_account.ts";
 
-const SCOPES = ["identity.read", "auth.validate", "crl.read"] as const;
 const CODE_MIN = LIMITS.pageCodeMs / 60_000;
 const SERVICE = { summary: "Service ID, or its last 6 characters, from svc admin service list" } as const;
 

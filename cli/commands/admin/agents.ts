@@ -5,6 +5,7 @@ import type { AgentConnection } from "../../../shared/protocol/api/relay_admin.t
 import { DAY_MS } from "../../../shared/clock.ts";
 import { parseIso } from "../../../shared/protocol/time.ts";
 import { connectAsAdmin, type ConnectionOptions, connectToRelay } from "../../account/registry_access.ts";
+import { ActiveOrRevoked } from "../../../shared/protocol/api/fields.ts";
 import type { AdminClient } from "../../client/admin_client.ts";
 import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import { parseDuration } from "../../command_line/numbers.ts";
@@ -15,7 +16,6 @@ import { agoText, aheadText } from "../../terminal/times.ts";
 import { agentIdOf, hintNextPage, optionWords, PAGE_OPTIONS, personIdOf, readPages } from "./pages.ts";
 
 const AGENT = { summary: "Name, name@person, ID or DID of the agent, from svc admin agents list" } as const;
-const STATUSES = ["active", "revoked"] as const;
 /** The registry refuses a query for a longer time. */
 const EXPIRING_DAYS_MAX = 100;
 
@@ -29,7 +29,7 @@ export const COMMANDS = [
     options: {
       ...PERSON_OPTIONS,
       ...PAGE_OPTIONS,
-      status: { value: "status", summary: "Only active or revoked agents", complete: STATUSES },
+      status: { value: "status", summary: "Only active or revoked agents", complete: ActiveOrRevoked.options },
       framework: { value: "label", summary: "Only agents with this framework label" },
       name: { value: "prefix", summary: "Only agents whose name begins with this, in any case" },
       owner: { value: "person", summary: "Only agents of this person, by name, ID or DID" },

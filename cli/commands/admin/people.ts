@@ -1,6 +1,7 @@
 /** `svc admin people …`: the people of a registry. */
 import { isConfirmed, YES } from "../confirm.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
+import { Human } from "../../../shared/protocol/api/accounts.ts";
 import { OPERATOR_RETRY_MS } from "../../../shared/client/refusals.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { parseReason } from "../../../shared/protocol/names.ts";
@@ -13,8 +14,6 @@ import { idCell } from "../../terminal/tables.ts";
 import { hintNextPage, optionWords, PAGE_OPTIONS, personIdOf, readPages } from "./pages.ts";
 
 const PERSON = { summary: "Name, ID or DID of the person, from svc admin people list" } as const;
-const STATUSES = ["active", "suspended"] as const;
-const ROLES = ["user", "admin"] as const;
 const REASON = { value: "text", summary: `Reason for the audit log, at most ${LIMITS.reason} characters` } as const;
 
 export const COMMANDS = [
@@ -24,9 +23,9 @@ export const COMMANDS = [
     options: {
       ...PERSON_OPTIONS,
       ...PAGE_OPTIONS,
-      status: { value: "status", summary: "Only active or suspended people", complete: STATUSES },
+      status: { value: "status", summary: "Only active or suspended people", complete: Human.shape.status.options },
       name: { value: "prefix", summary: "Only people whose name begins with this, in any case" },
-      role: { value: "role", summary: "Only users or admins", complete: ROLES },
+      role: { value: "role", summary: "Only users or admins", complete: Human.shape.role.options },
     },
     examples: { "svc admin people list --status suspended --all": "Show all suspended people" },
     async run(ctx, { options }) {
