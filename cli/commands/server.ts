@@ -5,6 +5,7 @@
 import { asUnreachable, exchange } from "../../shared/client/http.ts";
 import { Environment } from "../../shared/protocol/api/meta.ts";
 import { UnreachableError } from "../../shared/client/errors.ts";
+import { userFolder } from "../../shared/client/user_folder.ts";
 import { join, resolve } from "node:path";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
 import { toBase64Url } from "../../shared/protocol/base64url.ts";
@@ -12,7 +13,6 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { command } from "../command_line/command.ts";
 import type { Context, Programs, ServerVariable, System } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { userFolder } from "../files/config_dir.ts";
 import { onStop } from "../terminal/interrupt.ts";
 import { memberOf } from "../platforms/settings.ts";
 import { tryParse } from "../../shared/protocol/json_text.ts";

@@ -1,5 +1,5 @@
 /** Finds, creates and protects the configuration directory. */
-import { isAbsolute, join } from "node:path";
+import { usualConfigDir } from "../../shared/client/user_folder.ts";
 import type { System } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { type Owners, saveFailed, takeRights } from "./private_files.ts";
@@ -9,24 +9,6 @@ export function defaultConfigDir({ env, os }: Pick<System, "env" | "os">): strin
   const folder = env("SVC_CONFIG_DIR") ?? usualConfigDir({ env, os });
   if (folder === undefined) throw new CliError("CLI_NO_CONFIG_DIR", "No home directory is set");
   return folder;
-}
-
-/** The configuration directory without `--config-dir` and `SVC_CONFIG_DIR`; `undefined` without a home directory. */
-export function usualConfigDir(system: Pick<System, "env" | "os">): string | undefined {
-  const parent = userFolder(system, "config");
-  return parent === undefined ? undefined : join(parent, "svc");
-}
-
-/** The folder in which programs of this user keep settings, or data; `undefined` without a home directory. */
-export function userFolder({ env, os }: Pick<System, "env" | "os">, kind: "config" | "data"): string | undefined {
-  if (os === "windows") return env(kind === "config" ? "APPDATA" : "LOCALAPPDATA");
-  const xdg = env(kind === "config" ? "XDG_CONFIG_HOME" : "XDG_DATA_HOME");
-  // The XDG specification says to ignore a relative path.
-  if (xdg !== undefined && isAbsolute(xdg)) return xdg;
-  const home = env("HOME");
-  if (home === undefined) return undefined;
-  if (os === "darwin") return join(home, "Library", "Application Support");
-  return kind === "config" ? join(home, ".config") : join(home, ".local", "share");
 }
 
 /**

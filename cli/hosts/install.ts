@@ -4,7 +4,7 @@ import type { AgentFolder } from "../agents/agent_store.ts";
 import { chooseForHost, runtimeSettings, runtimeTarget, undoForHost } from "../connector/runtime/runtime_file.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
-import { usualConfigDir } from "../files/config_dir.ts";
+import { usualConfigDir } from "../../shared/client/user_folder.ts";
 import { withHostsLock } from "../files/lock.ts";
 import { saveFailed } from "../files/private_files.ts";
 import type { PlatformId } from "../platforms/platform.ts";

@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import type { System } from "../context.ts";
 import { LONG_WAIT_SECONDS } from "../mcp/waits.ts";
-import { userFolder } from "../files/config_dir.ts";
+import { userFolder } from "../../shared/client/user_folder.ts";
 import { openClawConfigPath } from "../platforms/openclaw.ts";
 
 export const HOST_IDS = ["claude-code", "codex", "cursor", "gemini", "vscode", "openclaw"] as const;

@@ -3,7 +3,7 @@
  * An agent, used through the local API of its connector, which keeps its messages on disk. A class with keys and a link
  * of its own would be a second connector without the disk, so a crash would lose messages that it has acknowledged.
  */
-import { isAbsolute, join } from "node:path";
+import { join } from "node:path";
 import { sleep } from "../clock.ts";
 import { PairConfirmAnswer, PairStartAnswer } from "../protocol/api/pairing.ts";
 import { isAgentDid } from "../protocol/did.ts";
@@ -30,6 +30,7 @@ import { EventHandlers, InboxReader, messageParts } from "./inbox_reader.ts";
 import { askThrough, localClient, orSvcError } from "./connector_calls.ts";
 import { SvcError } from "./svc_error.ts";
 import { type ClientSystem, hostSystem } from "./system.ts";
+import { usualConfigDir } from "./user_folder.ts";
 import * as z from "zod";
 
 /**
@@ -86,7 +87,8 @@ export class LocalAgent implements AsyncDisposable {
    */
   static async open(options: LocalAgentOptions = {}): Promise<LocalAgent> {
     const system = hostSystem();
-    const configDir = options.configDir ?? defaultConfigDir(system);
+    const configDir = options.configDir ?? system.env("SVC_CONFIG_DIR") ?? usualConfigDir(system);
+    if (configDir === undefined) throw new SvcError("CLI_NO_CONFIG_DIR", "No home directory is set");
     const name = await chosenName(system, configDir, options.name);
     const directory = await AgentDirectory.open(system, join(configDir, "agents", name));
     const closed = new AbortController();
@@ -228,17 +230,4 @@ async function chosenName(system: ClientSystem, configDir: string, given: string
   if (only !== undefined && names.length === 1) return only;
   const found = only === undefined ? `There is no agent in ${configDir}` : `Name one of the agents ${names.join(", ")}`;
   throw new SvcError("CLI_USAGE", found);
-}
-
-/** Returns the configuration directory, by the rules of cli/files/config_dir.ts. */
-function defaultConfigDir({ env, os }: Pick<ClientSystem, "env" | "os">): string {
-  const given = env("SVC_CONFIG_DIR");
-  if (given !== undefined) return given;
-  const xdg = env("XDG_CONFIG_HOME"), home = env("HOME");
-  const unixHome = xdg !== undefined && isAbsolute(xdg)
-    ? xdg
-    : home && (os === "darwin" ? join(home, "Library", "Application Support") : join(home, ".config"));
-  const parent = os === "win32" ? env("APPDATA") : unixHome;
-  if (parent === undefined) throw new SvcError("CLI_NO_CONFIG_DIR", "No home directory is set");
-  return join(parent, "svc");
 }

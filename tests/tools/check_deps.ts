@@ -32,6 +32,9 @@ interface DependencyRule {
   why: string;
 }
 
+/** The files of shared/client that find and read an agent's files. */
+const CLIENT_FILES = ["directory_store", "local_agent", "user_folder"].map((name) => `shared/client/${name}.ts`);
+
 /** What every file of shared/client may import. */
 const CLIENT_MAY_IMPORT = [
   "shared/client/",
@@ -97,10 +100,10 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
     why: "services and CLI build their documents with it, so it imports nothing of either",
   },
   {
-    from: ["shared/client/directory_store.ts", "shared/client/local_agent.ts"],
+    from: CLIENT_FILES,
     forbidden: ["*"],
     except: [...CLIENT_MAY_IMPORT, "node:fs/promises", "node:path"],
-    why: "these files of the client ring read an agent's files, in Deno and in Node 20, and use nothing else",
+    why: "these files of the client ring find and read an agent's files, in Deno and in Node 20, and use nothing else",
   },
   {
     from: ["shared/client/system.ts"],
@@ -110,11 +113,7 @@ export const DEPENDENCY_RULES: readonly DependencyRule[] = [
   },
   {
     from: ["shared/client/"],
-    notFrom: [
-      "shared/client/directory_store.ts",
-      "shared/client/local_agent.ts",
-      "shared/client/system.ts",
-    ],
+    notFrom: [...CLIENT_FILES, "shared/client/system.ts"],
     forbidden: ["*"],
     except: CLIENT_MAY_IMPORT,
     why: "the client ring runs in Deno and in Node 20: itself, the protocol, clock, entropy and zod only",

@@ -1,0 +1,29 @@
+/**
+ * The folders of this user. The commands of `svc` and the client library share these rules, because a program would
+ * otherwise not find the agents that a command has made.
+ */
+import { isAbsolute, join } from "node:path";
+
+interface Machine {
+  /** As Deno or Node names it. */
+  os: string;
+  env(name: "HOME" | "XDG_CONFIG_HOME" | "XDG_DATA_HOME" | "APPDATA" | "LOCALAPPDATA"): string | undefined;
+}
+
+/** The configuration directory without `--config-dir` and `SVC_CONFIG_DIR`; `undefined` without a home directory. */
+export function usualConfigDir(machine: Machine): string | undefined {
+  const parent = userFolder(machine, "config");
+  return parent === undefined ? undefined : join(parent, "svc");
+}
+
+/** The folder in which programs of this user keep settings, or data; `undefined` without a home directory. */
+export function userFolder({ env, os }: Machine, kind: "config" | "data"): string | undefined {
+  if (os === "windows" || os === "win32") return env(kind === "config" ? "APPDATA" : "LOCALAPPDATA");
+  const xdg = env(kind === "config" ? "XDG_CONFIG_HOME" : "XDG_DATA_HOME");
+  // The XDG specification says to ignore a relative path.
+  if (xdg !== undefined && isAbsolute(xdg)) return xdg;
+  const home = env("HOME");
+  if (home === undefined) return undefined;
+  if (os === "darwin") return join(home, "Library", "Application Support");
+  return kind === "config" ? join(home, ".config") : join(home, ".local", "share");
+}
