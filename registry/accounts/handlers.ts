@@ -1,5 +1,11 @@
 /** HTTP handlers of accounts: the bootstrap and the caller's own profile. */
-import { AccountProfile, type BootstrapAnswer, type BootstrapBody, Human } from "../../shared/protocol/api/accounts.ts";
+import {
+  AccountProfile,
+  BootstrapAnswer,
+  type BootstrapBody,
+  Human,
+  NewApiKey,
+} from "../../shared/protocol/api/accounts.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { type Answer, json, pick } from "../../shared/server/http/route.ts";
 import type { WithBody } from "../callers.ts";
@@ -20,8 +26,8 @@ export async function bootstrap(
   const { human, key, service } = await bootstrapAdmin(deps, body, exchange.requestId);
   return json<BootstrapAnswer>({
     human: pick(Human, human),
-    apiKey: { id: key.record.id, name: key.record.name, token: key.token },
-    internalService: { id: service.record.id, name: service.record.name, secret: service.secret },
+    apiKey: pick(NewApiKey, { ...key.record, token: key.token }),
+    internalService: pick(BootstrapAnswer.shape.internalService, { ...service.record, secret: service.secret }),
   }, 201);
 }
 

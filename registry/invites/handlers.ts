@@ -2,7 +2,7 @@
  * HTTP handlers of invites. Admins can delete them, because a code that leaked must be revocable. The `role` in the
  * body of a redemption is ignored, because a caller could otherwise make itself an admin.
  */
-import { Human } from "../../shared/protocol/api/accounts.ts";
+import { Human, NewApiKey } from "../../shared/protocol/api/accounts.ts";
 import {
   CreateInviteAnswer,
   type CreateInviteBody,
@@ -28,7 +28,7 @@ export async function redeemInvite(
   const { human, key } = await store.redeemInvite(deps, body, exchange.requestId);
   return json<RedeemInviteAnswer>({
     human: pick(Human, human),
-    apiKey: { id: key.record.id, name: key.record.name, token: key.token },
+    apiKey: pick(NewApiKey, { ...key.record, token: key.token }),
     proxyUrl: deps.config.proxyUrl,
   }, 201);
 }
