@@ -1,7 +1,6 @@
 /**
- * The store as the services use it. Deno calls its key-value store a beta that may change, so its types are named only
- * in this file. A change of Deno then shows here, and another store of this form that passes the store's tests can
- * replace it.
+ * The store as the services use it. Deno calls its key-value store a beta that may change, so it is named only in this
+ * file. A change of Deno then shows here, and another store of this form that passes the store's tests can replace it.
  */
 
 export type KvKey = Deno.KvKey;
@@ -12,6 +11,9 @@ export type KvListSelector = Deno.KvListSelector;
 export type KvListIterator<T> = Deno.KvListIterator<T>;
 export type KvCommitResult = Deno.KvCommitResult;
 export type KvCommitError = Deno.KvCommitError;
+
+/** Returns the part of a key in whose place the store puts the version of the commit. */
+export const commitVersion = (): KvKeyPart => Deno.Kv.prototype.commitVersionstamp();
 
 /** What a commit checks and changes. It takes effect completely or not at all. */
 export interface AtomicOperation {

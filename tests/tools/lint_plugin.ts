@@ -59,17 +59,20 @@ export default {
       },
     })),
 
-    "one-store": rule(["shared/server/kv.ts", "tests/"], (report) => ({
-      TSQualifiedName(node) {
-        const { left, right } = node;
-        const isStore = /^(?:Kv(?!U64)|AtomicOperation$)/.test(right.name);
-        if (left.type !== "Identifier" || left.name !== "Deno" || !isStore) return;
+    "one-store": rule(["shared/server/kv.ts", "tests/"], (report) => {
+      const check = (node: Deno.lint.Node, left: Deno.lint.Node, right: Deno.lint.Node) => {
+        const isDeno = left.type === "Identifier" && left.name === "Deno";
+        if (!isDeno || right.type !== "Identifier" || !/^(?:Kv(?!U64)|AtomicOperation$)/.test(right.name)) return;
         report(node, `Deno.${right.name}`, {
           why: "names the store of one runtime, whose makers may change it",
-          instead: "Import the type from shared/server/kv.ts.",
+          instead: "Import it from shared/server/kv.ts.",
         });
-      },
-    })),
+      };
+      return {
+        TSQualifiedName: (node) => check(node, node.left, node.right),
+        MemberExpression: (node) => check(node, node.object, node.property),
+      };
+    }),
 
     "no-ambient-entropy": rule(
       ["shared/random.ts", "tests/"],

@@ -180,6 +180,7 @@ const PLACES: [rule: string, source: string, allowed: string[], banned: string[]
     "cli/link/service_call.ts",
   ]],
   ["one-store", "let kv: Deno.Kv", ["shared/server/kv.ts", "tests/x.ts"], ["proxy/app.ts", "shared/server/x.ts"]],
+  ["one-store", "Deno.Kv.prototype", ["shared/server/kv.ts"], ["shared/server/store/x.ts"]],
   ["runs-in-node", "Deno.build.os", ["cli/x.ts", "shared/server/log.ts", "tests/shared/client/x_test.ts"], [
     "shared/client/http.ts",
   ]],

@@ -3,7 +3,7 @@
  * part of the commit that makes the change, and names the agents that it affects. Receivers then read the records
  * again.
  */
-import type { AtomicOperation, Kv } from "../kv.ts";
+import { type AtomicOperation, commitVersion, type Kv } from "../kv.ts";
 import type { Clock } from "../../clock.ts";
 import type { Log } from "../log.ts";
 import { WatchedKey } from "./watched_key.ts";
@@ -27,8 +27,7 @@ export function announceTrustChange(operation: AtomicOperation, at: number, agen
   const note: Announcement = { agentDids: [...agentDids], at };
   // The store numbers the notes in the order of their commits, so a reader needs only one cursor, regardless of the
   // clocks of the writers.
-  const committed = Deno.Kv.prototype.commitVersionstamp();
-  operation.set(BELL, at).set([...BELL, committed], note, { expireIn: NOTE_KEPT_MS });
+  operation.set(BELL, at).set([...BELL, commitVersion()], note, { expireIn: NOTE_KEPT_MS });
 }
 
 /**
