@@ -11,8 +11,9 @@ import { type AitGrant, parseAit, readAitClaims, signAit } from "../../../shared
 import { toIso, unixSeconds } from "../../../shared/protocol/time.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
-import { PROXY_URL, REGISTRY_URL, type RequestParts, type TestAgent, World } from "../../support/world.ts";
-import { resigned } from "./resigned.ts";
+import { PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
+import { attacked, refused, TAKEN } from "./attacked.ts";
+import { grantOf, resigned } from "./resigned.ts";
 import { Bench, passing, story, trustOf, trustSource } from "./bench.ts";
 
 const DAY = 86_400;
@@ -23,57 +24,6 @@ const REPLY = {
   "X-Svc-In-Reply-To": "question-1",
   "X-Svc-Auto": "1",
 };
-
-/** A bench whose frames a test may change. */
-async function attacked(world: World, more: Parameters<typeof story>[1] = {}) {
-  let tamper: (frame: DeliverFrame) => DeliverFrame = (frame) => frame;
-  const frames: DeliverFrame[] = [];
-  const all = await story(world, {
-    tamper: (frame) => {
-      frames.push(frame);
-      return tamper(frame);
-    },
-    ...more,
-  });
-  const answer = async (change: typeof tamper, parts: RequestParts = {}) => {
-    tamper = change;
-    const { delivered, reason } = await (await world.message(all.a, all.b, parts)).json();
-    tamper = (frame) => frame;
-    return delivered ? "taken" : reason;
-  };
-  const last = () => {
-    const frame = frames.at(-1);
-    assert(frame);
-    return frame;
-  };
-  /** A frame that the connector has taken. */
-  const taken = async (parts: RequestParts = {}) => {
-    assertEquals(await answer((frame) => frame, parts), "taken");
-    return last();
-  };
-  /** A frame that the connector never got. */
-  const lost = async () => {
-    await answer((frame) => ({ ...frame, toAgentDid: frame.fromAgentDid }));
-    return last();
-  };
-  return { ...all, answer, taken, lost };
-}
-
-const TAKEN = { accepted: true };
-const refused = (reason: string) => ({ accepted: false, reason });
-
-/** What the registry says in a token of an agent. */
-const grantOf = (world: World, { agent, keys }: TestAgent): AitGrant => ({
-  issuer: REGISTRY_URL,
-  agentDid: agent.did,
-  ownerDid: agent.ownerDid,
-  name: agent.name,
-  framework: "generic",
-  publicKey: keys.publicKey,
-  jti: world.newId(),
-  issuedAtSeconds: unixSeconds(world.clock.now()),
-  ttlDays: 1,
-});
 
 const withProof = (change: Partial<MessageProof>): (frame: DeliverFrame) => DeliverFrame => (frame) => ({
   ...frame,
@@ -201,9 +151,10 @@ Deno.test("headers that no context signs are dropped, and nothing of another rou
 Deno.test("a message counts by the time at which it was signed", async (t) => {
   const rows: [name: string, moves: number, expected: string][] = [
     ["a delay of six days", 6 * DAY, "taken"],
-    ["a mailbox of seven days", 7 * DAY, "taken"],
-    ["nine days", 9 * DAY, "proof_too_old"],
-    ["a clock that is two days behind", -2 * DAY, "proof_ahead"],
+    ["a mailbox of seven days and a day for the clock", 8 * DAY, "taken"],
+    ["a second more", 8 * DAY + 1, "proof_too_old"],
+    ["a clock that is a day behind", -DAY, "taken"],
+    ["a second further behind", -DAY - 1, "proof_ahead"],
   ];
   for (const [name, moves, expected] of rows) {
     await t.step(name, async () => {
@@ -300,14 +251,16 @@ Deno.test("a deleted peer of a ticket cannot vouch for itself in the name of ano
 
 Deno.test("a proof hands over one message, at any later time, after a restart, and under no other ID", async () => {
   await using world = await World.open();
-  const { b, bench, taken } = await attacked(world);
+  const { a, b, bench, taken } = await attacked(world);
   const frame = await taken({ headers: { "x-request-id": "request-1" } });
   await until(() => bench.eventsOf("receipt_sent").length === 1);
-  assertEquals(await bench.redeliver(frame), TAKEN);
+  // A repetition has a proof of its own, which a relay may keep until the message is forgotten.
+  const repeated = await resigned(world, a, frame);
+  for (const one of [frame, repeated]) assertEquals(await bench.redeliver(one), TAKEN);
   assertEquals(await bench.redeliver({ ...frame, requestId: "request-2" }), refused("replayed"));
   world.clock.step(25 * 3_600_000);
   bench.connector.store.deleteExpired(world.clock.now());
-  assertEquals(await bench.redeliver(frame), TAKEN);
+  for (const one of [frame, repeated]) assertEquals(await bench.redeliver(one), TAKEN);
   await bench.stop();
   await using again = await Bench.open(world, b, { folder: bench.folder, peers: bench.peers });
   assertEquals(await again.redeliver(frame), TAKEN);
@@ -454,6 +407,45 @@ Deno.test("a message is taken that was signed for the connector's proxy, by the 
     return await answer((frame) => frame);
   };
   assertEquals([await taken(PROXY_URL), await taken(dialed)], ["taken", "proof_invalid"]);
+});
+
+Deno.test("a loopback name of the proxy is as good as another one, and another port or scheme is another proxy", async () => {
+  await using world = await World.open();
+  const { a, bench, lost } = await attacked(world, { origin: "http://127.0.0.1:8787" });
+  const frame = await lost();
+  const rows: [origin: string, expected: object][] = [
+    ["http://localhost:8787", TAKEN],
+    ["http://[::1]:8787", TAKEN],
+    ["http://localhost:8788", refused("proof_invalid")],
+    ["https://localhost:8787", refused("proof_invalid")],
+    ["http://localhost:8787/", refused("proof_invalid")],
+    ["http://localhost.example:8787", refused("proof_invalid")],
+  ];
+  for (const [origin, expected] of rows) {
+    const signed = await resigned(world, a, { ...frame, requestId: world.newId() }, origin);
+    assertEquals(await bench.redeliver(signed), expected, origin);
+  }
+});
+
+Deno.test("of two first messages of a contact at the same time with two keys, one pins its key and the other is refused", async () => {
+  await using world = await World.open();
+  const [key, second] = await Promise.all([7, 8].map((n) => keyPairFromSeed(new Uint8Array(32).fill(n)))) as [
+    KeyPair,
+    KeyPair,
+  ];
+  const keys = new Map([["key-1", { publicKey: await importPublicKey(key.publicKey), status: "active" as const }]]);
+  const trust = trustOf(world, { keys: () => Promise.resolve({ issuer: REGISTRY_URL, keys }) });
+  const { a, bench, lost } = await attacked(world, { trust });
+  const frame = await lost();
+  const first = await Promise.all([a.keys, second].map(async ({ publicKey, privateKey }) => {
+    const ait = await signAit({ ...grantOf(world, a), publicKey }, { kid: "key-1", privateKey: key.privateKey });
+    return await resigned(world, { ...a, identity: { ...a.identity, ait, privateKey } }, {
+      ...frame,
+      requestId: world.newId(),
+    });
+  }));
+  assertEquals(await Promise.all(first.map(bench.redeliver)), [TAKEN, refused("key_mismatch")]);
+  assertEquals(Object.values(bench.peers).map(({ key }) => key), [a.keys.publicKey]);
 });
 
 Deno.test("a clock that is two days off opens no link; once it is set right, the link opens, and a revocation is seen", async () => {

@@ -1,5 +1,8 @@
 /** What a connector believes of its registry's revocation list when it gets none, or an older one, and what it saves. */
 import { assertEquals, assertRejects } from "@std/assert";
+import { TokenError } from "../../../shared/protocol/signed/jws.ts";
+import { parseAit, readAitClaims } from "../../../shared/protocol/signed/ait.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { registryTrust, type TrustSource } from "../../../cli/connector/registry_trust.ts";
 import { Undecided } from "../../../cli/link/reconnect.ts";
 import { World } from "../../support/world.ts";
@@ -63,4 +66,32 @@ Deno.test("an answer of the registry does not bring back a configuration folder 
   await registryTrust({ ...contextOf(world, machine), fetch: removed as typeof fetch }, folder).ready();
   await assertRejects(() => Deno.stat(machine.dir), Deno.errors.NotFound);
   await Deno.mkdir(machine.dir);
+});
+
+Deno.test("a registry that says it has no list, after a connector has saved one, hides no revocation", async () => {
+  await using world = await World.open();
+  const source = trustSource(world), { agent, owner, identity } = await world.agent();
+  await world.client.deleteAgent(owner.apiKey, agent.id);
+  const saved = await source.list();
+  const trust = trustOf(world, { ...source, list: () => Promise.resolve(null), savedList: () => saved });
+  await trust.ready();
+  const claims = readAitClaims(parseAit(identity.ait));
+  assertEquals(await trust.isRevoked(claims, unixSeconds(world.clock.now())), true);
+  world.clock.step(DAY * 1000 + 1);
+  await assertRejects(() => trust.ready(), Undecided, "withholds its revocation list");
+});
+
+Deno.test("a token that was genuine is refused once its key is published no longer, also when another call has read the keys", async () => {
+  await using world = await World.open();
+  const { keys } = trustSource(world), { identity: { ait } } = await world.agent();
+  let isWithdrawn = false;
+  const trust = trustOf(world, {
+    keys: async () => isWithdrawn ? { ...await keys(), keys: new Map() } : await keys(),
+  });
+  await trust.claimsOf(ait, () => false);
+  isWithdrawn = true;
+  await trust.claimsOf(ait, () => false);
+  world.clock.step(301_000);
+  await trust.ready();
+  await assertRejects(() => trust.claimsOf(ait, () => false), TokenError, "not published by the registry");
 });

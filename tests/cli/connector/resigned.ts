@@ -3,10 +3,30 @@ import type { DeliverFrame } from "../../../shared/protocol/frames.ts";
 import { messageTarget } from "../../../shared/protocol/message_context.ts";
 import type { MessageProof } from "../../../shared/protocol/message_proof.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
-import { PROXY_URL, type TestAgent, type World } from "../../support/world.ts";
+import type { AitGrant } from "../../../shared/protocol/signed/ait.ts";
+import { unixSeconds } from "../../../shared/protocol/time.ts";
+import { PROXY_URL, REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
 
-/** Signs a frame again for what it says now. Its payload is the body. */
-export async function resigned(world: World, sender: TestAgent, frame: DeliverFrame): Promise<DeliverFrame> {
+/** What the registry says in a token of an agent. */
+export const grantOf = (world: World, { agent, keys }: TestAgent): AitGrant => ({
+  issuer: REGISTRY_URL,
+  agentDid: agent.did,
+  ownerDid: agent.ownerDid,
+  name: agent.name,
+  framework: "generic",
+  publicKey: keys.publicKey,
+  jti: world.newId(),
+  issuedAtSeconds: unixSeconds(world.clock.now()),
+  ttlDays: 1,
+});
+
+/** Signs a frame again for what it says now, and for a proxy. Its payload is the body. */
+export async function resigned(
+  world: World,
+  sender: TestAgent,
+  frame: DeliverFrame,
+  origin = PROXY_URL,
+): Promise<DeliverFrame> {
   const { requestId, conversationId, inReplyTo, auto, contentType, payload } = frame;
   const context = Object.fromEntries(
     Object.entries({
@@ -18,9 +38,14 @@ export async function resigned(world: World, sender: TestAgent, frame: DeliverFr
     }).flatMap(([name, value]) => value === undefined ? [] : [[name, value]]),
   ) as Record<string, string>;
   const target = await messageTarget(context);
-  const { headers } = await world.signed(sender, { target, body: payload, recipient: frame.toAgentDid });
+  const { headers } = await world.signed(sender, {
+    target,
+    body: payload,
+    recipient: frame.toAgentDid,
+    signed: { origin },
+  });
   const header = (name: keyof typeof HEADERS) => headers.get(HEADERS[name]) ?? "";
   const signed = { timestamp: header("timestamp"), nonce: header("nonce"), signature: header("proof") };
-  const proof: MessageProof = { ait: sender.identity.ait, ...signed, origin: PROXY_URL, target, context };
+  const proof: MessageProof = { ait: sender.identity.ait, ...signed, origin, target, context };
   return { ...frame, proof };
 }
