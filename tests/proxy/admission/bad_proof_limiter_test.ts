@@ -103,6 +103,8 @@ test("requests that an owner's agents did not sign count for their address only"
   for (let i = 0; i < 40; i++) await w.message(siblings[i % 6] as TestAgent, b, BAD);
   assertEquals((await w.message(siblings[0] as TestAgent, b)).status, 429);
   w.peer = { from: "socket", address: "192.0.2.2" };
+  // A token without a failure at this address is not looked at.
+  assertEquals((await w.message(siblings[0] as TestAgent, b, BAD)).status, 401);
   assertEquals((await w.message(siblings[0] as TestAgent, b)).status, 202);
 });
 

@@ -51,8 +51,14 @@ const ENDS: Readonly<Record<string, [end: End, refusal: string]>> = {
     },
     "401 PROXY_AGENT_ACCESS_INVALID",
   ],
+  // Its last second is one in which the list is fresh and the session good, so that nothing else can refuse it.
   "the identity token expires": [
-    (w, a) => w.clock.stepWhenIdle(Date.parse(a.agent.expiresAt) - w.clock.now()),
+    async (w, a, b) => {
+      await w.clock.stepWhenIdle(Date.parse(a.agent.expiresAt) - w.clock.now() - 1_000);
+      await w.renew(a);
+      assertEquals(await outcome(await w.message(a, b)), "202");
+      await w.clock.stepWhenIdle(1_000);
+    },
     "401 PROXY_AUTH_INVALID_AIT",
   ],
   "the access token expires": [(w) => w.clock.stepWhenIdle(900_000), "401 PROXY_AGENT_ACCESS_INVALID"],
@@ -98,6 +104,7 @@ Deno.test("a message relies on nothing that an earlier one has not proven", asyn
     assertEquals(count.verified, 2);
   });
   await t.step("another access token", async () => {
+    w.clock.step(5_000);
     const { accessToken } = await w.client.refresh(a.identity, a.agentAuth.refreshToken);
     w.passRelied();
     assertEquals(await outcome(await w.message(a, b)), "401 PROXY_AGENT_ACCESS_INVALID");

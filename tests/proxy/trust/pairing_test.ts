@@ -317,4 +317,7 @@ test("a ticket whose pair has ended is unknown to both, because neither may stil
   await answered(await confirm(w, b, ticket), 201);
   assertEquals(await outcome(await post(w, b, "/pair/remove", { peerAgentDid: a.agent.did })), "204");
   for (const agent of [a, b]) assertEquals(await outcome(await status(w, agent, ticket)), NOT_FOUND);
+  // A later ticket pairs the two again, and does not make the earlier one say that it did.
+  await answered(await confirm(w, b, (await start(w, a)).ticket), 201);
+  assertEquals(await outcome(await confirm(w, b, ticket)), NOT_FOUND);
 });
