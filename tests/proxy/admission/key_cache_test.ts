@@ -118,6 +118,15 @@ Deno.test("a withdrawn key is trusted no longer than the cache lifetime, also fo
   assertEquals(await ask(w, a), INVALID);
 });
 
+Deno.test("a withdrawn key is not trusted for longer because the clock was set back", async () => {
+  const { w, a, keys } = await cast({ registryKeysTtlMs: 2_000 });
+  await using _ = w;
+  assertEquals(await ask(w, a), "200");
+  keys.publish({ keys: [(await second(a)).key] });
+  w.clock.step(-5_000);
+  assertEquals(await ask(w, a), INVALID);
+});
+
 Deno.test("a key whose kid now names another key counts as withdrawn, also for an AIT seen before", async () => {
   const { w, a, keys, own } = await cast({ registryKeysTtlMs: 2_000 });
   await using _ = w;

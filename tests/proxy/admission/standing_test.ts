@@ -3,6 +3,7 @@
  * the services in one process, where a standing is kept.
  */
 import { assertEquals } from "@std/assert";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import type { ProxyConfig } from "../../../proxy/config.ts";
 import { answered, outcome } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
@@ -61,6 +62,16 @@ const ENDS: Readonly<Record<string, [end: End, refusal: string]>> = {
     },
     "401 PROXY_AUTH_INVALID_AIT",
   ],
+  "the registry withdraws the key of its tokens": [
+    async (w) => {
+      const { keys } = await w.registry.deps.signing.document();
+      const { publicKey: x } = await keyPairFromSeed(w.random.bytes(32));
+      const others = keys.map((key) => ({ ...key, kid: "key-2", x }));
+      w.registryAnswer = ({ url }) => url.endsWith("/svc-keys.json") ? Response.json({ keys: others }) : null;
+      await w.clock.stepWhenIdle(301_000);
+    },
+    "401 PROXY_AUTH_INVALID_AIT",
+  ],
   "the access token expires": [(w) => w.clock.stepWhenIdle(900_000), "401 PROXY_AGENT_ACCESS_INVALID"],
 };
 
@@ -75,6 +86,18 @@ for (const [name, [end, refusal]] of Object.entries(ENDS)) {
     for (let i = 0; i < 2; i++) assertEquals(await outcome(await w.message(a, b)), refusal);
   });
 }
+
+Deno.test("a message that was refused because its pair had ended is a replay, also once there is another pair", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  assertEquals(await outcome(await w.message(a, b)), "202");
+  const request = await w.signed(a, { recipient: b.agent.did, body: "{}" });
+  await post(w, b, "/pair/remove", { peerAgentDid: a.agent.did });
+  w.passRelied();
+  assertEquals(await outcome(await w.fetch(request.clone())), "403 PROXY_AUTH_FORBIDDEN");
+  await w.pair(a, b);
+  assertEquals(await outcome(await w.fetch(request)), "401 PROXY_AUTH_REPLAY");
+});
 
 Deno.test("a message over the rate limit is refused for what has ended, because checks 7 and 8 come before check 9", async (t) => {
   for (const name of ["the pair ends", "the session is revoked", "the sender is deleted"]) {

@@ -13,7 +13,7 @@ import { answered, outcome } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
 import { PROXY_URL, type TestAgent, type WorldOptions } from "../../support/world.ts";
 import { look, tokenOf } from "../admin/admin_world.ts";
-import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
+import { get, openProxy, post, PROFILE, restart, ticketOf } from "../proxy_world.ts";
 import { inWorld } from "../cast.ts";
 import { cast, confirm, keyedTicket, keyOf, send, THEIRS } from "./visitor_cast.ts";
 
@@ -127,6 +127,9 @@ test("a visit token counts for one agent, one identity token, one proxy and five
   const at = Math.floor(here / 1000);
   const bad: Record<string, string> = {
     "of another agent": other.identity.accessToken,
+    "of another agent, for this identity token": await b.visit(other, {
+      aitJti: readAitClaims(parseAit(beta.identity.ait)).jti,
+    }),
     "for another identity token": await b.visit(beta, { aitJti: w.newId() }),
     "for another proxy": await b.visit(beta, { aud: "https://c.example" }),
     "expired": await b.visit(beta, { iat: at - 301 }),
@@ -310,6 +313,9 @@ Deno.test("a ticket lets this server ask at most three issuers", async () => {
   }
   assertEquals(b.asked.length, 3, "keys of c, d and e, which b's do not verify");
   assertEquals(await outcome(await confirm(w, beta, ticket)), "401 PROXY_AUTH_INVALID_AIT");
+  const named = await ticketOf(w, alpha, { allowResponderAgentDid: (await b.agent("gamma")).agent.did });
+  assertEquals(await outcome(await confirm(w, beta, named)), "401 PROXY_AUTH_INVALID_AIT");
+  assertEquals(b.asked.length, 3, "nothing for an agent that the ticket does not name");
 });
 
 Deno.test("an agent lets a peer of another server write to it, as often as it says so", async () => {

@@ -228,6 +228,21 @@ Deno.test("recovery with the sent token replaces the pair of a lost answer", asy
   }
 });
 
+Deno.test("a token that was used up in an ended session does not end the next one of its agent", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent(), sent = a.agentAuth.refreshToken;
+  const one = await refreshed(w, a, sent);
+  await w.clock.advance(1000);
+  await refreshed(w, a, one.refreshToken);
+  await answered(await owned(w, "DELETE", a, "/auth/revoke"), 204);
+  await w.clock.advance(1000);
+  const { agent, ait, agentAuth } = await answered<ReissueAnswer>(await owned(w, "POST", a, "/reissue"));
+  assert(agentAuth);
+  const revived = { ...a, agent, identity: { ...a.identity, ait } };
+  await refused(await refresh(w, revived, sent), INVALID, 401);
+  await isLive(w, revived, agentAuth);
+});
+
 Deno.test("a recovery is 409 when it is not later than the last refresh, and succeeds a second later", async (t) => {
   await t.step("in the same second", async () => {
     await using w = await openRegistry();

@@ -149,6 +149,8 @@ Deno.test("CRL verification refuses claims that are not a CRL's, also correctly 
     ["iat as text", { iat: `${now}` }],
     ["no exp", { exp: undefined }],
     ["exp 1e308", { exp: 1e308 }],
+    ["a longer life than that of a list", { exp: CLAIMS.iat + 901 }],
+    ["a shorter life than that of a list", { exp: CLAIMS.iat + 899 }],
     ["seq as text", { seq: "1" }],
     ["seq null", { seq: null }],
     ["a negative seq", { seq: -1 }],
