@@ -1,4 +1,4 @@
-/** The sessions of the local page: how long they last. */
+/** The sessions of the local page: how long they last, and that a code opens one. */
 import { assertEquals } from "@std/assert";
 import { LocalSessions } from "../../../cli/connector/pages/sessions.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
@@ -31,6 +31,18 @@ Deno.test("a clock that is set back does not make a session longer", async () =>
   assertEquals(sessions.take(await sha256(made?.code ?? ""), "left"), true);
   clock.step(-24 * 3_600_000);
   assertEquals(sessions.find("left", true), null);
+});
+
+Deno.test("of twenty uses of one code at the same time one opens a session, and the file with the code goes once", async () => {
+  let gone = 0;
+  const clock = new ManualClock(), sessions = new LocalSessions(clock, seededRandom(), () => gone++);
+  const digest = await sha256((await sessions.open())?.code ?? "");
+  const names = Array.from({ length: 20 }, (_, i) => `session ${i}`);
+  const opened = await Promise.all(names.map(async (name) => (await clock.advance(0), sessions.take(digest, name))));
+  assertEquals(opened.filter((is) => is).length, 1);
+  assertEquals(names.filter((name) => sessions.find(name, false)).length, 1);
+  await clock.advance(LIMITS.pageCodeMs);
+  assertEquals([gone, sessions.take(digest, "later")], [1, null]);
 });
 
 Deno.test("codes that are over open nothing and leave room for others, also while their timers are late after a sleep", async () => {

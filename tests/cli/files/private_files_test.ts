@@ -237,6 +237,18 @@ Deno.test("links in place of folders, locks and files of agents are refused, the
   }
 });
 
+Deno.test("a second name of a file of numbers in place of a lock is refused, and the file stays", async () => {
+  await using machine = await Machine.ofPerson();
+  await using outside = await tempFolder();
+  const other = `${outside.path}/counter`;
+  await Deno.writeTextFile(other, "12345\n");
+  await machine.json("config", "show");
+  await Deno.remove(machine.path(".config.lock")).catch(() => {});
+  await Deno.link(other, machine.path(".config.lock"));
+  const { exit, code } = await machine.failure("config", "set", "humanName", "Eve");
+  assertEquals([exit, code, await Deno.readTextFile(other)], [1, "CLI_FILE_UNSAFE", "12345\n"]);
+});
+
 Deno.test("the configuration directory itself may be a link that the person made", async () => {
   await using machine = await Machine.ofPerson();
   await Deno.mkdir(machine.path("real"), { mode: 0o700 });

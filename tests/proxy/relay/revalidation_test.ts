@@ -73,6 +73,18 @@ Deno.test("a socket is checked at the CRL interval and every five minutes withou
   }
 });
 
+Deno.test("a socket that opens with a token which was reissued meanwhile is closed at its first check", async () => {
+  await using w = await World.open();
+  const { b } = await w.story();
+  await w.client.reissueAgent(b.owner.apiKey, b.agent.id);
+  const { crl, connectedAgents, revalidation } = w.proxy.deps;
+  await crl.refresh();
+  const late = w.connect(b);
+  await w.connected();
+  for (const link of connectedAgents.links(b.agent.did)) await revalidation.check(link);
+  assertEquals(late.closed?.code, 4401);
+});
+
 Deno.test("an unreachable registry closes no socket", async () => {
   await using w = await World.open();
   const { b, socket }: { b: TestAgent; socket: TestSocket } = await w.story();

@@ -129,6 +129,24 @@ Deno.test("a deleted service is refused at once with both secrets, and its name 
   ]);
 });
 
+Deno.test("of twenty rotations at once each gives a secret, and exactly the last two of them work", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent(), { apiKey } = await w.admin(), first = await create(w, "relay");
+  const calls = Array.from({ length: 20 }, () => w.ask("POST", `${PATH}/${first.id}/rotate`, { apiKey }));
+  const secrets = new Set([first.secret]);
+  for (const answer of await withTime(w, Promise.all(calls), 50)) {
+    secrets.add((await answered<{ internalService: Issued }>(answer)).internalService.secret);
+  }
+  assertEquals(secrets.size, 21);
+  const good: string[] = [];
+  for (const secret of secrets) {
+    if ((await ownership(w, credential({ id: first.id, secret }), of(a))).status === 200) good.push(secret);
+  }
+  assertEquals([good.length, good.includes(first.secret)], [2, false]);
+  const last = await rotate(w, first.id);
+  await answered(await ownership(w, credential(last), of(a)));
+});
+
 Deno.test("a service ends revoked with no working secret when rotation and deletion are concurrent", async () => {
   await using w = await openRegistry();
   const a = await w.agent();

@@ -4,6 +4,8 @@
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
+import type { QuotaRecord } from "../../../registry/schema/records.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import type { CreateInviteAnswer, Invite, RedeemInviteAnswer } from "../../../shared/protocol/api/invites.ts";
 import {
   answered,
@@ -204,6 +206,33 @@ Deno.test("a redeemed invite is not deleted, and stays in the list with its time
   await refused(await w.ask("DELETE", `/v1/invites/${id}`, { apiKey }), "INVITE_REDEEM_ALREADY_USED");
   const { invites } = await answered<{ invites: Invite[] }>(await w.ask("GET", "/v1/invites", { apiKey }));
   assertEquals(invites.find((invite) => invite.id === id)?.status, "redeemed");
+});
+
+Deno.test("an admin has 1,000 open invites, and only the end of an open one makes room", async () => {
+  await using w = await openRegistry();
+  const { id, apiKey } = await w.admin();
+  const another = async () => await outcome(await w.ask("POST", "/v1/invites", { apiKey, body: {} }));
+  const remove = async (invite: { id: string }) =>
+    await answered(await w.ask("DELETE", `/v1/invites/${invite.id}`, { apiKey }), 204);
+  const brief = await create(w, { expiresAt: inMs(w, 1000) });
+  const [deleted, redeemed] = [await create(w), await create(w)];
+  const quota = await w.kv.get<QuotaRecord>(KEYS.quota(id));
+  assert(quota.value);
+  const [ofBrief, [never, open]] = quota.value.invites as [[number, number], [number, number]];
+  assertEquals([ofBrief[1], open], [1, 2]);
+  const invites: QuotaRecord["invites"] = [ofBrief, [never, LIMITS.openInvites - 1]];
+  await w.kv.set(quota.key, { ...quota.value, invites });
+  const full = "409 QUOTA_EXCEEDED";
+  assertEquals(await another(), full);
+  // It counts until the end of its hour, and its deletion is not that of an open one.
+  await w.clock.advance(1000);
+  await remove(brief);
+  assertEquals(await another(), full);
+  await w.clock.advance(3_600_000);
+  assertEquals([await another(), await another()], ["201", full]);
+  await remove(deleted);
+  await answered(await redeem(w, { code: redeemed.code }), 201);
+  assertEquals([await another(), await another(), await another()], ["201", "201", full]);
 });
 
 Deno.test("one of 100 concurrent redemptions succeeds and stores one human and one key", async () => {
