@@ -241,7 +241,7 @@ Deno.test("a validation from before a trust change, or from before a step back o
   validations.answer = () => promise.then(() => new Response(null, { status: 204 }));
   const before = w.message(a, b);
   await until(() => validations.asked.length === 1);
-  w.proxy.deps.registry.forgetVerdicts();
+  await w.proxy.deps.revalidation.onTrustChange([a.agent.did], w.clock.now());
   validations.answer = error("AGENT_AUTH_VALIDATE_UNAUTHORIZED", 401);
   assertEquals(await outcome(await w.message(a, b)), INVALID);
   resolve();
@@ -260,7 +260,7 @@ test("a validation from before a trust change that ends does not end the sharing
   validations.answer = answerAt(ends[0].promise);
   const before = w.message(a, b);
   await until(() => validations.asked.length === 1);
-  w.proxy.deps.registry.forgetVerdicts();
+  await w.proxy.deps.revalidation.onTrustChange([a.agent.did], w.clock.now());
   validations.answer = answerAt(ends[1].promise);
   const later = [w.message(a, b)];
   await until(() => validations.asked.length === 2);
