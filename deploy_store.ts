@@ -16,7 +16,13 @@ import { openStore, refusedByStore, type Store, StoreRefused } from "./shared/se
 import { DEFAULT_STORE } from "./shared/server/server_config.ts";
 import { keyBytes, valueBytes } from "./shared/server/store/stored_bytes.ts";
 import { readWithFormatCheck } from "./shared/server/store/store_format.ts";
-import { exportLines, importLines, type StoredTables, TransferError } from "./shared/server/store/transfer.ts";
+import {
+  exportLines,
+  importLines,
+  LINE_CHARACTERS_MAX,
+  type StoredTables,
+  TransferError,
+} from "./shared/server/store/transfer.ts";
 
 const USAGE =
   `deno task store inspect              number and size of the records of each kind; humans with most revocations
@@ -188,6 +194,7 @@ async function* linesOf(stream: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncG
     const lines = (rest + text).split("\n");
     rest = lines.pop() ?? "";
     yield* lines;
+    if (rest.length > LINE_CHARACTERS_MAX) throw new TransferError(0, "a line is too long for an export of a store");
   }
   if (rest !== "") yield rest;
 }

@@ -105,6 +105,11 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   assertMatch(cut.stderr, /^Cannot import: Line \d+: not a JSON object$/m);
   const started = await refusedHere({ folder: folder.path, env: { ...env, KV_URL: `${folder.path}/cut.kv` } });
   assertStringIncludes(started, `store at ${folder.path}/cut.kv was not completed. Remove the store and import again.`);
+  const noExport = await store(`${folder.path}/other.kv`, "import", "\0".repeat(2 ** 21));
+  assertEquals([noExport.code, noExport.stderr.trim()], [
+    1,
+    "Cannot import: a line is too long for an export of a store",
+  ]);
   const former = exported.stdout.replace('"svcStore":5', '"svcStore":4');
   const refused = await store(`${folder.path}/format_4.kv`, "import", former);
   assertEquals(refused.code, 1);

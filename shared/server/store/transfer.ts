@@ -77,7 +77,7 @@ export async function importLines(
   await markImport(kv, { isWhole: false });
   let number = 1, count = 0, bytes = 0, isWhole = false, pending = kv.atomic(), writes = 0, before: Keep = "never";
   const flush = async () => {
-    if (writes > 0) await pending.commit();
+    if (writes > 0) await asTransferError(number, () => pending.commit());
     pending = kv.atomic();
     writes = bytes = 0;
   };
@@ -97,9 +97,11 @@ export async function importLines(
     if (typeof record.keep === "object" && record.keep !== before) await flush();
     before = record.keep;
     const until = await endOf(kv, tables, record, now);
-    if (until === null) pending.set(record.key, record.value);
-    else if (!Number.isFinite(until)) throw new TransferError(number, "the record has no valid end");
-    else if (until > now) pending.set(record.key, record.value, { expireIn: until - now });
+    if (until !== null && !Number.isFinite(until)) throw new TransferError(number, "the record has no valid end");
+    const options = until === null ? {} : { expireIn: until - now };
+    if (until === null || until > now) {
+      await asTransferError(number, () => void pending.set(record.key, record.value, options));
+    }
     count++;
     writes++;
     bytes += text.length;
@@ -110,6 +112,22 @@ export async function importLines(
   await markImport(kv, { isWhole: true });
   return count;
 }
+
+/** @throws {TransferError} when Deno KV refuses a record, because it is too large or nested too deeply */
+async function asTransferError(number: number, write: () => Promise<unknown> | void): Promise<void> {
+  try {
+    await write();
+  } catch (cause) {
+    if (!(cause instanceof TypeError || cause instanceof RangeError)) throw cause;
+    throw new TransferError(number, `no store takes a record of this line or of the ${BATCH} before: ${cause.message}`);
+  }
+}
+
+/**
+ * Characters of the longest line: six for each byte of the largest key and value. Without a bound, a file that is no
+ * export could fill the memory before its first line ends.
+ */
+export const LINE_CHARACTERS_MAX = 6 * (65_536 + 2_048) + 1_024;
 
 /** Writes per commit. With more, their keys could exceed 80 KiB, and Deno KV would refuse the commit. */
 const BATCH = 200;

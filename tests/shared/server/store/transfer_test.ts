@@ -1,5 +1,6 @@
 /** Moving a store: an export has every record that must stay valid, and only a complete export is read. */
-import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import fc from "fast-check";
 import { KEYS as PROXY_KEYS } from "../../../../proxy/schema/kv_keys.ts";
 import { STORED as PROXY_STORED } from "../../../../proxy/schema/retention.ts";
 import { KEYS as REGISTRY_KEYS } from "../../../../registry/schema/kv_keys.ts";
@@ -8,6 +9,8 @@ import { StoreRefused } from "../../../../shared/server/store/open_store.ts";
 import { readWithFormatCheck } from "../../../../shared/server/store/store_format.ts";
 import { exportLines, importLines, TransferError } from "../../../../shared/server/store/transfer.ts";
 import { get, openProxy } from "../../../proxy/proxy_world.ts";
+import { anyText } from "../../protocol/arbitraries.ts";
+import { CallGate, countingKv, noCounts } from "../../../support/counting_kv.ts";
 import { steps } from "../../../support/steps.ts";
 import { TABLES } from "../../../support/store_story.ts";
 import { openTestKv } from "../../../support/test_store.ts";
@@ -66,6 +69,50 @@ Deno.test("an import keeps receipts that the longest RECEIPT_RETENTION_SECONDS s
   kv.close();
 });
 
+Deno.test("an export with any change is refused with a TransferError, or imported as a store of the same number of records", async () => {
+  const now = 1_771_632_060_000, source = await openTestKv();
+  await source.set(["registry", "issuer"], "https://registry.example.test");
+  await source.set(["registry", "human", "x"], { id: "x", displayName: 'A"\\ü', n: 1.5, list: [null, true] });
+  await source.set(["registry", "challenge", "x"], { expiresAt: now + 1_000, usedAt: null });
+  await source.set(["proxy", "mailbox_part", "x", 1, 0], Uint8Array.of(0, 255, 10, 13));
+  const lines = await Array.fromAsync(exportLines(source, TABLES, now));
+  source.close();
+  assertEquals(lines.length, 6);
+  const text = lines.join("\n");
+  const edit = fc.tuple(
+    fc.nat(text.length),
+    fc.nat(6),
+    fc.oneof(anyText, fc.constantFrom("", "\n", "9", '"', "}", "null", "[")),
+  );
+  await fc.assert(
+    fc.asyncProperty(edit, async ([at, length, by]) => {
+      const kv = await openTestKv();
+      const changed = (text.slice(0, at) + by + text.slice(at + length)).split("\n");
+      try {
+        const count = await importLines(kv, TABLES, linesOf(changed), now);
+        assertEquals(count, lines.length - 2);
+        assert((await records(kv)).length <= count);
+      } catch (error) {
+        if (!(error instanceof TransferError)) throw error;
+      } finally {
+        kv.close();
+      }
+    }),
+    { numRuns: 300 },
+  );
+});
+
+Deno.test("an import of 5,000 records makes a commit for each 200 of them", async () => {
+  const counts = noCounts(), kv = countingKv(await openTestKv(), new CallGate(), counts), now = 1_771_632_060_000;
+  const record = (i: number) => JSON.stringify({ key: ["registry", "human", `h-${i}`], json: { id: i } });
+  const head = JSON.stringify({ svcStore: 5, exportedAt: "2026-02-21T00:01:00.000Z" });
+  const lines = [head, ...Array.from({ length: 5_000 }, (_, i) => record(i)), '{"records":5000}'];
+  assertEquals(await importLines(kv, TABLES, linesOf(lines), now), 5_000);
+  // The mark of the import is set when it begins, and when it is whole.
+  assert(counts.commits <= 25 + 2, `${counts.commits} commits`);
+  kv.close();
+});
+
 Deno.test("an incomplete or malformed export is refused with its line, and the store does not start", async (t) => {
   const head = JSON.stringify({ svcStore: 5, exportedAt: "2026-02-21T00:01:00.000Z" });
   const record = JSON.stringify({ key: ["registry", "issuer"], json: "https://registry.example.test" });
@@ -101,6 +148,21 @@ Deno.test("an incomplete or malformed export is refused with its line, and the s
     ["an index that is none", [head, '{"key":["registry","api_key_of","x","y"],"json":{}}', end], "no valid end"],
     ["an index of bytes", [head, '{"key":["registry","invite_code","x"],"bytes":"AQID"}', end], "no valid end"],
     ["bad key", [head, '{"key":"registry","json":1}', end], "key is missing"],
+    [
+      "a key over the bound of a store",
+      [head, `{"key":["registry","human","${"x".repeat(3_000)}"],"json":1}`, end],
+      "Line 3",
+    ],
+    [
+      "a value over it",
+      [head, `{"key":["registry","human","x"],"json":"${"x".repeat(70_000)}"}`, end],
+      "Line 3: no store",
+    ],
+    [
+      "a value of 100,000 levels",
+      [head, `{"key":["registry","human","x"],"json":${"[".repeat(100_000)}${"]".repeat(100_000)}}`, end],
+      "Line 2: no store takes",
+    ],
   ];
   await steps(t, cases, async ([, lines, message]) => {
     const kv = await openTestKv();
