@@ -185,11 +185,13 @@ export const COMMANDS = [
       if (platform.id === "inbox") throw nothingToSetUp(id);
       const before = file ?? emptyRuntimeFile(id);
       const port = parsePort(options["webhook-port"], "--webhook-port"), dir = options["platform-state-dir"];
+      const url = options["platform-base-url"];
       const wanted = {
         ...before,
-        baseUrl: options["platform-base-url"] ?? before.baseUrl,
-        webhookHost: options["webhook-host"] ?? before.webhookHost,
-        webhookPort: port ?? before.webhookPort,
+        baseUrl: url ?? before.baseUrl,
+        // A saved host or port would override the address that is given now.
+        webhookHost: options["webhook-host"] ?? (url === undefined ? before.webhookHost : null),
+        webhookPort: port ?? (url === undefined ? before.webhookPort : null),
         webhookToken: options["webhook-token"] ?? before.webhookToken,
         connectorBaseUrl: options["connector-base-url"] ?? options["connector-url"] ?? before.connectorBaseUrl,
         stateDir: dir === undefined ? before.stateDir : resolve(dir),
@@ -217,9 +219,9 @@ export const COMMANDS = [
       await warnOfOwnSettings(ctx, place);
       if (peersPath !== undefined && peersFrom !== null) await copyPeers(peersFrom, peersPath);
       const changed = plan.change === null ? [] : [plan.change.path];
-      const url = target.baseUrl + target.hookPath;
-      ctx.out.result({ agent, platform: id, url, changed, steps: plan.steps }, [
-        ctx.out.bold(`${platform.name} accepts messages for ${agent ?? "every agent on this machine"} at ${url}.`),
+      const at = target.baseUrl + target.hookPath;
+      ctx.out.result({ agent, platform: id, url: at, changed, steps: plan.steps }, [
+        ctx.out.bold(`${platform.name} accepts messages for ${agent ?? "every agent on this machine"} at ${at}.`),
         ...fields([
           ["changed", changed.join(", ") || "nothing"],
           ["token", plan.hookToken === null ? "none" : "saved"],

@@ -1,7 +1,7 @@
 /** Shared parts of the runtime commands: the agent that a command concerns, and its saved runtime settings. */
 import { join } from "node:path";
 import type { Context } from "../../context.ts";
-import { PLATFORM_IDS, type PlatformId, type RuntimeTarget } from "../../platforms/platform.ts";
+import { type Machine, PLATFORM_IDS, type PlatformId, type RuntimeTarget } from "../../platforms/platform.ts";
 import type { AgentState } from "../../client/registry_client.ts";
 import { oneOf } from "../../command_line/numbers.ts";
 import { type AgentFolder, AgentStore, unlessDamaged } from "../../agents/agent_store.ts";
@@ -113,7 +113,8 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   const savedIn = own?.source === "agent" && folder !== null ? folder.path : shared.path;
   const wanted = options.for === undefined ? null : parsePlatform(options.for);
   const isSaved = saved !== null && (wanted === null || saved.platform === wanted);
-  const file = isSaved ? saved : wanted === null ? null : files.emptyRuntimeFile(wanted);
+  const machine = thisMachine(ctx), givenDir = options["platform-state-dir"];
+  const file = isSaved ? saved : wanted === null ? null : await foundSettings(machine, wanted, givenDir ?? null);
   // An address of another machine is refused, because the local API token is sent there.
   const asked = given ?? file?.connectorBaseUrl ?? undefined;
   const url = asked === undefined ? undefined : parseRuntimeUrl(asked, "--connector-base-url");
@@ -129,8 +130,7 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
     "runtime-base-url": runtimeUrl,
     "hook-token": token,
   });
-  const machine = thisMachine(ctx);
-  const stateDir = options["platform-state-dir"] ?? file?.stateDir ?? null;
+  const stateDir = givenDir ?? file?.stateDir ?? null;
   const runtimeAt = (at: RuntimeTarget) => new Runtime(ctx, PLATFORMS[at.platform], at);
   const runtime = target && runtimeAt(target);
   const platform = PLATFORMS[target?.platform ?? "inbox"];
@@ -144,6 +144,17 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
     return state === "active" && await sessionOf(registry, folder) === "revoked" ? "signed_out" : state;
   };
   return { folder, file, source, client, clientUrl, machine, stateDir, platform, runtime, runtimeAt, registered };
+}
+
+/**
+ * Returns the settings of a platform that is named but not saved: the address at which it is found on this machine. With
+ * the default one, a set-up would move a runtime that has another port or path.
+ */
+async function foundSettings(machine: Machine, id: PlatformId, stateDir: string | null): Promise<files.RuntimeFile> {
+  const file = files.emptyRuntimeFile(id), platform = PLATFORMS[id];
+  if (platform.id === "inbox") return file;
+  const { baseUrl = null, hookPath = null } = await platform.detect(machine, stateDir);
+  return { ...file, baseUrl, hookPath };
 }
 
 export type Provider = Awaited<ReturnType<typeof providerOf>>;
