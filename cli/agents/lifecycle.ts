@@ -12,6 +12,7 @@
 import { type AgentFolder, type AgentReference, AgentStore, unlessDamaged } from "./agent_store.ts";
 import type { Context } from "../context.ts";
 import { ApiError, wasRefused } from "../../shared/client/errors.ts";
+import { isRevoked } from "../../shared/client/refusals.ts";
 import { type Owner, reissueWithSession } from "./registration.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
 import { parseAit, readAitClaims } from "../../shared/protocol/signed/ait.ts";
@@ -179,4 +180,18 @@ export async function sessionOf(registry: RegistryClient, folder: AgentFolder): 
     if (!(error instanceof ApiError) || error.code !== "AGENT_AUTH_VALIDATE_UNAUTHORIZED") throw error;
     return [REFRESH_MARKER, INTENT].some((file) => folder.read(file) !== null) ? "interrupted" : "revoked";
   }
+}
+
+/**
+ * Returns the error to show. For a deleted agent it says that the agent was deleted, because the services refuse a
+ * deleted agent and a reissued token with the same code, and the owner can repair only the second.
+ */
+export async function explainEnd(error: unknown, name: string, stateOf: () => Promise<string>): Promise<unknown> {
+  if (!isRevoked(error)) return error;
+  // If the registry does not answer, the error stays as it is, because the agent may still exist.
+  if (await stateOf().catch(() => null) !== "revoked") return error;
+  const deleted = new ApiError(error.status, error.code, `The agent ${name} was deleted`, error.requestId);
+  deleted.fix =
+    `To make it again: svc agent delete ${name}, then svc agent create ${name}, and pair it by a new ticket.`;
+  return deleted;
 }

@@ -13,7 +13,14 @@ import { fields } from "../terminal/output.ts";
 import { idCell } from "../terminal/tables.ts";
 import { type AgentFolder, AgentStore, findAgent, requireAgentName } from "../agents/agent_store.ts";
 import { createAgent } from "../agents/registration.ts";
-import { deleteAgent, refreshAgent, reissueAgent, sessionOf, type SessionState } from "../agents/lifecycle.ts";
+import {
+  deleteAgent,
+  explainEnd,
+  refreshAgent,
+  reissueAgent,
+  sessionOf,
+  type SessionState,
+} from "../agents/lifecycle.ts";
 import { parseAit } from "../../shared/protocol/signed/ait.ts";
 import { TokenError } from "../../shared/protocol/signed/jws.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
@@ -36,6 +43,10 @@ const SESSION_IS = {
   interrupted: (name: string) => `interrupted: run svc agent auth refresh ${name}, or reissue, to get its tokens`,
   unknown: () => "unknown",
 } satisfies Record<SessionState | "unknown", unknown>;
+
+/** Said of a deleted agent, because a reissue would be refused. */
+const endedForGood = (name: string) =>
+  `ENDED with the agent: run svc agent delete ${name}, then svc agent create ${name}`;
 
 export const COMMANDS = [
   command({
@@ -150,7 +161,7 @@ export const COMMANDS = [
           ["issued", facts.issuedAt],
           ["expires", facts.expiresAt],
           ["key id", facts.kid],
-          ["session", SESSION_IS[facts.session](name)],
+          ["session", facts.status === "revoked" ? endedForGood(name) : SESSION_IS[facts.session](name)],
           ["access until", facts.session === "revoked" ? undefined : facts.accessExpiresAt],
           ["refresh until", facts.session === "revoked" ? undefined : facts.refreshExpiresAt],
           ["registry", facts.registryUrl],
@@ -219,7 +230,11 @@ export const COMMANDS = [
     options: REGISTRY_OPTIONS,
     examples: { "svc agent auth refresh alpha": "Get new tokens, and show until when they are valid" },
     async run(ctx, { args: { name }, options }) {
-      const { auth, how } = await refreshAgent(ctx, name, (url) => connect(ctx, options, url).registry);
+      const registryOf = (url: string) => connect(ctx, options, url).registry;
+      const { auth, how } = await refreshAgent(ctx, name, registryOf).catch(async (error) => {
+        const { did, registryUrl } = (await new AgentStore(ctx).open(name)).identity();
+        throw await explainEnd(error, name, () => registryOf(registryUrl).stateOf(did));
+      });
       const { accessExpiresAt, refreshExpiresAt } = auth;
       const what =
         { refreshed: "has new tokens", recovered: "has recovered its session", shared: "was just refreshed" }[how];

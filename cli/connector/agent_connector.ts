@@ -30,7 +30,7 @@ import {
 } from "./runtime/runtime_file.ts";
 import { type EmitEvent, orReport, withAlias } from "./events.ts";
 import { openFileCredentials, proxyAddress } from "./file_credentials.ts";
-import { describeError, isRevoked } from "../../shared/client/refusals.ts";
+import { describeError } from "../../shared/client/refusals.ts";
 import { type RegistryTrust, registryTrust } from "./registry_trust.ts";
 import { openLink } from "../link/link.ts";
 import { announce, makeToken, removeDiscoveryFiles, withdraw } from "./local_api/discovery_file.ts";
@@ -44,7 +44,7 @@ import type { LocalPages } from "./pages/local_pages.ts";
 import { readPeers, writePeers } from "./peers/peers.ts";
 import type { PeerBook } from "./peers/peer_book.ts";
 import type { StartOptions } from "./start_options.ts";
-import { ApiError } from "../../shared/client/errors.ts";
+import { explainEnd } from "../agents/lifecycle.ts";
 
 // Only a connector uses these hashes. They take time to load, which pays when each message is hashed, but would slow a
 // short command.
@@ -227,17 +227,3 @@ export async function startAgentConnector(
 
 /** Beginnings of the paths of the local API; another path may be a page. */
 const API_PATHS = ["/v1/", "/a2a/", "/openapi.json"];
-
-/**
- * Returns the error to show. For a deleted agent it says that the agent was deleted, because the services refuse a
- * deleted agent and a reissued token with the same code, and the owner can repair only the second.
- */
-async function explainEnd(error: unknown, name: string, stateOf: () => Promise<string>): Promise<unknown> {
-  if (!isRevoked(error)) return error;
-  // If the registry does not answer, the error stays as it is, because the agent may still exist.
-  if (await stateOf().catch(() => null) !== "revoked") return error;
-  const deleted = new ApiError(error.status, error.code, `The agent ${name} was deleted`, error.requestId);
-  deleted.fix =
-    `To make it again: svc agent delete ${name}, then svc agent create ${name}, and pair it by a new ticket.`;
-  return deleted;
-}

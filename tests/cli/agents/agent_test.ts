@@ -215,6 +215,17 @@ Deno.test("agent inspect shows a revoked session without its end time, and so do
   assertEquals(await session(), "interrupted");
 });
 
+Deno.test("inspect and refresh name the way to another agent when this one was deleted, and not a reissue", async () => {
+  await using machine = await Machine.ofAdmin();
+  await machine.json("agent", "create", "alpha");
+  await machine.json("admin", "agents", "revoke", "alpha", "--yes");
+  const { stdout } = await machine.svc("agent", "inspect", "alpha");
+  assertMatch(stdout, /session +ENDED with the agent: run svc agent delete alpha, then svc agent create alpha\n/);
+  const fix = "svc agent delete alpha, then svc agent create alpha";
+  const refused = await machine.refuses(["agent", "auth", "refresh", "alpha"], 3, "AGENT_AUTH_REFRESH_REVOKED", fix);
+  assertEquals([stdout, refused].filter((text) => text.includes("svc agent reissue")), []);
+});
+
 Deno.test("a key that the registry now uses is fetched although the saved keys are fresh", async () => {
   await using machine = await Machine.ofAdmin();
   await machine.json("agent", "create", "alpha");
