@@ -130,6 +130,10 @@ Deno.test("a project's links into the user's files are not followed", async (t) 
     }],
     ["a folder", cursor, [], (machine) => Deno.symlink("../home", machine.path("project/.cursor"))],
     ["the folder above", cursor, [], (machine) => Deno.symlink("..", machine.path("project/.cursor"))],
+    ["a folder beside the project, whose name begins alike", cursor, [], async (machine) => {
+      await Deno.mkdir(machine.path("project-2"));
+      await Deno.symlink("../project-2", machine.path("project/.cursor"));
+    }],
     [
       "the folder of the hook",
       claude,
