@@ -9,6 +9,7 @@
 import { createHmac } from "node:crypto";
 import { joinedBytes, toBase64Url, utf8Bytes, utf8Text } from "../../shared/protocol/base64url.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
+import { tryParse } from "../../shared/protocol/json_text.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Cancel } from "../../shared/clock.ts";
 import { equalDigests } from "../../shared/server/crypto.ts";
@@ -300,12 +301,8 @@ export class InstanceLinks {
 
   #pass(message: Uint8Array): boolean {
     const at = message.indexOf(LINE_FEED);
-    let body: unknown;
-    try {
-      body = JSON.parse(utf8Text(message.subarray(0, Math.max(0, at))));
-    } catch {
-      return false;
-    }
+    const body = tryParse(utf8Text(message.subarray(0, Math.max(0, at))));
+    if (body === null) return false;
     // A copy, because a message that waits for its recipient would otherwise keep the whole frame in memory.
     this.onMessage(body, message.slice(at + 1));
     return true;

@@ -6,6 +6,7 @@
  */
 import type { Kv, KvKey } from "../kv.ts";
 import { fromBase64Url, toBase64Url } from "../../protocol/base64url.ts";
+import { tryParse } from "../../protocol/json_text.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { parseIso, toIso } from "../../protocol/time.ts";
 import { markImport, otherFormat, STORE_FORMAT } from "./store_format.ts";
@@ -145,12 +146,8 @@ function checkHead({ svcStore, exportedAt }: Record<string, unknown>): void {
 }
 
 function parseLine(text: string, number: number): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
-  } catch {
-    // The error is thrown below.
-  }
+  const value = tryParse(text);
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
   throw new TransferError(number, "not a JSON object");
 }
 
