@@ -14,12 +14,15 @@ import type { Context } from "../context.ts";
 /** With less, a service that is slow to stop counts as rejected. With more, a hanging service manager holds up svc. */
 const RUN_MS = 60_000;
 
+/** The words of `--platform`. */
+export const SYSTEMS = ["auto", "launchd", "systemd"] as const;
+
 /**
  * Returns the service manager that the option names, or that of this system. @throws {CliError} `CLI_USAGE`,
  * `CLI_SERVICE_FAILED`
  */
 export function chooseSystem(wanted: string, os: typeof Deno.build.os): ServiceSystem {
-  const word = parseWord(["auto", "launchd", "systemd"], wanted, "--platform");
+  const word = parseWord(SYSTEMS, wanted, "--platform");
   if (word !== "auto") return word;
   if (os === "darwin") return "launchd";
   if (os === "linux") return "systemd";

@@ -126,29 +126,8 @@ function requireProxy(ctx: Context, options: StartOptions): void {
   });
 }
 
-export async function uninstallConnector(ctx: Context, host: Host, agentName: string | null, platform?: string) {
-  const service = await ownService(ctx, host, agentName, platform);
-  return { system: service.system, removed: await service.uninstall((text) => ctx.out.warn(text)) };
-}
-
-/** Returns the service manager and the command that shows the log: `null` when no service is installed. */
-export async function connectorLogs(
-  ctx: Context,
-  host: Host,
-  agentName: string | null,
-  platform: string,
-  lines: number,
-  follow: boolean,
-) {
-  const folder = agentName === null ? null : await new AgentStore(ctx).open(agentName);
-  const logPath = logPathOf(folder?.path ?? ctx.configDir);
-  const service = await ownService(ctx, host, agentName, platform);
-  const isThere = await service.isOf(ctx.configDir);
-  return { system: service.system, log: isThere ? service.logCommand(logPath, lines, follow) : null };
-}
-
 /** The service of an agent, `null` for all of them. @throws as `Service.requireOwn` */
-async function ownService(ctx: Context, host: Host, agentName: string | null, platform = "auto") {
+export async function ownService(ctx: Context, host: Host, agentName: string | null, platform = "auto") {
   const service = new Service(host, chooseSystem(platform, ctx.os), agentName, profileOf(ctx));
   await service.requireOwn(ctx.configDir);
   return service;

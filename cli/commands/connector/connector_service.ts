@@ -1,11 +1,12 @@
 /** `svc connector service …`: the connector of one agent, or of all, as a systemd or launchd service. */
+import { AgentStore } from "../../agents/agent_store.ts";
 import { command } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import { fields } from "../../terminal/output.ts";
 import { ALL_OPTION, chosenAgents, CONNECTOR_OPTIONS, YES } from "./connector.ts";
-import { connectorLogs, installConnector, installFleet, uninstallConnector } from "../../connector/service_setup.ts";
-import { thisHost } from "../../autostart/control.ts";
+import { installConnector, installFleet, ownService } from "../../connector/service_setup.ts";
+import { logPathOf, SYSTEMS, thisHost } from "../../autostart/control.ts";
 import { ownCommand } from "../../own_command.ts";
 import { checkProgram } from "../../connector/exec.ts";
 
@@ -14,7 +15,7 @@ const PLATFORM = {
   platform: {
     value: "system",
     summary: "Service manager: auto, launchd or systemd (default auto)",
-    complete: ["auto", "launchd", "systemd"],
+    complete: SYSTEMS,
   },
 } as const;
 
@@ -70,7 +71,8 @@ export const COMMANDS = [
     examples: { "svc connector service uninstall alpha": "Stop the connector from starting at login" },
     async run(ctx, { args: { agentName: given }, options: { platform, all } }) {
       const agentName = await serviceAgent(ctx, given, all, "Remove the service of");
-      const { system, removed } = await uninstallConnector(ctx, thisHost(ctx), agentName, platform);
+      const service = await ownService(ctx, thisHost(ctx), agentName, platform), { system } = service;
+      const removed = await service.uninstall((text) => ctx.out.warn(text));
       const text = `${serviceOf(agentName, system)} ${removed ? "is removed" : "does not exist"}.`;
       ctx.out.result({ agent: agentName, system, removed }, text);
     },
@@ -86,12 +88,15 @@ export const COMMANDS = [
       follow: { summary: "Follow the log" },
     },
     examples: { "svc connector service logs alpha --follow": "Print each event as one JSON line as it happens" },
-    async run(ctx, { args: { agentName: given }, options: { platform = "auto", lines = "100", follow, all } }) {
+    async run(ctx, { args: { agentName: given }, options: { platform, lines = "100", follow, all } }) {
       const agentName = await serviceAgent(ctx, given, all, "Show the log of");
       if (!/^[1-9]\d{0,5}$/.test(lines)) throw new CliError("CLI_USAGE", `--lines must be a number, not "${lines}"`);
-      const { system, log } = await connectorLogs(ctx, thisHost(ctx), agentName, platform, Number(lines), follow);
-      if (log === null) return ctx.out.result({ lines: [] }, `${serviceOf(agentName, system)} does not exist.`);
-      const { program, args } = log;
+      const folder = agentName === null ? null : await new AgentStore(ctx).open(agentName);
+      const service = await ownService(ctx, thisHost(ctx), agentName, platform);
+      if (!await service.isOf(ctx.configDir)) {
+        return ctx.out.result({ lines: [] }, `${serviceOf(agentName, service.system)} does not exist.`);
+      }
+      const { program, args } = service.logCommand(logPathOf(folder?.path ?? ctx.configDir), Number(lines), follow);
       const stdout = ctx.out.json ? "piped" : "inherit";
       let child: Deno.ChildProcess;
       try {
