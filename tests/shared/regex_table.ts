@@ -133,6 +133,7 @@ export const REGEXES: readonly RegexRow[] = [
 
   meets("/^y(es)?$/i", "", "yes", "x"),
   meets(String.raw`/^\[|\]$/g`, "[", "]", "x"),
+  meets(String.raw`/^\[([^\]]*)\](?::\d+)?$|^([\d.]+):\d+$/`, "[", "1", "]x"),
 
   meets(String.raw`/^\.svc-[A-Za-z0-9_-]{16}\.tmp$/`, ".svc-", "x", ".tmp"),
   meets(String.raw`/^"(\w{1,20})";q=(\d{1,9});w=(\d{1,6})$/`, '"', "1", " "),

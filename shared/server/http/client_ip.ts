@@ -76,9 +76,12 @@ const bucketOf = remembered((address) => {
   return family === 4 ? plain : UNKNOWN;
 });
 
-/** Returns the IPv4 address in an IPv4-mapped IPv6 address. Any other address is returned without its zone. */
+/**
+ * Returns the IPv4 address in an IPv4-mapped IPv6 address. Any other address is returned without its zone, and without
+ * the port that some balancers add, because all clients behind them would otherwise count as one.
+ */
 export function unmapped(address: string): string {
-  const plain = address.replace(/^\[|\]$/g, "").replace(/%.*$/s, "");
+  const plain = address.replace(/^\[([^\]]*)\](?::\d+)?$|^([\d.]+):\d+$/, "$1$2").replace(/%.*$/s, "");
   if (isIP(plain) !== 6) return plain;
   const groups = ipv6Groups(plain);
   if (!groups.slice(0, 5).every((group) => group === "0") || groups[5] !== "ffff") return plain;

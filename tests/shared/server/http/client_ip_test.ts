@@ -17,6 +17,8 @@ Deno.test("the client bucket is the same for every spelling of an address and fo
     ["a /64", ["2001:db8::1", "2001:db8:0:0::ffff", "2001:0DB8:0000:0000:a:b:c:d", "2001:db8::dead:beef:0:1"]],
     ["zero groups", ["::", "::2", "0:0:0:0:0:0:0:3", "::7f00:1"]],
     ["a zone and brackets", ["fe80::1", "fe80::1%eth0", "[fe80::2]"]],
+    ["the port of a balancer", ["192.0.2.1", "192.0.2.1:4711", "[::ffff:192.0.2.1]:80"]],
+    ["the port of a balancer, IPv6", ["2001:db8::1", "[2001:db8::1]:4711"]],
     ["an IPv4-mapped address", ["192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201", "0:0:0:0:0:ffff:192.0.2.1"]],
   ];
   await steps(t, cases, ([, addresses]) => {
