@@ -65,12 +65,13 @@ export function createProxy(externals: ProxyExternals, config: ProxyConfig): Pro
     ...createApp(PROXY_ROUTES, AUTHENTICATORS, deps),
     deps,
     async start({ isSole = false, address } = {}) {
-      const { registryUrl, environment, federation } = config;
+      const { registryUrl, proxyUrl, environment, federation } = config;
       // Without this line in the log, only people of other servers would notice that they cannot pair with agents here.
-      if (federation.mode !== "off" && !isForeignOrigin(registryUrl, environment)) {
+      const isTaken = [registryUrl, proxyUrl].every((url) => isForeignOrigin(url, environment));
+      if (federation.mode !== "off" && !isTaken) {
         const message =
           "agents of other servers cannot pair with agents here: that needs https and a name without port";
-        deps.log("warn", "not_federated", { registryUrl, message });
+        deps.log("warn", "not_federated", { registryUrl, proxyUrl, message });
       }
       if (address !== undefined && isSole) {
         const message = "INSTANCE_LISTEN has no use here: a store in a file or in memory has one instance only; " +

@@ -388,17 +388,18 @@ test("an admin sees which registries have agents with pairs here, and why one ca
   assertEquals((await issuers())[0]?.problem, "Status 500");
 });
 
-Deno.test("a server whose registry's address no other server accepts says so in its log", async () => {
+Deno.test("a server that has an address which no other server accepts says so in its log", async () => {
   const off = { proxy: { federation: { mode: "off", hosts: [] } } } as const;
-  const rows: [registryUrl: string, options: WorldOptions, lines: number][] = [
-    ["https://registry.example.test", {}, 0],
-    ["https://registry.example.test:8443", {}, 1],
-    ["http://192.168.1.20:8787", {}, 1],
-    ["http://192.168.1.20:8787", off, 0],
+  const rows: [registryUrl: string, proxyUrl: string, options: WorldOptions, lines: number][] = [
+    ["https://registry.example.test", PROXY_URL, {}, 0],
+    ["https://registry.example.test:8443", PROXY_URL, {}, 1],
+    ["https://registry.example.test", `${PROXY_URL}:8443`, {}, 1],
+    ["http://192.168.1.20:8787", PROXY_URL, {}, 1],
+    ["http://192.168.1.20:8787", PROXY_URL, off, 0],
   ];
-  for (const [registryUrl, options, lines] of rows) {
-    await using w = await openProxy({ ...options, at: { registryUrl, proxyUrl: PROXY_URL } });
+  for (const [registryUrl, proxyUrl, options, lines] of rows) {
+    await using w = await openProxy({ ...options, at: { registryUrl, proxyUrl } });
     await w.proxy.start();
-    assertEquals(w.log.filter(({ event }) => event === "not_federated").length, lines, registryUrl);
+    assertEquals(w.log.filter(({ event }) => event === "not_federated").length, lines, `${registryUrl} ${proxyUrl}`);
   }
 });
