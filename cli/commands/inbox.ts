@@ -5,6 +5,7 @@
 import { sleep } from "../../shared/clock.ts";
 import { isRevoked } from "../../shared/client/refusals.ts";
 import { LocalMessage } from "../../shared/client/local_shapes.ts";
+import { ulidSource } from "../../shared/protocol/ids.ts";
 import { callForText, get, type LocalCalls, readMessages } from "../../shared/client/local_client.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
 import { AGENT_OPTION, command, REGISTRY_OPTIONS } from "../command_line/command.ts";
@@ -24,6 +25,11 @@ import { EXEC_OPTION, VIEW_OPTIONS } from "./connector/connector.ts";
 const { pageMessages: LISTED, pageMessagesMax: MAX_LISTED } = LIMIT;
 /** Pause before the last message in a pipe. With less, `head -2` ends only after it, and what it left out counts as read. */
 const READER_MS = 200;
+/**
+ * Seconds for which printed messages are held until they are marked read. With less, another program takes what a slow
+ * reader gets too. After a kill of this process they stay hidden for this time.
+ */
+const HELD_SECONDS = 20;
 const QUEUED_S = LIMIT.queuedWaitMs / 1000;
 
 export const COMMANDS = [
@@ -164,8 +170,11 @@ interface InboxQuery {
 
 class Lister {
   readonly #unseen = new Unseen();
+  readonly #leaseId: string;
 
-  constructor(readonly ctx: Context, readonly connector: LocalCalls, readonly query: InboxQuery) {}
+  constructor(readonly ctx: Context, readonly connector: LocalCalls, readonly query: InboxQuery) {
+    this.#leaseId = ulidSource(() => ctx.clock.now(), (count) => ctx.random.bytes(count))();
+  }
 
   async list(): Promise<void> {
     const { ctx, connector, query: { limit, read } } = this;
@@ -176,18 +185,18 @@ class Lister {
       found.push(...page.messages);
       more = page.more;
     }
-    const shown = found.slice(0, limit);
-    more ||= shown.length < found.length;
+    more ||= limit < found.length;
+    const shown = await this.#held(found.slice(0, limit));
     if (ctx.out.json) {
       const json = `{"messages":[${shown.map(({ json }) => json).join(",")}],"more":${more}}`;
-      if (ctx.out.jsonLine(json)) await this.#take(shown);
+      await this.#take(shown, ctx.out.jsonLine(json));
       return;
     }
     if (shown.length === 0) ctx.out.note(read ? "No read messages." : "No unread messages.");
     const further = read
       ? `svc log --export --agent ${connector.agentName} prints all`
       : "they are listed once these are read";
-    if (await this.print(shown) && more) ctx.out.more("more messages", limit < MAX_LISTED, further);
+    if (await this.#print(shown) && more) ctx.out.more("more messages", limit < MAX_LISTED, further);
   }
 
   /** Returns the new ones of the next messages that match, at most a page. Waits up to `wait` seconds for the first one. */
@@ -202,27 +211,42 @@ class Lister {
     };
   }
 
-  /**
-   * Prints messages, and marks them read unless their reader has ended, because a pipe holds messages that no one has
-   * read then. Returns false when no one reads the output any longer.
-   */
+  /** Prints messages that no other program has. Returns false when no one reads the output any longer. */
   async print(messages: readonly Received[]): Promise<boolean> {
+    return await this.#print(await this.#held(messages));
+  }
+
+  /** Prints messages, and marks them read unless their reader has ended, because a pipe holds some that no one read. */
+  async #print(messages: readonly Received[]): Promise<boolean> {
     const { ctx, query: { take } } = this;
     for (const [i, received] of messages.entries()) {
       if (take && ctx.out.columns === null && i > 0 && i === messages.length - 1) await sleep(ctx.clock, READER_MS);
       if (isPrinted(ctx, received)) continue;
       if (take) ctx.out.warn("Nothing was marked read, because not all was read; --limit prints fewer messages");
+      await this.#take(messages, false);
       return false;
     }
     await this.#take(messages);
     return true;
   }
 
-  async #take(messages: readonly Received[]): Promise<void> {
+  /** The messages that this command may take. It holds them, because another program would otherwise act on them too. */
+  async #held(messages: readonly Received[]): Promise<readonly Received[]> {
+    if (!this.query.take || messages.length === 0) return messages;
+    const held = await readMessages(this.connector, { ...this.#request(messages), lease: HELD_SECONDS });
+    return messages.filter(({ message }) => held.includes(message.id));
+  }
+
+  #request(messages: readonly Received[]) {
+    return { ids: messages.map(({ message }) => message.id), leaseId: this.#leaseId };
+  }
+
+  /** Marks messages read, or makes them unread again when they were not printed. */
+  async #take(messages: readonly Received[], isShown = true): Promise<void> {
     if (!this.query.take || messages.length === 0) return;
-    const ids = messages.map(({ message }) => message.id);
-    const read = await readMessages(this.connector, { ids });
-    const lost = ids.filter((id) => !read.includes(id));
+    const request = this.#request(messages);
+    const read = await readMessages(this.connector, isShown ? request : { ...request, lease: 0 });
+    const lost = isShown ? request.ids.filter((id) => !read.includes(id)) : [];
     if (lost.length > 0) this.ctx.out.warn(`Another program has read ${lost.join(", ")} at the same time`);
   }
 }

@@ -151,15 +151,32 @@ Deno.test("svc inbox --follow runs the program of --exec only for the messages t
     assertEquals(ran.filter((id) => id !== String(d)), [String(a)]);
   }));
 
-Deno.test("svc inbox --take --json names messages that another program has read at the same time", () =>
+Deno.test("svc inbox --take prints no message that another program takes at the same time, because both would act on it", () =>
   withInbox(async ({ machine, receive, running, world }) => {
-    const id = receive({ message: "a" });
+    const ids = [receive({ message: "a" }), receive({ message: "b" }), receive({ message: "c" })];
     const { received: inbox } = running.connector.store;
     const list = inbox.list.bind(inbox);
     inbox.list = (filter) => {
-      const page = list(filter);
-      inbox.markRead([id], world.clock.now());
+      const page = list(filter), now = world.clock.now();
+      inbox.lease(ids.slice(1, 2), { id: "another-program", until: now + 60_000 }, now);
       return page;
+    };
+    const { stdout, stderr } = await machine.svc("inbox", "--take", "--json");
+    assertEquals(JSON.parse(stdout).messages.map(({ id }: LocalMessage) => id), [ids[0], ids[2]]);
+    assertEquals(stderr, "");
+    assertEquals(inbox.release(ids, "another-program"), ids.slice(1, 2));
+  }));
+
+Deno.test("svc inbox --take --json names messages that another program has read while its own reader was slow", () =>
+  withInbox(async ({ machine, receive, running, world }) => {
+    const id = receive({ message: "a" });
+    const { received: inbox } = running.connector.store;
+    const lease = inbox.lease.bind(inbox);
+    inbox.lease = (...args) => {
+      const held = lease(...args);
+      world.clock.step(60_000);
+      inbox.markRead([id], world.clock.now());
+      return held;
     };
     const { code, stdout, stderr } = await machine.svc("inbox", "--take", "--json");
     assertEquals([code, JSON.parse(stdout).messages.length], [0, 1]);
