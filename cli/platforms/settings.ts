@@ -9,7 +9,7 @@ type Json = Record<string, unknown>;
  * A JSON settings file; `{}` when there is none. A file with an integer that JavaScript would round is refused, because
  * the file would be written with another number, such as the ID of another person in a list of those who may write.
  *
- * @throws {CliError} `CLI_FILE_INVALID` when it is not plain JSON, or holds such a number
+ * @throws {CliError} `CLI_FILE_INVALID` when it is not plain JSON, holds such a number, or is nested too deeply
  */
 export function parseSettings(text: string | null, path: string): Json {
   if (text === null || text.trim() === "") return {};
@@ -20,14 +20,20 @@ export function parseSettings(text: string | null, path: string): Json {
       fix: "If it has comments, OpenClaw removes them with openclaw config set hooks.path /hooks; then run this again.",
     });
   }
-  JSON.parse(text, (_name, member: unknown, { source = "" }: { source?: string } = {}) => {
-    const isKept = typeof member !== "number" || Number.isSafeInteger(member) ||
-      /[.eE]/.test(source) && Number.isFinite(member);
-    if (isKept) return member;
-    throw new CliError("CLI_FILE_INVALID", `${path} has the number ${source.slice(0, 40)}, which svc would round`, {
-      fix: "Change the file by hand, or put that number in quotes if its program takes it as text.",
+  try {
+    JSON.parse(text, (_name, member: unknown, { source = "" }: { source?: string } = {}) => {
+      const isKept = typeof member !== "number" || Number.isSafeInteger(member) ||
+        /[.eE]/.test(source) && Number.isFinite(member);
+      if (isKept) return member;
+      throw new CliError("CLI_FILE_INVALID", `${path} has the number ${source.slice(0, 40)}, which svc would round`, {
+        fix: "Change the file by hand, or put that number in quotes if its program takes it as text.",
+      });
     });
-  });
+  } catch (error) {
+    // The function above is called within the call for each level.
+    if (!(error instanceof RangeError)) throw error;
+    throw new CliError("CLI_FILE_INVALID", `${path} is nested too deeply`, { fix: "Change the file by hand." });
+  }
   return value;
 }
 
@@ -63,8 +69,8 @@ export function isRecord(value: unknown): value is Json {
 export function readEnvFile(text: string | null): Map<string, string> {
   const values = new Map<string, string>();
   for (const line of (text ?? "").split(/\r?\n/)) {
-    const [, name, value = ""] = /^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$/.exec(line) ?? [];
-    const quoted = /^(["'])(.*?)\1\s*(?:#.*)?$/s.exec(value)?.[2];
+    const [, name, set = ""] = /^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)$/.exec(line.trimEnd()) ?? [];
+    const value = set.trimStart(), quoted = /^(["'])(.*?)\1\s*(?:#.*)?$/s.exec(value)?.[2];
     if (name !== undefined) values.set(name, quoted ?? value.replace(/\s#.*$/s, "").trimEnd());
   }
   return values;

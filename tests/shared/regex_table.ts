@@ -170,11 +170,11 @@ export const REGEXES: readonly RegexRow[] = [
 
   never(String.raw`/\r?\n/`, OWN_FILE),
   never(String.raw`/ = \d+$/`, "the text is an entry that svc writes"),
-  never(String.raw`/^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$/`, OWN_FILE),
-  never(String.raw`/^(["'])(.*?)\1\s*(?:#.*)?$/s`, OWN_FILE),
-  never(String.raw`/\s#.*$/s`, OWN_FILE),
+  meets(String.raw`/^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)$/`, "A=x", " ", "y\u2028"),
+  meets(String.raw`/^(["'])(.*?)\1\s*(?:#.*)?$/s`, '"', '" ', "x"),
+  meets(String.raw`/\s#.*$/s`, "", " ", "x"),
   meets("/[.eE]/", "", "1", ""),
-  never(String.raw`/^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=/`, OWN_FILE),
+  meets(String.raw`/^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=/`, "export", " ", "1"),
 
   meets("/^[A-Za-z0-9_-]{43}$/", "", "x", " "),
 

@@ -1,5 +1,7 @@
 /** The rows of the platform table: the requests that the runtimes accept, detection, set-up and undo. */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import fc from "fast-check";
+import { anyText, jsonText } from "../../shared/protocol/arbitraries.ts";
 import { detectAll, likeliest, PLATFORMS } from "../../../cli/platforms/table.ts";
 import {
   type Machine,
@@ -8,7 +10,7 @@ import {
   type PushPlatformId,
   type RuntimeMessage,
 } from "../../../cli/platforms/platform.ts";
-import { parseSettings, withEnvValues, withMember } from "../../../cli/platforms/settings.ts";
+import { parseSettings, readEnvFile, withEnvValues, withMember } from "../../../cli/platforms/settings.ts";
 import { parseHookPath, parseHookToken, parseRuntimeUrl } from "../../../cli/connector/runtime/runtime.ts";
 import { emptyRuntimeFile, runtimeTarget, withTarget } from "../../../cli/connector/runtime/runtime_file.ts";
 import { CliError } from "../../../cli/errors.ts";
@@ -267,6 +269,38 @@ Deno.test("settings are changed without loss of other content", () => {
   assertThrows(() => parseSettings("[]", "/x"), CliError);
   assertEquals(withEnvValues(null, { A: "1" }), "A=1\n");
   assertEquals(withEnvValues("export A=0\nB=2", { A: "1" }), "A=1\nB=2\n");
+  assertEquals([...readEnvFile("A= x # c\r\n export B = 'y # z' # c\nC= #c\nA=\"w\"\nno name").entries()], [
+    ["A", "w"],
+    ["B", "y # z"],
+    ["C", "#c"],
+  ]);
+});
+
+Deno.test("any .env file keeps its other lines and says what was set; any JSON settings are kept or refused", () => {
+  const line = anyText.map((text) => text.replaceAll("\n", " ")), name = fc.stringMatching(/^[A-Z_][A-Z0-9_]{0,5}$/);
+  const value = fc.stringMatching(/^[A-Za-z0-9_-]{1,10}$/);
+  fc.assert(fc.property(fc.array(fc.oneof(line, name.map((n) => `${n}=1`))), name, value, (lines, name, value) => {
+    const before = lines.join("\n"), after = withEnvValues(before, { [name]: value });
+    assertEquals(readEnvFile(after).get(name), value);
+    const isOther = (text: string) => !new RegExp(`^\\s*(?:export\\s+)?${name}\\s*=`).test(text) && text !== "";
+    assertEquals(after.split("\n").filter(isOther), lines.filter(isOther));
+    assertEquals(withEnvValues(after, { [name]: value }), after);
+  }));
+  fc.assert(fc.property(fc.oneof(jsonText, anyText), (text) => {
+    try {
+      assertEquals(parseSettings(text, "/x"), text.trim() === "" ? {} : JSON.parse(text));
+    } catch (error) {
+      if (!(error instanceof CliError)) throw error;
+      assertEquals(error.code, "CLI_FILE_INVALID");
+    }
+  }));
+});
+
+Deno.test("a settings file of many levels is refused, and keeps the stack", () => {
+  for (const levels of [10_000, 1_000_000]) {
+    const text = `{"a":${"[".repeat(levels)}${"]".repeat(levels)}}`;
+    assertThrows(() => parseSettings(text, "/x"), CliError, "/x is nested too deeply");
+  }
 });
 
 Deno.test("a runtime address or path that leads elsewhere is refused at the start", async (t) => {
