@@ -102,8 +102,8 @@ export async function undoChanges(ctx: Context, folder: PrivateFolder, of?: Plat
 function changedSince(path: string, folder: PrivateFolder): CliError {
   return new CliError(
     "CLI_FILE_INVALID",
-    `${path} has been changed since. Undo svc's part by hand, then delete ${folder.path}/${BACKUP_FILE}, which holds ` +
-      "the content before",
+    `${path} has been changed since. Undo svc's part by hand, then delete its entry in ${folder.path}/${BACKUP_FILE}, ` +
+      "which holds the content before",
     { fix: "" },
   );
 }

@@ -14,7 +14,7 @@ import { presentPeers, readPeers } from "../../connector/peers/peers.ts";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";
 import { ApiError, LocalDown } from "../../../shared/client/errors.ts";
 import { sleep, timeLeft } from "../../../shared/clock.ts";
-import { HookAnswer } from "../../../shared/protocol/api/relay.ts";
+import { ConversationId, HookAnswer } from "../../../shared/protocol/api/relay.ts";
 import { call, get, type LocalCalls, post } from "../../../shared/client/local_client.ts";
 import { CheckedReceipts } from "../../../shared/client/local_shapes.ts";
 
@@ -140,6 +140,10 @@ export const COMMANDS = [
     },
     examples: { "svc provider relay-test --peer beta": "Test the delivery to beta and show how long it took" },
     async run(ctx, { options }) {
+      const conversationId = options["session-id"];
+      if (conversationId !== undefined && !ConversationId.safeParse(conversationId).success) {
+        throw new CliError("CLI_USAGE", "--session-id must be 1 to 128 visible ASCII characters without a comma");
+      }
       const { folder } = await connectorOf(ctx, options["agent-name"]);
       const provider = await providerOf(ctx, options, folder);
       const { client } = provider;
@@ -159,7 +163,7 @@ export const COMMANDS = [
         for (const { name, seen, fix } of failed) ctx.out.warn(`${name}: ${seen}. ${fix}`);
       }
       ctx.out.doing(`Waiting for the receipt of ${peer}`);
-      const probe = { peer, message: options.message, conversationId: options["session-id"] };
+      const probe = { peer, message: options.message, conversationId };
       const result = await sendProbe(ctx, client, probe).catch((error) => {
         // A refusal is the result of the test, so it is printed and not thrown.
         if (!(error instanceof ApiError)) throw error;

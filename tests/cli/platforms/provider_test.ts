@@ -206,6 +206,7 @@ Deno.test("relay-test passes when the message has arrived and is not read yet, a
   // The peer's agent does not read while the command waits.
   machine.answer(new RegExp(`${api}/v1/receipts`), () => Response.json({ receipts: [] }));
   const line = ["provider", "relay-test", "--peer", "beta", "--no-preflight", "--message", "Hi"];
+  await machine.refuses([...line, "--session-id", "a,b"], 2, "CLI_USAGE", "--session-id must be");
   const test = () => whileTimePasses(machine.world, machine.svc(...line));
   const arrived = await test();
   assertEquals(arrived.code, 0, arrived.stderr);
