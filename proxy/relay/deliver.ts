@@ -161,7 +161,7 @@ async function withoutRecipient(
   // The nonce is used up before the wait, because copies of the request would otherwise wait too.
   const isBack = !isLate && await returns.isBack(id.recipient, tried, () => caller.admission.commitAlone());
   if (isBack) return null;
-  // Senders take the code for offline as proof that the recipient does not have the message.
+  // Senders take the code for offline, as that of a full mailbox, as proof that the recipient does not have the message.
   throw new ServiceError(accepted.mayHaveArrived ? "PROXY_RELAY_DELIVERY_FAILED" : "PROXY_RELAY_CONNECTOR_OFFLINE");
 }
 
@@ -295,7 +295,7 @@ function mailboxFull(refusal: MailboxRefusal): ServiceError {
 async function queue(
   deps: DeliverDeps,
   caller: AdmittedAgent,
-  { id, message, bodySha256 }: Accepted,
+  { id, message, bodySha256, mayHaveArrived }: Accepted,
   recipientOwnerDid: string,
 ): Promise<Answer | InProgress> {
   const expiresAt = deps.mailbox.expiry();
@@ -303,7 +303,9 @@ async function queue(
   const begin = deps.deliveries.begin(id, bodySha256, body);
   const enqueue = deps.mailbox.enqueue(message, recipientOwnerDid, expiresAt);
   const refused = await caller.admission.commitWith(enqueue, begin);
-  if (typeof refused === "string") throw mailboxFull(refused);
+  if (typeof refused === "string") {
+    throw mayHaveArrived ? new ServiceError("PROXY_RELAY_DELIVERY_FAILED") : mailboxFull(refused);
+  }
   if (refused !== null) return answerRepeat(deps, caller, id, refused);
   deps.metrics.count("relay_messages_total", "queued", originOf(caller));
   // Started now, because the recipient may have connected before this commit, and found an empty mailbox.

@@ -85,15 +85,19 @@ export class LocalDelivery {
     const givenUp = Promise.withResolvers<ForwardResult>(), ended = Promise.withResolvers<void>();
     const own: MayQueue = { giveUp: () => givenUp.resolve(FAILED), ended: ended.promise };
     this.#mayQueue.set(pair, all.add(own));
+    let mayHaveArrived = false;
     try {
       // The earlier ones give up now, because a machine that is gone would hold them, and this one, to their deadlines.
       if (connectedAgents.socketsOf(recipient)?.isSilent) { for (const one of earlier) one.giveUp(); }
       else if (!mailboxDelivery.inProgress(recipient, sender)) {
         const result = await Promise.race([this.#handOver(message, attempt), givenUp.promise]);
         if (!mayArriveLater(result)) return result;
+        mayHaveArrived = result.result === "failed";
       }
       await Promise.all(earlier.map(({ ended }) => ended));
-      return await this.#queue(message, queueFor, attempt);
+      const queued = await this.#queue(message, queueFor, attempt);
+      // Senders take a full mailbox as proof that the recipient does not have the message.
+      return queued.result === "full" && mayHaveArrived ? FAILED : queued;
     } finally {
       ended.resolve();
       if (all.delete(own) && all.size === 0) this.#mayQueue.delete(pair);

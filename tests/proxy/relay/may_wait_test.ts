@@ -1,5 +1,7 @@
 /** A message that may wait is queued when its recipient does not take it, and holds up no other sender. */
 import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import type { MailboxState } from "../../../proxy/schema/records.ts";
 import { CLOSE } from "../../../shared/protocol/frames.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
@@ -53,6 +55,22 @@ test("while the machine of a recipient is gone its messages are queued, the firs
   const back = w.connect(b);
   await until(() => back.delivered.length === 4);
   assertEquals(texts(back), ["+1", "+5", "+19", "+50"]);
+});
+
+test("a message whose frame got no ack is not answered as undelivered when the mailbox is full", async ({ w, a, b, c }) => {
+  assertEquals((await send(w, c, b, "first")).status, 202);
+  const reader = w.connect(b);
+  await until(() => reader.delivered.length === 1);
+  reader.link.lost();
+  const key = KEYS.mailboxState(b.agent.did);
+  await until(async () => (await w.kv.get<MailboxState>(key)).value?.total === 0);
+  await w.kv.set(key, { ...(await w.kv.get<MailboxState>(key)).value, total: 500 });
+  const silent = w.connect(b, "silent");
+  const sent = send(w, a, b, "second");
+  await until(() => silent.delivered.length === 1);
+  await pass(w, 11_000);
+  const { status, body } = await sent;
+  assertEquals([status, body.error.code], [502, "PROXY_RELAY_DELIVERY_FAILED"]);
 });
 
 Deno.test("a socket without an ack gets a heartbeat, and closes with 4408 unless a frame comes within 10 s", async () => {

@@ -6,6 +6,7 @@ import { RecipientReturn, RETURN_EXPECTED_MS } from "../../../proxy/relay/recipi
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
+import { steps } from "../../support/steps.ts";
 import { IS_REMOTE } from "../../support/test_store.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, type World } from "../../support/world.ts";
@@ -192,15 +193,22 @@ Deno.test("only a recipient that is expected back is waited for", async (t) => {
     }));
 });
 
-Deno.test("a message whose frame arrived before its instance was killed is not refused as certainly undelivered", () =>
-  two(sharedStore, async (w1, w2, a, b) => {
-    const socket = await connected(w2, b, "silent");
-    const sending = new Sending(w1, a, b);
-    await until(() => socket.delivered.length === 1);
-    await kill(w2);
-    await sending.passed(30_000);
-    assertEquals(await sending.outcome(), "PROXY_RELAY_DELIVERY_FAILED");
-  }, { proxy: { ackTimeoutMs: 20_000 } }));
+Deno.test("a message whose frame arrived before its instance was killed is not refused as certainly undelivered", async (t) => {
+  const cases: [name: string, headers: Record<string, string>][] = [
+    ["a message that may not wait", {}],
+    ["a message that may wait, with a full mailbox", { Prefer: "respond-async" }],
+  ];
+  await steps(t, cases, ([, headers]) =>
+    two(sharedStore, async (w1, w2, a, b) => {
+      await w1.kv.set(KEYS.mailboxState(b.agent.did), { next: 1, total: 500, bySender: {}, byPayer: {} });
+      const socket = await connected(w2, b, "silent");
+      const sending = new Sending(w1, a, b, headers);
+      await until(() => socket.delivered.length === 1);
+      await kill(w2);
+      await sending.passed(30_000);
+      assertEquals(await sending.outcome(), "PROXY_RELAY_DELIVERY_FAILED");
+    }, { proxy: { ackTimeoutMs: 20_000 } }));
+});
 
 Deno.test("many messages wait with few reads of the store, for any number of messages to one recipient", () =>
   twoOf(async (w1, w2, a, b) => {
