@@ -32,7 +32,7 @@ const OWN_ERRORS = {
   },
   CLI_INSECURE_URL: {
     exit: EXIT.usage,
-    when: "the address is plain http to another machine",
+    when: "the address is plain http to another machine, or that of a runtime on another machine",
     fix: "Use https, or add --allow-insecure if no other party can read that network.",
   },
   CLI_NO_CONFIG_DIR: {

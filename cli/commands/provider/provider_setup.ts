@@ -24,9 +24,10 @@ import {
   WHICH_AGENT,
 } from "./provider_world.ts";
 import { detectAll, likeliest } from "../../platforms/table.ts";
+import { isLoopback } from "../../../shared/client/service_url.ts";
 import { thisMachine } from "../../platforms/local_machine.ts";
 import type { AgentFolder } from "../../agents/agent_store.ts";
-import type { PlatformId } from "../../platforms/platform.ts";
+import type { PlatformId, RuntimeTarget } from "../../platforms/platform.ts";
 import { parseHookToken } from "../../connector/runtime/runtime.ts";
 import { presentPeers, readPeers } from "../../connector/peers/peers.ts";
 import { applyChange, changedFiles, undoChanges } from "../../platforms/setup.ts";
@@ -38,8 +39,11 @@ import {
   runtimeTarget,
 } from "../../connector/runtime/runtime_file.ts";
 
-function nextStarts(ctx: Context, agents: readonly string[]): void {
-  for (const name of agents) ctx.out.next(["connector", "start", name]);
+function nextStarts(ctx: Context, agents: readonly string[], runtime: RuntimeTarget | null): void {
+  // Without the option, the connector refuses a runtime on another machine.
+  const isFar = runtime !== null && !isLoopback(runtime.baseUrl), more = isFar ? ["--allow-insecure"] : [];
+  const when = isFar ? "if messages may leave this machine" : "";
+  for (const name of agents) ctx.out.next(["connector", "start", name, ...more], { when });
   if (agents.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
 }
 
@@ -122,7 +126,7 @@ export const COMMANDS = [
           ["saved in", settings.path],
         ]),
       ]);
-      if (target === null) return nextStarts(ctx, agent === null ? place.agents : [agent]);
+      if (target === null) return nextStarts(ctx, agent === null ? place.agents : [agent], null);
       ctx.out.next(["provider", "setup", "--for", platform, ...(agent === null ? [] : ["--agent-name", agent])]);
     },
   }),
@@ -228,7 +232,7 @@ export const COMMANDS = [
         ]),
         ...(plan.steps.length > 0 ? ["Remaining steps:", ...plan.steps.map((step) => `  ${step}`)] : []),
       ]);
-      nextStarts(ctx, agent === null ? place.agents : [agent]);
+      nextStarts(ctx, agent === null ? place.agents : [agent], target);
     },
   }),
 ];

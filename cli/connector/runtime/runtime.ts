@@ -131,7 +131,9 @@ export function parseRuntimeUrl(text: string, what: string, { allowInsecure = fa
   }
   if (!allowInsecure && !isLoopback(origin)) {
     const why = `${what} is ${origin}, another machine: messages and the hook token go there`;
-    throw new CliError("CLI_INSECURE_URL", why);
+    // Not the usual advice, because https does not help here.
+    const fix = "Add --allow-insecure if messages may leave this machine, or name a runtime of this machine.";
+    throw new CliError("CLI_INSECURE_URL", why, { fix });
   }
   return origin;
 }

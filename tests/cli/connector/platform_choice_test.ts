@@ -125,6 +125,23 @@ Deno.test("without a name the only agent starts, and of several all if the perso
   assertStringIncludes(unknown, "ghost");
 });
 
+Deno.test("a runtime on another machine needs --allow-insecure, also with https, and each text about it says so", async () => {
+  await using machine = await machineWithAlpha();
+  const advice = "Add --allow-insecure if messages may leave this machine";
+  const setup = ["provider", "setup", "--for", "generic", "--agent-name", "alpha", "--yes", "--platform-base-url"];
+  for (const url of ["http://runtime.example:9", "https://runtime.example"]) {
+    await machine.refuses(["connector", "start", "alpha", "--runtime-base-url", url], 2, "CLI_INSECURE_URL", advice);
+    const { stderr } = await machine.svc(...setup, url);
+    assertStringIncludes(
+      stderr,
+      "Next, if messages may leave this machine: svc connector start alpha --allow-insecure\n",
+    );
+    await machine.refuses(["connector", "start", "alpha"], 2, "CLI_INSECURE_URL", advice);
+  }
+  const { stderr } = await machine.svc(...setup, "http://127.0.0.1:9");
+  assertStringIncludes(stderr, "Next: svc connector start alpha\n");
+});
+
 Deno.test("a wrong address or token of a runtime is refused by the name of the option that gave it", async () => {
   await using machine = await machineWithAlpha();
   const setup = ["provider", "setup", "--for", "generic"];
