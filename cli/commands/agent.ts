@@ -255,7 +255,11 @@ export const COMMANDS = [
       const { id, localName } = await findAgent(ctx, agent);
       await registry.revokeAgentAuth(apiKey, id);
       ctx.out.result({ id, localName, session: "revoked" }, `The session of ${agent} has ended.`);
-      if (localName !== null) ctx.out.next(["agent", "reissue", localName], { when: "for a new session" });
+      if (localName === null) return;
+      // A reissue of a deleted agent would be refused.
+      const isDeleted = await registry.stateOf(id).catch(() => "unknown") === "revoked";
+      if (isDeleted) ctx.out.next(["agent", "delete", localName], { when: "because the agent was deleted" });
+      else ctx.out.next(["agent", "reissue", localName], { when: "for a new session" });
     },
   }),
 ];

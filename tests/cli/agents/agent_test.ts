@@ -215,7 +215,7 @@ Deno.test("agent inspect shows a revoked session without its end time, and so do
   assertEquals(await session(), "interrupted");
 });
 
-Deno.test("inspect and refresh name the way to another agent when this one was deleted, and not a reissue", async () => {
+Deno.test("inspect, refresh and revoke name the way to another agent when this one was deleted, and not a reissue", async () => {
   await using machine = await Machine.ofAdmin();
   await machine.json("agent", "create", "alpha");
   await machine.json("admin", "agents", "revoke", "alpha", "--yes");
@@ -223,7 +223,9 @@ Deno.test("inspect and refresh name the way to another agent when this one was d
   assertMatch(stdout, /session +ENDED with the agent: run svc agent delete alpha, then svc agent create alpha\n/);
   const fix = "svc agent delete alpha, then svc agent create alpha";
   const refused = await machine.refuses(["agent", "auth", "refresh", "alpha"], 3, "AGENT_AUTH_REFRESH_REVOKED", fix);
-  assertEquals([stdout, refused].filter((text) => text.includes("svc agent reissue")), []);
+  const ended = (await machine.svc("agent", "auth", "revoke", "alpha")).stderr;
+  assertStringIncludes(ended, "Next, because the agent was deleted: svc agent delete alpha\n");
+  assertEquals([stdout, refused, ended].filter((text) => text.includes("svc agent reissue")), []);
 });
 
 Deno.test("a key that the registry now uses is fetched although the saved keys are fresh", async () => {
