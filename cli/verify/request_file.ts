@@ -9,6 +9,9 @@ export interface RequestFile {
   body: Uint8Array<ArrayBuffer>;
 }
 
+/** With 200,000 names, which fit into a file, `Headers` would take six minutes. */
+const HEADERS_MAX = 1_000;
+
 export const REQUEST_FILE_FORM =
   'the HTTP message (request line, headers, empty line, body), or JSON {"method","url","headers":{…},"body":"text"}';
 
@@ -26,7 +29,7 @@ function fromJson(bytes: Uint8Array<ArrayBuffer>): RequestFile | null {
   const { method, url, headers, body = "" } = JSON.parse(new TextDecoder().decode(bytes)) as Record<string, unknown>;
   if (typeof method !== "string" || typeof url !== "string" || typeof body !== "string") return null;
   if (/\s/.test(method + url)) return null;
-  if (typeof headers !== "object" || headers === null) return null;
+  if (typeof headers !== "object" || headers === null || Object.keys(headers).length > HEADERS_MAX) return null;
   const given = Object.entries(headers).map(([name, value]) => [name, String(value)] as [string, string]);
   return { method, ...placeOf(url), headers: new Headers(given), body: utf8Bytes(body) };
 }
@@ -37,7 +40,7 @@ function fromMessage(bytes: Uint8Array<ArrayBuffer>): RequestFile | null {
   const bodyStart = empty === null ? bytes.length : empty.index + empty[0].length;
   const [requestLine = "", ...lines] = new TextDecoder().decode(bytes.subarray(0, bodyStart)).trimEnd().split(/\r?\n/);
   const [, method, url] = /^([A-Z]+) (\S+)(?: HTTP\/[\d.]+)?$/.exec(requestLine) ?? [];
-  if (method === undefined || url === undefined) return null;
+  if (method === undefined || url === undefined || lines.length > HEADERS_MAX) return null;
   const headers = new Headers();
   for (const line of lines) {
     const colon = line.indexOf(":");

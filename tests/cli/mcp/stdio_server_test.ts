@@ -1,6 +1,8 @@
 /** Standard input and output of an MCP server: lines of the protocol, bounds, and its end. */
 import { PassThrough, Writable } from "node:stream";
 import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { anyText, jsonText } from "../../shared/protocol/arbitraries.ts";
 import { REQUEST_BYTES_MAX, serveMcpAgent } from "../../../cli/mcp/stdio_server.ts";
 import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
@@ -68,6 +70,23 @@ Deno.test("a line that is not a message is reported and answered by no tool", as
   const unknown = await server.request("tools/call", { name: "run_shell", arguments: {} });
   assertEquals([unknown.error?.code, unknown.error?.message], [-32602, "Tool run_shell not found"]);
   assertEquals((await server.request("resources/list")).error.code, -32601);
+});
+
+Deno.test("after any lines of a client, of any JSON or none, a server answers the next request", async () => {
+  await using server = await onStreams();
+  const text = fc.oneof(anyText, jsonText).map((text) => text.replaceAll(/[\r\n]/g, " "));
+  const call = jsonText.map((id) =>
+    `{"jsonrpc":"2.0","id":"x","method":"tools/call","params":${id.replaceAll("\n", " ")}}`
+  );
+  const lines = fc.sample(fc.oneof(text, call), { numRuns: 200, seed: 7 });
+  server.input.write(
+    `${lines.join("\n")}\n{"jsonrpc":"2.0","id":1e400,"method":${"[".repeat(50_000)}${"]".repeat(50_000)}}\n`,
+  );
+  assertEquals((await server.initialize()).result.serverInfo.name, "svc");
+  assertEquals(server.isOver(), false);
+  for (const { id, result, error } of server.messages()) {
+    assert(id === 1 || error !== undefined || result?.isError, JSON.stringify(result));
+  }
 });
 
 Deno.test("a message of the client over its bound ends the connection", async () => {

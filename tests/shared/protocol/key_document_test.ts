@@ -3,7 +3,9 @@
  * reads the valid document unchanged.
  */
 import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
 import { createLocalJWKSet } from "jose";
+import { jsonText } from "./arbitraries.ts";
 import { toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { keyPairFromSeed, sign, verify } from "../../../shared/protocol/ed25519.ts";
 import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
@@ -28,6 +30,17 @@ Deno.test("key document parsing reads the keys that jose reads", async () => {
   assertEquals((await readKeyDocument(document))?.size, 2);
   const key = await createLocalJWKSet(document)({ alg: "EdDSA", kid: "k0" });
   assert(await verify(key, await sign(other.privateKey, utf8Bytes("svc")), utf8Bytes("svc")));
+});
+
+Deno.test("key document parsing gives every key of a document or none, with any JSON in place of a member", async () => {
+  const place = fc.constantFrom(...Object.keys(KEY) as (keyof typeof KEY)[], "d", "more");
+  await fc.assert(fc.asyncProperty(place, jsonText, async (name, text) => {
+    const keys = await readKeyDocument({ keys: [RETIRED, { ...KEY, [name]: JSON.parse(text) }] });
+    if (keys !== null) assertEquals([keys.size, keys.get("k0")?.status], [2, "retired"]);
+  }));
+  await fc.assert(fc.asyncProperty(jsonText, async (text) => {
+    assertEquals(await readKeyDocument(JSON.parse(text)), null);
+  }));
 });
 
 Deno.test("key document parsing looks at no key of a document with too many", async () => {

@@ -1,5 +1,8 @@
 /** Shows what a message proof must be, that its edit leads back or nowhere, and what its signed headers must state. */
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { anyText, jsonText } from "./arbitraries.ts";
+import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { messageTarget } from "../../../shared/protocol/message_context.ts";
 import { contextVerdict, readMessageProof, sentBody } from "../../../shared/protocol/message_proof.ts";
@@ -34,6 +37,26 @@ Deno.test("a message proof has its members in their sizes, and others are ignore
     ["an edit with a long text", { ...PROOF, edit: [0, 1, "x".repeat(LIMITS.hookBodyBytes + 1)] }],
   ];
   for (const [name, value] of rows) await t.step(name, () => assertEquals(readMessageProof(value), null));
+});
+
+Deno.test("any JSON in place of a member makes a proof that is refused, or one within the bounds", () => {
+  const name = fc.constantFrom(...Object.keys(PROOF) as (keyof typeof PROOF)[], "edit" as const);
+  fc.assert(fc.property(name, jsonText, (name, text) => {
+    const proof = readMessageProof({ ...PROOF, [name]: JSON.parse(text) });
+    if (proof === null) return;
+    assertEquals({ ...proof, [name]: undefined }, { ...PROOF, [name]: undefined });
+    assert(JSON.stringify(proof).length < LIMITS.hookBodyBytes + 65_536);
+  }));
+});
+
+Deno.test("an edit gives the bytes around it, for any payload and any numbers", () => {
+  const number = fc.oneof(fc.nat(40), fc.maxSafeNat());
+  fc.assert(fc.property(anyText, number, number, anyText, (payload, offset, length, text) => {
+    const bytes = [...utf8Bytes(payload)], isWithin = offset + length <= bytes.length;
+    if (isWithin) bytes.splice(offset, length, ...utf8Bytes(text));
+    const body = sentBody(payload, [offset, length, text]);
+    assertEquals(body && [...body], isWithin ? bytes : null);
+  }));
 });
 
 Deno.test("an edit replaces bytes of the payload, and one beyond its end leads nowhere", () => {
