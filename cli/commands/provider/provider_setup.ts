@@ -11,7 +11,7 @@ import type { PrivateFolder } from "../../files/private_files.ts";
 import type { Context } from "../../context.ts";
 import { CliError } from "../../errors.ts";
 import { connectorOf, YES } from "../connector/connector.ts";
-import { fields } from "../../terminal/output.ts";
+import { fields, sentence } from "../../terminal/output.ts";
 import {
   agreeToChange,
   CONNECTOR_URL,
@@ -225,7 +225,9 @@ export const COMMANDS = [
       const changed = plan.change === null ? [] : [plan.change.path];
       const at = target.baseUrl + target.hookPath;
       ctx.out.result({ agent, platform: id, url: at, changed, steps: plan.steps }, [
-        ctx.out.bold(`${platform.name} accepts messages for ${agent ?? "every agent on this machine"} at ${at}.`),
+        ctx.out.bold(
+          sentence(`${platform.name} accepts messages for ${agent ?? "every agent on this machine"} at ${at}`),
+        ),
         ...fields([
           ["changed", changed.join(", ") || "nothing"],
           ["token", plan.hookToken === null ? "none" : "saved"],

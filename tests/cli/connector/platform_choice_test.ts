@@ -138,7 +138,8 @@ Deno.test("a runtime on another machine needs --allow-insecure, also with https,
     );
     await machine.refuses(["connector", "start", "alpha"], 2, "CLI_INSECURE_URL", advice);
   }
-  const { stderr } = await machine.svc(...setup, "http://127.0.0.1:9");
+  const { stdout, stderr } = await machine.svc(...setup, "http://127.0.0.1:9");
+  assertStringIncludes(stdout, "A generic webhook accepts messages for alpha at http://127.0.0.1:9");
   assertStringIncludes(stderr, "Next: svc connector start alpha\n");
 });
 
