@@ -1,5 +1,6 @@
 /** `connector start` in one process: how a wrong clock is corrected before there is a link, and when keys are read. */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { ConnectorLockedError, lockConnector, lockHolder } from "../../../cli/connector/connector_lock.ts";
 import { startConnectors } from "../../../cli/connector/start.ts";
 import { CliError } from "../../../cli/errors.ts";
 import { ApiError, LocalDown } from "../../../shared/client/errors.ts";
@@ -12,7 +13,7 @@ import { passing, stopping } from "./bench.ts";
 import { contextOf } from "./context.ts";
 import { holdConnectorLock } from "./held_lock.ts";
 import type { Machine } from "../cli_world.ts";
-import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
+import { connectorOfAlpha, folderOf, machineWithAlpha, pairAlpha } from "./local_machine.ts";
 
 Deno.test("a connector signs its refresh with the registry's time when the registry refuses its own", async () => {
   await using world = await World.open();
@@ -209,5 +210,24 @@ Deno.test("a second start names a command that shows the connector that runs, wi
   for (const [options, fix] of cases) {
     const { code, message } = await machine.failure("connector", "start", "alpha", ...options);
     assertEquals([code, message.endsWith(`: svc ${fix}.`)], ["CLI_BUSY", true], message);
+  }
+});
+
+Deno.test("of twenty starts at once one has the agent, the others name it, and its end frees the agent", async () => {
+  await using machine = await machineWithAlpha();
+  const folder = await folderOf(machine, "alpha");
+  for (let round = 0; round < 2; round++) {
+    const starts = await Promise.allSettled(Array.from({ length: 20 }, (_, i) => lockConnector(folder, 100 + i)));
+    const held = starts.flatMap((start) => start.status === "fulfilled" ? [start.value] : []);
+    assertEquals([held.length, lockHolder(folder)], [
+      1,
+      String(100 + starts.findIndex((one) => one.status === "fulfilled")),
+    ]);
+    for (const start of starts) {
+      if (start.status === "rejected") {
+        assertEquals(start.reason instanceof ConnectorLockedError, true, String(start.reason));
+      }
+    }
+    for (const lock of held) lock[Symbol.dispose]();
   }
 });
