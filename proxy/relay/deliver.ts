@@ -116,13 +116,15 @@ async function acceptMessage(deps: DeliverDeps, caller: AdmittedAgent, exchange:
     queueFor,
     mayHaveArrived: false,
   };
+  const left = timeLeft(clock, config.ackTimeoutMs + LIMITS.wayBackMs + LIMITS.returnWaitMs);
   for (let earlier = deliveries.underWay(id); earlier; earlier = deliveries.underWay(id)) {
     // The nonce of the duplicate is used up before the wait, because copies of the request would otherwise wait too.
     await caller.admission.commitAlone();
     await earlier;
+    // Each copy makes an attempt of its own after one that failed, so the last of many would otherwise wait for minutes.
+    if (left() <= 0) throw new ServiceError("PROXY_RELAY_DELIVERY_FAILED");
   }
   let began = clock.now();
-  const left = timeLeft(clock, config.ackTimeoutMs + LIMITS.wayBackMs + LIMITS.returnWaitMs);
   deliveries.enter(id);
   try {
     for (let isFirst = true;; isFirst = false) {

@@ -178,6 +178,19 @@ Deno.test("copies of a failed attempt are new attempts, one after another", asyn
   assertEquals(all.socket.delivered.length, 2);
 });
 
+Deno.test("the last of many copies waits no longer than for a few attempts", async () => {
+  const all = await openCast({ proxy: { ackTimeoutMs: 1_000 } });
+  await using w = all.w;
+  all.socket.behaviour = "silent";
+  const copies = Array.from({ length: 20 }, () => send(all));
+  for (let second = 0; second < 8; second++) {
+    await rest();
+    await w.clock.advance(1_000);
+  }
+  assertEquals(await tally(copies), { [FAILED]: 20 });
+  assert(all.socket.delivered.length <= 8, `${all.socket.delivered.length}`);
+});
+
 Deno.test("a copy gets the answer of the first attempt when the connector has left meanwhile", async () => {
   for (let round = 0; round < 2; round++) {
     const all = await openCast();
