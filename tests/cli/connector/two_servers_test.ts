@@ -364,6 +364,12 @@ Deno.test("a pair that its own server refuses is ended at the other one too", as
   await b.world.start();
   b.bench.endLink(1006);
   await two.clock.advance(60_000);
+  // Alpha reads the pair before it is ended. A reading that came later would find no pair, so none would have ended.
+  const reach = b.world.proxy.fetch;
+  b.world.proxy.fetch = async (asked, peer) => {
+    if (asked.url.endsWith("/pair/accept")) await until(() => a.bench.peers["beta@b.example"] !== undefined);
+    return await reach(asked, peer);
+  };
   const ticket = await two.ticket();
   const { status, body } = await request(b.bench, "/v1/pair/confirm", { ticket });
   assertEquals([status, body.error.code], [403, "PROXY_PAIR_RESPONDER_FORBIDDEN"]);
