@@ -351,11 +351,13 @@ export class Talk {
     const agent = this.#agent();
     const found = agent === null ? null : this.tickets.find(agent, text);
     if (agent === null || found === null) return;
+    // With several agents the person may not know for which of them the keys are.
+    const pair = this.#agents.size > 1 ? `Pair ${agent.name}` : "Pair";
     const question = editor !== null
-      ? "This is a pairing ticket, a secret. Pair with it instead?"
+      ? `This is a pairing ticket, a secret. ${pair} with it instead?`
       : isTicketOf(found, agent.status()?.proxy.origin ?? found.origin)
-      ? `Pair with an agent of ${found.authority}?`
-      : `This ticket is from another server: ${found.authority}. Pair?`;
+      ? `${pair} with an agent of ${found.authority}?`
+      : `This ticket is from another server: ${found.authority}. ${pair}?`;
     prompt.ask(question, () => this.#confirm(agent, found), "Not paired.");
   }
 

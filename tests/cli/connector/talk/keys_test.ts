@@ -39,7 +39,7 @@ Deno.test("the ticket of an agent pairs with another one of the same terminal, a
   assertEquals(screen.lines.at(-1)?.slice(7), "This is your own ticket. Give it to the other person.");
   await screen.press("a", ..."beta", ENTER);
   await screen.paste(TICKET);
-  assertEquals(screen.live(), "Pair with an agent of svc.example.com? [y/N] ");
+  assertEquals(screen.live(), "Pair beta with an agent of svc.example.com? [y/N] ");
 });
 
 Deno.test("r replies to the newest message, a number names another one, and space reads what was shown", async () => {
@@ -214,7 +214,7 @@ Deno.test("a pasted ticket pairs after y, and nothing else does", async () => {
     const count = screen.lines.length;
     await screen.paste(ticket);
     const said = screen.lines.slice(count).map((line) => line.slice(7)).join(" ");
-    const pairs = "Agents of two servers pair only if both have https and a name without a port.";
+    const pairs = "Agents of two servers pair only if their host names differ, and both have https and no port.";
     assertEquals([said, screen.live()], [`This ticket is from another server, ${host}. ${pairs}`, "alpha · online"]);
   }
   const proving = withPairSecret(other, "A".repeat(22));
@@ -441,6 +441,17 @@ Deno.test("several agents share the terminal: each line names its agent, and a c
   assertEquals(screen.lines.at(-1)?.slice(7), "The agents are alpha, gamma. The keys are for alpha.");
   await screen.press("g", "\t", ENTER);
   assertEquals(screen.lines.at(-1)?.slice(7), "The keys are for gamma now.");
+});
+
+Deno.test("with two agents the question names the one that a pasted ticket would pair", async () => {
+  await using screen = new Screen(80, ["alpha", "gamma"]);
+  await screen.paste(TICKET);
+  assertEquals(screen.live(), "Pair alpha with an agent of svc.example.com? [y/N] ");
+  await screen.press("n");
+  await screen.clock.advance(1_000);
+  await screen.press("a", "g", "\t", ENTER);
+  await screen.paste(withPairSecret(formatTicket("https://b.example", new Uint8Array(16)), "A".repeat(22)));
+  assertEquals(screen.live(), "This ticket is from another server: b.example. Pair gamma? [y/N] ");
 });
 
 Deno.test("messages of two agents with the same number are read, shown and answered each for its own agent", async () => {
