@@ -275,7 +275,8 @@ function waitingNote(folder: AgentFolder, result: OutboundResult): string | null
 
 function keptNote({ problem, until }: OutboundResult, host = "the server"): string {
   const refusal = problem === null ? null : refusalText(problem);
-  const why = refusal === null ? `${host} cannot be reached` : `${host} does not take it now: ${refusal}`;
+  // The problem names the server, because that may be the agent's own also for a peer of another server.
+  const why = refusal === null ? problem ?? `${host} cannot be reached` : `${host} does not take it now: ${refusal}`;
   return `Kept: ${why}. Sent when it can, until ${dayAndTime(until ?? "")}.`;
 }
 

@@ -1,6 +1,7 @@
 /** What people read of the state of a sent message: one list, so that every place says the same. */
 import type { CheckedReceipt, OutboundResult } from "../../shared/client/local_shapes.ts";
 import { ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
+import { NO_VISIT } from "../link/agent_credentials.ts";
 
 /**
  * First words of the problem of a message that never left this machine. If `refused` were shown, a person would ask who
@@ -42,7 +43,7 @@ function stateAlone(message: Shown, now: number, peer: string, host: string | nu
       return "on its way";
     case "kept": {
       const seconds = nextTryAt === null ? 0 : Math.ceil((Date.parse(nextTryAt) - now) / 1000);
-      const waits = host === null ? "waits here" : `waits for ${host}`;
+      const waits = host === null || problem?.startsWith(NO_VISIT) ? "waits here" : `waits for ${host}`;
       return seconds > 0 ? `${waits}, next try in ${seconds} s` : waits;
     }
     case "queued":

@@ -24,6 +24,9 @@ export type AgentCredentials = Pick<
   "current" | "renew" | "accessExpiresAt" | "identityExpiresAt" | "stop"
 >;
 
+/** First words of why no visit token came, by which a list tells that the agent's own server is the one that is away. */
+export const NO_VISIT = "Your server gives no token";
+
 /** Credentials that also reach the servers of peers elsewhere. */
 export type VisitCredentials = AgentCredentials & Pick<StoredCredentials, "visit" | "endVisit">;
 
@@ -164,7 +167,7 @@ export class StoredCredentials {
       if (this.#visits.get(audience) === visit) this.#visits.delete(audience);
       if (isPermanent(cause)) throw cause;
       // The cause `connection refused` tells the caller that the message was not sent.
-      const why = `Your server gives no token for ${new URL(audience).host}: ${describeError(cause)}`;
+      const why = `${NO_VISIT} for ${new URL(audience).host}: ${describeError(cause)}`;
       throw new UnreachableError(why, { cause: new Error("connection refused", { cause }) });
     }
   }

@@ -89,7 +89,10 @@ async function connectorWithUnsent(world: World, machine: Machine, agents: reado
   const options = agents === "all" ? {} : { port: String(freePort()) };
   const ended = startConnectors({ ...context, env, terminal, out }, agents, options);
   await until(async () => (await machine.svc("connector", "status")).stdout.includes("alpha is"));
-  assertStringIncludes((await machine.svc("send", "beta", "hi")).stderr, "Kept:");
+  assertStringIncludes(
+    (await machine.svc("send", "beta", "hi")).stderr,
+    `Kept: ${PROXY_URL} cannot be reached. Sent when`,
+  );
   return { context, ended, said: () => said.join("") };
 }
 

@@ -33,3 +33,13 @@ Deno.test("a message that was refused names why, and one that never left says th
     "not sent within 24 h",
   ]);
 });
+
+Deno.test("a message to another server waits here while the agent's own server gives no token for it", () => {
+  const kept = { state: "kept" as const, nextTryAt: new Date(3_000).toISOString(), expiresAt: null };
+  const of = (problem: string) => stateText({ ...kept, problem }, 0, "beta@b.example", "b.example");
+  assertEquals(of("https://b.example cannot be reached"), "waits for b.example, next try in 3 s");
+  assertEquals(
+    of("Your server gives no token for b.example: https://a.example cannot be reached"),
+    "waits here, next try in 3 s",
+  );
+});
