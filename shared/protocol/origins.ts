@@ -27,10 +27,15 @@ export function isForeignOrigin(origin: string, environment: "local" | "dev" | "
 }
 
 /** What a person reads about the ticket of a server for which `mayPair` is false. */
-export const PAIRING_SERVERS = "Agents of two servers pair only if both have https and a name without a port.";
+export const PAIRING_SERVERS =
+  "Agents of two servers pair only if their host names differ, and both have https and no port.";
 
-/** Tells whether agents of two servers, given by the origins of their proxies, can pair at all. */
+/**
+ * Tells whether agents of two servers, given by the origins of their proxies, can pair at all. A port is no part of an
+ * identity, so two servers of one host would claim each other's agents.
+ */
 export function mayPair(own: string, other: string): boolean {
   const isTrial = (origin: string) => origin.startsWith("http:");
-  return [own, other].every((origin) => isForeignOrigin(origin, "local")) && isTrial(own) === isTrial(other);
+  return [own, other].every((origin) => isForeignOrigin(origin, "local")) && isTrial(own) === isTrial(other) &&
+    new URL(own).hostname !== new URL(other).hostname;
 }

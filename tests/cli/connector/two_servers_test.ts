@@ -95,7 +95,7 @@ Deno.test("a ticket of a server that cannot pair with this one is refused at onc
   const ticket = (await two.ticket()).replace("relay.a.example", "relay.a.example:8443");
   const { status, body } = await request(two.b.bench, "/v1/pair/confirm", { ticket });
   const message =
-    "The ticket is from relay.a.example:8443. Agents of two servers pair only if both have https and a name without a port.";
+    "The ticket is from relay.a.example:8443. Agents of two servers pair only if their host names differ, and both have https and no port.";
   assertEquals([status, body.error], [400, { code: "CONNECTOR_INVALID_BODY", message }]);
   assertEquals([two.b.bench.connector.store.pairConfirmations.all(), two.b.bench.session.visits], [[], []]);
 });

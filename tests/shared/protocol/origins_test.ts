@@ -31,9 +31,15 @@ Deno.test("another server is an https name without port, and on a trial machine 
   }));
 });
 
-Deno.test("two servers pair with https names, or both on loopback for a trial", () => {
+Deno.test("two servers pair with https names, or both on loopback for a trial, but not on one host", () => {
   const [a, b, here, there] = ["https://a.example", "https://b.example", "http://127.0.0.2:1", "http://127.0.0.3:1"];
-  for (const [own, other, may] of [[a, b, true], [here, there, true], [a, here, false], [here, a, false]] as const) {
+  for (
+    const [own, other, may] of [[a, b, true], [here, there, true], [a, here, false], [here, a, false], [
+      here,
+      "http://127.0.0.2:2",
+      false,
+    ]] as const
+  ) {
     assertEquals([mayPair(own, other), mayPair(own, "https://c.example:8443")], [may, false], `${own} ${other}`);
   }
 });
