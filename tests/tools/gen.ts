@@ -123,7 +123,7 @@ function limitList(limits: Readonly<Record<string, LimitRow>>): string {
 /** The limits that are the same for every route of a person, and of an admin at the proxy. */
 const SHARED_LIMIT = /^\d+ in \d+ s per (?:person|admin)/;
 /** The limit of every body that names no other one. */
-const USUAL_BODY = `body of ${LIMITS.bodyBytes.toLocaleString("en-US")} bytes`;
+const USUAL_BODY = `a body of ${LIMITS.bodyBytes.toLocaleString("en-US")} bytes`;
 
 function routes(): string {
   const common = COMMON_ERRORS.map((code) => `\`${code}\``).join(", ");

@@ -50,7 +50,7 @@ export function limitsOf<D>(route: Route<D>, authenticator: Pick<Authenticator<D
     texts.push(`${limit.requests} in ${limit.windowMs / 1000} s per ${per}${failures}`);
   }
   if (authenticator.limit !== undefined) texts.push(authenticator.limit);
-  if (route.body || route.rawBody) texts.push(`body of ${maxBodyBytes.toLocaleString("en-US")} bytes`);
+  if (route.body || route.rawBody) texts.push(`a body of ${maxBodyBytes.toLocaleString("en-US")} bytes`);
   return [...texts, ...bounds];
 }
 
