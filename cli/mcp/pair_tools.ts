@@ -5,6 +5,7 @@
 import { inputRequired, type InputRequiredResult } from "@modelcontextprotocol/server";
 import { PairConfirmAnswer, PairStartAnswer } from "../../shared/protocol/api/pairing.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import { mayPair, PAIRING_SERVERS } from "../../shared/protocol/origins.ts";
 import { isTicketOf, ticketInPaste } from "../../shared/protocol/ticket.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { statusOf } from "../connector/status.ts";
@@ -67,11 +68,15 @@ export const PAIR_CONFIRM: ToolRow = tool({
   absent: isAbsent,
   async run(mcp, args, call) {
     const { identity, clock, connector } = mcp.options;
-    const found = ticketInPaste(args.ticket, (await statusOf(connector)).proxy.origin);
+    const { origin } = (await statusOf(connector)).proxy, found = ticketInPaste(args.ticket, origin);
     if ("problem" in found) throw refusal("PROXY_PAIR_TICKET_NOT_FOUND", found.problem, ASK_FOR_WHOLE);
     const parsed = found.ticket, { ticket } = parsed;
     // Cut, because a host name may be longer than what a person can take in.
     const authority = shownText(parsed.authority, PROBLEM_CHARACTERS_MAX);
+    // Before the question, because a person would agree to a pairing that the connector then refuses.
+    if (!isTicketOf(parsed, origin) && !mayPair(origin, parsed.origin)) {
+      throw refusal("CONNECTOR_INVALID_BODY", `The ticket is from ${authority}. ${PAIRING_SERVERS}`, "");
+    }
     const warning = (proxy: string) =>
       isTicketOf(parsed, proxy) ? "" : `This ticket is from another server: ${authority}. This agent uses ${proxy}. `;
     const text = (proxy: string) =>

@@ -154,6 +154,15 @@ Deno.test("a ticket of another server is named as such before the question, and 
   );
 });
 
+Deno.test("no person is asked about the ticket of a server with which no agent here can pair", async () => {
+  await using place = await beta();
+  for (const origin of ["https://other.example:8443", "http://127.0.0.1:8787"]) {
+    const said = `The ticket is from ${new URL(origin).host}. Agents of two servers pair only if`;
+    await place.client.failure("pair_confirm", { ticket: formatTicket(origin, new Uint8Array(16)) }, said);
+  }
+  assertEquals(place.client.questions, []);
+});
+
 Deno.test("a person is asked three times in ten minutes, in all calls of a process", async () => {
   await using place = await beta();
   const { client } = place;
