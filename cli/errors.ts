@@ -152,7 +152,7 @@ const DETECTED_HERE = { API_KEY_MISSING: EXIT.unauthorised, PAYLOAD_TOO_LARGE: E
 export class CliError extends Error {
   override name = "CliError";
   /** Replaces the fix of the table. */
-  readonly fix: string | undefined;
+  fix: string | undefined;
   /** Lines below the message, one for each problem. */
   readonly details: readonly string[];
 
@@ -233,6 +233,11 @@ export const NOT_YOURS =
 export function describeFor(agentName: string, error: unknown): Described {
   const described = describe(error);
   return { ...described, fix: described.fix.replaceAll("<name>", agentName) };
+}
+
+/** Puts the name of the agent into the fix of an error, for what prints it later and does not know the agent. */
+export function nameAgentIn(error: unknown, agentName: string): void {
+  if (error instanceof ApiError || error instanceof CliError) error.fix = describeFor(agentName, error).fix;
 }
 
 export function describe(error: unknown): Described {

@@ -3,6 +3,7 @@
  * has its own resources. Decides when an agent is started again; agent_connector.ts starts it.
  */
 import { type Clock, sleep, timeLeft } from "../../shared/clock.ts";
+import { nameAgentIn } from "../errors.ts";
 import type { EventFields } from "../link/link_events.ts";
 import type { RunningConnector } from "./agent_connector.ts";
 import { ConnectorLockedError } from "./connector_lock.ts";
@@ -134,6 +135,8 @@ export class Fleet {
       const wait = isFinal ? PERMANENT_MS : doubled(RESTART_FIRST_MS, agent.failures - 1, RESTART_MAX_MS);
       agent.state = "failed";
       this.#firstFailure ??= { error };
+      // The line of the agent then says what to do, because a command with `<name>` would fail when it is pasted.
+      if (isFinal) nameAgentIn(error, agent.name);
       emit(agent.name, "agent_stopped", { why: describeError(error), nextInMs: wait });
       const allFailed = [...this.#agents.values()].every(({ state }) => state === "failed");
       if (this.deps.endsWithAgents && allFailed) this.#end.resolve(this.#firstFailure.error);

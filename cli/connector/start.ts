@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { AGENT_FILES } from "../../shared/client/agent_files.ts";
 import { AgentStore } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
-import { EXIT } from "../errors.ts";
+import { EXIT, nameAgentIn } from "../errors.ts";
 import { onStop } from "../terminal/interrupt.ts";
 import { type RunningConnector, startAgentConnector } from "./agent_connector.ts";
 import type { EmitEvent } from "./events.ts";
@@ -117,6 +117,10 @@ export async function startConnectors(
     const failure = await (running?.ended ?? fleet.run());
     if (failure !== null) throw failure;
     return EXIT.done;
+  } catch (error) {
+    // The command prints this error, and with `svc join` it does not know the agent.
+    if (isOne) nameAgentIn(error, only);
+    throw error;
   } finally {
     forget();
     endReports();

@@ -17,6 +17,7 @@ class TestFleet implements AsyncDisposable {
   onStart: (name: string) => Promise<void> | void;
   readonly starts: string[] = [];
   readonly events: (string | number | null)[][] = [];
+  readonly whys: unknown[] = [];
   readonly running = new Map<string, (why: unknown) => void>();
   readonly fleet: Fleet;
   readonly ended: Promise<unknown>;
@@ -31,7 +32,7 @@ class TestFleet implements AsyncDisposable {
       start: (name) => this.#start(name),
       filesOf: () => Promise.resolve(this.files),
       emit: (name, event, fields: EventFields = {}) =>
-        void this.events.push([name, event, Number(fields.nextInMs ?? 0) / 1000]),
+        void [this.events.push([name, event, Number(fields.nextInMs ?? 0) / 1000]), this.whys.push(fields.why)],
       endsWithAgents,
     });
     this.ended = this.fleet.run();
@@ -104,6 +105,16 @@ Deno.test("a permanent failure is tried again when the files change, and every t
   world.files = "3";
   await world.clock.advance(10_000);
   assertEquals([...world.running.keys()], ["a"]);
+});
+
+Deno.test("what a person must do after a permanent failure names the agent, also in the error of the command", async () => {
+  const revoked = new ApiError(401, "AGENT_AUTH_REFRESH_REVOKED", "revoked", null);
+  await using world = await TestFleet.run(["a", "b"], (name) => {
+    throw name === "a" ? revoked : new Error("garbage");
+  }, true);
+  const fix = "Run svc agent reissue a to start a new session.";
+  assertEquals([await world.ended, revoked.fix], [revoked, fix]);
+  assertEquals(world.whys, [`AGENT_AUTH_REFRESH_REVOKED: revoked. ${fix}`, "garbage"]);
 });
 
 Deno.test("after the clock was set back by an hour a permanent failure is still tried again in ten minutes", async () => {

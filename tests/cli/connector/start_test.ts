@@ -147,6 +147,18 @@ Deno.test("the event of a deleted agent names it in the commands that make it ag
   assertStringIncludes(said.join(""), "svc agent delete alpha, then svc agent create alpha");
 });
 
+Deno.test("the end of a session names the command of its agent, also for a command that does not name the agent", async () => {
+  await using world = await World.open();
+  await using machine = await machineWithAlpha(world);
+  await machine.svc("agent", "create", "other");
+  await machine.svc("agent", "auth", "revoke", "alpha");
+  world.clock.step(16 * 60_000);
+  const env = (name: keyof typeof machine.env) => machine.env[name];
+  const ended = startConnectors({ ...contextOf(world, machine), env }, ["alpha"], { port: `${freePort()}` });
+  const { fix = "" } = await assertRejects(() => stopping(world, ended), ApiError);
+  assertStringIncludes(fix, "svc agent reissue alpha");
+});
+
 Deno.test("--keys without a terminal, or with --json, is a usage error", async () => {
   await using world = await World.open();
   await using machine = await machineWithAlpha(world);
