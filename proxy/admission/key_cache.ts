@@ -4,7 +4,7 @@
  * otherwise stop all messages. An invalid document never replaces a valid one, because every token would then be
  * refused.
  */
-import type { Clock } from "../../shared/clock.ts";
+import { type Clock, settledWithin } from "../../shared/clock.ts";
 import type { VerificationKeys } from "../../shared/protocol/signed/jws.ts";
 import { readKeyDocument } from "../../shared/protocol/signed/key_document.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
@@ -23,6 +23,9 @@ const REFETCH_MS = 30_000;
 
 /** Time after a failure in which only a search asks the registry. With less, requests wait while it is down. */
 const RETRY_MS = LIMITS.crlRetryMs;
+
+/** Longest wait for newer keys while old ones are usable. With more, a message waits for a silent registry twice. */
+const NEWER_WAIT_MS = 500;
 
 export class KeyCache {
   #keys: VerificationKeys | null = null;
@@ -67,7 +70,8 @@ export class KeyCache {
     const now = this.clock.now(), { fresh } = this;
     if (fresh) return fresh;
     if (now < this.#failedAt + RETRY_MS && now >= this.#failedAt) return this.#stale();
-    await this.#fetch().catch(() => {});
+    const fetched = this.#fetch().catch(() => {});
+    await (this.ready ? settledWithin(this.clock, fetched, NEWER_WAIT_MS) : fetched);
     return this.#stale();
   }
 

@@ -239,6 +239,16 @@ test("a key request that hangs causes 503 within 5 s of the clock and leaves no 
   assertEquals(keys.fetches, 1);
 });
 
+test("while the cached keys are usable, a key request that hangs holds requests up for 0.5 s", async ({ w, a, keys }) => {
+  assertEquals(await ask(w, a), "200");
+  keys.answer = () => new Promise(() => {});
+  w.clock.step(5 * MINUTE_MS);
+  const before = keys.fetches;
+  const asking = ask(w, a);
+  await until(() => keys.fetches > before);
+  assertEquals(await endsAfter(w, 500, asking), "200");
+});
+
 test("a key answer without an end causes 503 within 5 s of the clock", async ({ w, a, keys }) => {
   const forever = new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(65_536)) });
   const stalled = new ReadableStream({ start: (controller) => controller.enqueue(utf8Bytes('{"keys":[')) });
