@@ -4,6 +4,7 @@ import { CliError } from "../../../cli/errors.ts";
 import { withLock } from "../../../cli/files/lock.ts";
 import { fromBase64Url, sha256 } from "../../../shared/protocol/base64url.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
+import { until } from "../../support/until.ts";
 import { REGISTRY_URL, World } from "../../support/world.ts";
 import { AUTH, authOf, MARKER, whileTimePasses, withAlpha, works } from "../alpha.ts";
 import { Machine } from "../cli_world.ts";
@@ -49,11 +50,14 @@ Deno.test("a recovery in the same second as the lost refresh waits a second and 
   machine.loseAnswers(REFRESH);
   await machine.failure("agent", "auth", "refresh", "alpha");
   machine.fetch = machine.world.fetch;
-  const began = machine.world.clock.now();
-  const { code, stderr } = await whileTimePasses(machine.world, machine.svc("agent", "auth", "refresh", "alpha"));
+  const began = machine.world.clock.now(), sent = () => machine.requests.filter((to) => to.endsWith("/refresh")).length;
+  const recovery = machine.svc("agent", "auth", "refresh", "alpha");
+  // It signs before the clock moves on, because a signature of the next second would be taken at once.
+  await until(() => sent() === 2);
+  const { code, stderr } = await whileTimePasses(machine.world, recovery);
   assertEquals(code, 0, stderr);
   assert(machine.world.clock.now() - began >= 1_000);
-  assertEquals(machine.requests.filter((request) => request.endsWith("/refresh")).length, 3);
+  assertEquals(sent(), 3);
 });
 
 Deno.test("a refresh that never arrived is sent again and succeeds", async () => {
@@ -131,15 +135,17 @@ Deno.test("a refused recovery keeps the marker of the refresh before it", async 
 
 Deno.test("one of many concurrent refreshes sends a request, and the others use its result", async () => {
   await using machine = await withAlpha();
-  const { fetch } = machine;
-  // A command that begins after the answer refreshes again, so the answer waits until the others have read their files.
-  machine.fetch = async (input, init) => {
-    for (let i = 0; i < 100; i++) await Deno.stat(machine.dir);
-    return await fetch(input, init);
-  };
+  const { fetch } = machine, { clock } = machine.world;
   for (let round = 0; round < 3; round++) {
-    const sent = machine.requests.length;
+    const sent = machine.requests.length, haveRead = Promise.withResolvers<void>();
+    machine.fetch = async (input, init) => {
+      await haveRead.promise;
+      return await fetch(input, init);
+    };
     const all = Promise.all(Array.from({ length: 5 }, () => machine.json("agent", "auth", "refresh", "alpha")));
+    // A command that begins after the answer refreshes again, so the answer comes when the others wait for the lock.
+    await until(() => clock.pending().split("\n").filter((timer) => timer.startsWith("+50 ms")).length === 4);
+    haveRead.resolve();
     const outcomes = await whileTimePasses(machine.world, all);
     const how = outcomes.map((outcome) => outcome.how).sort();
     assertEquals(how, ["refreshed", "shared", "shared", "shared", "shared"]);

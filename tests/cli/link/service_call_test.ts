@@ -4,7 +4,7 @@ import { ERRORS } from "../../../shared/protocol/errors.ts";
 import { CLI_ERRORS, CliError, describe, EXIT } from "../../../cli/errors.ts";
 import { LocalDown } from "../../../shared/client/errors.ts";
 import { ApiError, UnreachableError } from "../../support/agent_client.ts";
-import { flushTasks } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
 import { REGISTRY_URL } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
 
@@ -44,7 +44,7 @@ Deno.test("a command ends with exit code 5 after 30 s without an answer", async 
   await using machine = await Machine.ofPerson();
   machine.fetch = silence;
   const waiting = machine.failure("api-key", "list");
-  await flushTasks();
+  await until(() => machine.requests.length === 1);
   await machine.world.clock.advance(29_999);
   assert(machine.world.clock.waiting > 0, "it still waits");
   await machine.world.clock.advance(1);
@@ -59,12 +59,12 @@ Deno.test("a command ends after 10 s without a connection; a slow service with o
   machine.fetch = silence;
   machine.reach = () => Promise.resolve(false);
   const refused = machine.failure("api-key", "list");
-  await flushTasks();
+  await until(() => machine.requests.length === 1);
   await machine.world.clock.advance(10_000);
   assertStringIncludes((await refused).message, "did not accept a connection within 10 s");
   machine.reach = () => Promise.resolve(true);
   const slow = machine.failure("api-key", "list");
-  await flushTasks();
+  await until(() => machine.requests.length === 2);
   await machine.world.clock.advance(30_000);
   assertStringIncludes((await slow).message, "within 30 s");
 });

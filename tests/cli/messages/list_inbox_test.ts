@@ -394,9 +394,9 @@ Deno.test("svc send --wait says at once where the message waits, and prints the 
   withInbox(async ({ world, machine, running, socket, receive }) => {
     socket.link.end(1000, "over");
     const asking = machine.svc("send", "beta", "--wait", "x", "--request-id", "request-1");
+    await until(() => running.connector.store.sent.find("request-1")?.state === "queued");
     const began = world.clock.now();
     await whileTimePasses(world, until(() => world.clock.now() - began > 2_000));
-    assertEquals(running.connector.store.sent.find("request-1")?.state, "queued");
     receive({ message: "y" }, { inReplyTo: "request-1" });
     const stderr = "The message waits at the server until beta takes it.\n";
     assertEquals(await whileTimePasses(world, asking), { code: 0, stdout: "y\n", stderr });
