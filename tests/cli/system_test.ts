@@ -9,6 +9,7 @@ import { systemClock } from "../../shared/clock.ts";
 import { SOON_MS, within } from "../support/process.ts";
 import { HAS_OPENSSL, PrivateAuthority } from "../support/private_authority.ts";
 import { tempFolder } from "../support/temp_folder.ts";
+import { until } from "../support/until.ts";
 
 /** Runs as long as its folder is there. */
 const stays = (folder: string) => `while [ -e '${folder}' ]; do sleep 0.1; done`;
@@ -191,6 +192,7 @@ Deno.test({
       return (await exchange({ fetch, clock: systemClock }, { ...request, method: "POST", body })).status;
     };
     const slow = send("slow");
+    await until(() => peers.size === 1);
     for (let n = 0; n < 3; n++) assertEquals(await send("fast"), 200);
     // The fast ones have used the second connection one after the other.
     assertEquals(peers.size, 2);
