@@ -68,7 +68,9 @@ for (const era of ERAS) {
     const { id, from, requestId } = got.messages[0];
     assertEquals([from.agentDid, from.ownerDid], [a.agent.did, a.agent.ownerDid]);
     assertEquals([from.alias, requestId], ["alpha", "question-1"]);
-    assertEquals((await beta.data("send_message", { to: "alpha", text: "None.", reply_to: id })).state, "delivered");
+    // The call that waits for it may have read it by then.
+    const { state: sent } = await beta.data("send_message", { to: "alpha", text: "None.", reply_to: id });
+    assert(sent === "delivered" || sent === "processed", sent);
     const answered = await alpha.passing(asking);
     assert(answered.text.startsWith(`{"note":"${NOTE}","requestId":"question-1","to":"beta"`), answered.text);
     const { state, reply, problem } = answered.data;
