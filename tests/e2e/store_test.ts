@@ -3,6 +3,7 @@
  * a stop and a start of its server.
  */
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
+import { accessToken, Denokv, findDenokv } from "../support/denokv.ts";
 import { AgentClient, RegistryClient } from "../support/agent_client.ts";
 import { runStore, StartRefused, WorkFailed } from "../../deploy_store.ts";
 import { openStore, StoreRefused } from "../../shared/server/store/open_store.ts";
@@ -104,7 +105,7 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   assertEquals(cut.code, 1);
   assertMatch(cut.stderr, /^Cannot import: Line \d+: not a JSON object$/m);
   const started = await refusedHere({ folder: folder.path, env: { ...env, KV_URL: `${folder.path}/cut.kv` } });
-  assertStringIncludes(started, `store at ${folder.path}/cut.kv was not completed. Remove the store and import again.`);
+  assertStringIncludes(started, `store at ${folder.path}/cut.kv was not completed. If none runs, remove the store`);
   const noExport = await store(`${folder.path}/other.kv`, "import", "\0".repeat(2 ** 21));
   assertEquals([noExport.code, noExport.stderr.trim()], [
     1,
@@ -132,6 +133,36 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   assert((await registry.redeemInvite(invite.invite.code)).apiKey.token);
   await connector.close();
 });
+
+const denokv = await findDenokv();
+
+for (const kind of ["a file", "denokv"]) {
+  Deno.test({
+    name: `of two imports at once into one store, a store has the records of exactly one when it is ${kind}`,
+    ignore: kind === "denokv" && denokv === null,
+    async fn() {
+      await using folder = await tempFolder();
+      await using server = kind === "denokv" ? await Denokv.start(denokv ?? "") : null;
+      const kvUrl = server?.address ?? `${folder.path}/svc.kv`;
+      const outcomes = await Promise.all(["a", "b"].map(async (name) => {
+        const records = Array.from(
+          { length: 1_000 },
+          (_, i) => ({ key: ["registry", "human", `${name}-${i}`], json: i }),
+        );
+        const lines = [{ svcStore: 5, exportedAt: "2026-02-21T00:01:00.000Z" }, ...records, {
+          records: records.length,
+        }];
+        return { name, ...await store(kvUrl, "import", lines.map((line) => JSON.stringify(line)).join("\n")) };
+      }));
+      const [kept, ...more] = outcomes.filter(({ code }) => code === 0);
+      assert(kept && more.length === 0, JSON.stringify(outcomes));
+      accessToken();
+      using opened = await Deno.openKv(kvUrl);
+      const found = await Array.fromAsync(opened.list({ prefix: ["registry"] }), ({ key }) => String(key[2]));
+      assertEquals([found.length, found.filter((id) => id.startsWith(kept.name)).length], [1_000, 1_000]);
+    },
+  });
+}
 
 Deno.test("store inspect counts every kind of record and the humans with most revocations", async () => {
   await using folder = await tempFolder();

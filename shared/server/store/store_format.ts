@@ -31,7 +31,7 @@ export async function readWithFormatCheck<T extends readonly unknown[]>(
     const value = format?.value ?? null;
     if (value === HALF) {
       throw new StoreRefused(
-        `The import into the store ${place} was not completed. Remove the store and import again.`,
+        `The import into the store ${place} was not completed. If none runs, remove the store and import again.`,
       );
     }
     if (value !== null && value !== STORE_FORMAT) throw new StoreRefused(otherFormat(`The store ${place}`, value));
@@ -57,7 +57,19 @@ export function otherFormat(what: string, format: unknown): string {
     "Start the svc that wrote it, or begin with an empty store.";
 }
 
-/** Marks the store as incomplete during an import, or as complete after it. */
-export async function markImport(kv: Kv, { isWhole }: { isWhole: boolean }): Promise<void> {
-  await kv.set(KEY, isWhole ? STORE_FORMAT : HALF);
+/**
+ * Marks the store as incomplete, unless its format was written since `format` was read: of two imports at once into an
+ * empty store, the other one would otherwise add its records. Returns false then.
+ */
+export async function beginImport(kv: Kv, format: KvEntryMaybe<unknown>): Promise<boolean> {
+  return format.value !== HALF && (await kv.atomic().check(format).set(KEY, HALF).commit()).ok;
+}
+
+export async function readFormat(kv: Kv): Promise<KvEntryMaybe<unknown>> {
+  return await kv.get(KEY);
+}
+
+/** Marks the store as complete after an import. */
+export async function endImport(kv: Kv): Promise<void> {
+  await kv.set(KEY, STORE_FORMAT);
 }

@@ -9,7 +9,7 @@ import { fromBase64Url, toBase64Url } from "../../protocol/base64url.ts";
 import { tryParse } from "../../protocol/json_text.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { parseIso, toIso } from "../../protocol/time.ts";
-import { markImport, otherFormat, STORE_FORMAT } from "./store_format.ts";
+import { beginImport, endImport, otherFormat, readFormat, STORE_FORMAT } from "./store_format.ts";
 
 /**
  * How long imported records of a kind are kept: forever, never (they are not exported), until a time in milliseconds
@@ -67,6 +67,8 @@ export async function importLines(
   lines: AsyncIterable<string>,
   now: number,
 ): Promise<number> {
+  // Read before the records, because another import could otherwise begin and end between the two.
+  const format = await readFormat(kv);
   for (const service of Object.keys(tables)) {
     const found = await kv.list({ prefix: [service] }, { limit: 1 }).next();
     if (!found.done) throw new TransferError(0, `the store holds records of the ${service} already; use an empty one`);
@@ -75,7 +77,7 @@ export async function importLines(
   if (head.done) throw new TransferError(0, "the export is empty");
   checkHead(parseLine(head.value, 1));
   // The mark is written only now, because after a wrong file the store would otherwise have to be removed.
-  await markImport(kv, { isWhole: false });
+  if (!await beginImport(kv, format)) throw new TransferError(0, "another import has begun at this store");
   let number = 1, count = 0, bytes = 0, isWhole = false, pending = kv.atomic(), writes = 0, before: Keep = "never";
   const flush = async () => {
     if (writes > 0) await asTransferError(number, () => pending.commit());
@@ -110,7 +112,7 @@ export async function importLines(
   }
   if (!isWhole) throw new TransferError(number, "the export is incomplete");
   await flush();
-  await markImport(kv, { isWhole: true });
+  await endImport(kv);
   return count;
 }
 

@@ -6,7 +6,7 @@
 import { formatDid } from "../../../shared/protocol/did.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
-import { markImport } from "../../../shared/server/store/store_format.ts";
+import { endImport } from "../../../shared/server/store/store_format.ts";
 import { pause } from "../child.ts";
 import { newId } from "../fleet.ts";
 import { figure, type Outcome, ratio } from "../figures.ts";
@@ -58,7 +58,7 @@ export async function list(world: World): Promise<Outcome> {
 async function fill(path: string, entries: number): Promise<void> {
   const kv = await Deno.openKv(path);
   // A server starts on no store that holds records without a format.
-  await markImport(kv, { isWhole: true });
+  await endImport(kv);
   const now = Math.floor(Date.now() / 1000);
   for (let done = 0; done < entries; done += ENTRIES_PER_COMMIT) {
     const operation = kv.atomic().set(KEYS.crlHead(), { seq: entries });

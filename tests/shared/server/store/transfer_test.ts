@@ -102,6 +102,70 @@ Deno.test("an export with any change is refused with a TransferError, or importe
   );
 });
 
+Deno.test("of two imports at once, the one that begins second is refused and adds no record", async (t) => {
+  const now = 1_771_632_060_000;
+  const linesFor = (name: string) => [
+    JSON.stringify({ svcStore: 5, exportedAt: "2026-02-21T00:01:00.000Z" }),
+    ...Array.from({ length: 300 }, (_, i) => JSON.stringify({ key: ["registry", "human", `${name}-${i}`], json: i })),
+    '{"records":300}',
+  ];
+  /** Yields the lines, and ends `before(n)` before the nth of them. */
+  async function* gated(lines: readonly string[], before: (n: number) => Promise<unknown> | void) {
+    for (const [n, line] of lines.entries()) {
+      await before(n);
+      yield line;
+    }
+  }
+  await steps(
+    t,
+    [["before the first has begun", 0], ["when the first has begun", 1], ["when it has written", 201]],
+    async ([, at]) => {
+      const kv = await openTestKv(), open = Promise.withResolvers<void>(), other = Promise.withResolvers<void>();
+      await readWithFormatCheck({ kv, place: "of the test" }, []);
+      // Each sees an empty store before either has a line, and the second goes on when the first is at `at`.
+      const waiting = importLines(
+        kv,
+        TABLES,
+        gated(linesFor("b"), (n) => {
+          if (n === 0) open.resolve();
+          return n === 0 ? other.promise : undefined;
+        }),
+        now,
+      ).catch((error) => error);
+      await open.promise;
+      const first = importLines(
+        kv,
+        TABLES,
+        gated(linesFor("a"), async (n) => {
+          if (n !== at) return;
+          other.resolve();
+          if (at > 0) await waiting;
+        }),
+        now,
+      ).catch((error) => error);
+      const results = [await first, await waiting];
+      const [taken, ...more] = results.filter((result) => result === 300);
+      assertEquals([taken, more.length], [300, 0], String(results));
+      const refusal = results.find((result) => result !== 300);
+      assert(refusal instanceof TransferError && refusal.message === "another import has begun at this store");
+      const name = results[0] === 300 ? "a" : "b";
+      assertEquals((await records(kv)).length, 300);
+      assert((await records(kv)).every(([key]) => String((key as string[])[2]).startsWith(name)));
+      kv.close();
+    },
+  );
+  await t.step("after the first has ended", async () => {
+    const kv = await openTestKv();
+    await readWithFormatCheck({ kv, place: "of the test" }, []);
+    const lines = gated(linesFor("b"), async (n) => {
+      if (n === 0) assertEquals(await importLines(kv, TABLES, linesOf(linesFor("a")), now), 300);
+    });
+    await assertRejects(() => importLines(kv, TABLES, lines, now), TransferError, "another import has begun");
+    assertEquals((await records(kv)).length, 300);
+    kv.close();
+  });
+});
+
 Deno.test("an import of 5,000 records makes a commit for each 200 of them", async () => {
   const counts = noCounts(), kv = countingKv(await openTestKv(), new CallGate(), counts), now = 1_771_632_060_000;
   const record = (i: number) => JSON.stringify({ key: ["registry", "human", `h-${i}`], json: { id: i } });
