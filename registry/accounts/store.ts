@@ -55,6 +55,8 @@ export async function bootstrapAdmin(
   const key = issueApiKey(deps, human.id, names.apiKeyName);
   const service = issueService(deps, "proxy", [...SERVICE_SCOPES]);
   const record: BootstrapRecord = { humanId: human.id, at: human.createdAt };
+  // Read before the bootstrap, because the name that another instance's bootstrap has taken since would be refused.
+  const name = KEYS.serviceName(service.record.name);
   return await deps.changes.run(async (draft) => {
     const entry = await draft.get(KEYS.bootstrap());
     if (entry.value !== null) throw new ServiceError("ADMIN_BOOTSTRAP_ALREADY_COMPLETED");
@@ -63,7 +65,7 @@ export async function bootstrapAdmin(
     draft.also((operation) => putHuman(operation, human, key), { checks: 2 });
     await audit(draft, deps, { human, requestId }, "admin.bootstrapped", human.did);
     return { human, key, service };
-  });
+  }, [name]);
 }
 
 /**
