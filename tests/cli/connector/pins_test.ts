@@ -41,6 +41,43 @@ Deno.test("a ticket pins both keys, and a message of such a peer is proven from 
   assertEquals(message?.verified, "end-to-end");
 });
 
+Deno.test("a ticket's secret pins one agent, also when a list proves two keys, and lists at once those of others", async () => {
+  await using world = await World.open();
+  let proven: Json[][] = [], lists = 0;
+  // The relay lists agents whose keys were proven with the secret of the ticket: two of them, then another one.
+  const fetch = relay(world, "/pair/peers", (body) => {
+    const peers = proven[lists++ % 3];
+    return peers === undefined ? body : { ...body, peers };
+  });
+  const { one, ticketOf } = await two(world, { fetch });
+  const secret = parseTicket(await ticketOf())?.pairSecret ?? "";
+  const rows = ["mallory", "eve", "trudy"].map(async (name, i) => {
+    const { agent: { did }, keys: { publicKey } } = await world.agent(undefined, name);
+    const profile = { agentName: name, humanName: "Bob" };
+    const peerKey = await provePairKey(secret, { role: "responder", did, profile }, publicKey);
+    return {
+      agentDid: did,
+      profile,
+      pairedAt: new Date(world.clock.now() - i).toISOString(),
+      online: false,
+      lastSeenAt: null,
+      peerKey,
+    };
+  });
+  const all = await Promise.all(rows);
+  proven = [all.slice(0, 2), all.slice(2), all.slice(1, 2)];
+  lists = 0;
+  await Promise.all(Array.from({ length: 5 }, () => one.connector.updatePeers()));
+  await one.connector.updatePeers();
+  assertEquals(lists, 3);
+  assertEquals(pinsOf(one).map(([alias, , how]) => [alias, how]), [
+    ["contact-eve", undefined],
+    ["contact-trudy", undefined],
+    ["mallory", "ticket"],
+  ]);
+  assertEquals(one.connector.store.pairSecrets.open(world.clock.now()), []);
+});
+
 Deno.test("the first message to the peer of a ticket is sealed, also when the list with its key is still on the way", async () => {
   await using world = await World.open();
   const late = held(world, "/pair/peers");
