@@ -18,6 +18,12 @@ export type Parsed =
   | { kind: "help"; path: readonly string[] }
   | { kind: "version" };
 
+/**
+ * Words in which an unknown command is looked for, more than any command has. With all of them, the many files of a
+ * folder behind a mistyped command would take minutes.
+ */
+const TYPED_MAX = 10;
+
 /** Finds the command of a command line, and reads its input. @throws {CliError} `CLI_USAGE` */
 export function parse(argv: readonly string[], commands: readonly Command[]): Parsed {
   // An option takes a value in all commands or in none, because options are read before the command is known.
@@ -33,8 +39,8 @@ export function parse(argv: readonly string[], commands: readonly Command[]): Pa
   if (found === undefined) {
     const fix = elsewhere(words[0] ?? "");
     if (fix !== undefined) throw new CliError("CLI_USAGE", `There is no command svc ${words[0]}`, { fix });
-    const group = knownGroup(words, commands);
-    const isKnown = words.length === group.length;
+    const typed = words.slice(0, TYPED_MAX), group = knownGroup(typed, commands);
+    const isKnown = typed.length === group.length;
     if (wantsHelp && (isKnown || !asksHelp)) return { kind: "help", path: group };
     const known = ["version", ...Object.keys(GLOBAL_OPTIONS)];
     const wrong = [...unknown, ...Object.keys(flags)].find((name) => !known.includes(name));
@@ -42,7 +48,7 @@ export function parse(argv: readonly string[], commands: readonly Command[]): Pa
       throw new CliError("CLI_USAGE", `There is no option --${wrong} here.${didYouMean(wrong, known, "--")}`);
     }
     if (words.length === 0) return { kind: "help", path: [] };
-    throw unknownCommand(words, group, commands);
+    throw unknownCommand(typed, group, commands);
   }
   if (wantsHelp) return { kind: "help", path: found.path };
   const own: Record<string, OptionSpec> = { ...found.options, ...GLOBAL_OPTIONS };

@@ -1,7 +1,9 @@
 /** Parsing argv into a command: accepted input, refused input, and suggestions. */
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import fc from "fast-check";
 import { type Command, command, usageOf } from "../../../cli/command_line/command.ts";
 import { CliError } from "../../../cli/errors.ts";
+import { anyText } from "../../shared/protocol/arbitraries.ts";
 import { allCommands } from "../../../cli/commands/table.ts";
 import { hasSwitch, parse, type Parsed } from "../../../cli/command_line/parse.ts";
 import { nearest } from "../../../shared/did_you_mean.ts";
@@ -253,5 +255,77 @@ Deno.test("a command that needs arguments is not a prefix of another command", (
     for (const b of COMMANDS) {
       if (a !== b) assertEquals(a.path.every((word, i) => b.path[i] === word), false, `${a.path} and ${b.path}`);
     }
+  }
+});
+
+Deno.test("any words are a command with the input that it declares, a help, a version, or a refusal", () => {
+  const known = COMMANDS.flatMap(({ path, options }) => [path, Object.keys(options).map((name) => `--${name}`)]).flat();
+  const word = fc.oneof(
+    fc.constantFrom(...new Set(known)),
+    fc.constantFrom(
+      "--",
+      "-",
+      "-h",
+      "help",
+      "--help",
+      "--json",
+      "--version",
+      "--__proto__",
+      "constructor",
+      "--x=y",
+      "",
+    ),
+    anyText,
+  );
+  fc.assert(
+    fc.property(fc.array(word, { maxLength: 8 }), (argv) => {
+      try {
+        const parsed = parse(argv, COMMANDS);
+        if (parsed.kind !== "run") return;
+        const { args, options } = parsed.command, { input } = parsed;
+        assertEquals([Object.keys(input.args), Object.keys(input.options)], [Object.keys(args), Object.keys(options)]);
+        for (const [name, { value, repeat }] of Object.entries(options)) {
+          const given = input.options[name];
+          if (value === undefined) assertEquals(typeof given, "boolean", name);
+          else if (repeat) assert(Array.isArray(given) && !given.includes(""), name);
+          else assert(given === undefined || typeof given === "string" && given !== "", name);
+        }
+      } catch (error) {
+        assert(error instanceof CliError && error.code === "CLI_USAGE", String(error));
+      }
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
+Deno.test("what is given to a command in any form and order is read back", () => {
+  const texts = fc.stringMatching(/^[^\s=-]{1,10}$/);
+  const values = fc.oneof(texts, anyText.filter((text) => text !== ""));
+  const given = fc.record({
+    name: texts,
+    more: fc.option(texts),
+    kind: fc.option(values),
+    scope: fc.array(values, { maxLength: 3 }),
+  });
+  fc.assert(fc.property(given, fc.boolean(), fc.boolean(), fc.boolean(), (given, force, isJoined, isFirst) => {
+    const option = (name: string, value: string) =>
+      isJoined || value.startsWith("--") ? [`--${name}=${value}`] : [`--${name}`, value];
+    const options = [
+      ...given.kind === null ? [] : option("kind", given.kind),
+      ...given.scope.flatMap((scope) => option("scope", scope)),
+      ...force ? ["--force"] : [],
+    ];
+    const words = [given.name, ...given.more === null ? [] : [given.more]];
+    const argv = isFirst ? [...options, "agent", "create", ...words] : ["agent", "create", ...words, ...options];
+    const { input } = ran(...argv);
+    assertEquals(input.args, { name: given.name, more: given.more ?? undefined });
+    assertEquals(input.options, { kind: given.kind ?? undefined, scope: given.scope, secret: undefined, force });
+  }));
+});
+
+Deno.test("a command line of 100,000 words is refused in bounded time", () => {
+  const many = Array.from({ length: 100_000 }, (_, i) => `file-${i}`);
+  for (const first of [["nosuch"], ["agent"], ["agent", "create", "x"], ["help"], ["--nosuch"], ["--kind"], []]) {
+    assertThrows(() => parse([...first, ...many], COMMANDS), CliError);
   }
 });
