@@ -7,7 +7,7 @@ import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { parseAit, readAitClaims } from "../../../shared/protocol/signed/ait.ts";
 import { expositionOf } from "../../../shared/server/metrics/metrics.ts";
-import { ForeignIssuer } from "../../support/foreign_issuer.ts";
+import { type ForeignAgent, ForeignIssuer } from "../../support/foreign_issuer.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
@@ -402,4 +402,21 @@ Deno.test("a server that has an address which no other server accepts says so in
     await w.proxy.start();
     assertEquals(w.log.filter(({ event }) => event === "not_federated").length, lines, `${registryUrl} ${proxyUrl}`);
   }
+});
+
+test("a visit token for one origin of a server is none for another one, also once it is known", async ({ w, b, alpha, beta }) => {
+  const other = "http://127.0.0.1:8788";
+  (w.proxy.deps.origins as string[]).push(other);
+  const sentTo = async (base: string, agent: ForeignAgent) => {
+    const parts = { base, target: "/hooks/agent", recipient: alpha.agent.did, body: "{}" };
+    return await outcome(await w.proxy.fetch(await w.signed(agent as unknown as TestAgent, parts), w.peer));
+  };
+  w.connect(alpha);
+  await w.connected();
+  assertEquals(await sentTo(PROXY_URL, beta), "202");
+  assertEquals(await sentTo(other, beta), "401 PROXY_AGENT_ACCESS_INVALID");
+  const accessToken = await b.visit(beta, { aud: other });
+  const there = { ...beta, identity: { ...beta.identity, accessToken } };
+  assertEquals(await sentTo(other, there), "202");
+  assertEquals(await sentTo(PROXY_URL, there), "401 PROXY_AGENT_ACCESS_INVALID");
 });

@@ -19,7 +19,7 @@ import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { BatchedReads } from "../../../shared/server/store/batched_reads.ts";
 import { GroupCommit } from "../../../shared/server/store/group_commit.ts";
 import { StoreUnavailable } from "../../../shared/server/store/store_errors.ts";
-import { FaultyKv } from "../../support/faulty_kv.ts";
+import { FaultyKv, type KvCall } from "../../support/faulty_kv.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { IS_REMOTE, MAX_CHECKS, openTestKv } from "../../support/test_store.ts";
 
@@ -272,4 +272,25 @@ Deno.test("any interleaving of requests, restarts and two instances accepts each
     }),
     { seed: 1, numRuns: IS_REMOTE ? 3 : 20 },
   );
+});
+
+Deno.test("the first request after the store has deleted the record reads it again, and causes no conflict", async () => {
+  const faulty = await FaultyKv.open(), clock = new ManualClock(), one = new Instance(faulty.kv, clock);
+  let reads = 0, commits = 0;
+  const count = ({ method, keys }: KvCall) => {
+    if (!keys.some((key) => String(key) === String(KEYS.sender(AGENT)))) return;
+    if (method === "commit") commits++;
+    else reads++;
+  };
+  assert(await one.use("first-nonce-of-all"));
+  faulty.faults = { before: count };
+  clock.step(KEPT_MS - 1);
+  assert(await one.reserve("a-nonce-just-before"));
+  assertEquals([reads, commits], [0, 0]);
+  clock.step(1);
+  await faulty.kv.delete(KEYS.sender(AGENT));
+  [reads, commits] = [0, 0];
+  assert(await one.use("a-nonce-after-the-end"));
+  assertEquals([reads, commits], [1, 1]);
+  faulty[Symbol.dispose]();
 });
