@@ -1,5 +1,5 @@
 /** `connector start` in one process: how a wrong clock is corrected before there is a link, and when keys are read. */
-import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { ConnectorLockedError, lockConnector, lockHolder } from "../../../cli/connector/connector_lock.ts";
 import { startConnectors } from "../../../cli/connector/start.ts";
 import { CliError } from "../../../cli/errors.ts";
@@ -244,5 +244,28 @@ Deno.test("of twenty starts at once one has the agent, the others name it, and i
       }
     }
     for (const lock of held) lock[Symbol.dispose]();
+  }
+});
+
+Deno.test("a process that finds the lock of a connector taken never reads the ID of an earlier holder", async () => {
+  await using machine = await machineWithAlpha();
+  const folder = await folderOf(machine, "alpha"), path = `${folder.path}/connector.lock`;
+  const { tryLock } = Deno.FsFile.prototype;
+  const found: string[] = [];
+  Deno.FsFile.prototype.tryLock = function (exclusive) {
+    const taken = tryLock.call(this, exclusive);
+    // After the code that waits for the lock has gone on, and before any other task of this process.
+    queueMicrotask(() => void taken.then((isTaken) => isTaken && found.push(Deno.readTextFileSync(path))));
+    return taken;
+  };
+  try {
+    for (let pid = 1; pid <= 50; pid++) {
+      using _ = await lockConnector(folder, pid);
+      const [text = ""] = found.splice(0);
+      assert(["", `${pid}\n`].includes(text), `${pid} has the lock, and the file says ${text}`);
+      assertEquals(lockHolder(folder), String(pid));
+    }
+  } finally {
+    Deno.FsFile.prototype.tryLock = tryLock;
   }
 });

@@ -55,6 +55,19 @@ Deno.test("an answer that comes after the sweep has settled its delivery is stor
   assertEquals(unpackDelivery(change.value, ID)?.bodySha256, bodySha256);
 });
 
+Deno.test("the outcome of an attempt keeps when its message was handed over and when its receipt came", () => {
+  const id = { sender: "a", recipient: "b", requestId: ID };
+  const answer = { accepted: true as const, delivered: false, connectedSockets: 0, requestId: ID };
+  const times = { handedOverAt: 3, receiptAt: 4 };
+  const handedOver = packDelivery({ ...recordOf({ ...id, startedAt: 1, instance: "i" }), ...times });
+  for (const given of [answer, null]) {
+    const change = new EndOfDelivery(id, undefined, given, "i", 5).next(handedOver);
+    assert(typeof change === "object" && "value" in change);
+    const { handedOverAt, receiptAt } = unpackDelivery(change.value, ID) ?? {};
+    assertEquals({ handedOverAt, receiptAt }, times);
+  }
+});
+
 Deno.test("a duplicate within the 20 ms gets the answer, with its recipient connected or offline", async () => {
   for (const isOffline of [false, true]) {
     const all = await openCast();
