@@ -82,7 +82,7 @@ export function evaluateRefresh(
   if (agent.did !== agentDid) return { refused: "other_agent" };
   // This comes before the check for `revoked`, whose advice is a reissue. For a suspended person a reissue would be
   // refused too, so the connector must wait for the restore instead.
-  if (agent.status === "active" && session?.suspended) return { refused: "suspended" };
+  if (session?.suspended) return { refused: "suspended" };
   if (agent.status === "revoked" || session === null || session.status === "revoked") return { refused: "revoked" };
   if (agent.currentJti !== aitJti) return { refused: "superseded" };
   if (equalDigests(session.refreshDigest, digest)) {

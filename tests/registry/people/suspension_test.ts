@@ -152,6 +152,12 @@ Deno.test("a session that ended before or during the suspension is still ended a
   const { agents } = await answered<AdminAgentList>(await w.ask("GET", "/v1/admin/agents", admin));
   const shown = [before, during, kept].map(({ agent }) => agents.find(({ id }) => id === agent.id)?.session);
   assertEquals(shown, ["revoked", "revoked", "suspended"]);
+  // A connector waits for a restore, and asks for a reissue when its own session has ended.
+  const refusals = [before, during, deleted, kept].map(async (one) =>
+    await outcome(await refresh(w, one, one.agentAuth.refreshToken))
+  );
+  const ended = "401 AGENT_AUTH_REFRESH_REVOKED";
+  assertEquals(await Promise.all(refusals), [ended, ended, ended, "403 ACCOUNT_SUSPENDED"]);
   await change(w, owner, "restore");
   for (const agent of [before, during, deleted]) {
     const { status, suspended } = await sessionOf(w, agent);
