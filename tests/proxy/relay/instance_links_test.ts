@@ -1,5 +1,6 @@
 /** The links between instances: messages over them, what happens when one is lost, and who may open one (D-370). */
 import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
 import { joinedBytes, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
@@ -315,6 +316,43 @@ Deno.test("a frame that is cut, too long, or no JSON ends its link, and nothing 
       assertEquals(arrived.map((all) => all.map(([body]) => body)), [bodies, bodies], name);
       await w1.clock.advance(RENEW_MS);
     }
+  }));
+
+Deno.test("any messages arrive unchanged, and of a damaged frame those before the damage", () =>
+  linked(async (w1, w2, _a, _b, network) => {
+    const bytes = fc.uint8Array({ maxLength: 20 }).map((some) => Uint8Array.from(some));
+    const messages = fc.array(fc.tuple(fc.jsonValue({ maxDepth: 2 }).filter((body) => body !== null), bytes), {
+      minLength: 1,
+      maxLength: 5,
+    });
+    const isLinked = () => linksOf(w1).size === 1 && linksOf(w2).size === 1;
+    await fc.assert(
+      fc.asyncProperty(messages, async (sent) => {
+        await until(isLinked);
+        const arrived = arrivals(w2);
+        for (const message of sent) assert(linksOf(w1).send(nameOf(w2), ...message));
+        await flushTasks();
+        const plain = (all: readonly (readonly [unknown, Uint8Array])[]) =>
+          all.map(([body, { length }]) => [JSON.stringify(body), length]);
+        assertEquals(plain(arrived), plain(sent));
+      }),
+      { numRuns: 15 },
+    );
+    const texts = fc.array(fc.stringMatching(/^[a-z\n]{0,8}$/), { minLength: 1, maxLength: 4 });
+    await fc.assert(
+      fc.asyncProperty(texts, fc.nat(60), fc.oneof(bytes, fc.constant(utf8Bytes("\n"))), async (texts, at, other) => {
+        await until(isLinked);
+        const arrived = arrivals(w2), good = joinedBytes(texts.map((text) => part(`"x"\n${text}`)));
+        const from = Math.min(at, good.length);
+        network.inject(joinedBytes([good.subarray(0, from), other, good.subarray(from + other.length)]));
+        await flushTasks();
+        let end = 0;
+        const whole = texts.filter((text) => (end += 8 + text.length) <= from);
+        assertEquals(arrived.slice(0, whole.length).map(([, { length }]) => length), whole.map(({ length }) => length));
+        if (!isLinked()) await w1.clock.advance(RENEW_MS);
+      }),
+      { numRuns: 30 },
+    );
   }));
 
 Deno.test("a message that waits does not keep the rest of its frame in memory", () =>

@@ -1,9 +1,11 @@
 /** Admission, opening, forms and looks of pages: what another site, an old code or a stolen half of a session gets. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import fc from "fast-check";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { PAGE_FILES, type PageAnswer } from "../../../shared/page/document.ts";
 import { markup } from "../../../shared/page/html.ts";
 import { newCode, pageApp, type PageRow } from "../../../shared/page/page_app.ts";
+import { anyText } from "../protocol/arbitraries.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 
 const ORIGIN = "http://127.0.0.1:8790";
@@ -247,4 +249,59 @@ Deno.test("the files of the pages stay small, because a slow line loads them bef
   const bytes = (path: string) => new TextEncoder().encode(PAGE_FILES[path]?.text).length;
   assert(bytes("/page.css") <= 12 * 1024, `${bytes("/page.css")} bytes of CSS`);
   assert(bytes("/page.js") <= 4 * 1024, `${bytes("/page.js")} bytes of JavaScript`);
+});
+
+Deno.test("any path, cookie and form get a page, and only the form of the session's own page does something", async () => {
+  const { ask, open, done } = opened();
+  const { base, cookie, csrf } = await open();
+  const part = fc.oneof(
+    fc.stringMatching(/^[!-~]{0,12}$/),
+    fc.constantFrom("%", "%ff", "..", "inbox", "peers", "%2e%2e"),
+  );
+  const path = fc.oneof(
+    fc.array(part, { maxLength: 4 }).map((parts) => `/${parts.join("/")}`),
+    fc.array(part, { maxLength: 2 }).map((parts) => [base, ...parts].join("/")),
+    fc.constantFrom(`${base}/inbox`, `${base}/peers/beta`, `${base}/peers/%f0`, `${base}/close/x`, "/open/x"),
+  );
+  const cookies = fc.oneof(
+    fc.constantFrom(
+      cookie,
+      `a=b;${cookie}`,
+      `${cookie}; svc_page=x`,
+      `svc_page=x; ${cookie}`,
+      "svc_page=",
+      "svc_page",
+      "",
+    ),
+    fc.stringMatching(/^[!-~ ]{0,40}$/),
+  );
+  const form = fc.option(fc.dictionary(fc.constantFrom("text", "csrf", "x"), fc.oneof(anyText, fc.constant(csrf))));
+  const type = fc.constantFrom(
+    "application/x-www-form-urlencoded",
+    "application/x-www-form-urlencoded; charset=x",
+    "text/plain",
+  );
+  await fc.assert(
+    fc.asyncProperty(path, cookies, form, type, async (path, cookie, form, type) => {
+      const before = done.length, isForm = form !== null;
+      const headers = { cookie, ...isForm && { "content-type": type } };
+      const { status, body } = await ask(path, { headers, ...isForm && { form } });
+      assert([200, 303, 403, 404].includes(status), `${status} for ${path}`);
+      assert(body === null || !/<script(?! src)/i.test(body), "no script in a page");
+      const isOwn = isForm && form.csrf === csrf && type !== "text/plain" && status === 303;
+      assert(done.length === before + (isOwn && !path.startsWith("/open/") ? 1 : 0), `${path} ${cookie}`);
+    }),
+    { numRuns: 1_500 },
+  );
+});
+
+Deno.test("a cookie or a form as long as a server takes is read in bounded time", async () => {
+  const { ask, open } = opened();
+  const { base, cookie } = await open();
+  for (const unit of [";", "=", " ", "svc_pag=;", "%", "&", "+"]) {
+    const long = unit.repeat(60_000 / unit.length);
+    assertEquals((await ask(`${base}/inbox`, { headers: { cookie: `a=${long};${cookie}` } })).status, 200, unit);
+    const sent = await ask(`${base}/peers/beta`, { headers: { cookie }, form: { text: long } });
+    assertEquals(sent.status, 403, "a form over its bound is none");
+  }
 });
