@@ -5,8 +5,10 @@
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../registry/schema/kv_keys.ts";
 import type { Quotas } from "../../registry/config.ts";
+import { countRegistration, newQuota } from "../../registry/quota.ts";
 import type { QuotaRecord } from "../../registry/schema/records.ts";
 import { type KeyPair, keyPairFromSeed } from "../../shared/protocol/ed25519.ts";
+import { ServiceError } from "../../shared/protocol/errors.ts";
 import { unixSeconds } from "../../shared/protocol/time.ts";
 import {
   answered,
@@ -251,4 +253,20 @@ Deno.test("a list that is 80 % full refuses humans with over 100 live entries, i
   await refusedWithoutTrace(w, RATE, await registration(w, many.owner));
   await answered(await reissue(w, few));
   await answered(await owned(w, "DELETE", many), 204);
+});
+
+Deno.test("from 80 % of the revocation list on, an account with more than 100 entries is asked to wait an hour", () => {
+  const now = 1_771_632_060_000, quotas = { ...AMPLE_QUOTAS, revocations: 1_000 };
+  const register = (live: number, crlFill: number) => {
+    const quota = newQuota({ revocations: [[now, 500], [now + 1, live]] });
+    try {
+      return countRegistration(quota, now, { quotas, crlFill, now }).agents;
+    } catch (error) {
+      assert(error instanceof ServiceError);
+      return `${error.code} ${error.headers?.["Retry-After"] ?? ""}`;
+    }
+  };
+  const wait = "RATE_LIMIT_EXCEEDED 3600";
+  assertEquals([register(101, 0.8), register(100, 0.8), register(101, 0.7999), register(100, 1)], [wait, 1, 1, 1]);
+  assertEquals([register(999, 0), register(1_000, 0)], [1, "QUOTA_EXCEEDED "]);
 });

@@ -60,3 +60,18 @@ Deno.test("tokens of one API key are in the audit log once an hour, and again wh
   for (let i = 0; i < 2; i++) await looks.record("key", () => Promise.resolve(void written++));
   assertEquals(written, 1);
 });
+
+Deno.test("after the clock was set back by an hour the next token of an API key is recorded", async () => {
+  await using w = await openRegistry();
+  const looks = new Looks(w.clock);
+  let written = 0;
+  const record = () => looks.record("key", () => Promise.resolve(void written++));
+  w.clock.step(7_200_000);
+  await record();
+  w.clock.step(-3_599_999);
+  await record();
+  assertEquals(written, 1);
+  w.clock.step(-1);
+  await record();
+  assertEquals(written, 2);
+});

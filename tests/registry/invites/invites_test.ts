@@ -265,3 +265,13 @@ Deno.test("of a redemption and a deletion of one invite at the same time, one su
     if (round % 20 === 19) await w.clock.advance(60_000);
   }
 });
+
+Deno.test("a deleted invite leaves nothing in the store, also one without an end", async () => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.admin();
+  const { id, code } = await create(w);
+  assertEquals([await countOf(w, KEYS.invite("x")), await countOf(w, KEYS.inviteCode("x"))], [1, 1]);
+  await answered(await w.ask("DELETE", `/v1/invites/${id}`, { apiKey }), 204);
+  assertEquals([await countOf(w, KEYS.invite("x")), await countOf(w, KEYS.inviteCode("x"))], [0, 0]);
+  await refused(await redeem(w, { code }), "INVITE_REDEEM_CODE_INVALID");
+});

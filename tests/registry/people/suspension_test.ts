@@ -372,3 +372,17 @@ Deno.test("recovery makes a suspended admin active again, with its agents", asyn
   await until(async () => (await sessionOf(w, a)).status === "active");
   assertEquals((await w.ask("GET", "/v1/me", { apiKey: recovered?.key.token })).status, 200);
 });
+
+Deno.test("the socket of an agent whose session its owner or an admin ends closes at once", async () => {
+  await using w = await World.open({ ...AMPLE, sharedProcess: true });
+  await w.proxy.start();
+  const admin = await w.admin(), owner = await w.person(), peer = await w.agent();
+  const [own, foreign, other] = await w.agents(3, owner) as [TestAgent, TestAgent, TestAgent];
+  for (const agent of [own, foreign, other]) await w.pair(agent, peer);
+  const [ofOwn, ofForeign, ofOther] = [own, foreign, other].map((agent) => w.connect(agent));
+  await w.connected();
+  await answered(await w.ask("DELETE", `/v1/agents/${own.agent.id}/auth/revoke`, owner), 204);
+  await answered(await w.ask("DELETE", `/v1/admin/agents/${foreign.agent.id}/auth/revoke`, admin), 204);
+  await until(() => ofOwn?.closed?.code === 4401 && ofForeign?.closed?.code === 4401);
+  assertEquals(ofOther?.closed, null);
+});

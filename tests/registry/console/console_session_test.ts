@@ -1,0 +1,57 @@
+/** The end of a console's session in the store: after eight hours in any case, and permanently. */
+import { assert, assertEquals } from "@std/assert";
+import type { ApiKeyCaller } from "../../../registry/callers.ts";
+import {
+  createConsoleCode,
+  endConsoleSession,
+  findConsoleSession,
+  takeConsoleCode,
+} from "../../../registry/console/sessions.ts";
+import { KEYS } from "../../../registry/schema/kv_keys.ts";
+import type { ApiKeyRecord, HumanRecord } from "../../../registry/schema/records.ts";
+import { sha256 } from "../../../shared/protocol/base64url.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
+import { openRegistry } from "../../support/registry_world.ts";
+import type { World } from "../../support/world.ts";
+
+const MINUTE_MS = 60_000, SESSION_MS = 8 * 60 * MINUTE_MS;
+const ASKED = { requestId: "r", isUse: true };
+
+/** Opens a session of the first admin with this digest. */
+async function opened(w: World, digest: string): Promise<void> {
+  const { id } = await w.admin();
+  const { value: human } = await w.kv.get<HumanRecord>(KEYS.human(id));
+  const [key] = await Array.fromAsync(w.kv.list<ApiKeyRecord>({ prefix: KEYS.apiKey("x").slice(0, 2) }));
+  assert(human && key);
+  const caller = { human, key: key.value, requestId: "r" } satisfies ApiKeyCaller & { requestId: string };
+  const { code } = await createConsoleCode(w, caller);
+  assert(await takeConsoleCode(w, await sha256(code), digest, "r"));
+}
+
+Deno.test("a session that is used all the time ends after eight hours", async () => {
+  await using w = await openRegistry();
+  await opened(w, "session");
+  for (let passed = 0; passed < SESSION_MS - 20 * MINUTE_MS; passed += 20 * MINUTE_MS) {
+    w.clock.step(20 * MINUTE_MS);
+    assert(await findConsoleSession(w, "session", ASKED), `after ${passed / MINUTE_MS} min`);
+  }
+  w.clock.step(20 * MINUTE_MS - 1);
+  assert(await findConsoleSession(w, "session", ASKED));
+  w.clock.step(1);
+  assertEquals(await findConsoleSession(w, "session", ASKED), null);
+});
+
+Deno.test("a session that is closed while it is used does not come back", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openRegistry({ kv: faulty.kv });
+  await opened(w, "session");
+  w.clock.step(2 * MINUTE_MS);
+  faulty.faults.before = async ({ method }) => {
+    if (method !== "commit") return;
+    faulty.faults = {};
+    await endConsoleSession(w, "session");
+  };
+  await findConsoleSession(w, "session", ASKED);
+  assertEquals((await w.kv.get(KEYS.console("session"))).value, null);
+  assertEquals(await findConsoleSession(w, "session", ASKED), null);
+});
