@@ -14,6 +14,7 @@ import { ManualClock } from "../support/manual_clock.ts";
 import { openRegistry, readCrl, tally, withTime } from "../support/registry_world.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { MAX_CHECKS } from "../support/test_store.ts";
+import { until } from "../support/until.ts";
 import { AMPLE_QUOTAS } from "../support/world.ts";
 import { owned } from "./steps.ts";
 
@@ -71,7 +72,7 @@ Deno.test("agents whose deletions share a commit are all announced", async () =>
   const trust = new TrustChanges({ ...w, log: () => {} }, (agentDids) => announced.push(...agentDids));
   await trust.start();
   assertEquals(await tally(agents.map((a) => owned(w, "DELETE", a))), { "204": 5 });
-  await trust.poll();
+  await until(() => announced.length >= agents.length);
   trust.stop();
   assertEquals(announced.toSorted(), agents.map(({ agent }) => agent.did).toSorted());
 });
@@ -83,7 +84,7 @@ Deno.test("a new signing key is announced, although it concerns no agent", async
   await trust.start();
   const { apiKey } = await w.admin();
   assertEquals(await tally([w.ask("POST", "/v1/admin/keys/rotate", { apiKey })]), { "200": 1 });
-  await trust.poll();
+  await until(() => announced.length > 0);
   trust.stop();
   assertEquals(announced, [[]]);
 });
