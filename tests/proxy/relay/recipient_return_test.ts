@@ -7,7 +7,6 @@ import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { steps } from "../../support/steps.ts";
-import { IS_REMOTE } from "../../support/test_store.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, type World } from "../../support/world.ts";
 import { connected, kill, sharedStore, two } from "./two_instances.ts";
@@ -18,9 +17,6 @@ const twoOf = (run: (w1: World, w2: World, a: TestAgent, b: TestAgent) => Promis
     await w1.clock.advance(2 * RENEW_MS);
     await run(w1, w2, a, b);
   });
-
-/** Real time in which denokv tells an instance what another one has written. */
-const NEWS_MS = IS_REMOTE ? 200 : 0;
 
 /** A message on its way. */
 class Sending {
@@ -33,8 +29,7 @@ class Sending {
   /** Lets up to `ms` pass until there is an answer. Returns the milliseconds. */
   async passed(ms: number): Promise<number> {
     for (let passed = 0;; passed += 100) {
-      const end = performance.now() + NEWS_MS;
-      for (let i = 0; !this.answer && (i < 2 || performance.now() < end); i++) await flushTasks();
+      await flushTasks();
       if (this.answer || passed >= ms) return passed;
       await this.w.clock.advance(100);
     }
