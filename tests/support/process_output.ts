@@ -4,14 +4,18 @@
 export class ProcessOutput {
   text = "";
   readonly ended: Promise<void>;
+  #isOver = false;
   #waiting: (() => void)[] = [];
 
   constructor(stream: ReadableStream<Uint8Array>) {
     this.ended = this.#read(stream);
   }
 
+  /** The lines so far that are complete: a line may arrive in two pieces. */
   get lines(): string[] {
-    return this.text.split("\n").filter((line) => line !== "");
+    const lines = this.text.split("\n");
+    if (!this.#isOver) lines.pop();
+    return lines.filter((line) => line !== "");
   }
 
   /** Waits until the text matches. */
@@ -32,6 +36,7 @@ export class ProcessOutput {
       this.text += decoder.decode(chunk, { stream: true });
       for (const wake of this.#waiting.splice(0)) wake();
     }
+    this.#isOver = true;
   }
 }
 
