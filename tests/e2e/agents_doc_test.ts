@@ -76,27 +76,33 @@ Deno.test({
       },
     };
     const refusals = [{ "Retry-After": "1" }, {}];
-    await using server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
-      const { pathname, searchParams } = new URL(request.url);
-      const body = request.method === "POST" ? await request.json() : {};
-      const refusal = pathname === "/v1/outbound" ? refusals.shift() : undefined;
-      if (refusal !== undefined) {
-        return Response.json({ error: { code: "X", message: "no" } }, { status: 429, headers: refusal });
-      }
-      return Response.json(answers[pathname]?.(searchParams, body));
-    });
     await Deno.mkdir(`${folder.path}/agents/beta`, { recursive: true });
-    const file = { url: `http://127.0.0.1:${server.addr.port}`, token: "t", pid: Deno.pid };
-    await Deno.writeTextFile(`${folder.path}/agents/beta/connector.json`, JSON.stringify(file));
+    /** A server for one program: what a program asked just before it was killed may arrive after its end. */
+    const serve = async () => {
+      const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
+        const { pathname, searchParams } = new URL(request.url);
+        const body = request.method === "POST" ? await request.json() : {};
+        const refusal = pathname === "/v1/outbound" ? refusals.shift() : undefined;
+        if (refusal !== undefined) {
+          return Response.json({ error: { code: "X", message: "no" } }, { status: 429, headers: refusal });
+        }
+        return Response.json(answers[pathname]?.(searchParams, body));
+      });
+      const file = { url: `http://127.0.0.1:${server.addr.port}`, token: "t", pid: Deno.pid };
+      await Deno.writeTextFile(`${folder.path}/agents/beta/connector.json`, JSON.stringify(file));
+      return server;
+    };
     for (const name of ["answer.py", "ask.py"]) await Deno.writeTextFile(`${folder.path}/${name}`, block(name));
     const env = { SVC_CONFIG_DIR: folder.path };
     {
       // The first refusal is waited for, the second one has no wait: the program goes on with the next message.
+      await using _server = await serve();
       await using _answering = background("python3", [`${folder.path}/answer.py`, "beta"], env);
       await eventually(END_MS, "two answers", () => sends >= 2 || undefined);
     }
     assertEquals(refusals, []);
     read.length = 0;
+    await using _server = await serve();
     const ask = () => output("python3", [`${folder.path}/ask.py`, "beta", "alpha", "?"], env);
     refusals.push({ "Retry-After": "1" });
     assertEquals(await ask(), { code: 0, stdout: "5 characters\n", stderr: "" });

@@ -7,7 +7,7 @@ import { Place } from "../cli/place.ts";
 import { attemptHere, clientFromFiles, denoDir, Listener, svcHere } from "../cli/connector/people.ts";
 import { ended, output, programs, Watched } from "../cli/program.ts";
 import { machineTests } from "./harness.ts";
-import { eventually, freePort, newAgent } from "../support/process.ts";
+import { eventually, freePort, newAgent, SOON_MS } from "../support/process.ts";
 
 const place = await Place.open();
 Deno.test.afterAll(() => place[Symbol.asyncDispose]());
@@ -80,7 +80,7 @@ for (const program of await programs()) {
       machine.env.PATH = `${home}/bin:${Deno.env.get("PATH")}`;
       const installing = machine.spawn(["connector", "service", "install", "alpha", "--platform", "systemd"]);
       // No connector starts here: the command is ended once it has given systemd all its input.
-      const calls = await eventually(10_000, "systemd gets the unit", async () => {
+      const calls = await eventually(SOON_MS, "systemd gets the unit", async () => {
         const text = await Deno.readTextFile(`${home}/calls`).catch(() => "");
         return text.includes("restart") ? text : undefined;
       });
@@ -138,15 +138,17 @@ for (const program of await programs()) {
 
   test("SIGINT ends a command at once, and the next run resumes its work", async (place, machine) => {
     const interrupted = async (...options: string[]) => {
-      const asked = Promise.withResolvers<void>();
-      place.tamper = (_, forward) => {
+      const asked = Promise.withResolvers<void>(), isOver = Promise.withResolvers<void>();
+      place.tamper = async (_, forward) => {
         asked.resolve();
-        return new Promise((resolve) => setTimeout(() => resolve(forward()), 1_000));
+        await isOver.promise;
+        return await forward();
       };
       const child = machine.spawn(["agent", "create", "alpha", ...options]);
       await asked.promise;
       child.kill("SIGINT");
       const { code, stderr } = await ended(child);
+      isOver.resolve();
       assertEquals(code, 130);
       return stderr;
     };

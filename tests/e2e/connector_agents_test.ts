@@ -8,7 +8,7 @@ import { AgentSet, SharedRuntime } from "../cli/connector/agent_set.ts";
 import { FleetProcess, isThere, manyAgents } from "../cli/connector/many_agents.ts";
 import { attemptHere, RunningConnector, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { eventually, Service } from "../support/process.ts";
+import { eventually, Service, SOON_MS } from "../support/process.ts";
 import { longTest } from "../support/trials.ts";
 
 const program = await bundledProgram();
@@ -44,12 +44,16 @@ Deno.test("named agents run in one process, except one that another process runs
     await using other = await RunningConnector.start(dir, "agent-1", [], { program });
     await using fleet = new FleetProcess(dir, "agent-1", "agent-2", "agent-2");
     await fleet.connected(["agent-2"]);
-    const busy = await eventually(20_000, "agent-1 is busy", () => fleet.events.find(({ event }) => event === "busy"));
+    const busy = await eventually(SOON_MS, "agent-1 is busy", () => fleet.events.find(({ event }) => event === "busy"));
     assertEquals([busy.agent, busy.pid], ["agent-1", String(other.file.pid)]);
     assertEquals((await svcHere(dir, ["connector", "status", "agent-2"])).pid, fleet.pid);
     await agents.deliverToEach(["agent-1", "agent-2"], "for");
-    const received = fleet.events.find(({ event }) => event === "received");
-    assertEquals([received?.agent, received?.from, received?.peer], ["agent-2", agents.peer.agent.did, "peer"]);
+    const received = await eventually(
+      SOON_MS,
+      "agent-2 reports its message",
+      () => fleet.events.find(({ event }) => event === "received"),
+    );
+    assertEquals([received.agent, received.from, received.peer], ["agent-2", agents.peer.agent.did, "peer"]);
     assertEquals((await fleet.end("SIGTERM")).code, 0);
   });
 

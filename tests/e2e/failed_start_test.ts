@@ -1,14 +1,20 @@
 /** A server whose start fails ends, also while a client waits for its answer, and says what to change. */
 import { assertEquals, assertRejects } from "@std/assert";
 import { startServer } from "../../deploy.ts";
+import { Entry } from "../../shared/server/http/entry.ts";
 import { openStore, StoreRefused } from "../../shared/server/store/open_store.ts";
-import { freePort, within } from "../support/process.ts";
+import { freePort, SOON_MS, within } from "../support/process.ts";
 
 const TOKEN = "DENO_KV_ACCESS_TOKEN";
 
 Deno.test("a start that the store fails ends although a request waits, which gets 503", async () => {
   const before = Deno.env.get(TOKEN), port = String(freePort());
   let asked: Promise<Response> | null = null;
+  const { answer: pass } = Entry.prototype, waits = Promise.withResolvers<void>();
+  Entry.prototype.answer = function (...args) {
+    waits.resolve();
+    return pass.apply(this, args);
+  };
   /** A store over the network that can be found and refuses each call, the first one once a request waits. */
   const store = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async ({ url }) => {
     if (new URL(url).pathname === "/") {
@@ -17,7 +23,7 @@ Deno.test("a start that the store fails ends although a request waits, which get
       return Response.json({ version: 2, databaseId: crypto.randomUUID(), endpoints, token: "t", expiresAt });
     }
     asked ??= fetch(`http://127.0.0.1:${port}/v1/metadata`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await waits.promise;
     return new Response(null, { status: 403 });
   });
   Deno.env.set(TOKEN, "token");
@@ -28,11 +34,16 @@ Deno.test("a start that the store fails ends although a request waits, which get
       PORT: port,
     };
     const started = startServer((name) => variables[name], () => {});
-    await assertRejects(() => within(10_000, "the start", started), StoreRefused, "Cannot use the store at http://127");
+    await assertRejects(
+      () => within(SOON_MS, "the start", started),
+      StoreRefused,
+      "Cannot use the store at http://127",
+    );
     const answer = await (asked as Promise<Response> | null);
     await answer?.body?.cancel();
     assertEquals(answer?.status, 503);
   } finally {
+    Entry.prototype.answer = pass;
     if (before === undefined) Deno.env.delete(TOKEN);
     else Deno.env.set(TOKEN, before);
     await store.shutdown();

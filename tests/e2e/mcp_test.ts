@@ -11,7 +11,7 @@ import { clientFromFiles, createAgents } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { childCommand } from "../support/child_command.ts";
 import { ProcessOutput } from "../support/process_output.ts";
-import { eventually, Service, tempFolder, within } from "../support/process.ts";
+import { eventually, Service, SOON_MS, tempFolder, within } from "../support/process.ts";
 
 const program = await bundledProgram();
 const CALL_MS = 60_000;
@@ -46,7 +46,7 @@ class McpServerProcess implements AsyncDisposable {
   async kill(): Promise<void> {
     const closed = new Promise<void>((resolve) => this.client.onclose = resolve);
     Deno.kill(this.transport.pid ?? 0, "SIGKILL");
-    await within(10_000, "the process ends", closed);
+    await within(SOON_MS, "the process ends", closed);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -100,8 +100,8 @@ class RawServer implements AsyncDisposable {
   async end(signal?: Deno.Signal): Promise<number> {
     if (signal === undefined) await this.#input.close();
     else this.#child.kill(signal);
-    const { code } = await within(20_000, "svc mcp ends", this.#child.status);
-    await this.stdout.ended;
+    const { code } = await within(SOON_MS, "svc mcp ends", this.#child.status);
+    await Promise.all([this.stdout.ended, this.stderr.ended]);
     return code;
   }
 
@@ -145,7 +145,7 @@ async function pairOfPeople(service: Service) {
 /** Waits until the agent's connector has written the aliases of its peers. */
 function aliasesOf(dir: string, agent: string): Promise<true> {
   const find = () => Deno.stat(`${dir}/agents/${agent}/peers.json`).then(() => true as const, () => undefined);
-  return eventually(20_000, "the aliases are written", find);
+  return eventually(SOON_MS, "the aliases are written", find);
 }
 
 Deno.test("an agent asks with a tool, and the answer of the other person's agent is the result of the call", async (t) => {

@@ -29,7 +29,7 @@ for (const program of await programs()) {
       const line = await eventually(
         END_MS,
         "the question arrives",
-        () => reader.printed.split("\n")[number] || undefined,
+        () => reader.printed.split("\n").slice(0, -1)[number],
       );
       const { id, text } = JSON.parse(line) as { id: number; text: string };
       const { code, stderr } = await shell.run("beta", `svc reply ${id} "You asked: ${text}"`);
@@ -45,13 +45,17 @@ for (const program of await programs()) {
     await t.step("an answer is the output of the question, with a connector of the sender", async () => {
       await using _alpha = await shell.connector("alpha");
       await ask(1, "two?");
-      const { code, result } = await attemptHere(shell.dir, ["status"]);
-      const agents = result.agents.map((
-        agent: Record<string, unknown>,
-      ) => [agent.name, agent.connector, agent.unread]);
-      assertEquals([code, agents], [0, [["alpha", "running", 0], ["beta", "running", 0]]]);
-      const sent = await attemptHere(shell.dir, ["sent", "--to", "beta"], { SVC_AGENT: "alpha" });
-      assertEquals(sent.result.messages[0].state, "processed");
+      // A message is read, and its receipt is on its way, once the listing has shown it: the answer may overtake both.
+      await eventually(END_MS, "both agents have read everything", async () => {
+        const { code, result } = await attemptHere(shell.dir, ["status"]);
+        const agents = result.agents.map(({ name, connector }: Record<string, unknown>) => [name, connector]);
+        assertEquals([code, agents], [0, [["alpha", "running"], ["beta", "running"]]]);
+        return result.agents.every(({ unread }: { unread: number }) => unread === 0) || undefined;
+      });
+      await eventually(END_MS, "the question is processed", async () => {
+        const sent = await attemptHere(shell.dir, ["sent", "--to", "beta"], { SVC_AGENT: "alpha" });
+        return sent.result.messages[0].state === "processed" || undefined;
+      });
     });
 
     await t.step("Ctrl-C ends a listing that follows", async () => {

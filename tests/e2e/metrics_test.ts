@@ -30,7 +30,7 @@ Deno.test("the metrics listener serves three paths, and survives what clients se
   await using service = await Service.open({ METRICS_LISTEN: "127.0.0.1:0", ACCESS_LOG: "on" });
   const { server, url } = service;
   const [, address = ""] = await within(
-    5_000,
+    SOON_MS,
     "the address of the metrics",
     server.stdout.match(/^metrics on (http:\S+)\/metrics$/m),
   );
@@ -99,7 +99,8 @@ Deno.test("the metrics listener serves three paths, and survives what clients se
     }
     parseExposition(await scrape(address));
   });
-  await t.step("the access log has the path of the row and no target", () => {
+  await t.step("the access log has the path of the row and no target", async () => {
+    await within(SOON_MS, "the line of the message", server.stderr.match(/"request_done".*"\/hooks\/agent".*\n/));
     const lines = server.stderr.text.split("\n").slice(0, -1).map((line) => JSON.parse(line));
     const done = lines.filter(({ event }) => event === "request_done");
     const { level, method, route, status, ip, agentDid, ms } = done.find((line) => line.route === "/hooks/agent");

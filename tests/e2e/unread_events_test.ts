@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { bundledProgram } from "../cli/program.ts";
 import { childCommand } from "../support/child_command.ts";
-import { eventually, messageTo, Service, SOON_MS, within } from "../support/process.ts";
+import { eventually, messageTo, PATIENT, Service, SOON_MS, within } from "../support/process.ts";
 import { ProcessOutput } from "../support/process_output.ts";
 import { connectedSockets, pairedAgents } from "./harness.ts";
 
@@ -10,7 +10,7 @@ import { connectedSockets, pairedAgents } from "./harness.ts";
 const MESSAGES = 400, AT_ONCE = 20;
 
 Deno.test("a connector goes on receiving while its events are not read, and they are all there in the end", async () => {
-  await using service = await Service.here();
+  await using service = await Service.here(PATIENT);
   const { a, b } = await pairedAgents(service, service.home);
   const { command, args } = await bundledProgram();
   const line = [...args, "connector", "start", "b", "--config-dir", service.home];
