@@ -6,7 +6,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { attempt, attemptHere, RunningConnector, svc, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { HAS_OPENSSL, PrivateAuthority, TlsFront } from "../support/private_authority.ts";
-import { bootstrap, ChildProcess, freePort, startServerHere, tempFolder, within } from "../support/process.ts";
+import { bootstrap, ChildProcess, freePort, SOON_MS, startServerHere, tempFolder, within } from "../support/process.ts";
 import { longTest } from "../support/trials.ts";
 
 const program = await bundledProgram();
@@ -83,7 +83,11 @@ longTest({
       assertStringIncludes(refused.error?.message ?? "", why);
       const line = ["connector", "start", "b", "--config-dir", dir, ...ca, "--proxy-ws-url", url.replace("http", "ws")];
       await using child = new ChildProcess([...program.args, ...line], {}, program.command);
-      const [, event = ""] = await within(20_000, "the refusal", child.stdout.match(/(\{.*"event":"unreachable".*\})/));
+      const [, event = ""] = await within(
+        SOON_MS,
+        "the refusal",
+        child.stdout.match(/(\{.*"event":"unreachable".*\})/),
+      );
       assertStringIncludes(JSON.parse(event).why, why);
       await child.end("SIGTERM");
     }

@@ -5,7 +5,7 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { startServer } from "../../deploy.ts";
 import { StartRefused } from "../../shared/server/config_reader.ts";
-import { ChildProcess, freePort, refusedStart, tempFolder, within } from "../support/process.ts";
+import { ChildProcess, freePort, refusedStart, SOON_MS, tempFolder, within } from "../support/process.ts";
 import { steps } from "../support/steps.ts";
 import { longTest } from "../support/trials.ts";
 
@@ -145,7 +145,7 @@ Deno.test({
     const flags = ["run", "--quiet", "--no-prompt", "-P=server", "--allow-read", "--allow-write"];
     const start = [...args, ...flags, "deploy.ts"];
     await using server = new ChildProcess(start, { KV_URL: path, PORT: String(freePort()) }, program);
-    assertEquals((await within(20_000, "the server refuses to start", server.status)).code, 2, server.printed);
+    assertEquals((await within(SOON_MS, "the server refuses to start", server.status)).code, 2, server.printed);
     assertStringIncludes(server.stderr.text, `with: chown --reference="${folder.path}" "${path}"*\n`);
   },
 });
@@ -188,7 +188,7 @@ longTest("each missing permission is one line with exit code 2", async (t) => {
       PORT: String(port),
       ...env,
     });
-    const { code } = await within(20_000, "the server refuses to start", server.status);
+    const { code } = await within(SOON_MS, "the server refuses to start", server.status);
     assertEquals([code, server.stdout.text], [2, ""], server.printed);
     assertEquals(server.stderr.lines.length, 1, server.printed);
     assertMatch(server.stderr.lines[0] ?? "", line);

@@ -5,7 +5,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { attemptHere, Listener, RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
-import { eventually, Service } from "../support/process.ts";
+import { eventually, Service, SOON_MS } from "../support/process.ts";
 import { pairedAgents } from "./harness.ts";
 
 const program = await bundledProgram();
@@ -47,7 +47,7 @@ Deno.test("the hook token goes to the configured origin only and appears in no o
   const members = ["url", "headers", "replyTo", "callback", "webhook", "runtimeBaseUrl", "hookPath", "redirect"];
   const payload = { message: "hi", ...Object.fromEntries(members.map((name) => [name, elsewhere])) };
   const { requestId } = await a.client.sendMessage({ recipientDid: did, payload: JSON.stringify(payload) });
-  await eventually(20_000, "the runtime has taken it", async () => {
+  await eventually(SOON_MS, "the runtime has taken it", async () => {
     const { receipts } = await a.client.receipts(requestId, did);
     return receipts[0]?.status === "processed_by_svc" || undefined;
   });

@@ -34,6 +34,7 @@ import {
   pair,
   type Place,
   Service,
+  SOON_MS,
 } from "../support/process.ts";
 import { longTest, trials } from "../support/trials.ts";
 
@@ -243,7 +244,7 @@ class Load {
     let recovery = false;
     Object.assign(
       refresher,
-      await eventually(20_000, "the session can be used again", async () => {
+      await eventually(SOON_MS, "the session can be used again", async () => {
         try {
           return await this.#once.refresh(identity, refreshToken, recovery);
         } catch (error) {
@@ -259,10 +260,10 @@ class Load {
     const connector = await Connector.open(this.place, this.cast.away);
     const arrived = () => new Set(connector.frames.map(({ requestId }) => requestId));
     const all = () => this.queued.every((requestId) => arrived().has(requestId)) || undefined;
-    await eventually(10_000, `${this.queued.length} queued messages arrive`, all);
+    await eventually(SOON_MS, `${this.queued.length} queued messages arrive`, all);
     assertEquals([...arrived()].filter((requestId) => this.queued.includes(requestId)), this.queued, "in order (D-68)");
     await connector.close();
-    await eventually(20_000, "the proxy sees it gone", async () => {
+    await eventually(SOON_MS, "the proxy sees it gone", async () => {
       const health = await (await fetch(`${this.place.proxyUrl}/health`)).json();
       return (health.proxy ?? health).connectedSockets === 0 || undefined;
     });

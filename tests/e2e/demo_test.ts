@@ -9,7 +9,7 @@ import { run } from "../../cli/main.ts";
 import type { Programs } from "../../cli/context.ts";
 import { realSystem } from "../../cli/system.ts";
 import { programs } from "../../svc.ts";
-import { ChildProcess, eventually, ROOT, tempFolder, within } from "../support/process.ts";
+import { ChildProcess, eventually, ROOT, SOON_MS, tempFolder, within } from "../support/process.ts";
 import { IS_LONG, trials } from "../support/trials.ts";
 
 const STEPS = [
@@ -53,7 +53,7 @@ interface Run {
 
 async function demo(): Promise<Run> {
   await using child = new ChildProcess(["task", "demo"]);
-  await within(30_000, "the demo is done", child.stdout.match(/^Done in .*$/m)).catch(() => {
+  await within(2 * SOON_MS, "the demo is done", child.stdout.match(/^Done in .*$/m)).catch(() => {
     throw new Error(child.printed);
   });
   const { code } = await within(60_000, "the demo exits by itself", child.status);
@@ -182,7 +182,7 @@ Deno.test("a demo that a signal stops while it runs leaves no file and no proces
   for (const signal of (["SIGTERM", "SIGINT"] as const).slice(0, IS_LONG ? 2 : 1)) {
     await using folder = await tempFolder();
     await using child = new ChildProcess(["run", "--quiet", "-A", "svc.ts", "demo", "--temp-dir", folder.path]);
-    await eventually(30_000, "the demo has its folder", async () => (await namesIn(folder.path))[0]);
+    await eventually(SOON_MS, "the demo has its folder", async () => (await namesIn(folder.path))[0]);
     const { code, signal: endedBy } = await child.end(signal);
     assertEquals([code, endedBy], [130, null], child.printed);
     assertEquals(await namesIn(folder.path), []);

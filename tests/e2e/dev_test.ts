@@ -34,7 +34,7 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
   const options = { folder: folder.path, args: ["--dev"], env: { PORT: String(freePort()), BOOTSTRAP_SECRET: "" } };
   await t.step("before the first admin: the printed command creates one", async () => {
     await using server = await startServer(options);
-    await within(20_000, "the last line", server.stdout.match(/installing anything\.\n/));
+    await within(SOON_MS, "the last line", server.stdout.match(/installing anything\.\n/));
     const output = server.stdout.text;
     assertStringIncludes(output, `pid ${server.pid}`);
     const next = / {2}svc (admin bootstrap --bootstrap-secret (\S+) --registry-url (\S+))$/m;
@@ -50,7 +50,7 @@ Deno.test("the output of --dev has address, pid and next command, and the secret
   });
   await t.step("afterwards: no secret, no command", async () => {
     await using server = await startServer(options);
-    await within(20_000, "the pid", server.stdout.match(new RegExp(`pid ${server.pid}`)));
+    await within(SOON_MS, "the pid", server.stdout.match(new RegExp(`pid ${server.pid}`)));
     assertEquals((await server.end()).code, 0);
     assertStringIncludes(
       server.stdout.text,
@@ -77,7 +77,7 @@ Deno.test("the next command can be pasted when the secret comes from the environ
   for (const HOST of ["127.0.0.1", "0.0.0.0"]) {
     await using folder = await tempFolder();
     await using server = await startServer({ folder: folder.path, args: ["--dev"], env: { HOST } });
-    await within(20_000, "the next command", server.stdout.match(/ {2}svc admin .*\n/));
+    await within(SOON_MS, "the next command", server.stdout.match(/ {2}svc admin .*\n/));
     const [, line = ""] = server.stdout.text.match(/ {2}svc (.*)$/m) ?? [];
     const { port } = new URL(server.address);
     assertEquals(line, `admin bootstrap --bootstrap-secret - --registry-url http://127.0.0.1:${port}`);
@@ -166,10 +166,10 @@ Deno.test("deno task dev has every permission that the whole story needs and sto
   await using task = new ChildProcess(["task", "dev"], { PORT: "0", KV_URL: `${folder}/svc.kv` });
   let pid = 0;
   try {
-    const [, address = ""] = await within(20_000, "it listens", task.stdout.match(/^listening on (\S+)$/m));
-    const [, printed = ""] = await within(20_000, "its pid", task.stdout.match(/pid (\d+);/));
+    const [, address = ""] = await within(SOON_MS, "it listens", task.stdout.match(/^listening on (\S+)$/m));
+    const [, printed = ""] = await within(SOON_MS, "its pid", task.stdout.match(/pid (\d+);/));
     pid = Number(printed);
-    const [, secret = ""] = await within(20_000, "the secret", task.stdout.match(/^bootstrap secret: (\S+)$/m));
+    const [, secret = ""] = await within(SOON_MS, "the secret", task.stdout.match(/^bootstrap secret: (\S+)$/m));
     const place = { registryUrl: address, proxyUrl: address };
     const { apiKey } = await new RegistryClient(deps, address).bootstrap(secret);
     const [a, b] = [await newAgent(place, apiKey.token, "a"), await newAgent(place, apiKey.token, "b")];

@@ -25,7 +25,7 @@ Deno.test("a proxy of the environment gets no request when registry, proxy, runt
   await using connector = await RunningConnector.start(dir, "b", args, { env, program });
   const recipientDid = b.agent.did;
   const { requestId } = await a.client.sendMessage({ recipientDid, payload: '{"message":"hi"}' });
-  await eventually(20_000, "the message is processed", async () => {
+  await eventually(SOON_MS, "the message is processed", async () => {
     const { receipts } = await a.client.receipts(requestId, recipientDid);
     return receipts[0]?.status === "processed_by_svc" || undefined;
   });

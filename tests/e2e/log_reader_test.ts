@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { childCommand, within } from "../support/child_command.ts";
 import { parseExposition } from "../support/exposition.ts";
-import { freePort, tempFolder } from "../support/process.ts";
+import { freePort, SOON_MS, tempFolder } from "../support/process.ts";
 import { ProcessOutput } from "../support/process_output.ts";
 import { longTest } from "../support/trials.ts";
 
@@ -32,7 +32,7 @@ async function start(folder: string, metricsPort: number): Promise<UnreadServer>
     METRICS_LISTEN: `127.0.0.1:${metricsPort}`,
   }, { command: Deno.execPath(), stdin: "null" }).spawn();
   const listening = new ProcessOutput(child.stdout).match(/on (http:\S+)/);
-  const [, url = ""] = await within(20_000, "the server listens", listening);
+  const [, url = ""] = await within(SOON_MS, "the server listens", listening);
   const ask = async (path: string) => {
     const answer = await within(ANSWER_MS, `an answer of ${path}`, fetch(url + path));
     await answer.body?.cancel();
@@ -62,9 +62,9 @@ longTest(
     assert(dropped > 0, "lines were dropped");
 
     const stderr = new ProcessOutput(child.stderr);
-    await within(10_000, "the number of dropped lines is logged", stderr.match(/"log_lines_dropped"/));
+    await within(SOON_MS, "the number of dropped lines is logged", stderr.match(/"log_lines_dropped"/));
     child.kill("SIGTERM");
-    assertEquals((await within(10_000, "the server ends", child.status)).code, 0);
+    assertEquals((await within(SOON_MS, "the server ends", child.status)).code, 0);
     await stderr.ended;
     const lines = stderr.lines.map((line) => JSON.parse(line) as { event: string; lines?: number });
     assertEquals(lines.flatMap((line) => line.event === "log_lines_dropped" ? line.lines : []), [dropped]);
@@ -80,6 +80,6 @@ longTest("a server whose log is not read ends when it is asked to", async () => 
   await fillLog(server);
   child.kill("SIGTERM");
   const stderr = child.stderr;
-  assertEquals((await within(10_000, "the server ends", child.status)).code, 0);
+  assertEquals((await within(SOON_MS, "the server ends", child.status)).code, 0);
   await stderr.cancel();
 });

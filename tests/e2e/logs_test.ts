@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { HEADERS } from "../../shared/protocol/proof.ts";
-import { eventually, newId, Service } from "../support/process.ts";
+import { eventually, newId, Service, SOON_MS } from "../support/process.ts";
 import {
   BareConnector,
   type HeaderLine,
@@ -107,7 +107,7 @@ Deno.test("every line on standard error is one JSON object for any input", async
     const requestId = `request-${newId()}`;
     await rawExchange(url, rawRequest("POST", "/hooks/agent", [...lines, [HEADERS.requestId, requestId]], "{}"));
     const line = await eventually(
-      2_000,
+      SOON_MS,
       "the line",
       () => server.stderr.lines.find((text) => text.includes(requestId)),
     );

@@ -13,6 +13,7 @@ import {
   newAgent,
   pair,
   placeOf,
+  SOON_MS,
   startServer,
   tempFolder,
 } from "../support/process.ts";
@@ -67,7 +68,7 @@ Deno.test(`every queued message arrives once without duplicates when the proxy i
 
   const connector = await Connector.open(place, b, (frame) => take(frame.requestId));
   const missing = () => [...acknowledged].filter((requestId) => !taken.has(requestId));
-  await eventually(15_000, "every acknowledged message", () => missing().length === 0 || undefined).catch(() => {});
+  await eventually(SOON_MS, "every acknowledged message", () => missing().length === 0 || undefined).catch(() => {});
   assertEquals(missing(), []);
   assert(acknowledged.size >= TRIALS * 10);
   console.log(`${acknowledged.size} acknowledged, ${taken.size} received, ${again} handed over again after a kill`);

@@ -6,7 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import proofVectors from "../vectors/proof.json" with { type: "json" };
 import contextVectors from "../vectors/context.json" with { type: "json" };
 import registrationVectors from "../vectors/registration.json" with { type: "json" };
-import { BOOTSTRAP_SECRET, startServerHere, tempFolder, within } from "../support/process.ts";
+import { BOOTSTRAP_SECRET, SOON_MS, startServerHere, tempFolder, within } from "../support/process.ts";
 import {
   call,
   canonicalString,
@@ -76,13 +76,13 @@ Deno.test("the client written from the document delivers a message and reads its
       responderProfile: { agentName: "beta", humanName: "Bob" },
     });
     assertEquals(expectStatus<{ initiatorAgentDid: string }>(confirmed, 201).initiatorAgentDid, alpha.did);
-    const paired = await within(10_000, "the paired frame", initiator.next("paired"));
+    const paired = await within(SOON_MS, "the paired frame", initiator.next("paired"));
     assertEquals([paired.peerAgentDid, paired.profile.agentName], [beta.did, "beta"]);
 
     const sent = await client.send(alpha, beta.did, { message: "hello" });
     const { delivered, requestId } = expectStatus<{ delivered: boolean; requestId: string }>(sent, 202);
     assertEquals([delivered, requestId], [true, sent.requestId]);
-    const message = await within(10_000, "the message", recipient.next("deliver"));
+    const message = await within(SOON_MS, "the message", recipient.next("deliver"));
     assertEquals([message.requestId, message.fromAgentDid, message.toAgentDid], [requestId, alpha.did, beta.did]);
     assertEquals(message.identity.agentDid, alpha.did);
     const lines = ["[Svc Identity]", `agentDid: ${alpha.did}`, `ownerDid: ${message.identity.ownerDid}`];
@@ -95,7 +95,7 @@ Deno.test("the client written from the document delivers a message and reads its
       "X-Svc-Auto": "1",
     });
     expectStatus(answer, 202);
-    const reply = await within(10_000, "the reply", initiator.next("deliver"));
+    const reply = await within(SOON_MS, "the reply", initiator.next("deliver"));
     assertEquals([reply.fromAgentDid, reply.conversationId, reply.inReplyTo, reply.auto], [
       beta.did,
       "c-1",

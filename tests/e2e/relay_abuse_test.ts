@@ -73,7 +73,7 @@ Deno.test("a frame of 8 KiB is read, and one byte more closes with 1009 in bound
         await using bare = await BareConnector.open(relay.url, b);
         const before = await peakMemory(relay.server);
         await bare.socket.send(OPCODE.text, new Uint8Array(size * MIB).fill(120));
-        const code = await within(10_000, "the socket is closed", bare.socket.closed);
+        const code = await within(SOON_MS, "the socket is closed", bare.socket.closed);
         assert(code === CLOSE.tooLarge || (size === 64 && code === DROPPED), `closed with ${code}`);
         const growth = await peakMemory(relay.server) - before;
         assert(growth <= bound, `the server grew by ${growth.toFixed(0)} MiB`);

@@ -3,7 +3,7 @@
  * An API key that reaches the proxy is refused and is not logged.
  */
 import { assert, assertEquals } from "@std/assert";
-import { Connector, eventually, messageTo, Service } from "../support/process.ts";
+import { Connector, eventually, messageTo, Service, SOON_MS } from "../support/process.ts";
 
 async function tokenOf({ place, apiKey }: Service): Promise<{ token: string; audience: string }> {
   const headers = { Authorization: `Bearer ${apiKey}` };
@@ -31,18 +31,18 @@ Deno.test("an admin sees the relay of a separate proxy with a token of the regis
   };
   assertEquals((await get("connections")).connections, []);
   const connector = await Connector.open(service.place, b);
-  const online = await eventually(20_000, "b is online", async () => {
+  const online = await eventually(SOON_MS, "b is online", async () => {
     const { connections } = await get("connections?online=true");
     return connections[0] as { agentDid: string; disconnectedAt: string | null } | undefined;
   });
   assertEquals([online.agentDid, online.disconnectedAt], [b.identity.did, null]);
   const { requestId } = await a.client.sendMessage(messageTo(b));
-  await eventually(20_000, "the message is acknowledged", async () => {
+  await eventually(SOON_MS, "the message is acknowledged", async () => {
     const { deliveries } = await get(`deliveries?requestId=${requestId}`);
     return deliveries[0]?.state === "acked" ? true : undefined;
   });
   await connector.close();
-  await eventually(20_000, "b is offline", async () => {
+  await eventually(SOON_MS, "b is offline", async () => {
     const { connections } = await get("connections?online=false");
     return connections[0]?.disconnectedAt ? true : undefined;
   });

@@ -4,7 +4,7 @@
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { svcHere } from "../cli/connector/people.ts";
-import { ChildProcess, freePort, tempFolder, within } from "../support/process.ts";
+import { ChildProcess, freePort, SOON_MS, tempFolder, within } from "../support/process.ts";
 
 const SVC = ["run", "--quiet", "--no-prompt", "-P=svc", "svc.ts"];
 const START_MS = 60_000;
@@ -44,7 +44,7 @@ Deno.test("serve listens, answers, refuses a second one by its pid and ends with
     assertEquals([metadata.registryUrl, metadata.proxyUrl], ["http://127.0.0.1:9", "http://127.0.0.1:9"]);
   });
   await t.step("it prints store, pid and the command that makes the admin", async () => {
-    await within(20_000, "the command", child.stdout.match(/svc admin bootstrap .*\n/));
+    await within(SOON_MS, "the command", child.stdout.match(/svc admin bootstrap .*\n/));
     for (const part of [store, String(child.pid), "Every identity will name http://127.0.0.1:9"]) {
       assertStringIncludes(child.stdout.text, part);
     }
@@ -93,7 +93,7 @@ Deno.test("serve listens, answers, refuses a second one by its pid and ends with
     async () => {
       const again = await serve([...own, "--console"]);
       await using _ = again.child;
-      await within(20_000, "its pid", again.child.stdout.match(new RegExp(`pid +${again.child.pid}`)));
+      await within(SOON_MS, "its pid", again.child.stdout.match(new RegExp(`pid +${again.child.pid}`)));
       const page = await fetch(`${again.address}/console`);
       assertStringIncludes(await page.text(), "svc admin open");
       assertEquals((await again.child.end()).code, 0);

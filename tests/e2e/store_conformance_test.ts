@@ -10,7 +10,7 @@ import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { COMMITS_IN_FLIGHT, openStore, type Store } from "../../shared/server/store/open_store.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { accessToken, Denokv, findDenokv } from "../support/denokv.ts";
-import { tempFolder, within } from "../support/process.ts";
+import { SOON_MS, tempFolder, within } from "../support/process.ts";
 import { shortTokenFront, TOKEN_MS } from "../support/short_token_front.ts";
 
 interface StoreKind {
@@ -165,7 +165,7 @@ const RULES: readonly Rule[] = [
   }],
   ["a watch reports the value at its start and each later state", async ({ kv }) => {
     const reader = kv.watch<number[]>([["watched"]]).getReader();
-    const value = async () => (await within(20_000, "a change", reader.read())).value?.[0]?.value;
+    const value = async () => (await within(SOON_MS, "a change", reader.read())).value?.[0]?.value;
     assertEquals(await value(), null);
     for (const n of [1, 2]) {
       await kv.set(["watched"], n);
@@ -185,10 +185,10 @@ for (const kind of KINDS) {
       for (const [name, run] of RULES) await t.step(name, () => run(store, kind));
       await t.step("closing ends an open watch and refuses later calls", async () => {
         const reader = store.kv.watch([["watched"]]).getReader();
-        await within(20_000, "the first state", reader.read());
+        await within(SOON_MS, "the first state", reader.read());
         const next = reader.read().then(({ done }) => done, () => true);
         store.close();
-        assertEquals(await within(20_000, "the end of the watch", next), true);
+        assertEquals(await within(SOON_MS, "the end of the watch", next), true);
         await assertRejects(() => store.kv.get(["a"]), StoreUnavailable);
       });
     },

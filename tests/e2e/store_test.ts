@@ -22,6 +22,7 @@ import {
   refusedHere,
   refusedWith,
   Service,
+  SOON_MS,
   startServer,
   startServerHere,
   tempFolder,
@@ -356,7 +357,7 @@ Deno.test("a server whose store file is removed or replaced ends, and says why",
     await using folder = await tempFolder();
     await using server = await startServer({ folder: folder.path });
     await change(`${folder.path}/svc.kv`);
-    assertEquals((await within(20_000, "the server ends", server.status)).code, 1);
+    assertEquals((await within(SOON_MS, "the server ends", server.status)).code, 1);
     const last = server.stderr.lines.at(-1) ?? "{}";
     assertEquals(JSON.parse(last).event, "store_replaced");
   });

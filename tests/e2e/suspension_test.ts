@@ -7,7 +7,7 @@ import { AdminClient } from "../../cli/client/admin_client.ts";
 import { clientFromFiles, createAgents, Listener, RunningConnector } from "../cli/connector/people.ts";
 import { bundledProgram, output } from "../cli/program.ts";
 import { RegistryClient } from "../support/agent_client.ts";
-import { deps, eventually, newAgent, refusedWith, Service, within } from "../support/process.ts";
+import { deps, eventually, newAgent, refusedWith, Service, SOON_MS, within } from "../support/process.ts";
 
 const AGENTS = 4;
 
@@ -35,7 +35,7 @@ Deno.test("the agents of a suspended person end at once, and their files work ag
   const { person, complete } = await admin.suspend(human.id, "a test");
   assertEquals([person.status, complete], ["suspended", true]);
   await refusedWith("ACCOUNT_SUSPENDED", registry.me(token));
-  const closed = await within(10_000, "the sockets close", Promise.all(sockets.map((socket) => socket.closed)));
+  const closed = await within(SOON_MS, "the sockets close", Promise.all(sockets.map((socket) => socket.closed)));
   assertEquals(closed.map(({ code }) => code), Array(AGENTS).fill(4401));
   const problem = await eventually(30_000, "the connector says why it waits", async () => {
     const { connection } = await first.json("GET", "/v1/status");
@@ -56,7 +56,7 @@ Deno.test("the agents of a suspended person end at once, and their files work ag
   await using _second = await start();
   const { did } = b.agent;
   await a.client.sendMessage({ recipientDid: did, payload: '{"message":"again"}' });
-  await eventually(10_000, "the runtime has the message", () => runtime.received.length > 0 || undefined);
+  await eventually(SOON_MS, "the runtime has the message", () => runtime.received.length > 0 || undefined);
   await Promise.all([
     bystander.close(),
     ...others.slice(0, 1).map(async (agent) => {

@@ -3,6 +3,7 @@
  * a temporary folder. Also people, agents and connectors that use it. It ends only the processes that it started, by
  * process ID.
  */
+import { existsSync } from "node:fs";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { AgentClient, type AgentIdentity, ApiError, type HttpDeps, RegistryClient } from "./agent_client.ts";
 import { type Ack, type Link, openLink } from "../../cli/link/link.ts";
@@ -15,7 +16,7 @@ import type { DeliverFrame, PairedFrame, RevokedFrame } from "../../shared/proto
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import { systemRandom } from "../../shared/random.ts";
 import { bundledDeploy } from "./built.ts";
-import { within } from "./child_command.ts";
+import { ROOT, within } from "./child_command.ts";
 import { ChildProcess } from "./child_process.ts";
 import { tempFolder } from "./temp_folder.ts";
 
@@ -30,7 +31,7 @@ export const newId = ulidSource(systemClock.now, systemRandom.bytes);
 const START_MS = 60_000;
 
 /** Only a test that hangs reaches this time: a busy machine may need seconds for anything. */
-export const SOON_MS = 30_000;
+export const SOON_MS = 60_000;
 
 /** For tests of what does not wait for an acknowledgement: such a wait takes far longer than `SOON_MS`. */
 export const PATIENT = { RELAY_ACK_TIMEOUT_MS: "600000" };
@@ -55,10 +56,40 @@ export async function eventually<T>(
   }
 }
 
-/** A port without a listener, outside the range that the system assigns, and above 10080, which `fetch` refuses. */
+/** Ports that tests have got, in a folder for each ten minutes. */
+const CLAIMS = `${ROOT}/.data/built/ports`, CLAIMED_MS = 600_000;
+
+/** Makes a folder. Returns false if it is there. */
+function isMade(path: string): boolean {
+  try {
+    Deno.mkdirSync(path);
+    return true;
+  } catch (error) {
+    if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+    return false;
+  }
+}
+
+/** Takes a port for ten minutes or more. Returns false if a test has it: it may not listen yet, or its server may be stopped. */
+function claim(port: number): boolean {
+  const now = Math.floor(Date.now() / CLAIMED_MS);
+  Deno.mkdirSync(CLAIMS, { recursive: true });
+  if (isMade(`${CLAIMS}/${now}`)) {
+    for (const { name } of Deno.readDirSync(CLAIMS)) {
+      if (Number(name) < now - 1) Deno.removeSync(`${CLAIMS}/${name}`, { recursive: true });
+    }
+  }
+  return !existsSync(`${CLAIMS}/${now - 1}/${port}`) && isMade(`${CLAIMS}/${now}/${port}`);
+}
+
+/**
+ * A port without a listener that no other test has got, outside the range that the system assigns, and above 10080, which
+ * `fetch` refuses.
+ */
 export function freePort(): number {
   while (true) {
     const port = 10_100 + Math.floor(Math.random() * 19_900);
+    if (!claim(port)) continue;
     try {
       Deno.listen({ hostname: "127.0.0.1", port }).close();
       return port;
