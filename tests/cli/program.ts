@@ -203,6 +203,12 @@ export class Watched implements AsyncDisposable {
     }
   }
 
+  /** Waits until it has ended and everything that it has printed is read, which may come later. */
+  async over(): Promise<Deno.CommandStatus> {
+    await Promise.all(this.#reading);
+    return await this.child.status;
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       this.child.kill("SIGKILL");

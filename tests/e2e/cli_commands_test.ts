@@ -185,7 +185,7 @@ for (const program of await programs()) {
         await new Promise((resolve) => setTimeout(resolve, 300));
         connector.child.kill("SIGINT");
       }
-      const { code } = await connector.child.status;
+      const { code } = await connector.over();
       assertEquals(code, presses === 1 ? 0 : 130, connector.printed);
       assertEquals(/"event":"stopped"/.test(connector.printed), presses === 1, connector.printed);
       mayAnswer.resolve(200);

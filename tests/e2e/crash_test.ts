@@ -119,8 +119,10 @@ class Load {
       try {
         await work();
       } catch (error) {
-        const isCut = error instanceof UnreachableError || (error instanceof ApiError && error.status === 503);
-        if (!(this.#stopped && isCut)) throw error;
+        // On a busy machine an acknowledgement may come after its time, and the server may have too much to do.
+        const isBusy = error instanceof ApiError &&
+          (error.status === 503 || error.code === "PROXY_RELAY_DELIVERY_FAILED");
+        if (!isBusy && !(this.#stopped && error instanceof UnreachableError)) throw error;
       }
     }
   }
