@@ -10,7 +10,7 @@ import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import { COMMITS_IN_FLIGHT, openStore, type Store } from "../../shared/server/store/open_store.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { accessToken, Denokv, findDenokv } from "../support/denokv.ts";
-import { SOON_MS, tempFolder, within } from "../support/process.ts";
+import { freePort, SOON_MS, tempFolder, within } from "../support/process.ts";
 import { shortTokenFront, TOKEN_MS } from "../support/short_token_front.ts";
 
 interface StoreKind {
@@ -200,7 +200,8 @@ Deno.test({
   ignore: denokv === null,
   async fn() {
     await using folder = await tempFolder();
-    await using server = await Denokv.start(denokv ?? "", `${folder.path}/denokv.sqlite`);
+    // A port that the system assigns could be given to a connection while the server is down.
+    await using server = await Denokv.start(denokv ?? "", `${folder.path}/denokv.sqlite`, freePort());
     await using store = disposable(await openStore(server.address));
     const { kv } = store;
     await kv.set(["a"], 1);
