@@ -37,6 +37,7 @@ Deno.Kv.prototype.list = function <T>(this: Deno.Kv, ...args: Parameters<typeof 
   countCalls(entries, ["next"]);
   return entries as Deno.KvListIterator<T>;
 };
+
 /** A watch whose reader has not been told of this version of its keys yet. `null`: it has been told everything. */
 interface Watch {
   keys: Set<string>;
@@ -50,7 +51,7 @@ const nameOf = (key: Deno.KvKey) => JSON.stringify(key.map(String));
 
 /** Counts a watch until its reader is told of a version. */
 function awaitNews(watch: Watch, version: string): void {
-  if (watch.told >= version) return;
+  if (watch.told >= version || (watch.untold ?? "") >= version) return;
   if (watch.untold === null) inFlight++;
   watch.untold = version;
 }
@@ -114,6 +115,7 @@ Deno.Kv.prototype.atomic = function (this: Deno.Kv) {
   };
   return operation;
 };
+
 countCalls(Deno.Kv.prototype, ["get", "getMany", "set", "delete"]);
 countCalls(Deno.AtomicOperation.prototype, ["commit"]);
 countCalls(SubtleCrypto.prototype, ["sign", "verify", "digest", "importKey", "exportKey", "generateKey"]);
