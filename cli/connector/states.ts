@@ -1,5 +1,5 @@
 /** What people read of the state of a sent message: one list, so that every place says the same. */
-import type { CheckedReceipt, OutboundResult } from "../../shared/client/local_shapes.ts";
+import type { CheckedReceipt, OutboundResult, Replies } from "../../shared/client/local_shapes.ts";
 import { ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { NO_VISIT } from "../link/agent_credentials.ts";
 
@@ -29,11 +29,14 @@ export function refusalText(problem: string): string | null {
  */
 export function stateText(message: Shown, now: number, peer = "the recipient", host: string | null = null): string {
   const text = stateAlone(message, now, peer, host);
+  if (message.replyError) return `${text}, no answer: ${message.replyError}`;
   return (message.replies?.length ?? 0) > 0 ? `${text}, answered` : text;
 }
 
 /** A message whose state is shown; its replies where they are known. */
-type Shown = Pick<OutboundResult, "state" | "problem" | "nextTryAt" | "expiresAt"> & { replies?: readonly number[] };
+type Shown =
+  & Pick<OutboundResult, "state" | "problem" | "nextTryAt" | "expiresAt">
+  & Partial<Replies>;
 
 function stateAlone(message: Shown, now: number, peer: string, host: string | null): string {
   const { state, problem, nextTryAt, expiresAt } = message;

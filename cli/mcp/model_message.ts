@@ -2,7 +2,7 @@
  * Messages and peers as a model gets them: a text of a peer is one JSON string of bounded length, and who
  * wrote it is in members of its own.
  */
-import { isErrorMember, ReplyError, VERIFIED } from "../../shared/client/local_shapes.ts";
+import { ERROR_MEMBER, ReplyError, VERIFIED } from "../../shared/client/local_shapes.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { topLevelMembers } from "../../shared/protocol/json_text.ts";
 import { isShownAlias } from "../connector/peers/aliases.ts";
@@ -104,7 +104,7 @@ const LONG_NUMBER = /\d{16}|[eE]\+?\d{3}/;
  */
 function dataOf(received: Received): { data: Record<string, unknown> | null; isLost: boolean } {
   const payload = payloadOf(received);
-  const isBeside = (key: string) => !isErrorMember(key) && !(key === "message" && received.message.text !== null);
+  const isBeside = (key: string) => key !== ERROR_MEMBER && !(key === "message" && received.message.text !== null);
   const members = topLevelMembers(payload).filter(({ key }) => isBeside(key));
   const json = `{${
     members.map(({ key, start, end }) => `${JSON.stringify(key)}:${payload.slice(start, end)}`).join()

@@ -81,7 +81,7 @@ export async function sendDirectly(
   const { sent, response } = await sender.send({ toDid, ...message });
   const refused = response && apiErrorOf(response);
   if (refused) throw refused;
-  const json = outboundJson(sent, null, [], peers);
+  const json = outboundJson(sent, null, { replies: [], replyError: null }, peers);
   return { json, result: OutboundResult.parse(JSON.parse(json)) };
 }
 

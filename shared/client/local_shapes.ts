@@ -15,7 +15,7 @@ import type { MessageState } from "./agent_api.ts";
  * The member of a payload that says why a reply has no answer. Without it, a program would take the reason for an
  * answer. It is part of the payload, because what proves the payload then proves the error too.
  */
-const MEMBER = "svcError";
+export const ERROR_MEMBER = "svcError";
 /** Most characters of an error's message. The whole text is the message of the payload. */
 const MAX_MESSAGE_CHARS = 512;
 
@@ -34,18 +34,14 @@ export const BUSY = "BUSY";
 
 /** Returns the payload of a reply without an answer. People and runtimes read its `message`. */
 export function errorPayload(message: string, { code, message: why }: ReplyError): Record<string, unknown> {
-  return { message, [MEMBER]: { code, message: why.slice(0, MAX_MESSAGE_CHARS).toWellFormed() } };
+  return { message, [ERROR_MEMBER]: { code, message: why.slice(0, MAX_MESSAGE_CHARS).toWellFormed() } };
 }
 
 /** Returns the error in the payload of a reply (JSON text), or `null` if the reply is an answer. */
 export function errorIn(payload: string): ReplyError | null {
-  const json = memberText(payload, MEMBER);
+  const json = memberText(payload, ERROR_MEMBER);
   const { data } = ReplyError.safeParse(json && JSON.parse(json) as unknown);
   return data === undefined ? null : { ...data, message: data.message.slice(0, MAX_MESSAGE_CHARS).toWellFormed() };
-}
-
-export function isErrorMember(name: string): boolean {
-  return name === MEMBER;
 }
 
 /** Most IDs of a request. With more, a request could exceed the size of a body that the local API reads. */
@@ -131,6 +127,15 @@ export const InboxRead = z.strictObject({
 /** Response of `POST /v1/inbox/read`: the IDs that this call has changed, and with `lease` the ID of the lease. */
 export const InboxReadResult = z.object({ read: z.array(Id), leaseId: RequestId.optional() });
 
+/** What is known of the replies to a sent message. */
+const Replies = {
+  /** IDs of the first messages that answer it. */
+  replies: z.array(Id),
+  /** Code of the error in the first of them; `null` without a reply, and if one of them is an answer. */
+  replyError: z.string().nullable(),
+};
+export type Replies = z.infer<z.ZodObject<typeof Replies>>;
+
 /** What is known of a sent message. */
 const SentStatus = {
   state: z.enum(SENT_STATES),
@@ -145,8 +150,7 @@ const SentStatus = {
   nextTryAt: When.nullable(),
   /** How often the connector has tried to send it again. */
   attempts: z.int(),
-  /** IDs of the first messages that answer it. */
-  replies: z.array(Id),
+  ...Replies,
 };
 
 /** The text in `problem` of a message that its sender has cancelled. */
@@ -176,7 +180,7 @@ export type SentPage = z.infer<typeof SentPage>;
 /** A message of the log. `payload` is the last member, byte for byte as its sender wrote it. */
 export const LogEntry = z.discriminatedUnion("kind", [
   LocalMessage.extend({ kind: z.literal("received") }),
-  SentEntry.omit({ replies: true }).extend({ kind: z.literal("sent"), payload: z.unknown() }),
+  SentEntry.omit({ replies: true, replyError: true }).extend({ kind: z.literal("sent"), payload: z.unknown() }),
 ]);
 export type LogEntry = z.infer<typeof LogEntry>;
 

@@ -122,7 +122,7 @@ export async function sent({ connector, query }: QueryInput<typeof SentQuery>): 
   const { messages, more } = sent.list({ toDid, before, limit });
   const entries = messages.map((message): SentEntry => ({
     ...sentEntry(message, sent.payloadOf(message), peers),
-    replies: received.repliesTo(message),
+    ...received.repliesTo(message),
   }));
   return json({ messages: entries, more } satisfies SentPage);
 }

@@ -6,6 +6,7 @@ import {
   errorIn,
   type LocalMessage,
   type OutboundResult,
+  type Replies,
   type SentEntry,
 } from "../../../shared/client/local_shapes.ts";
 import { withoutIdentityBlock } from "../../../shared/protocol/identity_block.ts";
@@ -44,18 +45,18 @@ export function messageJson(message: InboxMessage, names: PeerNames): string {
   return withLast(head, "payload", payload === "" ? "null" : payload);
 }
 
-/** The JSON text of a sent message with its first reply, and with the IDs of all its replies. */
+/** The JSON text of a sent message with its first reply, and with what is known of its replies. */
 export function outboundJson(
   sent: SentMessage,
   reply: InboxMessage | null,
-  replies: readonly number[],
+  replies: Replies,
   names: PeerNames,
 ): string {
   const head: Omit<OutboundResult, "reply"> = {
     requestId: sent.requestId,
     to: sent.toDid,
     ...stateMembers(sent),
-    replies: [...replies],
+    ...replies,
   };
   return withLast(head, "reply", reply === null ? "null" : messageJson(reply, names));
 }
@@ -68,7 +69,7 @@ export function sentEntry(
   sent: SentMessage,
   payload: string | null,
   names: PeerNames,
-): Omit<SentEntry, "replies"> {
+): Omit<SentEntry, keyof Replies> {
   const text = payload === null ? null : textOf({ payload, identity: null });
   return {
     text: text === null ? null : text.slice(0, LISTED_CHARACTERS).toWellFormed(),

@@ -6,6 +6,7 @@ import { type Html, markup, type Value } from "../../../shared/page/html.ts";
 import type { PageInput, PageRow } from "../../../shared/page/page_app.ts";
 import * as ui from "../../../shared/page/parts.ts";
 import type { MessageState } from "../../../shared/client/agent_api.ts";
+import type { Replies } from "../../../shared/client/local_shapes.ts";
 import { moment } from "../../../shared/page/times.ts";
 import { stateText } from "../states.ts";
 import type { SentMessage } from "../store/sent_messages.ts";
@@ -132,15 +133,21 @@ const MOODS: Readonly<Record<MessageState, ui.Mood>> = {
 /**
  * The state of a sent message as a tag, and until when it waits.
  *
- * @param replies the IDs of its replies; none where the replies themselves are shown
+ * @param replies what is known of its replies; nothing where the replies themselves are shown
  */
 export function stateOf(
   { state, problem, expiresAt }: SentMessage,
   now: number,
-  replies: readonly number[] = [],
+  replies: Partial<Replies> = {},
 ): { tag: Html; until: Value } {
   // The time of the next try is left out, because its countdown would change the page each second.
-  const given = { state, problem, replies, nextTryAt: null, expiresAt: expiresAt === null ? null : toIso(expiresAt) };
+  const given = {
+    state,
+    problem,
+    ...replies,
+    nextTryAt: null,
+    expiresAt: expiresAt === null ? null : toIso(expiresAt),
+  };
   const until = state === "queued" && expiresAt !== null && expiresAt > now && markup`until ${moment(expiresAt, now)}`;
   return { tag: ui.tag(MOODS[state], stateText(given, now)), until };
 }

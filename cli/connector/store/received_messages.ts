@@ -5,7 +5,7 @@
  * receipt.
  */
 import type { ProvenMessage } from "../check_proof.ts";
-import type { DeadLetter } from "../../../shared/client/local_shapes.ts";
+import { type DeadLetter, ERROR_MEMBER, errorIn, type Replies } from "../../../shared/client/local_shapes.ts";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
@@ -242,13 +242,15 @@ export class ReceivedMessages {
     return this.#first(`inReplyTo = ?2 AND fromDid = ?3 AND ${isReadable}`, now, requestId, toDid);
   }
 
-  /** IDs of the first replies to a sent message that wait or that the agent has taken (D-112). */
-  repliesTo({ toDid, requestId }: SentKey): number[] {
-    return this.db.all<{ seq: number }>(
-      `SELECT seq FROM messages WHERE inReplyTo = ? AND fromDid = ? AND (readAt IS NOT NULL OR state = 'waiting')
-       ORDER BY seq LIMIT ?`,
+  /** The first replies to a sent message that wait or that the agent has taken (D-112). */
+  repliesTo({ toDid, requestId }: SentKey): Replies {
+    const found = this.db.all<{ seq: number; payload: string }>(
+      `SELECT seq, iif(instr(payload, '"${ERROR_MEMBER}"'), payload, '') AS payload FROM messages
+       WHERE inReplyTo = ? AND fromDid = ? AND (readAt IS NOT NULL OR state = 'waiting') ORDER BY seq LIMIT ?`,
       ...[requestId, toDid, REPLIES_LISTED],
-    ).map(({ seq }) => seq);
+    );
+    const codes = found.map(({ payload }) => errorIn(payload)?.code ?? null);
+    return { replies: found.map(({ seq }) => seq), replyError: codes.includes(null) ? null : codes[0] ?? null };
   }
 
   /** The first reply to a task of an A2A client; `null` without one (D-135). Does not take it. */

@@ -129,6 +129,12 @@ export function partsOf(message: LocalMessage, person: string) {
 export function didWhat(
   { error, auto, isReply, verified }: Pick<LocalMessage, "error" | "auto" | "isReply" | "verified">,
 ): string {
-  const did = error !== null ? "could not answer" : auto ? "replies automatically" : isReply ? "replies" : "asks";
+  const did = error !== null
+    ? `could not answer: ${error.code}`
+    : auto
+    ? "replies automatically"
+    : isReply
+    ? "replies"
+    : "asks";
   return verified === "end-to-end" ? did : `${did} (${READABLE})`;
 }

@@ -1,6 +1,7 @@
 /** What people read of the state of a sent message. */
 import { assertEquals } from "@std/assert";
 import { stateText } from "../../../cli/connector/states.ts";
+import { didWhat } from "../../../cli/connector/talk/log_text.ts";
 
 Deno.test("a queued message waits at the server until its time there is over, and is unclear then", () => {
   const message = { state: "queued", problem: null, nextTryAt: null, expiresAt: "2026-02-21T00:00:00.000Z" } as const;
@@ -12,8 +13,11 @@ Deno.test("a queued message waits at the server until its time there is over, an
   assertEquals(stateText({ ...message, expiresAt: null }, end), "waits at the server");
 });
 
-Deno.test("a message that was answered says so beside its state", () => {
+Deno.test("a message that was answered, or whose recipient had no answer, says so beside its state", () => {
   const message = { state: "processed", problem: null, nextTryAt: null, expiresAt: null } as const;
+  assertEquals(stateText({ ...message, replies: [3], replyError: "BUSY" }, 0), "read, no answer: BUSY");
+  const error = { code: "BUSY", message: "Wait 9 s" };
+  assertEquals(didWhat({ error, auto: true, isReply: true, verified: "end-to-end" }), "could not answer: BUSY");
   assertEquals([[], [3]].map((replies) => stateText({ ...message, replies }, 0)), ["read", "read, answered"]);
 });
 

@@ -26,5 +26,11 @@ export async function withBeta(test: (place: PlaceWithBeta) => Promise<void>): P
 /** Asserts that this is the result of the message `request-1`, which beta has. */
 export function assertDelivered({ stateAt, ...result }: Record<string, unknown>, beta: TestAgent): void {
   const sent = { requestId: "request-1", to: beta.agent.did, state: "delivered", problem: null, expiresAt: null };
-  assertEquals([typeof stateAt, result], ["string", { ...sent, ...NOT_KEPT, replies: [], reply: null }]);
+  assertEquals([typeof stateAt, result], ["string", {
+    ...sent,
+    ...NOT_KEPT,
+    replies: [],
+    replyError: null,
+    reply: null,
+  }]);
 }

@@ -113,6 +113,7 @@ export class FakeConnector implements AsyncDisposable {
       ...NOT_KEPT,
       stateAt: "2026-02-21T00:00:00.000Z",
       replies: found === null ? [] : [found.id],
+      replyError: null,
       reply: found,
       ...this.result,
     });

@@ -190,8 +190,14 @@ Deno.test("a reply can say why there is no answer, and only a reply can", async 
       const waiting = ask("/v1/outbound?wait=60", post({ to, text: "?", requestId }));
       await until(() => socket.delivered.some((frame) => frame.requestId === requestId));
       await reply(world, a, b, requestId, JSON.stringify(body));
-      assertEquals((await waiting).body.reply.error, expected, JSON.stringify(body));
+      const { reply: { error }, replyError } = (await waiting).body;
+      assertEquals([error, replyError], [expected, expected?.code ?? null], JSON.stringify(body));
     }
+    const listed = async () => (await ask("/v1/sent?limit=5")).body.messages.at(-1);
+    assertEquals([(await listed()).replyError, (await listed()).replies.length], [error.code, 1]);
+    await reply(world, a, b, "asked-0-of-a", JSON.stringify({ message: "Paper came" }));
+    await until(async () => (await listed()).replies.length === 2);
+    assertEquals((await listed()).replyError, null);
   });
 });
 

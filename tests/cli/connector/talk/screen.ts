@@ -178,6 +178,7 @@ export class Screen {
       problem: null,
       payload: null,
       replies: [],
+      replyError: null,
       sentAt,
       stateAt: sentAt,
       ...fields,
