@@ -182,6 +182,28 @@ export async function sessionOf(registry: RegistryClient, folder: AgentFolder): 
   }
 }
 
+/** The fix for an agent that was deleted, or that its registry lost when an older backup was restored. */
+export function againFrom(name: string): string {
+  return `Make it again: svc agent delete ${name}, then svc agent create ${name}, and pair it by new tickets`;
+}
+
+/**
+ * Says why the registry does not let an agent in, and what to do; `null` when it does.
+ *
+ * @throws {ApiError|UnreachableError} when the registry does not tell
+ */
+export async function endOf(
+  registry: RegistryClient,
+  folder: AgentFolder,
+): Promise<{ why: string; fix: string } | null> {
+  const state = await registry.stateOf(folder.identity().did), fix = againFrom(folder.name);
+  if (state === "revoked") return { why: "the agent was deleted", fix };
+  if (state === "unknown") return { why: "it has no such agent; perhaps it was restored from an older backup", fix };
+  if (await sessionOf(registry, folder) !== "revoked") return null;
+  const why = "it refuses the saved tokens: the session was ended, or the agent was reissued elsewhere";
+  return { why, fix: `For a new session: svc agent reissue ${folder.name}` };
+}
+
 /**
  * Returns the error to show. For a deleted agent it says that the agent was deleted, because the services refuse a
  * deleted agent and a reissued token with the same code, and the owner can repair only the second.

@@ -7,6 +7,7 @@ import type { RegistryClient } from "../client/registry_client.ts";
 import { CliError, EXIT } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { type AgentFolder, AgentStore } from "../agents/agent_store.ts";
+import { endOf } from "../agents/lifecycle.ts";
 import { exchange, ExchangeError } from "../../shared/client/http.ts";
 import { connectorOf } from "../connector/attach.ts";
 import { presentPeers, readPeers } from "../connector/peers/peers.ts";
@@ -112,11 +113,14 @@ async function overview(ctx: Context, options: ConnectionOptions & { agent?: str
   const store = new AgentStore(ctx);
   const names = options.agent === undefined ? (await store.names()).agents : [(await store.open(options.agent)).name];
   const registryHealth = healthOf(ctx, registryUrl);
+  const asked = registryHealth.then(({ problem }) => personOf(client, config.apiKey, problem !== null));
+  // While the person is suspended, the registry refuses each agent, and a reissue would be refused too.
+  const judge = asked.then(({ problem }) => problem === null ? client : null);
   const [registry, proxy, person, agents] = await Promise.all([
     registryHealth,
     proxyUrl === registryUrl ? registryHealth : healthOf(ctx, proxyUrl, registryUrl),
-    registryHealth.then(({ problem }) => personOf(client, config.apiKey, problem !== null)),
-    Promise.all(names.map((name) => agentOf(ctx, store, name))),
+    asked,
+    Promise.all(names.map((name) => agentOf(ctx, store, name, judge))),
   ]);
   return { registry, proxy, person, agents };
 }
@@ -159,7 +163,20 @@ async function personOf(registry: RegistryClient, apiKey: string | undefined, is
   }
 }
 
-async function agentOf(ctx: Context, store: AgentStore, name: string): Promise<AgentOverview> {
+/** Says why the connector of an agent could not start; `null` when nothing is known that prevents it. */
+async function endText(registry: RegistryClient | null, folder: AgentFolder): Promise<string | null> {
+  if (registry?.registryUrl !== folder.identity().registryUrl) return null;
+  // A registry that does not tell is no fault of the agent, such as one that is asked about too many agents at once.
+  const end = await endOf(registry, folder).catch(() => null);
+  return end && `registry: ${end.why}. ${end.fix}`;
+}
+
+async function agentOf(
+  ctx: Context,
+  store: AgentStore,
+  name: string,
+  judge: Promise<RegistryClient | null>,
+): Promise<AgentOverview> {
   const nothing = { did: null, link: null, unread: null, deadLetters: null, hasPeers: false };
   const stopped = { name, ...nothing, connector: "not running" } as const;
   let folder: AgentFolder, did: string;
@@ -176,7 +193,7 @@ async function agentOf(ctx: Context, store: AgentStore, name: string): Promise<A
     const hasPeers = Object.keys(presentPeers(readPeers(folder))).length > 0;
     if (client === null) {
       const unread = hasReader(folder) ? await countUnread(folder) : null;
-      return { ...stopped, did, hasPeers, unread, problem: null };
+      return { ...stopped, did, hasPeers, unread, problem: await endText(await judge, folder) };
     }
     const status = await statusOf(client);
     const { connection: { state: link, problem }, inbox, deadLetters, runtime } = status;

@@ -1,5 +1,6 @@
 /** The checks of `provider doctor`: one result per check, with its fix. Changes nothing. */
 import { type AgentFolder, FIRST_AGENT } from "../../agents/agent_store.ts";
+import { againFrom } from "../../agents/lifecycle.ts";
 import { findPeer, findPeerEver, readPeers } from "../../connector/peers/peers.ts";
 import { AGENT_FILES } from "../../../shared/client/agent_files.ts";
 import { ApiError } from "../../../shared/client/errors.ts";
@@ -59,7 +60,7 @@ export async function runChecks(
   const isOfFile = runtime?.url === deps.runtime?.url;
   const checks = [
     ...identityChecks(deps),
-    ...folder === null ? [] : await registryCheck(folder.name, deps),
+    ...folder === null ? [] : await registryCheck(folder, deps),
     status === null ? platformCheck(deps) : livePlatformCheck(runtime, status, deps),
     ...runtime === null ? [] : [await reachableCheck(runtime, ownOption(deps))],
     ...runtime === null || !isOfFile ? [] : await hookChecks(runtime, deps),
@@ -107,17 +108,10 @@ function identityChecks({ folder, now }: DoctorDeps): DoctorCheck[] {
  * Returns no check in two cases: for an agent with damaged files, because another check reports them, and when the rate
  * limit of the registry refuses, because each agent of a machine with many would then look faulty.
  */
-async function registryCheck(name: string, { registered }: Pick<DoctorDeps, "registered">): Promise<DoctorCheck[]> {
+async function registryCheck(folder: AgentFolder, { ended }: Pick<DoctorDeps, "ended">): Promise<DoctorCheck[]> {
   try {
-    const found = await registered();
-    const seen = {
-      active: "it has the agent",
-      signed_out: "it refuses the saved tokens: the session was ended, or the agent was reissued elsewhere",
-      revoked: "the agent was deleted",
-      unknown: NO_AGENT,
-    }[found];
-    const fix = found === "signed_out" ? `svc agent reissue ${name}` : againFrom(name);
-    return [check("registry", found === "active", seen, HERE, fix)];
+    const end = await ended(folder);
+    return [check("registry", end === null, end?.why ?? "it has the agent", HERE, end?.fix ?? "")];
   } catch (error) {
     const isReported = error instanceof CliError || error instanceof TokenError;
     if (isReported || error instanceof ApiError && error.status === 429) return [];
@@ -134,8 +128,6 @@ function remedy(problem: string | null): string {
   const [code = ""] = problem?.split(":", 1) ?? [];
   return isErrorCode(code) ? `svc explain ${code} describes it` : "Check that the server runs, or ask its operator";
 }
-
-const NO_AGENT = "it has no such agent; perhaps it was restored from an older backup";
 
 /**
  * Returns the option that names an agent with settings of its own, because a command without it changes only those of
@@ -292,11 +284,6 @@ function peerCheck(folder: AgentFolder, alias: string): DoctorCheck {
     const fix = error instanceof CliError && error.fix || `Restore the folder of ${folder.name} from a copy`;
     return check("peer", false, describeError(error), FILES, fix);
   }
-}
-
-/** The fix for an agent that was deleted, or that its registry lost when an older backup was restored. */
-function againFrom(name: string): string {
-  return `Make it again: svc agent delete ${name}, then svc agent create ${name}, and pair it by new tickets`;
 }
 
 /** The fix for a connector without a link; `null` when the link comes back by itself, or no command is known. */

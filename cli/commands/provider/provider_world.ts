@@ -2,10 +2,9 @@
 import { join } from "node:path";
 import type { Context } from "../../context.ts";
 import { type Machine, PLATFORM_IDS, type PlatformId, type RuntimeTarget } from "../../platforms/platform.ts";
-import type { AgentState } from "../../client/registry_client.ts";
 import { oneOf } from "../../command_line/numbers.ts";
 import { type AgentFolder, AgentStore, unlessDamaged } from "../../agents/agent_store.ts";
-import { sessionOf } from "../../agents/lifecycle.ts";
+import { endOf } from "../../agents/lifecycle.ts";
 import { PrivateFolder } from "../../files/private_files.ts";
 import { connectorOf } from "../../connector/attach.ts";
 import { readConnectorFile } from "../../connector/local_api/discovery_file.ts";
@@ -102,8 +101,7 @@ export async function warnOfOwnSettings(ctx: Context, { agents, settings }: Prov
  * Returns the saved settings of a runtime, the client of its agent's connector, and what the checks of `provider doctor`
  * ask. `folder` is `null` without an agent, `runtime` on the platform `inbox`, `clientUrl` (the address of the
  * connector's local API) without a connector, and `stateDir` unless an option or the runtime file gives the state
- * directory of the runtime. `registered` asks the registry for the state of the agent and its session, and throws when
- * the registry does not answer.
+ * directory of the runtime. `ended` asks the registry whether it lets the agent in, and throws when it does not answer.
  */
 export async function providerOf(ctx: Context, options: ProviderOptions, folder: AgentFolder | null) {
   const given = options["connector-base-url"] ?? options["connector-url"];
@@ -136,14 +134,8 @@ export async function providerOf(ctx: Context, options: ProviderOptions, folder:
   const platform = PLATFORMS[target?.platform ?? "inbox"];
   const source = isSaved ? join(savedIn, files.RUNTIME_FILE) : wanted === null ? "the default" : "--for";
   const clientUrl = url ?? (folder && readConnectorFile(folder)?.url) ?? null;
-  const registered = async (): Promise<AgentState | "signed_out"> => {
-    if (folder === null) return "unknown";
-    const { did, registryUrl } = folder.identity();
-    const { registry } = connect(ctx, {}, registryUrl);
-    const state = await registry.stateOf(did);
-    return state === "active" && await sessionOf(registry, folder) === "revoked" ? "signed_out" : state;
-  };
-  return { folder, file, source, client, clientUrl, machine, stateDir, platform, runtime, runtimeAt, registered };
+  const ended = async (of: AgentFolder) => await endOf(connect(ctx, {}, of.identity().registryUrl).registry, of);
+  return { folder, file, source, client, clientUrl, machine, stateDir, platform, runtime, runtimeAt, ended };
 }
 
 /**

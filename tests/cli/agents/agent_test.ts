@@ -198,7 +198,16 @@ Deno.test("agent inspect shows a revoked session without its end time, and so do
   await machine.refuses(["agent", "auth", "refresh", "alpha"], 3, "AGENT_AUTH_REFRESH_REVOKED", "svc agent reissue");
   assertEquals(await session(), "revoked");
   const doctor = await machine.svc("provider", "doctor", "--skip-connector-runtime");
-  assertMatch(doctor.stdout, /FAIL +registry +it refuses the saved tokens: .*\n +svc agent reissue alpha\n/);
+  assertMatch(
+    doctor.stdout,
+    /FAIL +registry +it refuses the saved tokens: .*\n +For a new session: svc agent reissue alpha\n/,
+  );
+  // A connector would not start, so status names the reissue in its place.
+  const status = (await machine.svc("status")).stderr;
+  assertMatch(
+    status,
+    /^warning: alpha: registry: it refuses the saved tokens: .*\. For a new session: svc agent reissue alpha\n$/,
+  );
   const { code, stdout } = await machine.svc("agent", "inspect", "alpha");
   assertEquals([code, stdout.includes("until")], [0, false]);
   assertStringIncludes(stdout, "REVOKED: run svc agent reissue alpha to start a new one");
@@ -225,7 +234,9 @@ Deno.test("inspect, refresh and revoke name the way to another agent when this o
   const refused = await machine.refuses(["agent", "auth", "refresh", "alpha"], 3, "AGENT_AUTH_REFRESH_REVOKED", fix);
   const ended = (await machine.svc("agent", "auth", "revoke", "alpha")).stderr;
   assertStringIncludes(ended, "Next, because the agent was deleted: svc agent delete alpha\n");
-  assertEquals([stdout, refused, ended].filter((text) => text.includes("svc agent reissue")), []);
+  const status = (await machine.svc("status")).stderr;
+  assertStringIncludes(status, `warning: alpha: registry: the agent was deleted. Make it again: ${fix}`);
+  assertEquals([stdout, refused, ended, status].filter((text) => text.includes("svc agent reissue")), []);
 });
 
 Deno.test("a key that the registry now uses is fetched although the saved keys are fresh", async () => {
