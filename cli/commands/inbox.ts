@@ -5,6 +5,7 @@
 import { sleep } from "../../shared/clock.ts";
 import { isRevoked } from "../../shared/client/refusals.ts";
 import { LocalMessage } from "../../shared/client/local_shapes.ts";
+import { LIMITS } from "../../shared/protocol/limits.ts";
 import { ulidSource } from "../../shared/protocol/ids.ts";
 import { callForText, get, type LocalCalls, readMessages } from "../../shared/client/local_client.ts";
 import { type AgentFolder, chosenAgent } from "../agents/agent_store.ts";
@@ -95,8 +96,8 @@ export const COMMANDS = [
         return await withStored(ctx, folder, async (connector) => {
           if (connector.options.offline) return await listerOf(connector).list();
           await arrived(connector);
-          await warnIfApart(ctx, connector);
-          await listerOf(connector).list();
+          const unread = await warnIfApart(ctx, connector);
+          await listerOf(connector).list(hasFilter ? 0 : unread);
         });
       }
       using stopped = stopSignal(ctx);
@@ -136,13 +137,17 @@ async function withStored(ctx: Context, folder: AgentFolder, work: (connector: A
   await work(stored);
 }
 
-/** Says that messages may wait at a server without a link, because an empty list would look as if there were none. */
-async function warnIfApart(ctx: Context, connector: LocalCalls): Promise<void> {
+/**
+ * Says that messages may wait at a server without a link, because an empty list would look as if there were none.
+ * Returns how many unread messages are stored here.
+ */
+async function warnIfApart(ctx: Context, connector: LocalCalls): Promise<number> {
   const { connection: { state, problem }, inbox, proxy } = await statusOf(connector);
   if (inbox.problem !== null) ctx.out.warn(`New messages cannot be stored here: ${inbox.problem}`);
-  if (state === "connected") return;
+  if (state === "connected") return inbox.waiting;
   const why = problem === null ? `there is no link to ${proxy.url}` : problem;
   ctx.out.warn(`New messages may wait at the server, because ${why}`);
+  return inbox.waiting;
 }
 
 async function showMessage(ctx: Context, connector: LocalCalls, id: number, takes: boolean): Promise<void> {
@@ -176,7 +181,8 @@ class Lister {
     this.#leaseId = ulidSource(() => ctx.clock.now(), (count) => ctx.random.bytes(count))();
   }
 
-  async list(): Promise<void> {
+  /** @param unread how many are unread; those that are not found then are held by another program */
+  async list(unread = 0): Promise<void> {
     const { ctx, connector, query: { limit, read } } = this;
     const found: Received[] = [];
     let more = true;
@@ -192,7 +198,11 @@ class Lister {
       await this.#take(shown, ctx.out.jsonLine(json));
       return;
     }
-    if (shown.length === 0) ctx.out.note(read ? "No read messages." : "No unread messages.");
+    // A command that was killed holds its messages, which would look as if they were lost.
+    const others = unread > 0
+      ? `, except ${unread} that others take now, or give back within ${LIMITS.leaseSeconds} s`
+      : "";
+    if (shown.length === 0) ctx.out.note(read ? "No read messages." : `No unread messages${others}.`);
     const further = read
       ? `svc log --export --agent ${connector.agentName} prints all`
       : "they are listed once these are read";

@@ -168,6 +168,14 @@ Deno.test("svc inbox --take prints no message that another program takes at the 
     assertEquals(inbox.release(ids, "another-program"), ids.slice(1, 2));
   }));
 
+Deno.test("svc inbox says how many messages a program holds that may have been killed", () =>
+  withInbox(async ({ machine, receive, running, world }) => {
+    const ids = [receive({ message: "a" }), receive({ message: "b" })], now = world.clock.now();
+    running.connector.store.received.lease(ids, { id: "another-program", until: now + 20_000 }, now);
+    const { stderr } = await machine.svc("inbox");
+    assertStringIncludes(stderr, "No unread messages, except 2 that others take now, or give back within 120 s.\n");
+  }));
+
 Deno.test("svc inbox --take --json names messages that another program has read while its own reader was slow", () =>
   withInbox(async ({ machine, receive, running, world }) => {
     const id = receive({ message: "a" });
