@@ -1,6 +1,6 @@
 /** The route table of the proxy: one complete row per route. */
 import * as z from "zod";
-import { AgentDid } from "../shared/protocol/api/fields.ts";
+import { AgentDid, NoQuery } from "../shared/protocol/api/fields.ts";
 import * as metaApi from "../shared/protocol/api/meta.ts";
 import * as pairingApi from "../shared/protocol/api/pairing.ts";
 import * as relayAdminApi from "../shared/protocol/api/relay_admin.ts";
@@ -228,8 +228,8 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     "/v1/admin/relay/overview",
     "Connected agents and queued messages, with memory and disk of the instance that answers",
     {
-      auth: "admin_token",
-      limit: perAdmin,
+      ...ADMIN_LIST,
+      query: NoQuery,
       response: { status: 200, body: relayAdminApi.RelayOverview },
       handler: overview,
     },
@@ -252,7 +252,7 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
     "Other registries whose agents have pairs here, with what the instance that answers knows of them",
     {
       ...ADMIN_LIST,
-      query: relayAdminApi.IssuerQuery,
+      query: NoQuery,
       response: { status: 200, body: relayAdminApi.IssuerList },
       handler: admin.issuers,
     },

@@ -4,7 +4,7 @@ import * as accountsApi from "../shared/protocol/api/accounts.ts";
 import * as adminApi from "../shared/protocol/api/admin.ts";
 import * as agentsApi from "../shared/protocol/api/agents.ts";
 import * as auditApi from "../shared/protocol/api/audit.ts";
-import { AdminPageQuery, IdPath, PageQuery } from "../shared/protocol/api/fields.ts";
+import { IdPath, NoQuery, PageQuery } from "../shared/protocol/api/fields.ts";
 import * as invitesApi from "../shared/protocol/api/invites.ts";
 import * as metaApi from "../shared/protocol/api/meta.ts";
 import { AdminTokenAnswer } from "../shared/protocol/api/relay_admin.ts";
@@ -256,7 +256,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   }),
   route("GET", "/v1/invites", "All invites, without their codes", {
     ...byAdmin,
-    query: AdminPageQuery,
+    query: PageQuery,
     invalid: "LIST_INVALID_QUERY",
     response: { status: 200, body: invitesApi.InviteList },
     handler: invites.listInvites,
@@ -279,7 +279,7 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
   }),
   route("GET", "/v1/admin/internal-services", "All internal services, without their secrets", {
     ...byServiceAdmin,
-    query: AdminPageQuery,
+    query: PageQuery,
     invalid: "LIST_INVALID_QUERY",
     response: { status: 200, body: servicesApi.ServiceList },
     handler: services.listServices,
@@ -341,6 +341,8 @@ export const REGISTRY_ROUTES: readonly Route<RegistryDeps>[] = [
     "How many people and agents there are, counted at most once in 10 s, because a count reads much of the store",
     {
       ...byAdmin,
+      query: NoQuery,
+      invalid: "ADMIN_INVALID_QUERY",
       response: { status: 200, body: adminApi.AdminCounts },
       handler: people.counts,
     },

@@ -9,12 +9,12 @@ import { ApiKey, Human } from "./accounts.ts";
 import { Agent, ResolvedAgent } from "./agents.ts";
 import {
   ActiveOrRevoked,
-  adminQuery,
   FrameworkAsSent,
   IsoTime,
   PageLimit,
   Pagination,
   parsedText,
+  strictQuery,
   Ulid,
 } from "./fields.ts";
 
@@ -44,7 +44,7 @@ export const AdminCounts = z.object({
 const namePrefix = parsedText(parseDisplayName, `must be 1 to ${LIMITS.displayName} characters`, LIMITS.displayName);
 
 export type PeopleQuery = z.output<typeof PeopleQuery>;
-export const PeopleQuery = adminQuery({
+export const PeopleQuery = strictQuery({
   name: namePrefix.optional(),
   status: Human.shape.status.optional(),
   role: Human.shape.role.optional(),
@@ -80,7 +80,7 @@ export const SuspensionAnswer = z.object({
 });
 
 export type AdminAgentQuery = z.output<typeof AdminAgentQuery>;
-export const AdminAgentQuery = adminQuery({
+export const AdminAgentQuery = strictQuery({
   status: ActiveOrRevoked.optional(),
   framework: FrameworkAsSent.optional(),
   name: namePrefix.optional(),

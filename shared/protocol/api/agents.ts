@@ -12,6 +12,7 @@ import {
   PageLimit,
   Pagination,
   PublicKey,
+  strictQuery,
   Ulid,
 } from "./fields.ts";
 import { AgentAuth } from "./sessions.ts";
@@ -77,7 +78,7 @@ export type AgentAnswer = z.output<typeof AgentAnswer>;
 export const AgentAnswer = z.object({ agent: Agent });
 
 export type AgentListQuery = z.output<typeof AgentListQuery>;
-export const AgentListQuery = z.object({
+export const AgentListQuery = strictQuery({
   status: ActiveOrRevoked.optional(),
   framework: FrameworkAsSent.optional(),
   limit: PageLimit.default(LIMITS.agentListDefault),

@@ -1,7 +1,7 @@
 /** Query and response body of the audit log. */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
-import { adminQuery, IsoTime, PageLimit, Pagination, Ulid } from "./fields.ts";
+import { IsoTime, PageLimit, Pagination, strictQuery, Ulid } from "./fields.ts";
 
 /** Every event, with the words in which the console shows it. */
 export const AUDIT_WORDS = {
@@ -40,7 +40,7 @@ export const AUDIT_FILTERS: readonly string[] = [
 const name = z.string().min(1).max(LIMITS.auditFilter).optional();
 
 export type AuditQuery = z.output<typeof AuditQuery>;
-export const AuditQuery = adminQuery({
+export const AuditQuery = strictQuery({
   /** Only this event, or only a group of events such as `agent.`. */
   event: z.string().refine(
     (text) => AUDIT_FILTERS.includes(text),

@@ -100,12 +100,12 @@ export const PageLimit = pageLimit(LIMITS.agentListMax, "^(?:[1-9][0-9]?|100)$")
 const SHOWN_NAME = 40;
 
 /**
- * Returns the schema of an admin's query. It refuses a parameter that it does not name, because a filter with a wrong
- * name would otherwise show every record as if it matched.
+ * Returns the schema of a query. It refuses a parameter that it does not name, because a filter with a wrong name would
+ * otherwise show every record as if it matched.
  *
  * @internal
  */
-export function adminQuery<S extends z.core.$ZodLooseShape>(shape: S): z.ZodObject<S, z.core.$strict> {
+export function strictQuery<S extends z.core.$ZodLooseShape>(shape: S): z.ZodObject<S, z.core.$strict> {
   const names = Object.keys(shape);
   const known = names.length === 0 ? "no parameter" : `only ${names.join(", ")}`;
   return z.strictObject(shape, {
@@ -119,11 +119,11 @@ export function adminQuery<S extends z.core.$ZodLooseShape>(shape: S): z.ZodObje
 
 /** Query of the lists of keys, invites and services. A page has 100 records by default, newest first. */
 export type PageQuery = z.output<typeof PageQuery>;
-export const PageQuery = z.object({
+export const PageQuery = strictQuery({
   limit: PageLimit.default(LIMITS.listPageDefault),
   cursor: Ulid.optional(),
 });
-export const AdminPageQuery = adminQuery(PageQuery.shape);
+export const NoQuery = strictQuery({});
 
 /** The origin of a service, in its only valid spelling. */
 export const Origin = text(isOrigin, "must be an origin as https://proxy.example", {

@@ -1,7 +1,7 @@
 /** Request and response bodies of pairing. */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
-import { AgentDid, DisplayName, ForeignOrigin, IsoTime, Origin, pageLimit } from "./fields.ts";
+import { AgentDid, DisplayName, ForeignOrigin, IsoTime, Origin, pageLimit, strictQuery } from "./fields.ts";
 
 export type PairingProfile = z.output<typeof PairingProfile>;
 export const PairingProfile = z.object({ agentName: DisplayName, humanName: DisplayName });
@@ -90,7 +90,7 @@ export const PairStatusAnswer = z.object({
 });
 
 export type PeerListQuery = z.output<typeof PeerListQuery>;
-export const PeerListQuery = z.object({
+export const PeerListQuery = strictQuery({
   limit: pageLimit(LIMITS.peerListMax, "^(?:[1-9][0-9]?|[1-4][0-9]{2}|500)$").default(LIMITS.peerListDefault),
   cursor: AgentDid.optional(),
 });

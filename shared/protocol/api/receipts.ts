@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { DELIVERY_STATES } from "../frames.ts";
 import { LIMITS } from "../limits.ts";
-import { AgentDid, IsoTime, RequestId } from "./fields.ts";
+import { AgentDid, IsoTime, RequestId, strictQuery } from "./fields.ts";
 
 export const RECEIPT_STATUSES = ["processed_by_svc", "dead_lettered"] as const;
 export type ReceiptStatus = z.output<typeof ReceiptStatus>;
@@ -43,7 +43,7 @@ export type ReceiptAnswer = z.output<typeof ReceiptAnswer>;
 export const ReceiptAnswer = z.object({ receipt: Receipt });
 
 export type ReceiptQuery = z.output<typeof ReceiptQuery>;
-export const ReceiptQuery = z.object({ requestId: RequestId, recipientAgentDid: AgentDid });
+export const ReceiptQuery = strictQuery({ requestId: RequestId, recipientAgentDid: AgentDid });
 
 export type ReceiptList = z.output<typeof ReceiptList>;
 export const ReceiptList = z.object({ receipts: z.array(Receipt) });

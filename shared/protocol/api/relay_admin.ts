@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
 import { isUlid } from "../ids.ts";
-import { adminQuery, AgentDid, IsoTime, PageLimit, RequestId, Ulid, ULID_PATTERN } from "./fields.ts";
+import { AgentDid, IsoTime, PageLimit, RequestId, strictQuery, Ulid, ULID_PATTERN } from "./fields.ts";
 
 export type AdminTokenAnswer = z.output<typeof AdminTokenAnswer>;
 export const AdminTokenAnswer = z.object({
@@ -25,7 +25,7 @@ const AgentIds = z.string().refine(
 const DidPagination = z.object({ limit: z.int(), nextCursor: AgentDid.nullable() });
 
 export type QueueQuery = z.output<typeof QueueQuery>;
-export const QueueQuery = adminQuery({
+export const QueueQuery = strictQuery({
   limit,
   /** Only these agents, or the queues of these agents: their IDs, separated by commas. */
   agents: AgentIds.optional(),
@@ -33,7 +33,7 @@ export const QueueQuery = adminQuery({
 });
 
 export type ConnectionQuery = z.output<typeof ConnectionQuery>;
-export const ConnectionQuery = adminQuery({
+export const ConnectionQuery = strictQuery({
   /** Only agents that are connected, or only agents that are not. */
   online: z.enum(["true", "false"]).transform((text) => text === "true").optional(),
   ...QueueQuery.shape,
@@ -102,11 +102,8 @@ export const IssuerList = z.object({
   areAll: z.boolean(),
 });
 
-export type IssuerQuery = z.output<typeof IssuerQuery>;
-export const IssuerQuery = adminQuery({});
-
 export type DeliveryQuery = z.output<typeof DeliveryQuery>;
-export const DeliveryQuery = adminQuery({ requestId: RequestId });
+export const DeliveryQuery = strictQuery({ requestId: RequestId });
 
 /** Every event of a delivery, in the order in which they can occur. */
 export const DELIVERY_EVENTS = [
@@ -140,7 +137,7 @@ export const DeliveryList = z.object({
 });
 
 export type RefusalQuery = z.output<typeof RefusalQuery>;
-export const RefusalQuery = adminQuery({
+export const RefusalQuery = strictQuery({
   requestId: RequestId.optional(),
   agentDid: AgentDid.optional(),
   /** If present, the answer also says how often each agent was refused. */
@@ -226,7 +223,7 @@ export const RelayOverview = z.object({
 });
 
 export type SeriesQuery = z.output<typeof SeriesQuery>;
-export const SeriesQuery = adminQuery({
+export const SeriesQuery = strictQuery({
   /** The span of the answer: 60 steps of one minute, or 96 steps of 15 minutes. */
   span: z.enum(["hour", "day"]).default("hour"),
 });

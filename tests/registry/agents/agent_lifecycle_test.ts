@@ -49,7 +49,6 @@ Deno.test("the agent list accepts limit 1 to 100, a known status, a framework an
     [`cursor=${UNKNOWN}`, 20, 0],
     ["cursor=7ZZZZZZZZZZZZZZZZZZZZZZZZZ", 20, 1],
     [`cursor=${agent.id}`, 20, 0],
-    ["unknown=1", 20, 1],
   ];
   for (const [query, limit, count] of good) {
     await t.step(`taken: ${query}`, async () => {
@@ -59,6 +58,7 @@ Deno.test("the agent list accepts limit 1 to 100, a known status, a framework an
   }
   const limits = ["0", "101", "abc", "1.5", "", "1e1", "-1", "+1", "01", "%201", "1%20", "0x10", "１", "1&limit=2"];
   const bad = [
+    "limt=1",
     ...limits.map((limit) => `limit=${limit}`),
     ...["foo", "", "Active", "active,revoked", "active&status=active"].map((status) => `status=${status}`),
     ...["x".repeat(33), "", "%20", "a%00", "a%0Ab"].map((framework) => `framework=${framework}`),
