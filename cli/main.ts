@@ -7,7 +7,8 @@ import { inputPlaces } from "./command_line/command.ts";
 import { commandsOf, GROUPS } from "./commands/table.ts";
 import type { Authority, Context, Programs, SeenVersion, System } from "./context.ts";
 import { defaultConfigDir } from "./files/config_dir.ts";
-import { DEFAULT_PROFILE, profileFolder, readAuthority, savedAuthority } from "./files/profile.ts";
+import { folderOfProfile, readAuthority, savedAuthority } from "./files/profile.ts";
+import { DEFAULT_PROFILE } from "../shared/client/user_folder.ts";
 import { realSystem } from "./system.ts";
 import { resolveSecrets } from "./command_line/secrets.ts";
 import { CliError, describe, type Described, EXIT } from "./errors.ts";
@@ -142,7 +143,7 @@ async function contextOf(
   const base = () => resolve(here.configDir ?? defaultConfigDir(world));
   // SVC_PROFILE does not count with --config-dir, because a host that names the folder may inherit the variable.
   const profile = () => here.profile ?? (here.configDir === undefined ? world.env("SVC_PROFILE") : undefined);
-  const folder = () => profileFolder(base(), profile() ?? DEFAULT_PROFILE);
+  const folder = () => folderOfProfile(base(), profile() ?? DEFAULT_PROFILE);
   const authority = given ?? savedOf(folder, needsProfile);
   return {
     ...world,

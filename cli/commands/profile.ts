@@ -8,6 +8,7 @@ import type { Context } from "../context.ts";
 import { CliError } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
 import { AgentStore } from "../agents/agent_store.ts";
+import { DEFAULT_PROFILE } from "../../shared/client/user_folder.ts";
 import * as profiles from "../files/profile.ts";
 
 const SETTINGS = ["ca", "insecure", "historyDays", "notify"] as const;
@@ -19,7 +20,7 @@ export const COMMANDS = [
     summary: "List the profiles of this machine",
     details: [
       "A profile is a configuration folder with its own account and agents. --profile <name> or SVC_PROFILE chooses one, for",
-      `any command; the first command that saves something creates it. ${profiles.DEFAULT_PROFILE} is the one without a name.`,
+      `any command; the first command that saves something creates it. ${DEFAULT_PROFILE} is the one without a name.`,
     ],
     examples: { "svc profile list": "Show the accounts of this machine" },
     async run(ctx) {

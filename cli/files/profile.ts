@@ -5,6 +5,7 @@
  */
 import { basename, dirname, join, resolve } from "node:path";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
+import { DEFAULT_PROFILE, isProfileName, profileFolder, PROFILES_FOLDER } from "../../shared/client/user_folder.ts";
 import { tryParse } from "../../shared/protocol/json_text.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Authority, Context, System } from "../context.ts";
@@ -14,10 +15,7 @@ import { ensureConfigDir } from "./config_dir.ts";
 import { withConfigLock } from "./lock.ts";
 import { readAtMost, readPrivate, removeFile, writePrivate } from "./private_files.ts";
 
-const PROFILE_FILE = "profile.json", CA_FILE = "ca.pem", PROFILES_FOLDER = "profiles";
-/** The name of the profile that is the configuration folder itself. */
-export const DEFAULT_PROFILE = "default";
-const NAME = /^[a-z0-9-]{1,32}$/;
+const PROFILE_FILE = "profile.json", CA_FILE = "ca.pem";
 const MAX_BYTES = 64 * 1024;
 /** Largest file of certificate authorities, in bytes. With more, a wrong file would fill the memory. */
 const CA_MAX_BYTES = 1024 * 1024;
@@ -42,9 +40,9 @@ export interface ProfileSettings {
 type Folder = Pick<Context, "configDir">;
 
 /** Returns the folder of a profile. @throws {CliError} `CLI_USAGE` for a name that no profile can have */
-export function profileFolder(baseDir: string, name: string): string {
-  if (!NAME.test(name)) throw new CliError("CLI_USAGE", `A profile is 1 to 32 of a-z, 0-9 and -, not "${name}"`);
-  return name === DEFAULT_PROFILE ? baseDir : join(baseDir, PROFILES_FOLDER, name);
+export function folderOfProfile(baseDir: string, name: string): string {
+  if (isProfileName(name)) return profileFolder(baseDir, name);
+  throw new CliError("CLI_USAGE", `A profile is 1 to 32 of a-z, 0-9 and -, not "${name}"`);
 }
 
 /** Returns the folders of all profiles by name, that of the configuration folder first. */
@@ -52,7 +50,9 @@ export function profileFolders({ baseDir }: { baseDir: string }): Map<string, st
   const names: string[] = [];
   try {
     for (const { name, isDirectory } of Deno.readDirSync(join(baseDir, PROFILES_FOLDER))) {
-      if (isDirectory && NAME.test(name) && name !== DEFAULT_PROFILE && names.length < PROFILES_MAX) names.push(name);
+      if (isDirectory && isProfileName(name) && name !== DEFAULT_PROFILE && names.length < PROFILES_MAX) {
+        names.push(name);
+      }
     }
   } catch (error) {
     // A file in place of the folder counts as no profiles, so that other commands run. Creating a profile reports it.
@@ -64,7 +64,7 @@ export function profileFolders({ baseDir }: { baseDir: string }): Map<string, st
 /** Returns the profile of a folder, `null` for the default. Needed where services and hosts name only the folder. */
 export function profileOf({ configDir }: Folder): string | null {
   const name = basename(configDir);
-  return basename(dirname(configDir)) === PROFILES_FOLDER && NAME.test(name) ? name : null;
+  return basename(dirname(configDir)) === PROFILES_FOLDER && isProfileName(name) ? name : null;
 }
 
 /** Returns the settings of the folder. @throws {CliError} `CLI_FILE_INVALID` */

@@ -134,6 +134,6 @@ export type MessageHandler = (message: IncomingMessage) => Promise<Content | voi
 export interface LocalAgentOptions {
   /** Name of the agent (default: `SVC_AGENT`, else the only agent). */
   name?: string | undefined;
-  /** Configuration directory of `svc` (default: as `svc` finds it). */
+  /** Configuration directory of `svc`, or the folder of a profile (default: as `svc` finds it, with `SVC_PROFILE`). */
   configDir?: string | undefined;
 }

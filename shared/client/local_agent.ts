@@ -30,7 +30,7 @@ import { EventHandlers, InboxReader, messageParts } from "./inbox_reader.ts";
 import { askThrough, localClient, orSvcError } from "./connector_calls.ts";
 import { SvcError } from "./svc_error.ts";
 import { type ClientSystem, hostSystem } from "./system.ts";
-import { usualConfigDir } from "./user_folder.ts";
+import { DEFAULT_PROFILE, isProfileName, profileFolder, usualConfigDir } from "./user_folder.ts";
 import * as z from "zod";
 
 /**
@@ -87,8 +87,7 @@ export class LocalAgent implements AsyncDisposable {
    */
   static async open(options: LocalAgentOptions = {}): Promise<LocalAgent> {
     const system = hostSystem();
-    const configDir = options.configDir ?? system.env("SVC_CONFIG_DIR") ?? usualConfigDir(system);
-    if (configDir === undefined) throw new SvcError("CLI_NO_CONFIG_DIR", "No home directory is set");
+    const configDir = options.configDir ?? chosenDir(system);
     const name = await chosenName(system, configDir, options.name);
     const directory = await AgentDirectory.open(system, join(configDir, "agents", name));
     const closed = new AbortController();
@@ -216,6 +215,15 @@ export class LocalAgent implements AsyncDisposable {
  */
 function answerTo({ id, from, requestId }: IncomingMessage) {
   return { replyTo: id, to: from.agentDid, inReplyTo: requestId };
+}
+
+/** The folder that the commands of `svc` would use, because a program would otherwise act for another account. */
+function chosenDir(system: ClientSystem): string {
+  const baseDir = system.env("SVC_CONFIG_DIR") ?? usualConfigDir(system);
+  if (baseDir === undefined) throw new SvcError("CLI_NO_CONFIG_DIR", "No home directory is set");
+  const profile = system.env("SVC_PROFILE") ?? DEFAULT_PROFILE;
+  if (isProfileName(profile)) return profileFolder(baseDir, profile);
+  throw new SvcError("CLI_USAGE", `SVC_PROFILE is "${profile}", which is not the name of a profile`);
 }
 
 /** Returns the name of the agent to open. @throws {SvcError} `CLI_USAGE` */

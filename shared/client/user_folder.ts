@@ -27,3 +27,15 @@ export function userFolder({ env, os }: Machine, kind: "config" | "data"): strin
   if (os === "darwin") return join(home, "Library", "Application Support");
   return kind === "config" ? join(home, ".config") : join(home, ".local", "share");
 }
+
+export const PROFILES_FOLDER = "profiles";
+/** The name of the profile that is the configuration folder itself. */
+export const DEFAULT_PROFILE = "default";
+
+export function isProfileName(text: string): boolean {
+  return /^[a-z0-9-]{1,32}$/.test(text);
+}
+
+export function profileFolder(baseDir: string, name: string): string {
+  return name === DEFAULT_PROFILE ? baseDir : join(baseDir, PROFILES_FOLDER, name);
+}

@@ -7,7 +7,7 @@ import { tempFolder } from "../../support/temp_folder.ts";
 import { didOf } from "./library_bench.ts";
 
 /** Opens the agent alpha over a listener that answers as `connector`. */
-async function opened(connector: FakeConnector) {
+async function opened(connector: FakeConnector, profile?: string) {
   const stack = new AsyncDisposableStack();
   const { path } = stack.use(await tempFolder());
   // Ends a call that waits for a message.
@@ -23,13 +23,27 @@ async function opened(connector: FakeConnector) {
   );
   stack.defer(() => server.shutdown());
   stack.defer(() => gone.abort());
-  await Deno.mkdir(`${path}/agents/alpha`, { recursive: true });
+  const configDir = profile === undefined ? path : `${path}/profiles/${profile}`, folder = `${configDir}/agents/alpha`;
+  await Deno.mkdir(folder, { recursive: true });
   const url = `http://127.0.0.1:${server.addr.port}`;
   const file = { url, port: server.addr.port, token: "t", pid: Deno.pid, agentDid: didOf("A"), startedAt: "" };
-  await Deno.writeTextFile(`${path}/agents/alpha/connector.json`, JSON.stringify(file), { mode: 0o600 });
-  const agent = stack.use(await LocalAgent.open({ name: "alpha", configDir: path }));
+  await Deno.writeTextFile(`${folder}/connector.json`, JSON.stringify(file), { mode: 0o600 });
+  const env = { SVC_CONFIG_DIR: path, SVC_PROFILE: profile ?? "" };
+  for (const [name, value] of Object.entries(env)) Deno.env.set(name, value);
+  stack.defer(() => Object.keys(env).forEach((name) => Deno.env.delete(name)));
+  const agent = stack.use(await LocalAgent.open({ name: "alpha" }));
   return { agent, [Symbol.asyncDispose]: () => stack[Symbol.asyncDispose]() };
 }
+
+Deno.test("an agent is opened in the profile that SVC_PROFILE names, unless the program names a folder", async () => {
+  await using connector = await FakeConnector.open();
+  await using place = await opened(connector, "work");
+  assertEquals(place.agent.name, "alpha");
+  const configDir = Deno.env.get("SVC_CONFIG_DIR");
+  await assertRejects(() => LocalAgent.open({ name: "alpha", configDir }), SvcError, "There is no agent at");
+  Deno.env.set("SVC_PROFILE", "../work");
+  await assertRejects(() => LocalAgent.open({ name: "alpha" }), SvcError, 'SVC_PROFILE is "../work"');
+});
 
 Deno.test("a question whose reply is an error rejects with the reply, which no handler gets", async () => {
   await using connector = await FakeConnector.open();
