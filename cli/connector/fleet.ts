@@ -121,7 +121,7 @@ export class Fleet {
       const error = await this.#runOnce(agent);
       if (signal.aborted) return;
       if (error instanceof ConnectorLockedError) {
-        if (agent.state !== "busy") emit(agent.name, "busy", { pid: error.pid });
+        if (agent.state !== "busy") emit(agent.name, "busy", { pid: Number(error.pid) || null });
         agent.state = "busy";
         await sleep(clock, BUSY_MS, signal);
         continue;

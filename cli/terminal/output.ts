@@ -238,8 +238,9 @@ export class Output {
 
   error({ code, cause, details = [], fix, requestId }: Described): void {
     this.#quiet();
-    const message = [cause, ...details, fix].filter((text) => text !== "").map(sentence).join(" ");
     if (this.json) {
+      // The fix stays as it is, because a command at its end would be another one with a full stop.
+      const message = [...[cause, ...details].map(sentence), fix].filter((text) => text !== "").join(" ");
       this.terminal.stderr(`${jsonText({ error: { code, message }, ...this.#takeWarnings() })}\n`);
       return;
     }

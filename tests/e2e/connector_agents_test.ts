@@ -45,7 +45,7 @@ Deno.test("named agents run in one process, except one that another process runs
     await using fleet = new FleetProcess(dir, "agent-1", "agent-2", "agent-2");
     await fleet.connected(["agent-2"]);
     const busy = await eventually(SOON_MS, "agent-1 is busy", () => fleet.events.find(({ event }) => event === "busy"));
-    assertEquals([busy.agent, busy.pid], ["agent-1", String(other.file.pid)]);
+    assertEquals([busy.agent, busy.pid], ["agent-1", other.file.pid]);
     assertEquals((await svcHere(dir, ["connector", "status", "agent-2"])).pid, fleet.pid);
     await agents.deliverToEach(["agent-1", "agent-2"], "for");
     const received = await eventually(

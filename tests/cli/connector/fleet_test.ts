@@ -16,7 +16,7 @@ class TestFleet implements AsyncDisposable {
   /** Called at each start; throws when the connector does not start. */
   onStart: (name: string) => Promise<void> | void;
   readonly starts: string[] = [];
-  readonly events: (string | number | null)[][] = [];
+  readonly events: unknown[][] = [];
   readonly whys: unknown[] = [];
   readonly running = new Map<string, (why: unknown) => void>();
   readonly fleet: Fleet;
@@ -32,7 +32,10 @@ class TestFleet implements AsyncDisposable {
       start: (name) => this.#start(name),
       filesOf: () => Promise.resolve(this.files),
       emit: (name, event, fields: EventFields = {}) =>
-        void [this.events.push([name, event, Number(fields.nextInMs ?? 0) / 1000]), this.whys.push(fields.why)],
+        void [
+          this.events.push([name, event, fields.pid ?? Number(fields.nextInMs ?? 0) / 1000]),
+          this.whys.push(fields.why),
+        ],
       endsWithAgents,
     });
     this.ended = this.fleet.run();
@@ -132,7 +135,7 @@ Deno.test("an agent that another process runs is busy and is tried again after 3
   };
   await using world = await TestFleet.run(["a"], busy, true);
   await world.clock.advance(61_000);
-  assertEquals([world.starts, world.events], [["a 0", "a 30", "a 60"], [["a", "busy", 0]]]);
+  assertEquals([world.starts, world.events], [["a 0", "a 30", "a 60"], [["a", "busy", 1]]]);
   world.onStart = () => {};
   await world.clock.advance(30_000);
   assertEquals(world.running.size, 1);

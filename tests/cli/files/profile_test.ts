@@ -140,7 +140,7 @@ Deno.test("the command that removes a damaged profile works when it is pasted, i
   await Deno.mkdir(machine.env.SVC_CONFIG_DIR);
   machine.write("Ada's $HOME/profile.json", "[]");
   const { message } = await machine.failure("whoami");
-  const command = /svc profile set: (rm .*)\.$/.exec(message)?.[1] ?? "";
+  const command = /svc profile set: (rm .*)$/.exec(message)?.[1] ?? "";
   const { code } = await new Deno.Command("sh", { args: ["-c", command] }).output();
   assertEquals([code, Object.keys(machine.tree()).sort()], [0, ["Ada's $HOME/", "note"]]);
 });

@@ -442,7 +442,7 @@ Deno.test("svc reply answers a message in its conversation, and marks it read", 
     assertEquals([frame?.inReplyTo, frame?.conversationId], ["question-1", "c-1"]);
     assertEquals([await unread(machine), await unread(machine, "--read")], [[], [id]]);
     await machine.refuses(["reply", "999", "x"], 4, "CONNECTOR_MESSAGE_UNKNOWN");
-    const first = "The number comes first, as svc inbox shows it: svc reply 17 'hi back'.";
+    const first = "The number comes first, as svc inbox shows it: svc reply 17 'hi back'";
     const message = await machine.refuses(["reply", "hi back"], 2, "CLI_USAGE");
     assertEquals(message, `"hi back" is not the number of a message. ${first}`);
     for (const wrong of ["0", "x", "1.5"]) assertEquals((await machine.failure("reply", wrong, "x")).exit, 2);

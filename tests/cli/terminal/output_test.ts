@@ -53,6 +53,16 @@ Deno.test("colours appear on a terminal only, and not with NO_COLOR or --json", 
   assert(!(await machine.svc("explain", "NONSENSE")).stderr.includes("\x1b"));
 });
 
+Deno.test("a command at the end of an error has no full stop behind it, because a paste of that would fail", () => {
+  const error = { code: "CLI_BUSY", cause: "it runs already", fix: "To see it: svc connector status alpha" };
+  const texts = [true, false].map((json) => {
+    const { out, seen } = screen(false, { json, colour: false });
+    out.error({ ...error, exit: 1, requestId: null });
+    return seen.stderr;
+  });
+  for (const text of texts) assert(/svc connector status alpha["\n]/.test(text), text);
+});
+
 Deno.test("progress appears after half a second on a terminal only and is removed at the end", async () => {
   const { out, seen, clock } = screen(true);
   out.doing("Asking");
