@@ -18,7 +18,7 @@ import { CliError } from "../../errors.ts";
 import { ServiceClock } from "../../link/service_clock.ts";
 import { stopSignal } from "../../terminal/interrupt.ts";
 import { idCell } from "../../terminal/tables.ts";
-import { didOf } from "./pages.ts";
+import { didOf, nameCell, namesOf } from "./pages.ts";
 
 const PAGE = 100;
 const LOOK_EVERY_MS = 2_000;
@@ -90,11 +90,13 @@ export const COMMANDS = [
         return await followAudit(ctx, admin, new Follower(ctx.out, filter, clock), count, stopped.signal);
       }
       const events = await newestEvents(ctx, admin, filter, count);
+      const subjects = events.flatMap(({ actor, subject }) => [actor, subject]);
+      const names = await namesOf(admin, ctx.out.showsIds ? [] : subjects);
       ctx.out.list({ events }, events, "No events.", [
         { head: "AT", rank: 1, of: ({ at }) => ctx.out.time(at) },
         { head: "EVENT", of: ({ event }) => event },
-        { head: "ACTOR", rank: 1, of: ({ actor }) => idCell(actor) },
-        { head: "SUBJECT", rank: 1, of: ({ subject }) => idCell(subject) },
+        { head: "ACTOR", rank: 1, of: ({ actor }) => nameCell(names, actor) },
+        { head: "SUBJECT", rank: 1, of: ({ subject }) => nameCell(names, subject) },
         { head: "REQUEST", isWide: true, of: ({ requestId }) => requestId },
         { head: "REASON", rank: 2, of: ({ detail }) => detail ?? null },
       ]);

@@ -114,35 +114,35 @@ export async function didOf(admin: AdminClient, text: string, kind: "agent" | "h
   return (await admin.person(await personIdOf(admin, text))).person.did;
 }
 
-/** Agents of a list whose names are asked for. With more, a list would cost as many requests. */
-const NAMED_MAX = 10;
+/** Agents and people of a list whose names are asked for. With more, a list would cost as many requests. */
+const NAMED_MAX = 20;
 
 /**
- * Returns the names of agents and of their owners, by DID. An agent of another registry has none, nor one whose record
- * is deleted.
+ * Returns the names of agents, with those of their owners, and of people, by DID. An agent of another registry has
+ * none, nor one whose record is deleted.
  */
 export async function namesOf(admin: AdminClient, dids: readonly (string | null)[]) {
-  const some = [...new Set(dids)].flatMap((did) => {
-    const id = parseDid(did ?? "")?.id;
-    return did === null || id === undefined ? [] : [{ did, id }];
-  });
-  const found = await Promise.all(
-    some.slice(0, NAMED_MAX).map(async ({ did, id }) => {
-      const known = await admin.agent(id).catch((error) => {
-        if (error instanceof ApiError && error.status === 404) return null;
-        throw error;
-      });
-      // Another registry may choose any ID, so its agent could otherwise be shown with the name of one here.
-      return known?.agent.did === did ? [[did, { agent: known.agent.name, owner: known.ownerName }] as const] : [];
-    }),
-  );
+  const some = [...new Set(dids)].filter((did) => did !== null && parseDid(did) !== null).slice(0, NAMED_MAX);
+  const found = await Promise.all(some.map(async (did) => {
+    const { kind = "agent", id = "" } = parseDid(did ?? "") ?? {};
+    const asked = kind === "agent"
+      ? admin.agent(id).then(({ agent, ownerName }) => ({ did: agent.did, agent: agent.name, owner: ownerName }))
+      : admin.person(id).then(({ person }) => ({ did: person.did, agent: null, owner: person.displayName }));
+    const known = await asked.catch((error) => {
+      if (error instanceof ApiError && error.status === 404) return null;
+      throw error;
+    });
+    // Another registry may choose any ID, so its agent could otherwise be shown with the name of one here.
+    return known?.did === did ? [[known.did, known] as const] : [];
+  }));
   return new Map(found.flat());
 }
 
-/** The cell of an agent: on a terminal its name, else its DID. */
-export function agentCell(names: Awaited<ReturnType<typeof namesOf>>, did: string | null): Cell {
+/** The cell of an agent or a person: on a terminal the name, else the DID. */
+export function nameCell(names: Awaited<ReturnType<typeof namesOf>>, did: string | null): Cell {
   const known = names.get(did ?? "");
-  return known === undefined || did === null ? idCell(did) : { short: `${known.agent} of ${known.owner}`, whole: did };
+  if (known === undefined) return idCell(did);
+  return { short: known.agent === null ? known.owner : `${known.agent} of ${known.owner}`, whole: known.did };
 }
 
 /** Returns the ID in an ID or a DID; `null` for a name. @throws {CliError} `CLI_USAGE` for what is neither */

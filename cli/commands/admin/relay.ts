@@ -9,7 +9,7 @@ import { formatDuration } from "../../terminal/times.ts";
 import type { Context } from "../../context.ts";
 import { CliError, EXIT } from "../../errors.ts";
 import type { Column } from "../../terminal/tables.ts";
-import { agentCell, didOf, hintNextPage, namesOf, PAGE_OPTIONS, readPages } from "./pages.ts";
+import { didOf, hintNextPage, nameCell, namesOf, PAGE_OPTIONS, readPages } from "./pages.ts";
 
 const MAX_REFUSALS = 100;
 const REFUSALS = 20;
@@ -28,7 +28,7 @@ export const COMMANDS = [
         { head: "MESSAGES", of: ({ messages }) => String(messages) },
         { head: "SENDERS", rank: 2, of: ({ senders }) => String(senders) },
         { head: "OLDEST EXPIRES", rank: 1, of: ({ oldestExpiresAt }) => ctx.out.time(oldestExpiresAt) },
-        { head: "RECIPIENT", of: ({ recipientAgentDid }) => agentCell(names, recipientAgentDid) },
+        { head: "RECIPIENT", of: ({ recipientAgentDid }) => nameCell(names, recipientAgentDid) },
       ]);
       hintNextPage(ctx, ["admin", "relay", "queues"], options, pagination);
     },
@@ -108,7 +108,7 @@ export const COMMANDS = [
         admin,
         deliveries.flatMap((one) => [one.senderAgentDid, one.recipientAgentDid]),
       );
-      const idOf = (did: string) => ctx.out.shown(agentCell(names, did));
+      const idOf = (did: string) => ctx.out.shown(nameCell(names, did));
       const lines = deliveries.flatMap(({ senderAgentDid, recipientAgentDid, state, events }) => [
         `${ctx.out.bold(state)}: from ${idOf(senderAgentDid)} to ${idOf(recipientAgentDid)}`,
         ...ctx.out.table([
@@ -144,6 +144,6 @@ async function refusalColumns(
     { head: "ROUTE", rank: 4, of: ({ method, route }) => route === null ? null : `${method} ${route}` },
     // Shown whole, because the proxy does not find a delivery by the end of its request ID.
     { head: "REQUEST", rank: 3, of: ({ requestId }) => requestId },
-    { head: "AGENT", rank: 2, of: ({ agentDid }) => agentCell(names, agentDid) },
+    { head: "AGENT", rank: 2, of: ({ agentDid }) => nameCell(names, agentDid) },
   ];
 }

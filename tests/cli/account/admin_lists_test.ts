@@ -84,3 +84,18 @@ Deno.test("admin audit lists the newest events over pages up to its limit", asyn
   await using bob = await Machine.ofPerson(admin.world);
   assertEquals((await bob.failure("admin", "audit")).exit, 3);
 });
+
+Deno.test("admin audit names agents and people on a terminal, and gives their DIDs to a program", async () => {
+  await using admin = await Machine.ofAdmin();
+  await admin.json("agent", "create", "alpha");
+  const { human } = await admin.json("whoami");
+  const lastRow = async () => {
+    const { stdout } = await admin.svc("admin", "audit", "--event", "agent.registered");
+    return stdout.trimEnd().split("\n").at(-1)?.split(/ {2,}/).slice(1, 4);
+  };
+  const [, actor, subject] = await lastRow() ?? [];
+  assertEquals([actor, subject?.startsWith("did:svc:")], [human.did, true]);
+  [admin.isTerminal, admin.columns] = [true, 100];
+  const { displayName } = human;
+  assertEquals(await lastRow(), ["agent.registered", displayName, `alpha of ${displayName}`]);
+});
