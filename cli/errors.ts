@@ -22,6 +22,12 @@ export const EXIT = {
   interrupted: 130,
 } as const;
 
+/**
+ * The exit codes of a usage error, a refused authorisation and a missing agent. After these a service is not started
+ * again, because each start would end in the same way.
+ */
+export const FINAL_EXITS: readonly number[] = [EXIT.usage, EXIT.unauthorised, EXIT.notFound];
+
 /** The CLI's own codes; without `exit` a command ends with 1. `fix` says in one imperative sentence what to do. */
 const OWN_ERRORS = {
   CLI_USAGE: { exit: EXIT.usage, when: "the command line is invalid", fix: "Run the command with --help." },

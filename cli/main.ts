@@ -11,7 +11,7 @@ import { folderOfProfile, readAuthority, savedAuthority } from "./files/profile.
 import { DEFAULT_PROFILE } from "../shared/client/user_folder.ts";
 import { realSystem } from "./system.ts";
 import { resolveSecrets } from "./command_line/secrets.ts";
-import { CliError, describe, type Described, EXIT } from "./errors.ts";
+import { CliError, describe, type Described, EXIT, FINAL_EXITS } from "./errors.ts";
 import { ServiceClock } from "./link/service_clock.ts";
 import { tellNewerVersion } from "./newer_version.ts";
 import { ApiError, UnreachableError } from "../shared/client/errors.ts";
@@ -78,7 +78,10 @@ export async function run(argv: readonly string[], world: System): Promise<numbe
     out.error(described);
     // From a hook, Claude Code takes this exit code as an order to wake the model, and would do so at every turn.
     const isHook = argv.some((word, i) => word === "hook" && argv[i + 1] === "claude-code");
-    return isHook && described.exit === EXIT.usage ? EXIT.failed : described.exit;
+    if (isHook && described.exit === EXIT.usage) return EXIT.failed;
+    // launchd knows no codes but success, and would start the service again each 10 s.
+    const isOfLaunchd = argv[0] === "connector" && world.env("SVC_SERVICE_LOG") !== undefined;
+    return isOfLaunchd && FINAL_EXITS.includes(described.exit) ? EXIT.done : described.exit;
   } finally {
     out.finish();
   }

@@ -6,7 +6,7 @@
 import { basename, dirname, isAbsolute, join } from "node:path";
 import { isAgentName } from "../../shared/protocol/names.ts";
 import { parseWord } from "../command_line/numbers.ts";
-import { CliError } from "../errors.ts";
+import { CliError, FINAL_EXITS } from "../errors.ts";
 import { removeFile, saveFailed } from "../files/private_files.ts";
 import { type Ran, runProgram } from "../platforms/local_machine.ts";
 import type { Context } from "../context.ts";
@@ -183,10 +183,6 @@ function exists(path: string): Promise<boolean> {
   return Deno.lstat(path).then(() => true, () => false);
 }
 
-/**
- * The text of the unit. systemd does not restart the connector after a usage error, a refused authorisation or a
- * missing agent, because each restart would end in the same way.
- */
 export function unitText(agentName: string | null, command: readonly string[]): string {
   return [
     "# Written by svc connector service install; svc connector service uninstall removes it.",
@@ -202,7 +198,7 @@ export function unitText(agentName: string | null, command: readonly string[]): 
     `ExecStart=:${command.map(quoted).join(" ")}`,
     "Restart=always",
     "RestartSec=5",
-    "RestartPreventExitStatus=2 3 4",
+    `RestartPreventExitStatus=${FINAL_EXITS.join(" ")}`,
     "TimeoutStopSec=10",
     "UMask=0077",
     "NoNewPrivileges=yes",
@@ -246,9 +242,13 @@ export function plistText(label: string, { command, logPath }: ServiceSpec): str
     "  </array>",
     // Without this, Deno would look for its own updates over the network.
     "  <key>EnvironmentVariables</key>",
-    "  <dict><key>DENO_NO_UPDATE_CHECK</key><string>1</string></dict>",
+    "  <dict>",
+    "    <key>DENO_NO_UPDATE_CHECK</key><string>1</string>",
+    `    <key>SVC_SERVICE_LOG</key><string>${escaped(logPath)}</string>`,
+    "  </dict>",
     "  <key>RunAtLoad</key><true/>",
-    "  <key>KeepAlive</key><true/>",
+    // launchd knows no exit codes but success. After those that systemd takes as final, svc reports success here.
+    "  <key>KeepAlive</key><dict><key>SuccessfulExit</key><false/></dict>",
     "  <key>ThrottleInterval</key><integer>10</integer>",
     "  <key>ProcessType</key><string>Background</string>",
     // This is 077 in decimal, because a property list knows no octal numbers.

@@ -12,7 +12,10 @@ import {
   unitText,
 } from "../../../cli/autostart/control.ts";
 import { installConnector, installFleet } from "../../../cli/connector/service_setup.ts";
+import { boundLog } from "../../../cli/connector/start.ts";
 import { CliError } from "../../../cli/errors.ts";
+import { ManualClock } from "../../support/manual_clock.ts";
+import { until } from "../../support/until.ts";
 import { tempFolder } from "../../support/temp_folder.ts";
 import { Machine } from "../cli_world.ts";
 import { contextOf } from "../connector/context.ts";
@@ -79,8 +82,45 @@ Deno.test("the property list holds each argument unchanged", () => {
   const text = plistText("com.svc.connector.alpha", SPEC);
   assertStringIncludes(text, "<string>com.svc.connector.alpha</string>");
   assertStringIncludes(text, "<string>/home/a b/&amp;/connector.log</string>");
-  assertStringIncludes(text, "<dict><key>DENO_NO_UPDATE_CHECK</key><string>1</string></dict>");
+  assertStringIncludes(text, "<key>DENO_NO_UPDATE_CHECK</key><string>1</string>");
   assertEquals(text.match(/<string>\$\(touch \/tmp\/x\)<\/string>/g)?.length, 1);
+});
+
+Deno.test("launchd gets success for an end that systemd takes as final, so that neither starts the service again", async () => {
+  assertStringIncludes(unitText("alpha", NASTY), "RestartPreventExitStatus=2 3 4\n");
+  assertStringIncludes(plistText("x", SPEC), "<key>KeepAlive</key><dict><key>SuccessfulExit</key><false/></dict>");
+  assertStringIncludes(
+    plistText("x", SPEC),
+    "<key>SVC_SERVICE_LOG</key><string>/home/a b/&amp;/connector.log</string>",
+  );
+  await using machine = await Machine.open();
+  const codes = async () => [
+    (await machine.svc("connector", "start", "ghost")).code,
+    (await machine.svc("connector", "start", "--port", "x")).code,
+    (await machine.svc("peers", "--agent", "ghost")).code,
+  ];
+  assertEquals(await codes(), [4, 4, 4]);
+  machine.env.SVC_SERVICE_LOG = "/nowhere";
+  assertEquals(await codes(), [0, 0, 4]);
+});
+
+Deno.test("the log of a service under launchd is emptied when it is over 16 MiB, at the start and each hour", async () => {
+  await using folder = await tempFolder();
+  const path = `${folder.path}/connector.log`, clock = new ManualClock(), most = 16 * 1024 ** 2;
+  const sizeAfter = async (size: number, look: () => unknown) => {
+    Deno.writeFileSync(path, new Uint8Array());
+    Deno.truncateSync(path, size);
+    await look();
+    if (size > most) await until(() => Deno.statSync(path).size === 0);
+    return Deno.statSync(path).size;
+  };
+  let end = () => {};
+  assertEquals(await sizeAfter(most + 1, () => end = boundLog({ clock, env: () => path })), 0);
+  assertEquals(await sizeAfter(most, () => clock.advance(3_600_000)), most);
+  assertEquals(await sizeAfter(most + 1, () => clock.advance(3_600_000)), 0);
+  end();
+  boundLog({ clock, env: () => undefined });
+  assertEquals(clock.waiting, 0);
 });
 
 class FakeHost implements Host {

@@ -224,7 +224,7 @@ Deno.test("a second start names a command that shows the connector that runs, wi
   ];
   for (const [options, fix] of cases) {
     const { code, message } = await machine.failure("connector", "start", "alpha", ...options);
-    assertEquals([code, message.endsWith(`: svc ${fix}.`)], ["CLI_BUSY", true], message);
+    assertEquals([code, message.endsWith(`: svc ${fix}`)], ["CLI_BUSY", true], message);
   }
 });
 
