@@ -51,6 +51,9 @@ abstract class SendingLoop<T> {
 
   constructor(protected readonly deps: Parts, private readonly queue: SendingQueue<T>) {}
 
+  /** Longest wait of an item. A longer one comes from a clock that was set back. */
+  protected readonly longestMs: number = RETRY_MAX_MS;
+
   /** Of the items with one key, one is sent at a time, because a newer one could otherwise overtake it. */
   protected abstract keyOf(item: T): string;
   protected abstract hostOf(item: T): string | null;
@@ -122,7 +125,7 @@ abstract class SendingLoop<T> {
     let next: number | null = now + RETRY_FIRST_MS;
     try {
       for (const result of this.#unstored) this.store(result);
-      const due = this.queue.due(now, now + RETRY_MAX_MS).filter((item) => !this.#underWay.has(this.keyOf(item)));
+      const due = this.queue.due(now, now + this.longestMs).filter((item) => !this.#underWay.has(this.keyOf(item)));
       this.#due = Map.groupBy(due, (item) => this.hostOf(item));
       next = this.queue.nextAt(now);
     } catch (error) {
@@ -252,6 +255,7 @@ export class ReceiptSender extends SendingLoop<PendingReceipt> {
  */
 export class KeptSender extends SendingLoop<SentMessage> {
   readonly #pauses = new ServerPauses();
+  protected override readonly longestMs = PAUSE_MAX_MS;
 
   constructor(deps: Parts, private readonly sender: MessageSender) {
     super(deps, deps.store.sent.kept);
@@ -282,8 +286,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
     const pausedMs = host === null ? 0 : this.#pauses.left(host, clock.now());
     if (pausedMs > 0) {
       const { problem, mayHaveArrived } = kept;
-      const nextAt = clock.now() + Math.min(pausedMs, RETRY_MAX_MS);
-      sent.keep(kept, { problem: problem ?? "", mayHaveArrived, nextAt }, clock.now());
+      sent.keep(kept, { problem: problem ?? "", mayHaveArrived, nextAt: clock.now() + pausedMs }, clock.now());
       return 0;
     }
     const message = sent.tryAgain(kept, clock.now());
@@ -295,9 +298,7 @@ export class KeptSender extends SendingLoop<SentMessage> {
       // A failure of another server holds up only the messages to it.
       const serverMs = host !== null && isOfAll ? this.#pauses.failed(host, clock.now()) : 0;
       if (host !== null && !isOfAll) this.#pauses.delete(host);
-      // Bounded, because a longer wait would count as that of a clock that was set back. The pause holds the message
-      // for the rest.
-      const waitMs = Math.min(Math.max(tried.waitMs, serverMs), RETRY_MAX_MS);
+      const waitMs = Math.max(tried.waitMs, serverMs);
       const now = clock.now();
       this.store(() => sent.keep(message, { problem, mayHaveArrived, nextAt: now + waitMs }, now));
       emit(kept.origin === "runtime" ? "reply_failed" : "kept", { ...about, why: problem, nextInMs: waitMs });

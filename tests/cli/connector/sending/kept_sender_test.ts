@@ -159,6 +159,26 @@ Deno.test("news of a server does not make its first pause longer", async () => {
   sender.end();
 });
 
+Deno.test("the next try of a message to a server that is away comes when it was said, also after long pauses", async () => {
+  await using disk = await Disk.make();
+  const tries: number[] = [], said = new Set<number>();
+  const { clock, sent, sender, keep } = senderOn(disk, () => {
+    tries.push(clock.now());
+    return Promise.reject(new UnreachableError("the server cannot be reached", { cause: new Error("refused") }));
+  });
+  const { seq } = keep(didOf("bad.example", 1), "message-1-of-bad");
+  sender.wake();
+  for (let s = 0; s < 3_600; s += 5) {
+    await clock.advance(5_000);
+    said.add(sent.one(seq)?.nextAt ?? 0);
+  }
+  const later = tries.filter((at) => at - (tries[0] ?? 0) > 60_000);
+  assert(later.length > 4, `${later.length} tries`);
+  assertEquals(later.filter((at) => !said.has(at)), []);
+  assertEquals([...said].filter((at) => at > (later[0] ?? 0) && at <= clock.now() && !tries.includes(at)), []);
+  sender.end();
+});
+
 Deno.test("a server that does not answer is tried with one message at a time", async () => {
   await using disk = await Disk.make();
   const underWay = new Set<string>();
