@@ -207,6 +207,9 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   PROXY_RELAY_CONNECTOR_OFFLINE:
     "Try again when svc peers --agent <name> shows the peer as online. Without --only-online, svc send lets a message wait for it.",
   PROXY_HOOK_REQUEST_ID_REUSED: "Give another --request-id, or none: svc then makes a new one for each message.",
+  PROXY_AUTH_INVALID_AIT:
+    "Where another server refuses the agent, pair again by a new ticket. Where its own server does, svc agent inspect <name> " +
+    "shows its identity token and session.",
   PROXY_AUTH_INVALID_PROOF:
     "If the named origin is a new address of the server, run svc config init and start the connector again. Else its reverse " +
     "proxy may change the method, the path or the query of requests.",

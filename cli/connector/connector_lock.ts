@@ -12,9 +12,15 @@ const LOCK_FILE = "connector.lock";
 export class ConnectorLockedError extends CliError {
   override name = "ConnectorLockedError";
 
-  constructor(agentName: string, readonly pid: string, hasRuntime = false) {
-    super("CLI_BUSY", `The connector of ${agentName} runs already (pid ${pid}). New settings need a new start`, {
-      fix: hasRuntime
+  /** @param pid of the connector that has the lock; `null`: a command has it, which ends by itself */
+  constructor(agentName: string, readonly pid: string | null, hasRuntime = false) {
+    const held = pid === null
+      ? `Another command changes ${agentName} now`
+      : `The connector of ${agentName} runs already (pid ${pid}). New settings need a new start`;
+    super("CLI_BUSY", held, {
+      fix: pid === null
+        ? "Run the command again when the other one has ended."
+        : hasRuntime
         ? `To see it: svc connector status ${agentName}`
         : `To talk here: svc inbox --follow --agent ${agentName}`,
     });
@@ -50,7 +56,7 @@ export async function lockConnector(
   for (let tries = 1; !await file.tryLock(true); tries++) {
     const holder = await isHeld(file) ? lockHolder(folder) : null;
     if (holder !== null || tries >= MAX_TRIES) {
-      throw new ConnectorLockedError(folder.name, holder ?? "unknown", hasRuntime);
+      throw new ConnectorLockedError(folder.name, holder, hasRuntime);
     }
     await yieldToEventLoop();
   }

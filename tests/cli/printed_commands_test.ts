@@ -24,6 +24,7 @@ const WITHOUT_CONNECTOR: readonly string[] = [
   "agent auth revoke <my-agent>",
   "agent reissue <my-agent>",
   "agent inspect my-agent",
+  "agent inspect <my-agent>",
   "agent delete <my-agent>",
   "agent create <second>",
   "agent delete second",

@@ -228,6 +228,13 @@ Deno.test("a connector starts while many processes ask whether one runs", async 
   await Promise.all(asking);
 });
 
+Deno.test("a start beside a command that keeps the lock says that a command has it, not a connector", async () => {
+  await using agents = await Agents.open();
+  using _lock = await lockConnector(agents.folder, null);
+  const error = await assertRejects(() => lockConnector(agents.folder, Deno.pid), CliError);
+  assertEquals([error.code, error.message], ["CLI_BUSY", `Another command changes ${agents.folder.name} now`]);
+});
+
 Deno.test("a lock whose file cannot be written is released", async () => {
   await using agents = await Agents.open();
   const { folder } = agents;
