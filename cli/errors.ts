@@ -206,6 +206,7 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   PROXY_PAIR_TICKET_ALREADY_CONFIRMED: `A ticket works once. ${NEW_TICKET}`,
   PROXY_RELAY_CONNECTOR_OFFLINE:
     "Try again when svc peers --agent <name> shows the peer as online. Without --only-online, svc send lets a message wait for it.",
+  PAYLOAD_TOO_LARGE: "Send it in several messages.",
   PROXY_HOOK_REQUEST_ID_REUSED: "Give another --request-id, or none: svc then makes a new one for each message.",
   PROXY_AUTH_INVALID_AIT:
     "Where another server refuses the agent, pair again by a new ticket. Where its own server does, svc agent inspect <name> " +

@@ -30,7 +30,6 @@ const NEW_TICKET = "Ask your user for a new ticket, from the person of the other
 /** What a model can do where the usual fix names a document, a header or a command, because it has only the tools. */
 const MCP_FIXES: Readonly<Record<string, string>> = {
   CONNECTOR_INVALID_BODY: "Correct the arguments; tools/list has their schema.",
-  PAYLOAD_TOO_LARGE: "Send it in several messages.",
   CONNECTOR_PEER_UNKNOWN: "list_peers lists the peers, and says how to pair with another agent.",
   CONNECTOR_MESSAGE_UNKNOWN: "read_inbox and delivery_status know the messages of some days only.",
   PROXY_HOOK_REQUEST_ID_REUSED: "Send it with another request_id, or without one.",
