@@ -10,6 +10,8 @@ import { RECEIPT_KEPT_SECONDS_MAX } from "./schema/retention.ts";
 
 /** More than a process handles in a minute, so a larger value would be no limit. */
 const REQUESTS_MAX = 1_000_000;
+/** What the longest list of peers counts as. With less for an owner, it and every pairing would always be refused. */
+const OWNER_REQUESTS_MIN = 11;
 /** A revoked session stays usable for this long, so with more a revocation would no longer be quick. */
 const ACCESS_CACHE_MAX_MS = 5_000;
 /** With less, a sender that polls each hour would miss receipts. */
@@ -45,7 +47,12 @@ export function readProxyConfig(reader: ConfigReader, place: Metadata) {
     agentRequests: number("AGENT_RATE_LIMIT_REQUESTS_PER_MINUTE", 1, REQUESTS_MAX, LIMITS.agentRequests),
     agentWindowMs: ms("AGENT_RATE_LIMIT_WINDOW_MS", LIMITS.agentWindowMs),
     /** Requests of all agents of an owner in a minute. */
-    ownerRequests: number("OWNER_RATE_LIMIT_REQUESTS_PER_MINUTE", 1, REQUESTS_MAX, LIMITS.ownerRequests),
+    ownerRequests: number(
+      "OWNER_RATE_LIMIT_REQUESTS_PER_MINUTE",
+      OWNER_REQUESTS_MIN,
+      REQUESTS_MAX,
+      LIMITS.ownerRequests,
+    ),
     crlRefreshIntervalMs,
     crlMaxAgeMs,
     registryKeysTtlMs: ms("REGISTRY_KEYS_TTL_MS", LIMITS.keysTtlMs),

@@ -72,7 +72,11 @@ Deno.test("each variable accepts its valid values, and any other value is refuse
     ["RELAY_ACK_TIMEOUT_MS", "ackTimeoutMs", milliseconds.good, milliseconds.bad],
     ["RELAY_HEARTBEAT_INTERVAL_MS", "heartbeatIntervalMs", milliseconds.good, milliseconds.bad],
     ["SESSION_REVALIDATE_INTERVAL_MS", "sessionRevalidateMs", milliseconds.good, milliseconds.bad],
-    ["OWNER_RATE_LIMIT_REQUESTS_PER_MINUTE", "ownerRequests", { "1": 1, "1000000": 1_000_000 }, ["0", "1000001", "x"]],
+    ["OWNER_RATE_LIMIT_REQUESTS_PER_MINUTE", "ownerRequests", { "11": 11, "1000000": 1_000_000 }, [
+      "10",
+      "1000001",
+      "x",
+    ]],
     ["QUOTA_MAILBOX_BYTES", "mailboxOwnerBytes", { "1048576": 1_048_576 }, ["0", "1048575", "1e9", "x"]],
     ["STORE_RESERVE_BYTES", "storeReserveBytes", { "0": 0, "1000": 1_000 }, ["-1", "1.5", "x"]],
     ["MEMORY_GUARD", "memoryGuardBytes", { "67108864": 67_108_864 }, ["0", "70%", "0.7"]],
