@@ -12,7 +12,7 @@ import {
   unitText,
 } from "../../../cli/autostart/control.ts";
 import { installConnector, installFleet } from "../../../cli/connector/service_setup.ts";
-import { boundLog } from "../../../cli/connector/start.ts";
+import { boundLog } from "../../../cli/autostart/service_log.ts";
 import { CliError } from "../../../cli/errors.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
@@ -24,7 +24,7 @@ import { systemClock } from "../../../shared/clock.ts";
 import { machineWithAlpha } from "../connector/local_machine.ts";
 
 const NASTY = ["/opt/with space/svc", "--config-dir", `/home/a b/$HOME/%h;"q"/'s'\\x\`id\`\n&<>`, "$(touch /tmp/x)"];
-const SPEC = { command: NASTY, logPath: "/home/a b/&/connector.log" };
+const SPEC = { command: NASTY, logPath: "/opt/a b/&/connector.log" };
 const alphaOf = (host: Host, system: ServiceSystem) => new Service(host, system, "alpha", null);
 const allOf = (host: Host, system: ServiceSystem) => new Service(host, system, null, null);
 
@@ -81,7 +81,7 @@ Deno.test("the property list holds each argument unchanged", () => {
   assertEquals(escaped(`<a & "b" 'c'>\u0001`), "&lt;a &amp; &quot;b&quot; &apos;c&apos;&gt;");
   const text = plistText("com.svc.connector.alpha", SPEC);
   assertStringIncludes(text, "<string>com.svc.connector.alpha</string>");
-  assertStringIncludes(text, "<string>/home/a b/&amp;/connector.log</string>");
+  assertStringIncludes(text, "<string>/opt/a b/&amp;/connector.log</string>");
   assertStringIncludes(text, "<key>DENO_NO_UPDATE_CHECK</key><string>1</string>");
   assertEquals(text.match(/<string>\$\(touch \/tmp\/x\)<\/string>/g)?.length, 1);
 });
@@ -91,7 +91,7 @@ Deno.test("launchd gets success for an end that systemd takes as final, so that 
   assertStringIncludes(plistText("x", SPEC), "<key>KeepAlive</key><dict><key>SuccessfulExit</key><false/></dict>");
   assertStringIncludes(
     plistText("x", SPEC),
-    "<key>SVC_SERVICE_LOG</key><string>/home/a b/&amp;/connector.log</string>",
+    "<key>SVC_SERVICE_LOG</key><string>/opt/a b/&amp;/connector.log</string>",
   );
   await using machine = await Machine.open();
   const codes = async () => [
