@@ -385,8 +385,8 @@ async function stop(
 }
 
 /**
- * Starts the server as the only work of this process: it survives errors that no code handles, gives up the right to
- * start programs, and logs to standard error.
+ * Starts the server as the only work of this process: it survives rejections that no code handles, gives up the right
+ * to start programs, and logs to standard error.
  *
  * @throws {StartRefused} as `startServer`
  */
