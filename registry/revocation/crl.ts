@@ -50,6 +50,7 @@ interface CrlDeps extends Pick<RegistryStore, "kv" | "reads" | "clock" | "newId"
 export class CrlPublisher {
   #published: PublishedCrl | null = null;
   #building: Promise<void> | null = null;
+  #looking: Promise<PublishedCrl | null> | null = null;
   #builtAt = -Infinity;
   #entries = 0;
   #warnedAt = -Infinity;
@@ -84,7 +85,10 @@ export class CrlPublisher {
 
   /** Returns the size of the last list as a share, 0 to 1, of the largest list that verifiers read. */
   async fill(): Promise<number> {
-    const list = this.#published ?? await this.current().catch(() => null);
+    // Those that ask at once share a look, because 500 changes before the first list would fill the queue of reads.
+    const looked = this.#published ??
+      (this.#looking ??= this.current().catch(() => null).finally(() => this.#looking = null));
+    const list = await looked;
     return list === null ? 0 : Math.min(1, list.body.length / this.bytesMax);
   }
 

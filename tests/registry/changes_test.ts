@@ -8,7 +8,7 @@ import { KEYS } from "../../registry/schema/kv_keys.ts";
 import { fraction } from "../../shared/random.ts";
 import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 import { TrustChanges } from "../../shared/server/store/trust_changes.ts";
-import { BatchedReads } from "../../shared/server/store/batched_reads.ts";
+import { BatchedReads, MAX_QUEUED_READS } from "../../shared/server/store/batched_reads.ts";
 import { FaultyKv } from "../support/faulty_kv.ts";
 import { ManualClock } from "../support/manual_clock.ts";
 import { openRegistry, readCrl, tally, withTime } from "../support/registry_world.ts";
@@ -44,6 +44,14 @@ Deno.test("40 concurrent reissues and deletions at two instances all succeed", a
   }
   const { seq, revocations } = await withTime(w, readCrl(w), 100);
   assertEquals([seq, revocations.length], [40, 40]);
+});
+
+Deno.test("a thousand changes at once leave room for other reads, also before the first revocation", async () => {
+  await using w = await openRegistry({ registry: AMPLE });
+  const { crl, reads } = w.registry.deps;
+  const fills = Array.from({ length: MAX_QUEUED_READS }, () => crl.fill());
+  assertEquals((await reads.get(KEYS.crlHead())).value, null);
+  assertEquals(new Set(await Promise.all(fills)), new Set([0]));
 });
 
 Deno.test("revocations succeed when four of five of their commits conflict with another instance", async () => {
