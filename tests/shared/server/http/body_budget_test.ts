@@ -134,11 +134,11 @@ Deno.test("an incomplete body is aborted after one second when others wait", asy
 Deno.test("a request releases its lease with any result, and calls within the process need none", async (t) => {
   const seen: number[] = [];
   let gate: Promise<void> = Promise.resolve();
-  const row = routeFor<AppDeps, Callers>()("POST", "/", "", {
-    auth: "none",
-    limit: null,
-    response: { status: 200 },
-    errors: [],
+  const route = routeFor<AppDeps, Callers>();
+  const row = { auth: "none", limit: null, response: { status: 200 }, errors: [] } as const;
+  const taking = route("POST", "/", "", {
+    ...row,
+    maxBodyBytes: LIMITS.bodyBytes,
     async handler(_deps, { exchange }) {
       seen.push(exchange.body.reduce((sum, byte) => sum + byte, 0));
       await gate;
@@ -146,7 +146,8 @@ Deno.test("a request releases its lease with any result, and calls within the pr
       return json({});
     },
   });
-  using app = await TestApp.open(false, false, [row]);
+  const bodyless = route("DELETE", "/", "", { ...row, handler: () => json({}) });
+  using app = await TestApp.open(false, false, [taking, bodyless]);
   const { clock } = app;
   /** A body as a connection delivers it: its bytes can fill the reader's buffer. */
   const stream = (bytes: Bytes) =>
@@ -193,6 +194,9 @@ Deno.test("a request releases its lease with any result, and calls within the pr
     const small = ask(new Uint8Array(LIMITS.bodyFreeBytes), { "Content-Length": String(LIMITS.bodyFreeBytes) });
     await until(() => seen.length >= 4 + holding.length);
     assertEquals(seen.length, 4 + holding.length, "every body except the waiting one is served");
+    // As a connection delivers a request without a body: a stream that ends, and no length.
+    const empty = new ReadableStream({ start: (controller) => controller.close() });
+    assertEquals((await app.ask("/", { method: "DELETE", body: empty })).status, 200);
     await clock.advance(BODY_WAIT_MS);
     const refused = await waiting;
     assertEquals([refused.status, refused.headers.get("retry-after")], [503, "1"]);
