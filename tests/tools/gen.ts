@@ -123,7 +123,11 @@ function limitList(limits: Readonly<Record<string, LimitRow>>): string {
 /** The limits that are the same for every route of a person, and of an admin at the proxy. */
 const SHARED_LIMIT = /^\d+ in \d+ s per (?:person|admin)/;
 /** The limit of every body that names no other one. */
-const USUAL_BODY = `a body of ${LIMITS.bodyBytes.toLocaleString("en-US")} bytes`;
+const USUAL_BODY = `a body of ${bytesText(LIMITS.bodyBytes)}`;
+
+function bytesText(bytes: number): string {
+  return `${bytes.toLocaleString("en-US")} bytes`;
+}
 
 function routes(): string {
   const common = COMMON_ERRORS.map((code) => `\`${code}\``).join(", ");
@@ -136,9 +140,8 @@ function routes(): string {
     "with a limit `RATE_LIMIT_EXCEEDED`. The codes and the limit of each kind of caller stand below the routes of its service.",
     `All routes with an API key together take ${person}, because more keys would otherwise give`,
     `more requests. All routes with an admin token take ${admin}, because looks take time from messages.`,
-    `A body has at most ${
-      LIMITS.bodyBytes.toLocaleString("en-US")
-    } bytes, unless its route names another limit, because larger ones would fill the memory.`,
+    `A body has at most ${bytesText(LIMITS.bodyBytes)}, unless its route names another limit, and at most`,
+    `${bytesText(LIMITS.bodyFreeBytes)} at a route that takes none, because larger ones would fill the memory.`,
     "[errors.md](errors.md) says what a code means.\n",
     ...routeLists("Registry", REGISTRY_ROUTES, REGISTRY_AUTHENTICATORS),
     ...routeLists("Proxy", PROXY_ROUTES, PROXY_AUTHENTICATORS),

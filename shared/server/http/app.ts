@@ -182,7 +182,7 @@ async function handleRequest<D extends AppDeps>(
   rawParams: Record<string, string>,
 ): Promise<Answer> {
   // A DELETE declares no length, so with the limit of other routes it would wait for the room of a large body.
-  const maxBytes = route.maxBodyBytes ?? (route.body ? LIMITS.bodyBytes : LIMITS.bodyFreeBytes);
+  const maxBytes = route.maxBodyBytes ?? (route.body || route.rawBody ? LIMITS.bodyBytes : LIMITS.bodyFreeBytes);
   refuseByLength(exchange.request.headers, maxBytes);
   route.precondition?.check(deps);
   const lateRefusal = authenticator.precheck?.(deps, exchange);

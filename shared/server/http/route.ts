@@ -92,7 +92,7 @@ interface RouteSpec<D, C, P, Q, B> {
   bounds?: readonly string[];
   /** True when an empty body means `{}`. */
   emptyBody?: true;
-  /** Largest body in bytes (default `LIMITS.bodyBytes`). */
+  /** Largest body in bytes (default `LIMITS.bodyBytes`, without `body` and `rawBody` `LIMITS.bodyFreeBytes`). */
   maxBodyBytes?: number;
   /** Code for an invalid query or body. */
   invalid?: ErrorCode;
