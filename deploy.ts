@@ -33,7 +33,7 @@ import {
   refusedAddress,
 } from "./shared/server/http/listen_address.ts";
 import { openStore, refusedByStore, type Store } from "./shared/server/store/open_store.ts";
-import { jsonLog, LimitedLog, type Log } from "./shared/server/log.ts";
+import { jsonLog, LimitedLog, type Log, logDefects } from "./shared/server/log.ts";
 import { memoryBytes, processorMs } from "./shared/server/machine.ts";
 import { LogQueue } from "./shared/log_queue.ts";
 import { exportTelemetry, Metrics } from "./shared/server/metrics/metrics.ts";
@@ -400,19 +400,15 @@ export async function runServer(environ: Environ): Promise<RunningServer> {
   const toConsole = environ("OTEL_DENO") === "true" || environ("DENO_DEPLOYMENT_ID") !== undefined;
   const all = jsonLog(systemClock, "svc", toConsole ? console.error : (line) => lines.add(line));
   const limited = new LimitedLog(all, systemClock), { log } = limited;
-  // Without a listener, a rejection that no code handles would end the process, and requests of other callers.
-  globalThis.addEventListener("unhandledrejection", (event) => {
-    event.preventDefault();
-    log("error", "unhandled_rejection", { cause: event.reason });
-  });
-  // Without a listener, SIGXFSZ (file size limit) ends the process. Ignoring it is safe, because the store reports the
-  // same failure as an error.
-  if (Deno.build.os !== "windows") Deno.addSignalListener("SIGXFSZ", () => {});
-  await startNoPrograms();
   const written = async () => {
     limited.endSecond();
     await lines.written(systemClock, LOG_END_MS);
   };
+  logDefects(log, written);
+  // Without a listener, SIGXFSZ (file size limit) ends the process. Ignoring it is safe, because the store reports the
+  // same failure as an error.
+  if (Deno.build.os !== "windows") Deno.addSignalListener("SIGXFSZ", () => {});
+  await startNoPrograms();
   const onStoreReplaced = async () => {
     log("error", "store_replaced", {
       message:

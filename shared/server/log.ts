@@ -68,6 +68,28 @@ export class LimitedLog {
 /** Characters that JSON does not escape but that a terminal or a reader of lines interprets. */
 const UNPRINTABLE = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
+/**
+ * Logs what no code handles. A rejection ends nothing, because it would otherwise end the requests of other callers. An
+ * exception ends the process with exit code 1 once its line is written, because its work stopped halfway; without the
+ * listener, Deno writes it to standard error with any secret in it.
+ */
+export function logDefects(log: Log, written: () => Promise<void>): void {
+  globalThis.addEventListener("unhandledrejection", (event) => {
+    event.preventDefault();
+    log("error", "unhandled_rejection", { cause: event.reason });
+  });
+  globalThis.addEventListener("error", async (event) => {
+    event.preventDefault();
+    const { error } = event;
+    try {
+      log("error", "uncaught_exception", { cause: error, stack: error instanceof Error ? error.stack : undefined });
+      await written();
+    } finally {
+      Deno.exit(1);
+    }
+  });
+}
+
 export const silentLog: Log = () => {};
 
 function redact(name: string, value: unknown): unknown {

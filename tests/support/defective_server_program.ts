@@ -10,7 +10,7 @@ const { address } = await runServer((name) => Deno.env.get(name) || undefined);
 void Promise.reject(new Error(`the promise held ${SECRET}`));
 Deno.addSignalListener("SIGUSR2", () => {
   setTimeout(() => {
-    throw new Error("a defect");
+    throw new Error(`the timer held ${SECRET}`);
   });
 });
 console.log(`listening on ${address}`);
