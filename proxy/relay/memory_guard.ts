@@ -14,8 +14,8 @@ import type { ServiceDeps } from "../../shared/server/http/app.ts";
 /** Time between looks. With more, an attacker who sends 100 MB a second gains over 25 MB between two. */
 const LOOK_MS = 250;
 /**
- * Growth in a second at which sockets get a heartbeat. With less, honest load would cause it. With more, a small
- * machine fills up.
+ * Growth in a second, or above the bound since the last round, at which sockets get a heartbeat. With less, honest load
+ * would cause it. With more, a small machine fills up.
  */
 const GROWTH_BYTES = 67_108_864;
 /**
@@ -54,6 +54,8 @@ interface GuardDeps extends Pick<ServiceDeps, "clock" | "log"> {
 export class MemoryGuard {
   /** Bytes at the looks of the last second, oldest first. */
   #looks: number[] = [];
+  /** Fewest bytes since the last round. */
+  #least = Infinity;
   #askedAt = -Infinity;
   /** Looks since the read that has no answer yet, with that of the read itself. */
   #unanswered = 0;
@@ -78,9 +80,13 @@ export class MemoryGuard {
   #isFilling(bytes: number): boolean {
     const before = Math.min(...this.#looks, bytes);
     this.#looks = [...this.#looks, bytes].slice(-1000 / LOOK_MS);
+    this.#least = Math.min(this.#least, bytes);
     if (bytes - before >= GROWTH_BYTES) return true;
+    if (bytes <= this.boundBytes) return false;
+    // A message that grows more slowly and begins after a round would otherwise fill the memory before the next one.
+    if (bytes - this.#least >= GROWTH_BYTES) return true;
     // Without the absolute value, a clock that stepped back would stop the rounds for as long as the step.
-    return bytes > this.boundBytes && Math.abs(this.deps.clock.now() - this.#askedAt) >= REST_MS;
+    return Math.abs(this.deps.clock.now() - this.#askedAt) >= REST_MS;
   }
 
   /** Tells whether a read has no answer for so long that sockets may keep the process from it. */
@@ -106,6 +112,7 @@ export class MemoryGuard {
       if (clock.now() - began < ms + LATE_MS) break;
     }
     this.#looks = [];
+    this.#least = Infinity;
     const open = new Set(connectedAgents.links());
     // Times are compared for being the same, because after a clock stepped back every answer would look too old.
     const silent = asked.filter(({ link, heard }) => open.has(link) && link.lastHeard === heard && heard !== askedAt)

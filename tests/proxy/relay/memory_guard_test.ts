@@ -85,6 +85,25 @@ Deno.test("above the bound sockets are asked every 30 s, and slow growth below i
   assertEquals([asked(), honest.closed], [3, null]);
 });
 
+Deno.test("a message that begins after a round and grows by less than 64 MiB in a second is ended soon above the bound", async () => {
+  using guarded = new Guarded();
+  const { clock } = guarded;
+  const first = guarded.connect(agentOf("A")), next = guarded.connect(agentOf("B"));
+  guarded.heldBytes = BOUND - 100 * MIB;
+  await clock.advance(1_000);
+  guarded.heldBytes += 100 * MIB;
+  await clock.advance(250);
+  guarded.answer(next);
+  await clock.advance(2_250);
+  assertEquals([first.isDropped, next.isDropped], [true, false]);
+  guarded.heldBytes = BOUND - 100 * MIB;
+  for (let quarter = 0; quarter < 20 && !next.isDropped; quarter++) {
+    await clock.advance(250);
+    guarded.heldBytes += 15 * MIB;
+  }
+  assertEquals(next.isDropped, true, `${guarded.heldBytes / MIB} MiB`);
+});
+
 Deno.test("a clock that steps back stops neither the rounds nor, for longer than they last, the owners that wait", async () => {
   using guarded = new Guarded();
   const { clock, owners } = guarded;
