@@ -21,7 +21,7 @@ function text(check: (value: string) => boolean, message: string, pattern: Recor
 export const ULID_PATTERN = "[0-7][0-9A-HJKMNP-TV-Z]{25}";
 const LABEL_PATTERN = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
 const OCTET_PATTERN = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
-const AUTHORITY_PATTERN = `(?:(?:${OCTET_PATTERN}\\.){3}${OCTET_PATTERN}` +
+const AUTHORITY_PATTERN = `(?![^:]{${AUTHORITY_LENGTH_MAX + 1}})(?:(?:${OCTET_PATTERN}\\.){3}${OCTET_PATTERN}` +
   `|(?:${LABEL_PATTERN}\\.)*(?!(?:[0-9]+|0x[0-9a-f]*):)${LABEL_PATTERN})`;
 /** Names that Windows keeps for devices. */
 const DEVICE_PATTERN = "(?:[cC][oO][nN]|[pP][rR][nN]|[aA][uU][xX]|[nN][uU][lL]|[cC][oO][mM][0-9]|[lL][pP][tT][0-9])";

@@ -23,6 +23,8 @@ import { CreateServiceBody } from "../../../shared/protocol/api/services.ts";
 import { schemaOf } from "../../../shared/openapi.ts";
 
 const ULID = "01KHYQ5H00AAAAAAAAAAAAAAAA";
+/** The longest authority, and one that is a character longer. */
+const LONG = `${"a.".repeat(59)}a`, TOO_LONG = `${LONG}a`;
 const KEY = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
 const registration = (challengeSignature: string) => ({
   name: "a",
@@ -37,11 +39,15 @@ const RULES: readonly [name: string, schema: z.ZodType, values: readonly unknown
     "agent DID",
     AgentDid,
     [
-      ...["localhost", "127.0.0.1", "a.example", "x-1.example", "1a.b2", "a.0xz"],
+      ...["localhost", "127.0.0.1", "a.example", "x-1.example", "1a.b2", "a.0xz", LONG, TOO_LONG],
       ...["", "A.example", "-a.example", "a-.example", "a..b", "256.0.0.1", "1.2.3", "a.0x1", "a.12", "a:1", "a_b"],
     ].map((authority) => `did:svc:${authority}:agent:${ULID}`).concat(`did:svc:localhost:human:${ULID}`, "did:svc:x"),
   ],
-  ["human DID", HumanDid, [`did:svc:localhost:human:${ULID}`, `did:svc:localhost:agent:${ULID}`, ""]],
+  ["human DID", HumanDid, [
+    ...["localhost", LONG, TOO_LONG].map((authority) => `did:svc:${authority}:human:${ULID}`),
+    `did:svc:localhost:agent:${ULID}`,
+    "",
+  ]],
   ["agent name", AgentName, [
     ...["a", "A.b", "a-b_c.d", "0", "console", "com", "com10", "x".repeat(64)],
     ...["", ".a", "a.", "-a", "a..b", "con", "CON", "nul.txt", "Com1", "lpt9.x", "é", "a b", "x".repeat(65)],
