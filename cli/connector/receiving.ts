@@ -15,6 +15,7 @@ import { checkProof, type ProofCheck, type ProvenMessage, type Recipient } from 
 import type { Parts } from "./parts.ts";
 import type { Pairing } from "./pairing.ts";
 import { noteOtherKey, pinContact, pinOf } from "./peers/peers.ts";
+import { DiskFullError } from "./store/database.ts";
 import type { StoreResult, TakenMessage } from "./store/received_messages.ts";
 
 /** Time between two reads of the peers for strangers. With less, their messages cost the proxy requests without end. */
@@ -42,10 +43,14 @@ export class Receiving {
   readonly #refusals = new MinuteCounts();
   readonly #probes = new MinuteCounts();
   refused = 0;
-  /** Why the last message could not be stored; `null` after one that could. */
-  problem: string | null = null;
+  #problem: string | null = null;
 
   constructor(private readonly deps: ReceivingDeps) {}
+
+  /** Why messages cannot be stored, or the last one could not; `null` when they can. */
+  get problem(): string | null {
+    return this.#problem ?? this.deps.store.database.problem;
+  }
 
   /** Checks and stores a message. Returns its acknowledgement. @throws {Undecided} when it stays at the proxy */
   async deliver(frame: DeliverFrame): Promise<Ack> {
@@ -125,10 +130,12 @@ export class Receiving {
         const hasReceipt = this.#probes.add(from, clock.now()).count <= PROBES_A_MINUTE;
         taken = store.answerProbe(proven, clock.now(), hasReceipt);
       } else taken = await this.#store({ ...proven, verified });
-      this.problem = null;
+      this.#problem = null;
     } catch (error) {
-      this.problem = describeError(error);
-      emit("store_failed", { ...about, why: this.problem });
+      const why = describeError(error);
+      // A full disk is the database's problem, which ends when there is room and not with the next message.
+      this.#problem = error instanceof DiskFullError ? null : why;
+      emit("store_failed", { ...about, why });
       return { accepted: false, reason: "store_failed" };
     }
     switch (taken) {

@@ -32,7 +32,7 @@ export const Status = z.object({
     waiting: z.number(),
     oldestAt: When.nullable(),
     bytes: z.number(),
-    /** Why the last message could not be stored, so that its sender keeps it; `null` after one that could. */
+    /** Why messages cannot be stored, so that their senders keep them; `null` when they can. */
     problem: z.string().nullable(),
   }),
   deadLetters: z.number(),

@@ -4,6 +4,7 @@
  */
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
 import { reason, saveFailed } from "../../files/private_files.ts";
 import { shellWord } from "../../terminal/output.ts";
 import { ensureTables, missingTables } from "./schema.ts";
@@ -16,10 +17,14 @@ const LOG_INDEX_BYTES = 32 * 1024;
 export type Cell = string | number | null;
 export type Row = Record<string, Cell>;
 
+/** Bytes that must be free before a disk that was full counts as free again: with less, the next message may not fit. */
+const ROOM_BYTES = LIMITS.frameBytes;
+const FULL = "The disk is full";
+
 /** The disk is full: nothing was stored. */
 export class DiskFullError extends CliError {
   constructor(cause: unknown) {
-    super("CLI_SAVE_FAILED", "The disk is full", { cause });
+    super("CLI_SAVE_FAILED", FULL, { cause });
   }
 }
 
@@ -28,13 +33,25 @@ export class Database implements Disposable {
   #afterCommit: (() => void)[] = [];
   /** Called when the file turns out to be damaged, also from the middle of work. A retry cannot help. */
   onDamaged: (error: CliError) => void = () => {};
+  /** Whether a write has found the disk full, and no look has found room since. */
+  #isFull = false;
 
   /** Wraps a database that already has the schema. `file` says which file it is, if that must stay at the path. */
   constructor(
     private readonly db: DatabaseSync,
     private readonly path: string,
     private readonly file: string | null = null,
+    private readonly lacks: typeof lacksRoom = lacksRoom,
   ) {}
+
+  /**
+   * Why messages cannot be stored; `null` when they can. Looks at the disk itself, because a small write may find room in
+   * the log where the next message finds none.
+   */
+  get problem(): string | null {
+    this.#isFull &&= this.lacks(this.path, ROOM_BYTES);
+    return this.#isFull ? FULL : null;
+  }
 
   /**
    * Opens the file, or creates it. A file that lost a part is refused here, because each message that needs the part
@@ -60,7 +77,7 @@ export class Database implements Disposable {
     } catch (error) {
       db?.close();
       if (error instanceof CliError) throw error;
-      if (isFull(error) || hasNoRoom(path)) {
+      if (isFull(error) || lacksRoom(path, LOG_INDEX_BYTES)) {
         throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: the disk is full`);
       }
       throw damaged(path, reason(error));
@@ -165,7 +182,10 @@ export class Database implements Disposable {
     try {
       return work();
     } catch (error) {
-      if (isFull(error)) throw new DiskFullError(error);
+      if (isFull(error)) {
+        this.#isFull = true;
+        throw new DiskFullError(error);
+      }
       if (!isCorrupt(error)) throw error;
       const named = damaged(this.path, reason(error));
       this.onDamaged(named);
@@ -202,13 +222,13 @@ function isFull(error: unknown): boolean {
 }
 
 /**
- * Whether the index of the log does not fit on the disk. SQLite reports only an I/O error for that, and a person who is
- * told that the file is damaged would move it away with its messages.
+ * Whether so many bytes do not fit on the disk. SQLite reports only an I/O error when the index of its log does not, and
+ * a person who is told that the file is damaged would move it away with its messages.
  */
-function hasNoRoom(path: string): boolean {
+function lacksRoom(path: string, bytes: number): boolean {
   const probe = `${path}-room`;
   try {
-    Deno.writeFileSync(probe, new Uint8Array(LOG_INDEX_BYTES), { mode: 0o600 });
+    Deno.writeFileSync(probe, new Uint8Array(bytes), { mode: 0o600 });
     return false;
   } catch (error) {
     return reason(error) === "the disk is full";

@@ -7,6 +7,8 @@ export const FULL = "database or disk is full";
 export class FailingDisk {
   /** Commits fail. As in SQLite, the transaction is already over then. */
   isFull = false;
+  /** Commits succeed anyway, as those do for which the log has room. */
+  hasRest = false;
   /** It becomes full with the next commit, which still succeeds. */
   fillsUp = false;
   /** Code of SQLite with which every statement fails, as when a page that it needs is damaged; `null`: none fails. */
@@ -25,11 +27,13 @@ export class FailingDisk {
         },
       }),
       path,
+      null,
+      () => this.isFull,
     );
   };
 
   #exec(db: DatabaseSync, sql: string): void {
-    if (this.isFull && sql === "COMMIT") {
+    if (this.isFull && !this.hasRest && sql === "COMMIT") {
       db.exec("ROLLBACK");
       throw new Error(FULL);
     }

@@ -71,8 +71,28 @@ Deno.test("a connector that cannot store messages is unhealthy until it can, and
   assertStringIncludes(String(failed), "inbox");
   assertStringIncludes(fields(statusFields(bench.connector.status())).join("\n"), "messages cannot be stored: ");
   disk.isFull = false;
+  assertEquals(seen(), [true, null, ""], "there is room, also before the next message");
   assertEquals((await (await world.message(a, b)).json()).delivered, true);
   assertEquals(seen(), [true, null, ""]);
+});
+
+Deno.test("a connector is unhealthy while the disk is full, also when a hand-over found it and a message fitted", async () => {
+  await using world = await World.open();
+  const disk = new FailingDisk();
+  const { a, b, bench } = await story(world, { database: disk.open });
+  const isHealthy = () => isConnectorHealthy(bench.connector.status());
+  bench.behaviour = () => {
+    disk.isFull = true;
+    return Response.json({ ok: true });
+  };
+  await world.message(a, b);
+  await until(() => bench.eventsOf("store_failed").length > 0);
+  assertEquals(isHealthy(), false, "the result of a hand-over could not be stored");
+  disk.hasRest = true;
+  assertEquals((await (await world.message(a, b)).json()).delivered, true);
+  assertEquals(isHealthy(), false, "one more message found room in the log");
+  disk.isFull = false;
+  assertEquals(isHealthy(), true);
 });
 
 Deno.test("no other message is handed over while a result cannot be stored", async () => {
