@@ -11,6 +11,7 @@ import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 import { openTestKv } from "../../support/test_store.ts";
 import { longTest } from "../../support/trials.ts";
+import { until } from "../../support/until.ts";
 
 const B = "https://b.example";
 
@@ -53,6 +54,8 @@ Deno.test("a registry with any address inside a network is not called, unless th
   t.b.addresses = [];
   await assertRejects(() => t.issuers.of(B).keys.current(), ServiceError);
   assertEquals(t.b.asked, [], "a name without an address");
+  t.b.addresses = [{ address: "127.0.0.1", family: 4 }];
+  assertEquals((await t.issuers.of("http://127.0.0.1:8787").keys.current()).size, 1, "one of ENVIRONMENT=local");
   using allowed = await open(true);
   allowed.b.addresses = [{ address: "10.0.0.7", family: 4 }];
   assertEquals((await allowed.issuers.of(B).keys.current()).size, 1);
@@ -64,6 +67,13 @@ Deno.test("a name that this process may not look up is a problem of its permissi
   await assertRejects(() => t.issuers.of(B).keys.current(), ServiceError);
   const { problem = "" } = t.issuers.known.get(B) ?? {};
   assertStringIncludes(problem ?? "", "leave --allow-net out, or add b.example to it");
+});
+
+Deno.test("a registry is not asked while none of its agents comes", async () => {
+  using t = await open();
+  await t.issuers.of(B).crl.isRevoked("x");
+  await t.clock.advance(300_000);
+  assertEquals(t.b.asked, ["/.well-known/svc-keys.json", "/v1/crl"]);
 });
 
 Deno.test("after a failure an issuer is asked for less often, down to once in 5 min", async () => {
@@ -86,6 +96,74 @@ Deno.test("after a step back of the clock an issuer that failed before is asked"
   t.b.answer = () => null;
   t.clock.step(-3_600_000);
   assertEquals((await t.issuers.of(B).keys.current()).size, 1);
+  const { crl } = t.issuers.of(B), lists = () => t.b.asked.filter((path) => path === "/v1/crl").length;
+  await crl.isRevoked("x");
+  t.clock.step(-500_000);
+  await crl.isRevoked("x");
+  await until(() => lists() === 2);
+});
+
+Deno.test("after an answer the pauses of an issuer begin again with the shortest one", async () => {
+  using t = await open();
+  const fails = () => new Response("no", { status: 500 }), ask = () => t.issuers.of(B).keys.current().catch(() => {});
+  const pass = async (seconds: number) => {
+    for (let second = 0; second < seconds; second++) {
+      await ask();
+      t.clock.step(1_000);
+    }
+  };
+  t.b.answer = fails;
+  await pass(200);
+  t.b.answer = () => null;
+  await pass(200);
+  assertEquals(t.issuers.known.get(B)?.problem, null, "an answer ends what is said about it");
+  t.b.answer = fails;
+  t.b.asked.splice(0);
+  t.clock.step(301_000);
+  await pass(21);
+  assertEquals(t.b.asked.length, 3);
+});
+
+Deno.test("a registry that has revoked nothing yet, and one whose list is the same as before, count as answers", async () => {
+  using t = await open();
+  t.b.answer = (request) =>
+    request.url.endsWith("/v1/crl")
+      ? Response.json({ error: { code: "CRL_NOT_FOUND", message: "" } }, { status: 404 })
+      : null;
+  assertEquals(await t.issuers.of(B).crl.isRevoked("x"), false);
+  const beta = await t.b.agent();
+  t.b.revoke(beta);
+  t.b.answer = null;
+  const list = await t.b.abroad.send(new Request(`${B}/v1/crl`));
+  const body = await list.text(), sent: (string | null)[] = [];
+  t.b.answer = (request) => {
+    if (!request.url.endsWith("/v1/crl")) return null;
+    const known = request.headers.get("if-none-match");
+    sent.push(known);
+    const headers = { ETag: '"one"', "Content-Type": "application/json" };
+    return known === null ? new Response(body, { headers }) : new Response(null, { status: 304, headers });
+  };
+  for (let n = 0; n < 3; n++) {
+    t.clock.step(61_000);
+    await t.issuers.of(B).crl.isRevoked("x");
+    await until(() => t.issuers.of(B).list.ageSeconds === 0);
+  }
+  assertEquals(sent, [null, '"one"', '"one"']);
+  const { problem, list: { ageSeconds } } = t.issuers.known.get(B) ?? t.issuers.of(B);
+  assertEquals([problem, ageSeconds, await t.issuers.of(B).crl.isRevoked(beta.jti)], [null, 0, true]);
+});
+
+Deno.test("a list that does not count is asked for again after 5 s, and its registry's agents are told how long to wait", async () => {
+  using t = await open();
+  t.b.answer = (request) => request.url.endsWith("/v1/crl") ? Response.json({ crl: "no list" }) : null;
+  const waits: (string | null)[] = [];
+  for (let second = 0; second < 12; second++) {
+    const { headers } = await assertRejects(() => t.issuers.of(B).crl.isRevoked("x"), ServiceError);
+    waits.push(new Headers(headers).get("Retry-After"));
+    t.clock.step(1_000);
+  }
+  assertEquals(waits.join(), "5,4,3,2,1,5,4,3,2,1,5,4");
+  assertEquals(t.b.asked.filter((path) => path === "/v1/crl").length, 3);
 });
 
 Deno.test("keys over 64 KiB, a list over 8 MiB, a redirect and rubbish are refused", async () => {

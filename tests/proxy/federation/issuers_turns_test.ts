@@ -2,11 +2,13 @@
 import { assertEquals } from "@std/assert";
 import { Issuers } from "../../../proxy/federation/issuers.ts";
 import { sleep } from "../../../shared/clock.ts";
+import type { ServiceError } from "../../../shared/protocol/errors.ts";
 import { Metrics } from "../../../shared/server/metrics/metrics.ts";
 import { ForeignIssuer } from "../../support/foreign_issuer.ts";
-import { ManualClock } from "../../support/manual_clock.ts";
+import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 import { openTestKv } from "../../support/test_store.ts";
+import { until } from "../../support/until.ts";
 
 const VICTIM = "did:svc:a.example:human:01KHYQ5H00AAAAAAAAAAAAAAAA", EVE = VICTIM.replace(/A$/, "E");
 
@@ -30,6 +32,8 @@ async function slowOnes(evil: (n: number) => string, host: string | null) {
   return { clock, b, issuers, flood, [Symbol.dispose]: () => kv.close() };
 }
 
+const retryAfter = ({ headers }: ServiceError) => new Headers(headers).get("Retry-After");
+
 /** Returns how many of five calls of other registries are answered meanwhile. */
 async function answeredBeside(evil: (n: number) => string, hosts: { eve: string | null; victim: string | null }) {
   using slow = await slowOnes(evil, hosts.eve);
@@ -46,7 +50,7 @@ async function answeredBeside(evil: (n: number) => string, hosts: { eve: string 
 
 Deno.test("registries under one domain that answer slowly do not keep this server from asking another one", async () => {
   const evil = (n: number) => `https://r${n}.evil.example`;
-  assertEquals(await answeredBeside(evil, { eve: null, victim: null }) > 0, true);
+  assertEquals(await answeredBeside(evil, { eve: null, victim: null }), 5);
 });
 
 const manyDomains = (n: number) => `https://evil${n}.example`;
@@ -101,4 +105,34 @@ Deno.test("a person with slow registries who names that of another person's visi
     await flood(1_000);
   }
   assertEquals(answered > 0, true);
+});
+
+Deno.test("a registry that is refused a turn keeps none of the person whose visitor it is", async () => {
+  using slow = await slowOnes(manyDomains, EVE);
+  const { issuers, clock, b } = slow;
+  b.answer = ({ url }) => url.includes("evil") && url.endsWith("/v1/crl") ? new Promise(() => {}) : null;
+  const name = (n: number) => `https://r${n}.evil.example`;
+  for (let n = 0; n < 4; n++) void issuers.of(name(n), EVE).crl.isRevoked("x").catch(() => {});
+  await until(() => b.asked.filter((path) => path === "/v1/crl").length === 4);
+  const refused = [4, 5, 6, 7].map((n) => issuers.of(name(n), VICTIM).keys.current().then(() => "asked", retryAfter));
+  await flushTasks();
+  await clock.advance(3_000);
+  assertEquals(await Promise.all(refused), Array(4).fill("1"));
+  assertEquals((await issuers.of("https://b.example", VICTIM).keys.current()).size, 1);
+});
+
+Deno.test("registries that worked before and no longer answer keep this server from asking no other one", async () => {
+  using slow = await slowOnes(manyDomains, EVE);
+  const { issuers, clock, b } = slow;
+  const all = await Promise.all(Array.from({ length: 16 }, (_, n) => ForeignIssuer.open(clock, manyDomains(n), n)));
+  b.answer = (request) => all.find(({ origin }) => request.url.startsWith(`${origin}/`))?.abroad.send(request) ?? null;
+  const ask = () => all.map(({ origin }) => issuers.of(origin, EVE).crl.isRevoked("x"));
+  assertEquals(new Set(await Promise.all(ask())), new Set([false]));
+  b.answer = ({ url }) => url.includes("evil") ? new Promise(() => {}) : null;
+  for (const ms of [61_000, 16_000]) {
+    await clock.advance(ms);
+    await Promise.all(ask());
+    await flushTasks();
+  }
+  assertEquals((await issuers.of("https://b.example", VICTIM).keys.current()).size, 1);
 });

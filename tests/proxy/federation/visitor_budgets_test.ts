@@ -181,3 +181,38 @@ Deno.test("visitors who wait for the answer of their registry leave room for the
   await w.clock.advance(5_000);
   assertEquals(await Promise.all(waiting), Array(20).fill("503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE"));
 });
+
+Deno.test("a visitor of two people here uses the budget of the one to whom it writes now", async () => {
+  const { w, b, alpha, beta } = await cast({ proxy: { ownerRequests: 10 } });
+  await using _ = w;
+  const eve = await w.agent(), mallory = await b.agent("mallory");
+  for (const [guest, host] of [[beta, alpha], [beta, eve], [mallory, eve]] as const) {
+    await answered(await confirm(w, guest, await keyedTicket(w, host)), 201);
+    await w.clock.stepWhenIdle(60_000);
+  }
+  for (let n = 0; n < 9; n++) assertEquals(await outcome(await send(w, mallory, eve, QUEUED)), "202");
+  assertEquals(await outcome(await send(w, beta, eve, QUEUED)), "202");
+  assertEquals(await outcome(await send(w, beta, alpha, QUEUED)), "202", "eve's visitors have used up hers only");
+  assertEquals(await outcome(await send(w, beta, eve, QUEUED)), "429 PROXY_RATE_LIMIT_EXCEEDED");
+});
+
+Deno.test("registries that one person's tickets name do not keep a visitor of another person waiting", async () => {
+  const { w, b, alpha, beta } = await cast();
+  await using _ = w;
+  const eve = await w.agent(), slow: ForeignAgent[] = [];
+  b.answer = ({ url }) => url.includes("slow") ? new Promise(() => {}) : null;
+  for (let n = 0; n < 18; n++) {
+    slow.push(await (await ForeignIssuer.open(w.clock, `https://slow${n}.example`, n)).agent());
+  }
+  const waiting: Promise<string>[] = [];
+  for (let n = 0; n < slow.length; n += 3) {
+    const ticket = await keyedTicket(w, eve);
+    waiting.push(...slow.slice(n, n + 3).map((guest) => confirm(w, guest, ticket).then(outcome)));
+  }
+  await until(() => b.asked.length === 4);
+  await flushTasks();
+  await answered(await confirm(w, beta, await keyedTicket(w, alpha)), 201);
+  assertEquals(b.asked.length, 6, "four of the slow ones, and the two documents of the other one");
+  await w.clock.advance(10_000);
+  assertEquals(new Set(await Promise.all(waiting)), new Set(["503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE"]));
+});

@@ -33,6 +33,12 @@ Deno.test("an agent of another registry pairs with a ticket, writes, and is answ
   const socket = w.connect(alpha);
   await w.connected();
   assertEquals(await outcome(await send(w, beta, alpha)), "401 PROXY_AUTH_INVALID_AIT");
+  const body = JSON.stringify({ ticket: await keyedTicket(w, alpha) });
+  assertEquals(
+    await outcome(await w.message(beta as unknown as TestAgent, alpha, { body })),
+    "401 PROXY_AUTH_INVALID_AIT",
+    "a ticket counts only where tickets are confirmed",
+  );
   assertEquals(b.asked, [], "nothing is asked for an agent without business here");
   await answered(await confirm(w, beta, await keyedTicket(w, alpha)), 201);
   await flushTasks();
@@ -53,7 +59,7 @@ Deno.test("an agent of another registry pairs with a ticket, writes, and is answ
   assertEquals(b.asked.length, 2, "the documents are kept");
   const counted = expositionOf(w.metrics);
   assertStringIncludes(counted, 'svc_relay_messages_total{outcome="delivered",origin="foreign"} 1\n');
-  assertStringIncludes(counted, 'svc_refusals_total{code="PROXY_AUTH_INVALID_AIT",check="1",origin="foreign"} 1\n');
+  assertStringIncludes(counted, 'svc_refusals_total{code="PROXY_AUTH_INVALID_AIT",check="1",origin="foreign"} 2\n');
 });
 
 test("a registry speaks for no agent of another one, also with the same ID, and shares nothing with it", async ({ w, b, alpha }) => {
@@ -150,7 +156,9 @@ test("a visit token counts for one agent, one identity token, one proxy and five
     "401 PROXY_AGENT_ACCESS_REQUIRED",
   );
   assertEquals(await outcome(await send(w, beta, alpha)), "202");
-  w.clock.step(301_000);
+  w.clock.step((at + 299) * 1000 - here);
+  assertEquals(await outcome(await send(w, beta, alpha)), "202");
+  w.clock.step(1_000);
   assertEquals(await outcome(await send(w, beta, alpha)), "401 PROXY_AGENT_ACCESS_INVALID", "a kept one ends too");
   const moved = await b.visit(beta, { proxy: "https://new.b.example" });
   assertEquals(await outcome(await send(w, beta, alpha, { [HEADERS.access]: moved })), "202");
@@ -277,6 +285,8 @@ test("what a visiting agent queued is handed over without a question to its regi
   );
   assert((await w.kv.get(KEYS.mailboxBytes(alpha.owner.did))).value !== null);
   const asked = b.asked.length;
+  // Longer than a list is used for new messages.
+  w.clock.step(660_000);
   const socket = w.connect(alpha);
   await w.connected();
   await flushTasks();
@@ -315,7 +325,14 @@ Deno.test("a ticket lets this server ask at most three issuers", async () => {
   assertEquals(await outcome(await confirm(w, beta, ticket)), "401 PROXY_AUTH_INVALID_AIT");
   const named = await ticketOf(w, alpha, { allowResponderAgentDid: (await b.agent("gamma")).agent.did });
   assertEquals(await outcome(await confirm(w, beta, named)), "401 PROXY_AUTH_INVALID_AIT");
-  assertEquals(b.asked.length, 3, "nothing for an agent that the ticket does not name");
+  const short = await ticketOf(w, alpha, { ttlSeconds: 1 });
+  w.clock.step(1_000);
+  assertEquals(await outcome(await confirm(w, beta, short)), "401 PROXY_AUTH_INVALID_AIT");
+  assertEquals(b.asked.length, 3, "nothing for a ticket that has expired");
+  const good = await keyedTicket(w, alpha);
+  for (const other of others.slice(0, 2)) await confirm(w, await other.agent(), good);
+  assertEquals(await outcome(await confirm(w, beta, good, false)), "400 PROXY_PAIR_INVALID_BODY");
+  assertEquals(await outcome(await confirm(w, beta, good)), "201", "one of the three may try again");
 });
 
 Deno.test("an agent lets a peer of another server write to it, as often as it says so", async () => {
