@@ -216,3 +216,19 @@ Deno.test("registries that one person's tickets name do not keep a visitor of an
   await w.clock.advance(10_000);
   assertEquals(new Set(await Promise.all(waiting)), new Set(["503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE"]));
 });
+
+Deno.test("agents of another registry fill half of a mailbox together, with any number of owners", async () => {
+  const { w, b, alpha } = await cast({ proxy: { ownerRequests: 10_000 } });
+  await using _ = w;
+  const local = await w.agent(), refusals: string[] = [];
+  await w.pair(local, alpha);
+  for (let n = 0; n < 3; n++) {
+    const guest = await b.agent(`guest-${n}`);
+    await answered(await confirm(w, guest, await keyedTicket(w, alpha)), 201);
+    for (let i = 0; i < 99; i++) refusals.push(await outcome(await send(w, guest, alpha, QUEUED)));
+  }
+  const room = LIMITS.mailboxPerRecipient / 2;
+  assertEquals(refusals.lastIndexOf("202"), room - 1);
+  assertEquals(new Set(refusals.slice(room)), new Set(["507 PROXY_RELAY_MAILBOX_FULL"]));
+  assertEquals(await outcome(await w.message(local, alpha, { headers: QUEUED })), "202");
+});

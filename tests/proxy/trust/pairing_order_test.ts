@@ -10,6 +10,7 @@ import { answered, countOf, outcome, refused, tally, withTime } from "../../supp
 import type { TestAgent, World } from "../../support/world.ts";
 import { confirm, endsAfter, get, openProxy, post, PROFILE, restart, ticketOf } from "../proxy_world.ts";
 import { inWorld } from "../cast.ts";
+import { keyOf } from "../federation/visitor_cast.ts";
 
 const FORBIDDEN = "403 PROXY_PAIR_OWNERSHIP_FORBIDDEN";
 const UNAVAILABLE = "503 PROXY_PAIR_OWNERSHIP_UNAVAILABLE";
@@ -90,6 +91,9 @@ Deno.test("only an active agent with an active session and the owner of its AIT 
   const all = await cast();
   const { w, a, b } = all;
   await using _ = w;
+  const peerAgentDid = "did:svc:b.example:agent:01KHYQ5H00AAAAAAAAAAAAAAAA", peerProxy = "https://relay.b.example";
+  const peerKey = await keyOf(a, "initiator", peerAgentDid);
+  const abroad = { peerAgentDid, peerProxy, peerProfile: PROFILE, peerKey };
   for (const [name, ownership] of states) {
     await t.step(name, async () => {
       const ticket = await ticketOf(w, a);
@@ -108,6 +112,7 @@ Deno.test("only an active agent with an active session and the owner of its AIT 
       const routes: [name: string, ask: () => Promise<Response>][] = [
         ["start", () => post(w, b, "/pair/start", { initiatorProfile: PROFILE })],
         ["confirm", () => confirm(w, b, ticket)],
+        ["accept", () => post(w, b, "/pair/accept", abroad)],
         ["status", () => post(w, b, "/pair/status", { ticket })],
         ["peers", () => get(w, b, "/pair/peers")],
         ["remove", () => post(w, b, "/pair/remove", { peerAgentDid: a.agent.did })],
