@@ -94,8 +94,8 @@ export function modelMessage(received: Received, offset = 0): ModelMessage {
 const STRINGS = /"(?:[^"\\]|\\.)*"?/g;
 /** Half of a surrogate pair in a name. A host whose JSON reader is strict would end its session at such a line. */
 const HALF_PAIR = /\\ud[89a-f]/;
-/** Outside strings: numbers that JavaScript would round, or read as infinite. */
-const LONG_NUMBER = /\d{16}|[eE]\+?\d{3}/;
+/** Outside strings: numbers that JavaScript would round, or read as infinite or as 0. */
+const LONG_NUMBER = /(?:\d\.?){16}|[eE][+-]?\d{3}/;
 
 /**
  * Returns the members of a message beside its text and its error; `null` without any. `isLost` is true when they do not

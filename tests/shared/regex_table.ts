@@ -288,7 +288,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets(String.raw`/"(?:\\.?|[^"\\])*"?/g`, "", '\\"', ""),
   meets(String.raw`/"(?:[^"\\]|\\.)*"?/g`, '"', "\\a", ""),
   meets("/[il]/g", "", "i", ""),
-  meets(String.raw`/\d{16}|[eE]\+?\d{3}/`, "", "1", ""),
+  meets(String.raw`/(?:\d\.?){16}|[eE][+-]?\d{3}/`, "", "1.23456789012345x", ""),
   never(String.raw`/^CREATE TABLE (\w+)/gm`, "the text is a statement of the product"),
   meets("/^[A-Z][A-Z0-9_]{0,63}$/", "", "A", "a"),
   meets("/^b-[A-Za-z0-9_-]{43}$/", "b-", "x", " "),

@@ -281,7 +281,9 @@ Deno.test("data that does not fit, or whose numbers would be rounded, is shown a
     ["large", { message: "x", list: Array(1_000).fill("abcdef") }],
     ["escaped", { message: "x", list: "\u0001".repeat(900) }],
   ].map(([what, body]) => [what, JSON.stringify(body)] as [string, string]);
-  cases.push(["long number", '{"message":"x","n":12345678901234567890}'], ["infinite", '{"message":"x","n":1e999}']);
+  const numbers = { "long": "12345678901234567890", "infinite": "1e999", "too small": "1e-400" };
+  const rounded = { "with a fraction": "9007199254740.9931", "of few digits before it": "-1.23456789012345678e-7" };
+  for (const [what, n] of Object.entries({ ...numbers, ...rounded })) cases.push([what, `{"message":"x","n":${n}}`]);
   for (const [what, body] of cases) {
     await t.step(what, async () => {
       await using world = await World.open();
