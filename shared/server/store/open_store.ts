@@ -124,6 +124,10 @@ function refuseMistake(url: string): void {
     throw refuse("KV_URL must be a path, :memory: or an http or https URL.");
   }
   if (/\p{Cc}/u.test(url)) throw refuse("KV_URL has a line end or another control character. Remove it.");
+  // Deno does not use a password there, but writes the whole address to standard error when it cannot reach the store.
+  if (isNetworked && (new URL(url).username || new URL(url).password)) {
+    throw refuse("KV_URL has a user or a password. Remove it, and set DENO_KV_ACCESS_TOKEN.");
+  }
   const token = isNetworked ? processEnviron("DENO_KV_ACCESS_TOKEN") : "";
   // Deno's own text would send the operator of a denokv to a web page of another service.
   if (token === undefined) throw refuse("DENO_KV_ACCESS_TOKEN is missing. Set it to the access token of that store.");

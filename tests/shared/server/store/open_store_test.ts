@@ -181,6 +181,14 @@ Deno.test("a store whose name is a URL of another kind or has a line end is refu
   }
 });
 
+Deno.test("an address of a store with a user or a password is refused, and the error does not repeat it", async () => {
+  for (const user of ["user:hidden", "hidden", ":hidden"]) {
+    const { message } = await assertRejects(() => openStore(`http://${user}@127.0.0.1:1`), StoreRefused);
+    assertMatch(message, /KV_URL has a user or a password\. Remove it/);
+    assert(!message.includes("hidden"), message);
+  }
+});
+
 Deno.test({
   name: "a store in a file keeps its records in files that only the owner can read",
   ignore: !mayWrite,
