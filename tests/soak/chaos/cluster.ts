@@ -146,7 +146,7 @@ export class Cluster implements AsyncDisposable {
   /** Lines of the logs that report a defect. Without the store the revocation list is 500. */
   defects(): string[] {
     return this.instances.flatMap(({ printed, process }) => `${printed}\n${process?.stderr.text ?? ""}`.split("\n"))
-      .filter((line) => /unhandled_rejection|"request_failed"|panicked|"status":500/.test(line))
+      .filter((line) => /unhandled_rejection|uncaught_exception|"request_failed"|panicked|"status":500/.test(line))
       .filter((line) => !/"CRL_BUILD_FAILED".*"StoreUnavailable"/.test(line));
   }
 
