@@ -196,7 +196,7 @@ async function agentOf(
       return { ...stopped, did, hasPeers, unread, problem: await endText(await judge, folder) };
     }
     const status = await statusOf(client);
-    const { connection: { state: link, problem }, inbox, deadLetters, runtime } = status;
+    const { connection: { state: link, problem }, inbox, deadLetters, runtime, session } = status;
     const connector = isConnectorHealthy(status) ? "running" : "unhealthy";
     const unread = runtime.url === null ? inbox.waiting : null;
     return {
@@ -206,7 +206,7 @@ async function agentOf(
       link,
       unread,
       deadLetters,
-      problem: problem ?? inbox.problem ?? runtime.problem,
+      problem: problem ?? inbox.problem ?? session.problem ?? runtime.problem,
       hasPeers,
     };
   } catch (error) {

@@ -35,14 +35,14 @@ import { describeError } from "../../shared/client/refusals.ts";
 import type { ConnectorStore, StoreOptions } from "./store/store.ts";
 import type { Runtime } from "./runtime/runtime.ts";
 import type { ServiceClock } from "../link/service_clock.ts";
-import type { VisitCredentials } from "../link/agent_credentials.ts";
+import type { WatchedCredentials } from "../link/agent_credentials.ts";
 import type { Status } from "./status.ts";
 import type { Context } from "../context.ts";
 
 interface ConnectorDeps extends Pick<Context, "clock" | "random" | "fetch" | "onResponse"> {
   serviceClock: ServiceClock;
   open: OpenLink;
-  session: VisitCredentials;
+  session: WatchedCredentials;
   /** Verifies what the agent signs. */
   publicKey: string;
   openingKey: OpeningKey;
@@ -389,7 +389,11 @@ export class Connector {
       loopGuards: this.#guard.refusals,
       refused: this.#receiving.refused,
       runtime: this.#runtime?.status() ?? NO_RUNTIME,
-      session: { accessExpiresAt: toIso(session.accessExpiresAt), identityExpiresAt: toIso(session.identityExpiresAt) },
+      session: {
+        accessExpiresAt: toIso(session.accessExpiresAt),
+        identityExpiresAt: toIso(session.identityExpiresAt),
+        problem: session.problem,
+      },
       clockOffsetMs: serviceClock.offsetMs,
       servers: this.#servers(),
       otherKeys: peersWithOtherKey(this.peers.all, clock.now()),

@@ -54,7 +54,12 @@ export const Status = z.object({
     /** Why the runtime does not answer, or answers but does not accept messages. */
     problem: z.string().nullable(),
   }),
-  session: z.object({ accessExpiresAt: When, identityExpiresAt: When }),
+  session: z.object({
+    accessExpiresAt: When,
+    identityExpiresAt: When,
+    /** Why the access token could not be refreshed, which ends the link with it; `null` when it could. */
+    problem: z.string().nullable(),
+  }),
   clockOffsetMs: z.number(),
   /** The servers of peers elsewhere, by host. */
   servers: z.array(z.object({
@@ -112,6 +117,7 @@ export function statusFields(status: Status): Field[] {
     }),
     ["other key", status.otherKeys.length === 0 ? undefined : `signed for ${status.otherKeys.join(", ")}: REFUSED`],
     ["access until", left(session.accessExpiresAt)],
+    ["access problem", session.problem === null ? undefined : `it could not be refreshed: ${session.problem}`],
     ["identity until", left(session.identityExpiresAt)],
     ["clock", status.clockOffsetMs === 0 ? undefined : `off by ${Math.round(status.clockOffsetMs / 1000)} s`],
     ["local API", status.api === null ? undefined : apiIs(status.api)],

@@ -30,6 +30,9 @@ export const NO_VISIT = "Your server gives no token";
 /** Credentials that also reach the servers of peers elsewhere. */
 export type VisitCredentials = AgentCredentials & Pick<StoredCredentials, "visit" | "endVisit">;
 
+/** Credentials that also tell why they may soon be over. */
+export type WatchedCredentials = VisitCredentials & Pick<StoredCredentials, "problem">;
+
 /** Time left at which a token is refreshed. With less, it could expire while a failed refresh is repeated. */
 const AHEAD_MS = 70_000;
 /**
@@ -95,6 +98,8 @@ export class StoredCredentials {
   /** Refused visit tokens by server. */
   readonly #refusedVisits = new MinuteCounts();
   #failures = 0;
+  /** Why the last refresh failed; `null` after one that succeeded. */
+  problem: string | null = null;
   /** Whether the last refresh was refused for a reason that only the operator of the server can change. */
   #needsOperator = false;
   #cancel: Cancel = () => {};
@@ -208,9 +213,11 @@ export class StoredCredentials {
         this.accessExpiresAt - this.deps.clock.now() > AHEAD_MS;
       if (!isNew) await this.#refresh();
       this.#failures = 0;
+      this.problem = null;
     } catch (error) {
       this.#failures++;
-      this.deps.emit("refresh_failed", { why: describeError(error) });
+      this.problem = describeError(error);
+      this.deps.emit("refresh_failed", { why: this.problem });
       if (isPermanent(error)) return this.onEnd(error);
     }
     this.watch();
@@ -227,12 +234,14 @@ export class StoredCredentials {
     try {
       auth = await store.refresh();
     } catch (error) {
+      this.problem = describeError(error);
       this.#needsOperator = needsOperator(error);
       if (remedyOf(error) !== "adjust_clock" || !clock.adopt()) throw error;
       emit("clock_offset", { offsetMs: clock.offsetMs });
       auth = await store.refresh();
     }
     this.#needsOperator = false;
+    this.problem = null;
     this.session = { ...this.session, auth, identity: { ...this.session.identity, accessToken: auth.accessToken } };
     emit("refreshed", { until: auth.accessExpiresAt });
     this.watch();

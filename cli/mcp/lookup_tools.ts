@@ -31,8 +31,8 @@ export const WHOAMI: ToolRow = tool({
   isLookup: true,
   async run(mcp) {
     const { identity, connector, only, isPush } = mcp.options;
-    const { connection, inbox, proxy, runtime } = await statusOf(connector);
-    const problem = connection.problem ?? inbox.problem ?? runtime.problem;
+    const { connection, inbox, proxy, runtime, session } = await statusOf(connector);
+    const problem = connection.problem ?? inbox.problem ?? session.problem ?? runtime.problem;
     // Messages that go to the runtime are never unread here. Of the others those of the peers count that the server may
     // see.
     let unread = only === null && !isPush ? inbox.waiting : 0;

@@ -202,11 +202,12 @@ export function connectorChecks(
   const start = `svc connector start ${name}`;
   if (response === null) return [check("connector", false, "none runs", FILES, start)];
   if (typeof response === "string") return [check("connector", false, response, `a request to ${clientUrl}`, start)];
-  const { api, connection, deadLetters, clockOffsetMs, inbox, runtime, servers, otherKeys } = response;
+  const { api, connection, deadLetters, clockOffsetMs, inbox, runtime, servers, otherKeys, session } = response;
   const live = (what: string, ok: boolean, seen: string, fix: string) => check(what, ok, seen, RUNNING, fix);
   const { state, problem } = connection;
   const since = formatDuration(Date.parse(response.now) - Date.parse(connection.since));
   const seconds = Math.round(clockOffsetMs / 1000);
+  const isOver = Date.parse(session.accessExpiresAt) < Date.parse(response.now);
   const isPull = runtime.platform === "inbox";
   const own = runtime.source === "agent" ? ` --agent-name ${name}` : "";
   const ways = isPull ? `svc inbox --agent ${name} --take reads them` : "See the check of the runtime";
@@ -223,7 +224,15 @@ export function connectorChecks(
       "proxy",
       state === "connected",
       `${state} for ${since}${problem === null ? "" : `: ${problem}`}`,
-      wayBack(name, problem) ?? `${remedy(problem)}; svc connector status ${name} shows the next attempt`,
+      problem !== null && problem === session.problem
+        ? "See the check of the access token"
+        : wayBack(name, problem) ?? `${remedy(problem)}; svc connector status ${name} shows the next attempt`,
+    ),
+    live(
+      "access token",
+      session.problem === null && !isOver,
+      session.problem ?? `${isOver ? "over since" : "until"} ${session.accessExpiresAt}`,
+      `svc agent auth refresh ${name} tries it at once, and says what to do`,
     ),
     ...isPull ? [] : [live(
       "hand-over",

@@ -18,7 +18,7 @@ import type { Peers } from "../../../cli/connector/peers/peers.ts";
 import { Runtime } from "../../../cli/connector/runtime/runtime.ts";
 import type { Ack } from "../../../cli/link/link.ts";
 import { ServiceClock } from "../../../cli/link/service_clock.ts";
-import type { VisitCredentials } from "../../../cli/link/agent_credentials.ts";
+import type { WatchedCredentials } from "../../../cli/link/agent_credentials.ts";
 import type { AgentIdentity } from "../../../cli/link/signed_headers.ts";
 import { RegistryTrust, type TrustSource } from "../../../cli/connector/registry_trust.ts";
 import { readKeyDocument } from "../../../shared/protocol/signed/key_document.ts";
@@ -78,9 +78,10 @@ export const isDown: Behaviour = () => {
 export const hangs: Behaviour = () => new Promise(() => {});
 
 /** Credentials that are always accepted. */
-export class FixedSession implements VisitCredentials {
+export class FixedSession implements WatchedCredentials {
   accessExpiresAt = Date.UTC(2030, 0);
   identityExpiresAt = Date.UTC(2030, 0);
+  problem: string | null = null;
   renewed: string[] = [];
   onRenew: (what: "access" | "identity") => boolean | Promise<boolean> = () => false;
   constructor(public identity: AgentIdentity) {}

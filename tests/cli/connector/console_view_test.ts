@@ -160,7 +160,7 @@ Deno.test("an expired token and an overdue heartbeat make the connector unhealth
   const at = (s: number) => new Date(s * 1000).toISOString();
   const runtime = { ...WELL.runtime, url: "http://127.0.0.1:2/", source: "option", checkedAt: at(90) } as const;
   const connection = { ...WELL.connection, since: at(10), heartbeatMs: 3, heartbeatAt: at(70) };
-  const session = { accessExpiresAt: at(900), identityExpiresAt: at(9_000) };
+  const session = { accessExpiresAt: at(900), identityExpiresAt: at(9_000), problem: null };
   const status: Status = { ...WELL, startedAt: at(0), now: at(100), connection, runtime, session };
   assertEquals(isConnectorHealthy(status), true);
   const quiet = { ...status, now: at(111) };

@@ -2,7 +2,7 @@
  * Credentials of a connector: refreshed ahead of time, read again when another process changed them, and final when the
  * session is revoked.
  */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { CliError } from "../../../cli/errors.ts";
 import { openFileCredentials } from "../../../cli/connector/file_credentials.ts";
 import type { Machine } from "../cli_world.ts";
@@ -99,10 +99,24 @@ Deno.test("an unreachable registry is asked again; a revoked session is final", 
   await world.clock.advance(session.accessExpiresAt - world.clock.now() - 71_000);
   await untilLater(world.clock, () => events.includes("refresh_failed"));
   assertEquals(endOf(), []);
+  assertStringIncludes(session.problem ?? "", "cannot be reached");
   machine.fetch = world.fetch;
+  await untilLater(world.clock, () => session.problem === null);
   await machine.json("agent", "auth", "revoke", "alpha");
   await untilLater(world.clock, () => endOf().length > 0);
   assertEquals(endOf(), ["AGENT_AUTH_REFRESH_REVOKED"]);
+});
+
+Deno.test("a refresh that fails before a request is a problem of the session until one succeeds", async () => {
+  await using machine = await machineWithAlpha();
+  const { world } = machine, { session } = await opened(machine);
+  machine.fetch = () => Promise.reject(new TypeError("no listener"));
+  await world.clock.advance(session.accessExpiresAt - world.clock.now());
+  await session.current();
+  assertStringIncludes(session.problem ?? "", "cannot be reached");
+  machine.fetch = world.fetch;
+  await session.current();
+  assertEquals(session.problem, null);
 });
 
 Deno.test("the files of an agent that was deleted, or made again under its name, end the session", async () => {

@@ -95,6 +95,20 @@ Deno.test("a connector is unhealthy while the disk is full, also when a hand-ove
   assertEquals(isHealthy(), true);
 });
 
+Deno.test("an access token that could not be refreshed is named by the status and by provider doctor", async () => {
+  await using world = await World.open();
+  const { bench } = await story(world);
+  const failed = () => connectorChecks({ name: "alpha" }, null, bench.connector.status()).filter(({ ok }) => !ok);
+  const shown = () => fields(statusFields(bench.connector.status())).join("\n");
+  assertEquals([failed(), shown().includes("access problem")], [[], false]);
+  bench.session.problem = "refresh.pending could not be written: the disk is full";
+  assertEquals(failed().map(({ name, seen }) => [name, seen]), [["access token", bench.session.problem]]);
+  assertStringIncludes(shown(), `it could not be refreshed: ${bench.session.problem}`);
+  bench.session.problem = null;
+  bench.session.accessExpiresAt = world.clock.now() - 1;
+  assertEquals(failed().map(({ name }) => name), ["access token"]);
+});
+
 Deno.test("no other message is handed over while a result cannot be stored", async () => {
   await using world = await World.open();
   const disk = new FailingDisk();

@@ -23,7 +23,7 @@ export const WELL: Status = {
     checkedAt: null,
     problem: null,
   },
-  session: { accessExpiresAt: "", identityExpiresAt: "" },
+  session: { accessExpiresAt: "", identityExpiresAt: "", problem: null },
   clockOffsetMs: 0,
   servers: [],
   otherKeys: [],

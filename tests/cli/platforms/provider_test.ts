@@ -83,7 +83,7 @@ async function runConnector(
       ...(url === null ? { platform: "inbox", source: null } : { platform: "generic", source: "option" }),
       ...{ url, replies: false, reachable: true, checkedAt: now, problem: null },
     },
-    session: { accessExpiresAt: now, identityExpiresAt: now },
+    session: { accessExpiresAt: now, identityExpiresAt: now, problem: null },
     clockOffsetMs: 0,
     servers: [],
     otherKeys: [],
