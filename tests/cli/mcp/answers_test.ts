@@ -2,19 +2,21 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { JSONRPCMessage } from "@modelcontextprotocol/server";
 import { Answers } from "../../../cli/mcp/answers.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 
 const REFUSED: JSONRPCMessage = { jsonrpc: "2.0", id: 1, result: { content: [], isError: true } };
 const RESULT: JSONRPCMessage = { jsonrpc: "2.0", id: 1, result: { content: [], structuredContent: {} } };
 
-/** Answers whose connector leases every message, and what it was asked after each lease. */
-function world(before: () => Promise<void> = () => Promise.resolve()) {
+/** Answers whose connector leases each message but 9, and what it was asked after each lease. */
+function world(before: () => Promise<void> = () => Promise.resolve(), after = before) {
   const asked: unknown[] = [];
   const send: LocalCalls["send"] = async ({ body = "" }) => {
     const { ids, ...how } = JSON.parse(body) as { ids: number[]; lease?: number; leaseId: string };
     if (how.lease === 20) await before();
     else asked.push(how.lease === 0 ? "released" : "read", how.leaseId, ids);
-    return { status: 200, headers: new Headers(), text: JSON.stringify({ read: ids }) };
+    if (how.lease !== 20) await after();
+    return { status: 200, headers: new Headers(), text: JSON.stringify({ read: ids.filter((id) => id !== 9) }) };
   };
   const answers = new Answers({ agentName: "beta", send }, () => "lease-id");
   return { answers, asked };
@@ -93,4 +95,34 @@ Deno.test("a cancel during the write leaves the decision to the write", async ()
   const { answers, asked, cancel } = await holding();
   await answers.write(RESULT, () => Promise.resolve(cancel.abort()));
   assertEquals(asked, READ);
+});
+
+Deno.test("a message that another program has is not marked with those that an answer holds", async () => {
+  const { answers, asked } = world();
+  assertEquals(await answers.begin(1, new AbortController().signal).hold([1, 9, 2]), [1, 2]);
+  await answers.write(RESULT, () => Promise.resolve());
+  assertEquals(asked, READ);
+});
+
+Deno.test("after a cancel a late answer marks nothing, and another request may have the ID", async () => {
+  const { answers, asked, cancel } = await holding();
+  cancel.abort();
+  await answers.write(RESULT, () => Promise.resolve());
+  assertEquals(asked, RELEASED);
+  await answers.begin(1, new AbortController().signal).hold([3]);
+  await answers.write(RESULT, () => Promise.resolve());
+  assertEquals(asked, [...RELEASED, "read", "lease-id", [3]]);
+});
+
+Deno.test("an end waits until what was answered is marked, because the process would otherwise end before it", async () => {
+  const marked = Promise.withResolvers<void>();
+  const { answers } = world(() => Promise.resolve(), () => marked.promise);
+  await answers.begin(1, new AbortController().signal).hold([1]);
+  await answers.write(RESULT, () => Promise.resolve());
+  let isSettled = false;
+  const settled = answers.settled().then(() => isSettled = true);
+  await flushTasks();
+  assertEquals(isSettled, false);
+  marked.resolve();
+  await settled;
 });

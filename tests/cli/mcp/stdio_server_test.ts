@@ -4,6 +4,7 @@ import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { anyText, jsonText } from "../../shared/protocol/arbitraries.ts";
 import { REQUEST_BYTES_MAX, serveMcpAgent } from "../../../cli/mcp/stdio_server.ts";
+import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
 import { World } from "../../support/world.ts";
 import { passing } from "../connector/bench.ts";
@@ -13,12 +14,13 @@ import { clientOfPair } from "./mcp_client.ts";
 type Message = any;
 
 /** A server on streams of the test, whose lines the test writes. */
-async function onStreams({ isChannel = false, output = new PassThrough() as Writable } = {}) {
+async function onStreams({ isChannel = false, output = new PassThrough() as Writable, isStopped = false } = {}) {
   const world = await World.open();
   const { client: { mcp, close }, bench, write } = await clientOfPair(world, "alpha", "beta");
   const input = new PassThrough();
   const problems: string[] = [];
   const stop = new AbortController();
+  if (isStopped) stop.abort();
   let text = "";
   output.on("data", (chunk) => text += chunk);
   let isOver = false;
@@ -32,6 +34,7 @@ async function onStreams({ isChannel = false, output = new PassThrough() as Writ
   let id = 0;
   return {
     world,
+    mcp,
     input,
     stop,
     ended,
@@ -105,9 +108,40 @@ Deno.test("a server ends with its input and with its signal", async () => {
     server.input.end();
     await server.ended;
   }
-  await using server = await onStreams();
-  server.stop.abort();
-  await server.ended;
+  {
+    await using server = await onStreams();
+    server.stop.abort();
+    await server.ended;
+  }
+  await using stopped = await onStreams({ isStopped: true });
+  await until(() => stopped.isOver());
+});
+
+Deno.test("a server ends after what it has answered is marked, and after 1 s in any case", async () => {
+  for (const isMarked of [true, false]) {
+    await using server = await onStreams();
+    await server.initialize();
+    await server.message();
+    const marked = Promise.withResolvers<void>(), { connector } = server.mcp.options, { send } = connector;
+    let isMarking = false;
+    connector.send = async (request) => {
+      const isMark = request.body?.includes("leaseId") && !request.body.includes('"lease"');
+      isMarking ||= isMark === true;
+      if (isMark) await marked.promise;
+      return await send.call(connector, request);
+    };
+    await server.request("tools/call", { name: "read_inbox", arguments: {} });
+    await until(() => isMarking);
+    server.input.end();
+    await until(() => server.input.destroyed);
+    await flushTasks();
+    assertEquals(server.isOver(), false);
+    if (isMarked) marked.resolve();
+    else await server.world.clock.advance(1_000);
+    await server.ended;
+    assertEquals(server.unread() === undefined, isMarked);
+    marked.resolve();
+  }
 });
 
 Deno.test("a channel announces once, also for a client that initializes twice, and refuses a later revision", async () => {

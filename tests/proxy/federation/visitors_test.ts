@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import type { PairRecord } from "../../../proxy/schema/records.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { parseAit, readAitClaims } from "../../../shared/protocol/signed/ait.ts";
 import { expositionOf } from "../../../shared/server/metrics/metrics.ts";
@@ -94,8 +95,13 @@ Deno.test("agents of two servers prove their keys when they pair, and the same c
   await using _ = w;
   const ticket = await keyedTicket(w, alpha);
   assertEquals(await outcome(await confirm(w, beta, ticket, false)), "400 PROXY_PAIR_INVALID_BODY");
-  const first = await answered(await confirm(w, beta, ticket), 201);
+  const initiatorKey = await keyOf(alpha, "initiator", alpha.agent.did);
+  const responderKey = await keyOf(beta, "responder", beta.agent.did);
+  const first = await answered<Record<string, unknown>>(await confirm(w, beta, ticket), 201);
+  assertEquals(first.initiatorKey, initiatorKey);
   assertEquals(await answered(await confirm(w, beta, ticket), 201), first);
+  const status = await answered<Record<string, unknown>>(await post(w, alpha, "/pair/status", { ticket }));
+  assertEquals([status.initiatorKey, status.responderKey], [initiatorKey, responderKey]);
 });
 
 test("a visiting agent may send, ask for its receipts and deliveries, and end its pair, and nothing else", async ({ w, alpha, beta }) => {
@@ -161,9 +167,12 @@ test("a visit token counts for one agent, one identity token, one proxy and five
   w.clock.step(1_000);
   assertEquals(await outcome(await send(w, beta, alpha)), "401 PROXY_AGENT_ACCESS_INVALID", "a kept one ends too");
   const moved = await b.visit(beta, { proxy: "https://new.b.example" });
+  const pairOf = () => w.kv.get<{ proxy: string }>(KEYS.pair(alpha.agent.did, beta.agent.did));
   assertEquals(await outcome(await send(w, beta, alpha, { [HEADERS.access]: moved })), "202");
-  const pair = await w.kv.get<{ proxy: string }>(KEYS.pair(alpha.agent.did, beta.agent.did));
+  const pair = await pairOf();
   assertEquals(pair.value?.proxy, "https://new.b.example", "the pair follows where the agent lives");
+  assertEquals(await outcome(await send(w, beta, alpha, { [HEADERS.access]: moved })), "202");
+  assertEquals((await pairOf()).versionstamp, pair.versionstamp, "and is not written again");
 });
 
 test("a revocation at home ends an agent here within a minute of its next message, with its pairs", async ({ w, b, alpha, beta }) => {
@@ -352,6 +361,29 @@ Deno.test("an agent lets a peer of another server write to it, as often as it sa
   assertEquals((await w.kv.get(KEYS.pairCount(alpha.agent.did))).value, { pairs: 1 });
   assertEquals(b.asked, [], "no server is asked");
   assertEquals(await outcome(await send(w, beta, alpha)), "202");
+  const pairOf = () => w.kv.get<PairRecord>(KEYS.pair(alpha.agent.did, beta.agent.did));
+  const { versionstamp } = await pairOf();
+  await answered(await accept(), 201);
+  assertEquals((await pairOf()).versionstamp, versionstamp, "the same again writes nothing");
+  const other = await keyOf(await b.agent("other"), "initiator", beta.agent.did), { peerKey } = body;
+  const changes = [
+    { peerProxy: "https://new.b.example" },
+    { peerProfile: { ...THEIRS, agentName: "gamma" } },
+    { peerProfile: { ...THEIRS, humanName: "Gus" } },
+    { peerKey: { ...peerKey, mac: other.mac } },
+    { peerKey: { ...peerKey, publicKey: other.publicKey } },
+  ];
+  for (const change of changes) {
+    await answered(await accept(), 201);
+    await answered(await accept(change), 201);
+    const { proxy: peerProxy, peerProfile, peerKey } = (await pairOf()).value ?? {};
+    assertEquals({ peerProxy, peerProfile, peerKey }, {
+      peerProxy: body.peerProxy,
+      peerProfile: body.peerProfile,
+      peerKey: body.peerKey,
+      ...change,
+    });
+  }
   const bad: Record<string, string>[] = [
     { peerProxy: "http://relay.b.example" },
     { peerProxy: "https://relay.b.example/" },

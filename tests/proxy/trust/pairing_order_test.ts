@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import type { Seen } from "../../../proxy/schema/records.ts";
 import type { ErrorCode } from "../../../shared/protocol/errors.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, countOf, outcome, refused, tally, withTime } from "../../support/registry_world.ts";
@@ -166,6 +167,15 @@ Deno.test("start and confirm are 503 without an answer about ownership, and no p
   assertEquals(await outcome(await confirm(w, b, ticket)), "201");
 });
 
+test("a registry that gives no answer after a ticket was confirmed changes nothing of it", async (all) => {
+  const { w, a, b } = all, ticket = await ticketOf(w, a);
+  all.asked.length = 0;
+  // Each agent is asked about before the change and after it.
+  all.answer = () => all.asked.length > 2 ? new Response(null, { status: 500 }) : null;
+  assertEquals(await outcome(await confirm(w, b, ticket)), "201");
+  assertEquals([all.asked.length > 2, await pairs(w)], [true, 2]);
+});
+
 test("an ownership request that hangs causes 503 within 5 s of the clock", async (all) => {
   const { w, a } = all;
   all.answer = () => new Promise(() => {});
@@ -189,7 +199,7 @@ test("peers are listed with their names, and removing a pair ends both direction
   w.clock.step(1000);
   await answered(await confirm(w, c, await ticketOf(w, a)), 201);
   const peersOf = async (agent: TestAgent) =>
-    (await answered<{ peers: { agentDid: string }[] }>(await get(w, agent, "/pair/peers"))).peers;
+    (await answered<{ peers: { agentDid: string; online: boolean }[] }>(await get(w, agent, "/pair/peers"))).peers;
   assertEquals((await peersOf(a)).map((peer) => peer.agentDid).toSorted(), [b.agent.did, c.agent.did].toSorted());
   assertEquals((await peersOf(a)).find((peer) => peer.agentDid === b.agent.did) as unknown, {
     agentDid: b.agent.did,
@@ -198,6 +208,11 @@ test("peers are listed with their names, and removing a pair ends both direction
     ...seen,
   });
   assertEquals(await peersOf(b) as unknown, [{ agentDid: a.agent.did, profile: PROFILE, pairedAt: at, ...seen }]);
+  // As the end of its connection leaves it, while the instance goes on with those of others.
+  const { key, value } = await w.kv.get<Seen>(KEYS.seen(b.agent.did));
+  await w.kv.set(key, { ...value, disconnectedAt: w.clock.now() });
+  const online = (await peersOf(a)).map(({ agentDid, online }) => [agentDid === c.agent.did, online]);
+  assertEquals(online.toSorted(), [[false, false], [true, true]]);
 
   const remove = (agent: TestAgent, peerAgentDid: unknown) => post(w, agent, "/pair/remove", { peerAgentDid });
   for (const bad of [undefined, null, "", "nobody", a.owner.did, 7]) {
@@ -216,6 +231,24 @@ test("peers are listed with their names, and removing a pair ends both direction
   assertEquals((await peersOf(a)).length, 1);
   await answered(await confirm(w, b, await ticketOf(w, a)), 201);
   assertEquals((await peersOf(b)).length, 1);
+});
+
+Deno.test("a list of many peers counts as several requests of its owner", async () => {
+  await using w = await openProxy({ proxy: { ownerRequests: 10 } });
+  const a = await w.agent();
+  for (let n = 0; n < 100; n++) {
+    const peer = `did:svc:b.example:agent:01KHYQ5H00${String(n).padStart(16, "0")}`;
+    const pair = {
+      peerProfile: PROFILE,
+      peerOwnerDid: "b.example",
+      proxy: "https://relay.b.example",
+      pairedAt: w.clock.now(),
+    };
+    await w.kv.set(KEYS.pair(a.agent.did, peer), { ...pair, ticketId: "t" });
+  }
+  const list = async (limit: number) => await outcome(await get(w, a, `/pair/peers?limit=${limit}`));
+  assertEquals([await list(49), await list(50), await list(100), await list(100)], ["200", "200", "200", "200"]);
+  assertEquals([await list(50), await list(49)], ["429 PROXY_RATE_LIMIT_EXCEEDED", "429 PROXY_RATE_LIMIT_EXCEEDED"]);
 });
 
 test("a deleted agent cannot send, and a new agent of its owner inherits no pairs", async ({ w, a, b }) => {

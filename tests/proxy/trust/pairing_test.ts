@@ -279,7 +279,7 @@ Deno.test("a disk without the reserve takes no new ticket or pair, and answers f
   const disk = { freeBytes: 1_000_000, totalBytes: 5_000_000 };
   await using w = await openProxy({ diskSpace: () => ({ ...disk }) });
   const [a, b] = [await w.agent(), await w.agent()];
-  const { ticket } = await start(w, a);
+  const { ticket } = await start(w, a), second = await start(w, a);
   disk.freeBytes = 499_000;
   await w.clock.stepWhenIdle(1_000);
   const noTicket = await refused(await post(w, a, "/pair/start", { initiatorProfile: PROFILE }), "SERVICE_UNAVAILABLE");
@@ -292,6 +292,7 @@ Deno.test("a disk without the reserve takes no new ticket or pair, and answers f
   disk.freeBytes = 499_000;
   await w.clock.stepWhenIdle(1_000);
   await answered(await confirm(w, b, ticket), 201);
+  await answered(await confirm(w, b, second.ticket), 201);
 });
 
 Deno.test("the agents of one owner share a limit of new tickets, and it stops no message", async () => {
