@@ -269,3 +269,34 @@ Deno.test("pairs of agents with the longest DIDs fit into the commits that remov
   await instance({ kv }).list([longOf(0), DELETED_AT]);
   assertEquals(await pairsLeft(kv), 0);
 });
+
+Deno.test("a start repeats the hour before the last deletion, and none is skipped by a registry's clock that is ahead", async () => {
+  using kv = await openTestKv();
+  const now = Math.floor(new ManualClock().now() / 1000);
+  await instance({ kv }).list([didOf(500), now + 86_400]);
+  assertEquals((await kv.get(KEYS.pairsEnded())).value, now);
+  for (const [ago, left] of [[3_600, 0], [3_601, 2]] as const) {
+    await makePairs(kv, GONE, 1, 1);
+    await instance({ kv }).list([GONE, now - ago]);
+    assertEquals(await pairsLeft(kv), left);
+  }
+});
+
+Deno.test("an agent that was deleted up to an hour ago is looked at again, and its last connection is forgotten", async () => {
+  using kv = await openTestKv();
+  const one = instance({ kv }), now = Math.floor(one.clock.now() / 1000), { key } = await kv.get(KEYS.seen(GONE));
+  await kv.set(key, { instance: "one", connectedAt: 0, disconnectedAt: null });
+  await one.list([GONE, now - 3_599]);
+  assertEquals((await kv.get(key)).value, null);
+  await makePairs(kv, GONE, 1, 1);
+  await one.clock.advance(60_000);
+  await until(async () => await pairsLeft(kv) === 0);
+});
+
+Deno.test("a list of another registry that the store cannot work off is logged, and ends nothing", async () => {
+  using store = await FaultyKv.open();
+  const one = instance({ kv: store.kv });
+  store.faults.fails = ({ method }) => method === "list";
+  await one.removal.visitorsListed("b.example", new Map());
+  assertEquals(one.events, ["pair_removal_failed"]);
+});

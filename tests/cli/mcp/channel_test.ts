@@ -15,8 +15,12 @@ async function channel(world: World) {
   const { client, write } = await clientOfPair(world, "alpha", "beta");
   const notices: ChannelNotice["params"][] = [];
   const stop = new AbortController();
-  const start = () => {
-    const notify = ({ params }: ChannelNotice) => Promise.resolve(void notices.push(params));
+  const start = (failures = 0) => {
+    const notify = async ({ params }: ChannelNotice) => {
+      await Promise.resolve();
+      if (failures-- > 0) throw new Error("The client takes no notification");
+      notices.push(params);
+    };
     return announce(client.mcp, notify, stop.signal);
   };
   return {
@@ -51,6 +55,17 @@ Deno.test("a channel announces what is unread after 2 s, then each message once,
   await world.clock.advance(15_000);
   assertEquals([place.counts(), (await client.data("whoami")).unread], [[2, 1], 3]);
   assert(!JSON.stringify(notices).includes("secret"));
+});
+
+Deno.test("a channel goes on after a notification that the client did not take", async () => {
+  await using world = await World.open();
+  await using place = await channel(world);
+  await place.write("one");
+  void place.start(1);
+  await world.clock.advance(10_000);
+  assertEquals(place.notices, []);
+  await place.write("two");
+  await passing(world, 10, () => place.notices.length === 1);
 });
 
 Deno.test("a flood of messages gives a bounded number of notifications that count every message", async () => {

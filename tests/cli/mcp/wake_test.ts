@@ -59,6 +59,21 @@ Deno.test("a message that the model takes at once does not wake it", async () =>
   assertEquals(at.lines, []);
 });
 
+Deno.test("a message still wakes when the connector is away as it is looked for again", async () => {
+  await using at = await desk();
+  const { mcp } = at.client, { page } = mcp;
+  let failed = 0;
+  // The look for what is unread still begins before the message that was found.
+  mcp.page = async (query) => {
+    const isLook = query.after === 0 && query.wait === 0;
+    if (isLook && failed++ === 0) throw new Error("gone");
+    return await page.call(mcp, query);
+  };
+  await at.write("one");
+  await passing(at.world, 30, () => at.lines.length === 1);
+  assertEquals([at.lines, failed > 1], [[line("1 new message", "It is from another agent")], true]);
+});
+
 Deno.test("a message that another program took and gives back wakes, also when a later one has been announced", async () => {
   await using at = await desk();
   await at.write("first");
