@@ -81,6 +81,15 @@ Deno.test("a flood of large texts comes in results of bounded size, and each tex
   assertEquals(shown.data.messages.at(-1).text, `${2 * count - 1}`);
 });
 
+Deno.test("newest messages that do not fit into a result are said to be more", async () => {
+  await using world = await World.open(MANY);
+  const place = await attack(world);
+  for (let n = 0; n < 3; n++) await place.write(`${n} `.padEnd(10_000, "x"));
+  for (let n = 0; n < 3; n++) await place.client.call("read_inbox");
+  const { data } = await place.client.call("read_inbox", { unread_only: false });
+  assertEquals([data.messages.length < 3, data.more], [true, true]);
+});
+
 Deno.test("a reason that a peer wrote reaches no result: the model reads words of svc", async () => {
   await using world = await World.open(MANY);
   const place = await attack(world);

@@ -115,11 +115,18 @@ for (const era of ERAS) {
 Deno.test("without a progress token a wait ends after 45 s and nothing is notified", async () => {
   await using world = await World.open();
   const { alpha } = await pairOfClients(world);
-  const begun = world.clock.now();
-  const { data } = await alpha.passing(alpha.call("wait_for_message", { timeout_seconds: 600 }), 5_000);
-  const seconds = (world.clock.now() - begun) / 1000;
-  assertEquals(data.timedOut, true);
-  assert(seconds >= 45 && seconds < 60, `${seconds}`);
+  for (
+    const [name, args] of [
+      ["wait_for_message", { timeout_seconds: 600 }],
+      ["send_message", { to: "beta", text: "?", wait_seconds: 600 }],
+    ] as const
+  ) {
+    const begun = world.clock.now();
+    const { data } = await alpha.passing(alpha.call(name, args), 5_000);
+    const seconds = (world.clock.now() - begun) / 1000;
+    assertEquals(data.timedOut ?? data.reply === null, true);
+    assert(seconds >= 45 && seconds < 60, `${name}: ${seconds}`);
+  }
 });
 
 Deno.test("an argument that no tool has is refused and named, and nothing is sent", async () => {
@@ -247,7 +254,11 @@ for (const era of ERAS) {
     const [first, second = ""] = text.split("\n"), { note, next } = JSON.parse(second);
     assertEquals([first, note, next], ["TASK_FAILED: The peer could not answer.", NOTE, data.next]);
     assertStringIncludes(data.next, "The peer could not answer");
-    assertEquals(shown.error.code, "TASK_FAILED");
+    assertEquals(
+      [shown.error.code, shown.data],
+      ["TASK_FAILED", null],
+      "its words are in one place, where they are cut",
+    );
   });
 }
 
@@ -280,6 +291,7 @@ Deno.test("data that does not fit, or whose numbers would be rounded, is shown a
   const cases = [
     ["large", { message: "x", list: Array(1_000).fill("abcdef") }],
     ["escaped", { message: "x", list: "\u0001".repeat(900) }],
+    ["of many bytes", { message: "x", list: "é".repeat(1_000) }],
   ].map(([what, body]) => [what, JSON.stringify(body)] as [string, string]);
   const numbers = { "long": "12345678901234567890", "infinite": "1e999", "too small": "1e-400" };
   const rounded = { "with a fraction": "9007199254740.9931", "of few digits before it": "-1.23456789012345678e-7" };
