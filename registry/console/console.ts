@@ -27,7 +27,7 @@ import { readBody } from "../../shared/server/http/body.ts";
 import { type Peer, unmapped } from "../../shared/server/http/client_ip.ts";
 import { isLoopbackHost } from "../../shared/server/http/listen_address.ts";
 import { type Answer, json } from "../../shared/server/http/route.ts";
-import { StoreUnavailable } from "../../shared/server/store/store_errors.ts";
+import { reasonText, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
 const ROOT = "/console", OPEN = "/console/open";
 const COMMAND = "svc admin open";
@@ -96,10 +96,9 @@ export class Console {
     } catch (cause) {
       const isBusy = cause instanceof StoreUnavailable;
       deps.log(isBusy ? "warn" : "error", "console_failed", { requestId: exchange.requestId, cause });
+      const { message = "The store does not answer" } = reasonText(cause);
       answer = sorry(
-        isBusy
-          ? "The store does not answer. Try again in a moment."
-          : `Something went wrong. The log has it under ${exchange.requestId}.`,
+        isBusy ? `${message}. Try again later.` : `Something went wrong. The log has it under ${exchange.requestId}.`,
         isBusy ? 503 : 500,
       );
     }

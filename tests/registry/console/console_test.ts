@@ -2,66 +2,14 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { HumanRecord } from "../../../registry/schema/records.ts";
-import { overlaid } from "../../support/faulty_kv.ts";
+import { FaultyKv, overlaid } from "../../support/faulty_kv.ts";
 import { answered, auditEvents, refused, writeRecords } from "../../support/registry_world.ts";
 import { openTestKv } from "../../support/test_store.ts";
-import { AMPLE_QUOTAS, PROXY_URL, REGISTRY_URL, World, type WorldOptions } from "../../support/world.ts";
+import { AMPLE_QUOTAS, PROXY_URL, REGISTRY_URL, World } from "../../support/world.ts";
+import { codeOf, look, open, request, send, take, type Visit, visit } from "./visits.ts";
 
-const HOST = new URL(REGISTRY_URL).host;
 const MINUTE_MS = 60_000;
-
-function open(options: WorldOptions = {}): Promise<World> {
-  return World.open({ ...options, registry: { console: true, ...options.registry } });
-}
-
-async function codeOf(w: World, apiKey?: string): Promise<string> {
-  const key = apiKey ?? (await w.admin()).apiKey;
-  const answer = await w.ask("POST", "/v1/admin/console-codes", { apiKey: key });
-  return (await answered<{ url: string }>(answer, 201)).url;
-}
-
-interface Visit {
-  base: string;
-  cookie: string;
-}
-
-function request(w: World, path: string, init: RequestInit & { headers?: Record<string, string> } = {}) {
-  return w.fetch(new URL(path, REGISTRY_URL), { ...init, headers: { Host: HOST, ...init.headers } });
-}
-
-async function take(w: World, url: string): Promise<Visit | null> {
-  const answer = await request(w, url, { method: "POST", headers: { Origin: REGISTRY_URL } });
-  if (answer.status !== 303) {
-    assertEquals(answer.status, 404);
-    return null;
-  }
-  const base = (answer.headers.get("location") ?? "").replace(/\/overview$/, "");
-  const [cookie = "", ...attributes] = (answer.headers.get("set-cookie") ?? "").split("; ");
-  assertEquals(attributes, ["HttpOnly", "SameSite=Strict", `Path=${base}/`, "Secure"]);
-  return { base, cookie };
-}
-
-async function visit(w: World): Promise<Visit> {
-  const visit = await take(w, await codeOf(w));
-  assert(visit);
-  return visit;
-}
-
-async function look(w: World, { base, cookie }: Visit, path: string, headers: Record<string, string> = {}) {
-  const answer = await request(w, `${base}/${path}`, { headers: { Cookie: cookie, ...headers } });
-  return { status: answer.status, text: await answer.text() };
-}
-
-async function send(w: World, { base, cookie }: Visit, path: string, form: Record<string, string> = {}) {
-  const page = await look(w, { base, cookie }, "overview");
-  const csrf = /name="csrf" value="([^"]+)"/.exec(page.text)?.[1] ?? "";
-  const answer = await request(w, `${base}/${path}`, {
-    method: "POST",
-    headers: { Cookie: cookie, Origin: REGISTRY_URL, "Content-Type": "application/x-www-form-urlencoded" },
-    body: new URLSearchParams({ csrf, ...form }).toString(),
-  });
-  return { status: answer.status, to: answer.headers.get("location"), text: await answer.text() };
-}
+const FULL = new TypeError("database or disk is full");
 
 /** A test with the session of an admin. */
 const test = (name: string, run: (w: World, own: Visit) => Promise<void>) =>
@@ -494,4 +442,18 @@ test("600 requests a minute of a person are answered", async (w, own) => {
   assertEquals((await look(w, own, "limits")).status, 429);
   w.clock.step(2 * MINUTE_MS);
   assertEquals((await look(w, own, "limits")).status, 200);
+});
+
+Deno.test("a page that the store refuses says why, because its reader can free the disk", async () => {
+  using store = await FaultyKv.open();
+  await using w = await open({ kv: store.kv });
+  const own = await visit(w);
+  for (const [fault, why] of [[true, "The store does not answer"], [FULL, "The disk of the server is full"]] as const) {
+    store.faults.fails = () => fault;
+    const { status, text } = await look(w, own, "agents");
+    assertEquals(status, 503);
+    assertStringIncludes(text, why);
+  }
+  store.faults = {};
+  assertEquals((await look(w, own, "agents")).status, 200);
 });
