@@ -13,7 +13,7 @@ import { connectorOf } from "../connector/attach.ts";
 import { presentPeers, readPeers } from "../connector/peers/peers.ts";
 import { countUnread, hasReader } from "../connector/runtime/runtime_file.ts";
 import { describeError } from "../../shared/client/refusals.ts";
-import { isConnectorHealthy, statusOf } from "../connector/status.ts";
+import { isConnectorHealthy, problemOf, statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";
 
 /** Without SVC_AGENT, because a name in it that is out of date would hide the state of this machine. */
@@ -196,7 +196,7 @@ async function agentOf(
       return { ...stopped, did, hasPeers, unread, problem: await endText(await judge, folder) };
     }
     const status = await statusOf(client);
-    const { connection: { state: link, problem }, inbox, deadLetters, runtime, session } = status;
+    const { connection: { state: link }, inbox, deadLetters, runtime } = status;
     const connector = isConnectorHealthy(status) ? "running" : "unhealthy";
     const unread = runtime.url === null ? inbox.waiting : null;
     return {
@@ -206,7 +206,7 @@ async function agentOf(
       link,
       unread,
       deadLetters,
-      problem: problem ?? inbox.problem ?? session.problem ?? runtime.problem,
+      problem: problemOf(status),
       hasPeers,
     };
   } catch (error) {

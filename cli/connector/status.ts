@@ -156,6 +156,11 @@ function isQuiet({ connection: { state, since, heartbeatAt }, now }: Status): bo
   return state === "connected" && Date.parse(now) - last > LIMITS.heartbeatIntervalMs + HEARTBEAT_GRACE_MS;
 }
 
+/** Returns the problem that a person is told first; `null` without any. */
+export function problemOf({ connection, inbox, session, runtime }: Status): string | null {
+  return connection.problem ?? inbox.problem ?? session.problem ?? runtime.problem;
+}
+
 /** True when the connector is connected, stores messages, its runtime accepts them and nothing needs attention. */
 export function isConnectorHealthy(status: Status): boolean {
   const { connection, inbox, runtime, deadLetters, session, otherKeys, now } = status;

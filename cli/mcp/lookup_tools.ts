@@ -3,7 +3,7 @@ import { unreadPages } from "./channel.ts";
 import { sentMessage } from "../../shared/client/local_client.ts";
 import { SENT_STATES } from "../../shared/client/local_shapes.ts";
 import { connectorPeers } from "../connector/peers/peer_list.ts";
-import { statusOf } from "../connector/status.ts";
+import { problemOf, statusOf } from "../connector/status.ts";
 import { fitting, ModelPeer, modelPeer } from "./model_message.ts";
 import { Peer, RequestId, tool, type ToolRow } from "./tool.ts";
 import type { McpAgent } from "./mcp_agent.ts";
@@ -31,8 +31,8 @@ export const WHOAMI: ToolRow = tool({
   isLookup: true,
   async run(mcp) {
     const { identity, connector, only, isPush } = mcp.options;
-    const { connection, inbox, proxy, runtime, session } = await statusOf(connector);
-    const problem = connection.problem ?? inbox.problem ?? session.problem ?? runtime.problem;
+    const status = await statusOf(connector), { connection, inbox, proxy, runtime } = status;
+    const problem = problemOf(status);
     // Messages that go to the runtime are never unread here. Of the others those of the peers count that the server may
     // see.
     let unread = only === null && !isPush ? inbox.waiting : 0;
