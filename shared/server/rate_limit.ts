@@ -87,11 +87,8 @@ export class Window {
 
   /** Counts a request that `peek` has just allowed. */
   add(rule: WindowRule, now: number): void {
-    const last = this.#times.length - 1, at = this.#times[last] ?? -Infinity;
-    if (this.length > 0 && (now === at || now - at < grainOf(rule))) {
-      this.#counts[last] = (this.#counts[last] ?? 0) + 1;
-      this.#used++;
-    } else this.push(now, 1);
+    const at = this.#times.at(-1) ?? -Infinity;
+    this.push(now - at < grainOf(rule) ? at : now, 1);
   }
 
   /**
@@ -111,10 +108,14 @@ export class Window {
     return true;
   }
 
-  /** Adds an entry behind the others, which must be older. */
+  /** Adds requests behind the others, none of which may be newer. */
   push(at: number, count: number): void {
-    this.#times.push(at);
-    this.#counts.push(count);
+    const last = this.length - 1;
+    if (this.#times[last] === at) this.#counts[last] = this.countOf(last) + count;
+    else {
+      this.#times.push(at);
+      this.#counts.push(count);
+    }
     this.#used += count;
   }
 }
