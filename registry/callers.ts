@@ -1,7 +1,7 @@
 /** The callers that the authenticators of the registry return, and the inputs that handlers get with them. */
 import type { ApiKeyRecord, HumanRecord } from "./schema/records.ts";
 import type { IdPath } from "../shared/protocol/api/fields.ts";
-import type { Input } from "../shared/server/http/route.ts";
+import { type Answer, type Input, noContent } from "../shared/server/http/route.ts";
 
 /** A person who asks for a change, and the request with which they ask. */
 export interface Asker<H = HumanRecord> {
@@ -18,6 +18,14 @@ export interface ApiKeyCaller extends Asker {
 export type WithBody<B, C = ApiKeyCaller> = Input<undefined, undefined, B, C>;
 export type WithQuery<Q> = Input<undefined, Q, undefined, ApiKeyCaller>;
 export type WithId<B = undefined> = Input<IdPath, undefined, B, ApiKeyCaller>;
+
+/** Returns the handler that does `work` for the record whose ID is in the path, and answers without a body. */
+export function doneById<D>(work: (deps: D, by: ApiKeyCaller, id: string) => Promise<void>) {
+  return async (deps: D, { params, caller }: WithId): Promise<Answer> => {
+    await work(deps, caller, params.id);
+    return noContent();
+  };
+}
 
 /** An agent that has proved possession of the key in its AIT. */
 export interface ProvenAgent {

@@ -16,8 +16,8 @@ import {
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { REGISTRATION_TEMPLATE } from "../../shared/protocol/registration.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { type Answer, json, noContent, pick } from "../../shared/server/http/route.ts";
-import type { WithBody, WithId, WithQuery } from "../callers.ts";
+import { type Answer, json, pick } from "../../shared/server/http/route.ts";
+import { doneById, type WithBody, type WithId, type WithQuery } from "../callers.ts";
 import { revokeSession } from "../sessions/store.ts";
 import * as store from "./store.ts";
 import type { AgentDeps } from "./store.ts";
@@ -55,15 +55,13 @@ export async function reissueAgent(deps: AgentDeps, { params, caller }: WithId):
   return json<ReissueAnswer>({ ...issued, agent: pick(Agent, issued.agent) });
 }
 
-export async function deleteAgent(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
-  await store.deleteAgent(deps, caller, await store.findOwnAgent(deps, caller.human, params.id));
-  return noContent();
-}
+export const deleteAgent = doneById(async (deps: AgentDeps, by, id) =>
+  await store.deleteAgent(deps, by, await store.findOwnAgent(deps, by.human, id))
+);
 
-export async function revokeAgentAuth(deps: AgentDeps, { params, caller }: WithId): Promise<Answer> {
-  await revokeSession(deps, caller, await store.findOwnAgent(deps, caller.human, params.id));
-  return noContent();
-}
+export const revokeAgentAuth = doneById(async (deps: AgentDeps, by, id) =>
+  await revokeSession(deps, by, await store.findOwnAgent(deps, by.human, id))
+);
 
 /** The usual message adds that the caller may not own the agent, but this caller is anonymous. */
 export async function resolveAgent(deps: AgentDeps, { params }: Pick<WithId, "params">): Promise<Answer> {

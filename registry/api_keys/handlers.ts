@@ -1,8 +1,8 @@
 /** HTTP handlers of the caller's own API keys. A token is shown once, because only its digest is stored. */
 import { ApiKey, type CreateApiKeyBody } from "../../shared/protocol/api/accounts.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
-import { type Answer, json, noContent, pick } from "../../shared/server/http/route.ts";
-import type { WithBody, WithId, WithQuery } from "../callers.ts";
+import { type Answer, json, pick } from "../../shared/server/http/route.ts";
+import { doneById, type WithBody, type WithQuery } from "../callers.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import * as store from "./store.ts";
 
@@ -16,7 +16,4 @@ export async function listApiKeys(deps: RegistryStore, { query, caller }: WithQu
   return json({ apiKeys: items.map((key) => pick(ApiKey, key)), pagination: { limit: query.limit, nextCursor } });
 }
 
-export async function revokeApiKey(deps: RegistryStore, { params, caller }: WithId): Promise<Answer> {
-  await store.revokeApiKey(deps, caller, params.id);
-  return noContent();
-}
+export const revokeApiKey = doneById(store.revokeApiKey);

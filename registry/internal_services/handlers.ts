@@ -7,8 +7,8 @@ import {
 } from "../../shared/protocol/api/services.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { parseDid } from "../../shared/protocol/did.ts";
-import { type Answer, json, noContent, pick } from "../../shared/server/http/route.ts";
-import type { WithBody, WithId, WithQuery } from "../callers.ts";
+import { type Answer, json, pick } from "../../shared/server/http/route.ts";
+import { doneById, type WithBody, type WithId, type WithQuery } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ServiceRecord, SessionRecord } from "../schema/records.ts";
 import { sessionState } from "../sessions/session_rules.ts";
@@ -39,10 +39,7 @@ export async function rotateService(deps: RegistryStore, { params, caller }: Wit
   return shown(await store.rotateService(deps, caller, params.id), 200);
 }
 
-export async function deleteService(deps: RegistryStore, { params, caller }: WithId): Promise<Answer> {
-  await store.deleteService(deps, caller, params.id);
-  return noContent();
-}
+export const deleteService = doneById(store.deleteService);
 
 export async function agentOwnership(
   { kv, clock }: RegistryStore,

@@ -11,8 +11,8 @@ import {
   type RedeemInviteBody,
 } from "../../shared/protocol/api/invites.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
-import { type Answer, json, noContent, pick } from "../../shared/server/http/route.ts";
-import type { WithBody, WithId, WithQuery } from "../callers.ts";
+import { type Answer, json, pick } from "../../shared/server/http/route.ts";
+import { doneById, type WithBody, type WithQuery } from "../callers.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import * as store from "./store.ts";
 
@@ -40,7 +40,4 @@ export async function listInvites(deps: RegistryStore, { query }: WithQuery<Page
   return json({ invites, pagination: { limit: query.limit, nextCursor } });
 }
 
-export async function deleteInvite(deps: RegistryStore, { params, caller }: WithId): Promise<Answer> {
-  await store.deleteInvite(deps, caller, params.id);
-  return noContent();
-}
+export const deleteInvite = doneById(store.deleteInvite);

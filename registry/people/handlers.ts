@@ -15,10 +15,10 @@ import {
 import { ApiKey } from "../../shared/protocol/api/accounts.ts";
 import { Agent } from "../../shared/protocol/api/agents.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { type Answer, json, noContent, pick } from "../../shared/server/http/route.ts";
+import { type Answer, json, pick } from "../../shared/server/http/route.ts";
 import type { SharedCount } from "../../shared/server/store/shared_count.ts";
 import { deleteAgent as deleteAnyAgent } from "../agents/store.ts";
-import type { WithId, WithQuery } from "../callers.ts";
+import { doneById, type WithId, type WithQuery } from "../callers.ts";
 import type { HumanRecord } from "../schema/records.ts";
 import { shownState } from "../sessions/session_rules.ts";
 import { revokeSession } from "../sessions/store.ts";
@@ -88,17 +88,13 @@ export async function getAgent(deps: RegistryStore, { params }: WithId): Promise
   });
 }
 
-export async function deleteAgent(deps: RegistryStore, { params, caller }: WithId): Promise<Answer> {
-  const { agent } = await store.readAgent(deps, params.id);
-  await deleteAnyAgent(deps, caller, agent);
-  return noContent();
-}
+export const deleteAgent = doneById(async (deps: RegistryStore, by, id) =>
+  await deleteAnyAgent(deps, by, (await store.readAgent(deps, id)).agent)
+);
 
-export async function revokeAgentAuth(deps: RegistryStore, { params, caller }: WithId): Promise<Answer> {
-  const { agent } = await store.readAgent(deps, params.id);
-  await revokeSession(deps, caller, agent);
-  return noContent();
-}
+export const revokeAgentAuth = doneById(async (deps: RegistryStore, by, id) =>
+  await revokeSession(deps, by, (await store.readAgent(deps, id)).agent)
+);
 
 function personView(human: HumanRecord): Person {
   return pick(Person, { ...human, suspendedAt: human.suspendedAt ?? null });
