@@ -14,7 +14,7 @@ import { createRegistry, type Registry } from "./registry/app.ts";
 import { readRegistryConfig } from "./registry/config.ts";
 import { registryHealth, registryReady } from "./registry/meta/handlers.ts";
 import { REGISTRY_DOCUMENT } from "./registry/routes.ts";
-import { settledWithin, sleep, systemClock } from "./shared/clock.ts";
+import { repeat, settledWithin, sleep, systemClock } from "./shared/clock.ts";
 import { type Listening, listenOn } from "./shared/listening.ts";
 import type { ServiceHealth } from "./shared/protocol/api/meta.ts";
 import { toBase64Url } from "./shared/protocol/base64url.ts";
@@ -230,7 +230,10 @@ export async function startServer(environ: Environ, log: Log, own: OwnProcess | 
     if (instanceListen && service !== "registry") between = listenForInstances(instanceListen);
     const { registry, proxy, guard, sockets } = await compose(configuration, store, port, { log, metrics, between });
     entry.open(servedBy(registry, proxy));
-    if (registry) void resumeOften(registry, stopped.signal);
+    if (registry) {
+      const stopResuming = repeat(systemClock, () => RESUME_MS, () => registry.deps.suspensions.resume());
+      stopped.signal.addEventListener("abort", stopResuming);
+    }
     if (!isLoopbackHost(host)) {
       const message = "anyone who reaches this address can use the server and read its plain HTTP; " +
         "put a reverse proxy with TLS in front of it, or leave HOST out to listen on this machine only";
@@ -276,14 +279,6 @@ async function watchStore(store: Store, onReplaced: () => void, stopped: AbortSi
 
 /** Time between two looks for suspensions that another instance left when it stopped. With more, sessions last longer. */
 const RESUME_MS = 60_000;
-
-async function resumeOften({ deps }: Registry, stopped: AbortSignal): Promise<void> {
-  for (;;) {
-    await sleep(systemClock, RESUME_MS, stopped);
-    if (stopped.aborted) return;
-    await deps.suspensions.resume();
-  }
-}
 
 /**
  * Refuses to start a proxy without the permission to call its registry, because it would then refuse every agent.

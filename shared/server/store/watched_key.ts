@@ -3,7 +3,7 @@
  * change. Runs never overlap, because two runs would handle one change twice.
  */
 import type { Kv, KvKey } from "../kv.ts";
-import type { Clock } from "../../clock.ts";
+import { type Clock, repeat } from "../../clock.ts";
 import type { Log } from "../log.ts";
 
 /** Time between two polls. With more, a missed change is seen later; with less, idle instances read all the time. */
@@ -37,7 +37,10 @@ export class WatchedKey {
   /** Starts the watch and the polls. A watch that has ended starts again at the next poll. */
   start(): void {
     void this.#watch();
-    this.#pollLater();
+    this.#cancelPoll = repeat(this.deps.clock, () => LOOK_MS, async () => {
+      await this.poll();
+      if (!this.isStopped && !this.#reader) void this.#watch();
+    });
   }
 
   stop(): void {
@@ -61,15 +64,6 @@ export class WatchedKey {
   async onChange(): Promise<void> {
     await this.#running;
     await this.poll();
-  }
-
-  #pollLater(): void {
-    this.#cancelPoll = this.deps.clock.after(LOOK_MS, async () => {
-      await this.poll();
-      if (this.isStopped) return;
-      if (!this.#reader) void this.#watch();
-      this.#pollLater();
-    });
   }
 
   async #watch(): Promise<void> {
