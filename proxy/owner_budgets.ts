@@ -5,7 +5,7 @@
  */
 import { Window, type WindowRule } from "../shared/server/rate_limit.ts";
 import { BoundedMap } from "../shared/bounded_map.ts";
-import type { Clock } from "../shared/clock.ts";
+import { type Clock, MINUTE_MS } from "../shared/clock.ts";
 import { ServiceError } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { TokenBucket } from "../shared/server/token_bucket.ts";
@@ -54,7 +54,6 @@ function ruleOf(payer: string, ofOne: WindowRule): WindowRule {
 
 export const bodyRefusal = (payers: readonly string[]): string => `${sharers(payers)} together send too many bytes`;
 
-const MINUTE_MS = 60_000;
 /**
  * Share of an owner's requests that may make a ticket or accept a pair. Each writes 1.6 KB that is kept for a day or longer,
  * so with all requests one person would write 2.7 GB a day.

@@ -6,7 +6,7 @@ import type { Kv, KvEntry } from "../shared/server/kv.ts";
 import type { Quotas } from "./config.ts";
 import { KEYS } from "./schema/kv_keys.ts";
 import type { Expiring, QuotaRecord } from "./schema/records.ts";
-import { DAY_MS, yieldToEventLoop } from "../shared/clock.ts";
+import { DAY_MS, HOUR_MS, yieldToEventLoop } from "../shared/clock.ts";
 import { ServiceError } from "../shared/protocol/errors.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import { decide, type WindowRecord } from "../shared/server/rate_limit.ts";
@@ -21,7 +21,6 @@ const CRL_REFUSE_PERCENT = 80;
 /** An account with more entries counts as one with many. With less, ordinary humans are refused because of a few. */
 const CRL_REFUSE_ENTRIES = 100;
 
-const HOUR_MS = 3_600_000;
 /** Stands for the end of an invite that does not expire. */
 const NEVER = Number.MAX_SAFE_INTEGER;
 

@@ -1,6 +1,8 @@
 /** The system clock and all timers. Other code takes a `Clock` as a parameter, so that tests can move time. */
 
-export const DAY_MS = 86_400_000;
+export const MINUTE_MS = 60_000;
+export const HOUR_MS = 60 * MINUTE_MS;
+export const DAY_MS = 24 * HOUR_MS;
 
 /** Stops a timer. It does nothing once the timer has fired. */
 export type Cancel = () => void;

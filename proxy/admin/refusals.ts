@@ -3,7 +3,7 @@
  * otherwise load the store. Each code has a bounded number, because a flood of one code would otherwise push out the
  * others.
  */
-import type { Clock } from "../../shared/clock.ts";
+import { type Clock, HOUR_MS } from "../../shared/clock.ts";
 import type { Refusal, RefusalGroup, RefusalQuery } from "../../shared/protocol/api/relay_admin.ts";
 import type { ErrorCode } from "../../shared/protocol/errors.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
@@ -22,7 +22,6 @@ interface KeptRefusal extends Omit<Refusal, "at"> {
 
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-const HOUR_MS = 3_600_000;
 /** Most pairs of agent and code that an hour counts. With more, an attacker with many agents could fill the memory. */
 export const GROUPS_MAX = 1_000;
 

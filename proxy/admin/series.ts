@@ -9,7 +9,7 @@ import {
   type SeriesQuery,
 } from "../../shared/protocol/api/relay_admin.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import type { Cancel, Clock } from "../../shared/clock.ts";
+import { type Cancel, type Clock, MINUTE_MS } from "../../shared/clock.ts";
 import { type Answer, type Input, json } from "../../shared/server/http/route.ts";
 import type { Metrics, Series } from "../../shared/server/metrics/metrics.ts";
 import { METRICS } from "../../shared/server/metrics/metrics_table.ts";
@@ -18,7 +18,6 @@ import type { InstanceLeases } from "../relay/instance_leases.ts";
 import type { Admin } from "./authenticator.ts";
 import type { RelayCounts } from "./overview.ts";
 
-const MINUTE_MS = 60_000;
 /** How many points are kept, and the time from one to the next. */
 const SPANS = { hour: { stepMs: MINUTE_MS, points: 60 }, day: { stepMs: 15 * MINUTE_MS, points: 96 } } as const;
 type Span = keyof typeof SPANS;

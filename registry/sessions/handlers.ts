@@ -1,4 +1,5 @@
 /** HTTP handlers of agent sessions: refresh, visit tokens, validate. */
+import { HOUR_MS } from "../../shared/clock.ts";
 import type {
   RefreshAnswer,
   RefreshBody,
@@ -21,7 +22,6 @@ import type { RegistryStore } from "../store_deps.ts";
 import { checkAccessToken } from "./access_token.ts";
 import { refreshSession } from "./store.ts";
 
-const HOUR_MS = 3_600_000;
 /**
  * How many times as often as its connector an agent may refresh. With less, attempts that a failing store leaves
  * without an answer would use up the limit.
