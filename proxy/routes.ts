@@ -284,7 +284,6 @@ export const PROXY_ROUTES: readonly Route<ProxyDeps>[] = [
   ...pageRoutes<ProxyDeps>(meta.proxyReady),
 ];
 
-/** The proxy's part of the API documents. */
 export const PROXY_DOCUMENT: DocumentPart = {
   title: "svc proxy",
   operations: operationsOf(PROXY_ROUTES, AUTHENTICATORS),

@@ -258,7 +258,6 @@ export function packPart(nonces: Uint8Array): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-/** Writes a nonce. */
 export function putNonce(view: DataView, at: number, nonce: StoredNonce): void {
   const extra = Math.min(Math.max(0, nonce.expiresAt - nonce.timestamp * 1000 - GRACE_MS), MOST_EXTRA_MS);
   view.setInt32(at, nonce.name.a);

@@ -219,7 +219,7 @@ export function filter(fields: readonly Html[], submit = "Filter"): Html {
 export type Column = string | { number: string };
 
 /** A row of a table, or a heading above the rows that follow it. */
-export type Row = { id?: string; cells: readonly Value[] } | { day: string };
+export type Row = { cells: readonly Value[] } | { day: string };
 
 /** A table. On a phone, each row becomes a card. */
 export function table(
