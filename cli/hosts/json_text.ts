@@ -32,7 +32,6 @@ export const JSON_TEXT: TextEditor = {
   withoutEntry(text, place, made) {
     const { mark, body } = opened(text);
     const view = viewJson(body, place);
-    if (view.entry === null) return text;
     let at = view.depth - 1;
     while (at > 0 && at > view.depth - 1 - made && isAlone(body, view.containers[at])) at--;
     const written = applyEdits(body, removed(body, view.containers[at] as Container));

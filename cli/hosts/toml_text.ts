@@ -32,7 +32,6 @@ export const TOML_TEXT: TextEditor = {
   withoutEntry(text, place) {
     const before = parsed(text);
     const present = memberOf(before, ...place.path);
-    if (present === undefined) return text;
     const end = lineEndOf(text);
     const block = presentBlock(text, place, present);
     const start = text.indexOf(block);
