@@ -8,20 +8,16 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { HEADERS } from "../../shared/protocol/proof.ts";
 import type { Random } from "../../shared/random.ts";
 import { UnreachableError } from "../../shared/client/errors.ts";
-import { apiErrorOf, asUnreachable, exchange, type ExchangeDeps } from "../../shared/client/http.ts";
+import { apiErrorOf, asUnreachable, exchange, type ExchangeDeps, type HttpRequest } from "../../shared/client/http.ts";
 import { CliError } from "../errors.ts";
 
 export interface HttpDeps extends ExchangeDeps {
   random: Random;
 }
 
-export interface Call<S extends z.ZodType | null> {
-  method: "GET" | "POST" | "DELETE";
-  url: string;
-  headers?: Record<string, string>;
+export interface Call<S extends z.ZodType | null> extends Pick<HttpRequest, "method" | "url" | "headers" | "body"> {
   /** Sent as a bearer token. */
   token?: string | null;
-  body?: string | undefined;
   /** Schema of the response; `null` for an empty one. */
   response: S;
 }
