@@ -94,7 +94,6 @@ export interface System {
   clock: Clock;
   random: Random;
   terminal: Terminal;
-  /** Returns standard input, at most `maxBytes` of it. */
   stdin(maxBytes: number): Promise<Uint8Array<ArrayBuffer>>;
   stdinIsTerminal: boolean;
   /** The keyboard; absent or `null` unless standard input and output are terminals. */

@@ -71,7 +71,6 @@ export class RegistryClient {
   readonly me = (apiKey: string) => this.#call("GET", "/v1/me", apiKey, accounts.AccountProfile);
   readonly createApiKey = (apiKey: string, name?: string) =>
     this.#call("POST", "/v1/me/api-keys", apiKey, accounts.CreateApiKeyAnswer, { name });
-  /** All API keys of the caller, from every page. */
   readonly apiKeys = (apiKey: string) =>
     this.#all("/v1/me/api-keys", apiKey, accounts.ApiKeyList, (page) => page.apiKeys);
   readonly revokeApiKey = (apiKey: string, keyId: string) =>

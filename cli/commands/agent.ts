@@ -36,7 +36,6 @@ const STATUSES = ActiveOrRevoked.options;
 const HERE = { summary: "Agent name on this machine", complete: "agents" } as const;
 const ANY_AGENT = { summary: "Agent name on this machine, agent ID or DID", complete: "agents", orId: true } as const;
 
-/** Texts for the state of a session. */
 const SESSION_IS = {
   active: () => "active",
   revoked: (name: string) => `REVOKED: run svc agent reissue ${name} to start a new one`,

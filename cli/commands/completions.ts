@@ -45,7 +45,6 @@ interface Place {
   path: string;
   words: [word: string, summary: string][];
   options: Readonly<Record<string, OptionSpec>>;
-  /** The first argument of the command. */
   first?: ArgSpec | undefined;
 }
 

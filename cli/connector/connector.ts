@@ -43,7 +43,6 @@ interface ConnectorDeps extends Pick<Context, "clock" | "random" | "fetch" | "on
   serviceClock: ServiceClock;
   open: OpenLink;
   session: WatchedCredentials;
-  /** Verifies what the agent signs. */
   publicKey: string;
   openingKey: OpeningKey;
   /** Opens the store. The caller closes it after the connector has ended. */

@@ -17,7 +17,6 @@ export interface Parts {
   newId: NewId;
   emit: EmitEvent;
   store: ConnectorStore;
-  /** DID of the agent. */
   did: string;
   session: AgentCredentials;
   /** Verifies what the agent signs. */

@@ -132,7 +132,6 @@ export function recordedEntries(ctx: Context, folder: AgentFolder) {
   });
 }
 
-/** Returns true when a folder of `PATH` has the program. */
 export async function isOnPath(ctx: Context, program: string): Promise<boolean> {
   const names = ctx.os === "windows" ? [`${program}.exe`, `${program}.cmd`] : [program];
   const paths = (ctx.env("PATH") ?? "").split(delimiter).filter((folder) => folder !== "")

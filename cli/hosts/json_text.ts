@@ -66,7 +66,6 @@ function isAlone(text: string, container: Container | undefined): boolean {
     .every(({ kind }) => kind !== "comment");
 }
 
-/** Replaces a part of the text. */
 function edit(start: number, end: number, content: string): Edit {
   return { offset: start, length: end - start, content };
 }

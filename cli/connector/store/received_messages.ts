@@ -54,9 +54,7 @@ export type StoreResult = "stored" | "full" | OldProof;
 export interface InboxFilter {
   /** Whether to list unread messages, or those that the agent has taken. */
   unread: boolean;
-  /** Only messages of one of these senders. */
   fromDids?: readonly string[] | undefined;
-  /** No messages of these senders. */
   exceptDids?: readonly string[] | undefined;
   conversationId?: string | undefined;
   /** Only messages with a higher `seq`. */

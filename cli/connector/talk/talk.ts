@@ -40,7 +40,6 @@ export interface TalkDeps {
   newId(): string;
   /** How many agents the terminal will show. */
   agents: number;
-  /** Whether keys are read. */
   hasKeys: boolean;
   /** Called when a message arrived, unless the person has turned the sound off. */
   arrived(agent: string, unread: number): void;
