@@ -6,8 +6,8 @@
 import { toIso } from "../../shared/protocol/time.ts";
 import type { Verified } from "../../shared/client/local_shapes.ts";
 import type { FrameIdentity } from "../../shared/protocol/frames.ts";
-import { withIdentityBlock } from "../../shared/protocol/identity_block.ts";
-import { topLevelMembers } from "../../shared/protocol/json_text.ts";
+import { withIdentityBlock, withoutIdentityBlock } from "../../shared/protocol/identity_block.ts";
+import { memberText, topLevelMembers } from "../../shared/protocol/json_text.ts";
 
 /** Platforms whose runtime gets the messages. */
 export const PUSH_PLATFORM_IDS = ["openclaw", "hermes", "nanobot", "generic", "a2a"] as const;
@@ -209,9 +209,7 @@ type Sent = Pick<RuntimeMessage, "payload" | "identity">;
 
 /** The string `message` of the payload; `null` without one, or when it is blank. */
 function ownText({ payload }: Sent): string | null {
-  const value: unknown = JSON.parse(payload);
-  if (typeof value !== "object" || value === null || !Object.hasOwn(value, "message")) return null;
-  const { message } = value as { message: unknown };
+  const message: unknown = JSON.parse(memberText(payload, "message") ?? "null");
   return typeof message === "string" && message.trim() !== "" ? message : null;
 }
 
@@ -222,8 +220,7 @@ function ownText({ payload }: Sent): string | null {
  */
 export function textOf(sent: Sent): string {
   const text = ownText(sent) ?? sent.payload;
-  const block = withIdentityBlock("", sent.identity);
-  return withIdentityBlock(text.startsWith(block) ? text.slice(block.length) : text, sent.identity);
+  return withIdentityBlock(withoutIdentityBlock(text, sent.identity), sent.identity);
 }
 
 /**
@@ -246,10 +243,9 @@ export function payloadOf(sent: Sent): string {
 }
 
 function withoutForgedBlocks(text: string, { identity }: Sent): string {
-  const block = withIdentityBlock("", identity);
-  const isGenuine = text.startsWith(block);
-  const quoted = withIdentityBlock(isGenuine ? text.slice(block.length) : text, identity);
-  return isGenuine ? quoted : quoted.slice(block.length);
+  const own = withoutIdentityBlock(text, identity), quoted = withIdentityBlock(own, identity);
+  const isGenuine = own !== text;
+  return isGenuine ? quoted : withoutIdentityBlock(quoted, identity);
 }
 
 /** What `inspectHook` says of a runtime that does not answer, which is not a problem of its settings. */
