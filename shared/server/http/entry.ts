@@ -31,6 +31,8 @@ export class Entry {
   #served: Served | null = null;
   #isLeaving = false;
   #draining = false;
+  /** The latest time of an answer, milliseconds since the Unix epoch. */
+  #newest = 0;
   underWay = 0;
 
   constructor(private readonly deps: EntryDeps) {
@@ -78,22 +80,33 @@ export class Entry {
   async answer(request: Request, peer: Peer): Promise<Response> {
     const { log, clock } = this.deps;
     const own = this.#isLeaving ? await this.#ownResponse(request, peer, routedPath(request), null) : null;
-    if (own) return own;
-    if (this.#draining) return this.#refusal(request);
+    if (own) return this.#dated(own);
+    if (this.#draining) return this.#dated(this.#refusal(request));
     this.underWay++;
     try {
       const served = this.#served ?? await this.#opened.promise;
       const response = served ? await this.#dispatch(request, peer, served) : this.#refusal(request);
       // A client that keeps its connection would otherwise send the next request here too, which may be refused.
       if (this.#isLeaving && response.status !== 101) response.headers.set("Connection", "close");
-      return response;
+      return this.#dated(response);
     } catch (cause) {
       log("error", "request_failed", { cause });
-      return this.#refusal(request, true);
+      return this.#dated(this.#refusal(request, true));
     } finally {
       this.underWay--;
       void leaveBody(request, clock);
     }
+  }
+
+  /**
+   * Adds the time of this server once its clock was set back. The `Date` that the platform adds then stays at the latest
+   * time, and clients that correct their time by it would be refused for as long as that step.
+   */
+  #dated(response: Response): Response {
+    const now = this.deps.clock.now();
+    if (now < this.#newest) response.headers.set("Date", new Date(now).toUTCString());
+    else this.#newest = now;
+    return response;
   }
 
   /** Returns the response to a request that no service handles. It also ends the connection. */

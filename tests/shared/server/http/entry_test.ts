@@ -121,3 +121,21 @@ Deno.test("the access log has the answers of the process itself too", async () =
     ["/readyz", 200, "192.0.2.1"],
   ]);
 });
+
+Deno.test("each answer names the server's time after its clock was set back", async () => {
+  using t = await TestApp.open();
+  const { clock } = t, { entry } = setUp(t, [{ method: "GET", path: "/a" }], []);
+  const dates = () =>
+    Promise.all(["/a", "/healthz", "/none"].map(async (path) => {
+      const response = await entry.answer(new Request(`http://127.0.0.1${path}`), PEER);
+      await response.body?.cancel();
+      return response.headers.get("date");
+    }));
+  // The platform names the time of the others.
+  assertEquals(await dates(), [null, null, null]);
+  clock.step(-600_000);
+  const now = new Date(clock.now()).toUTCString();
+  assertEquals(await dates(), [now, now, now]);
+  entry.drain();
+  assertEquals(await dates(), [now, now, now]);
+});
