@@ -165,7 +165,7 @@ export class StoredCredentials {
       if (kept && Date.parse(kept.expiresAt) - this.deps.clock.now() > VISIT_AHEAD_MS) return kept.token;
       // Calls at the same time share one, because messages to a few servers would otherwise use up the tokens.
       if (newest !== undefined && newest !== visit) return (await newest).token;
-      visit = this.current().then((agent) => this.deps.store.visit(agent, audience));
+      visit = this.current().then((agent) => this.#inTime(() => this.deps.store.visit(agent, audience)));
       this.#visits.set(audience, visit);
       return (await visit).token;
     } catch (cause) {
@@ -229,22 +229,32 @@ export class StoredCredentials {
   }
 
   async #refreshNow(): Promise<void> {
-    const { clock, store, emit } = this.deps;
+    const { store, emit } = this.deps;
     let auth: AgentAuth;
     try {
-      auth = await store.refresh();
+      auth = await this.#inTime(() => store.refresh());
     } catch (error) {
       this.problem = describeError(error);
       this.#needsOperator = needsOperator(error);
-      if (remedyOf(error) !== "adjust_clock" || !clock.adopt()) throw error;
-      emit("clock_offset", { offsetMs: clock.offsetMs });
-      auth = await store.refresh();
+      throw error;
     }
     this.#needsOperator = false;
     this.problem = null;
     this.session = { ...this.session, auth, identity: { ...this.session.identity, accessToken: auth.accessToken } };
     emit("refreshed", { until: auth.accessExpiresAt });
     this.watch();
+  }
+
+  /** Asks the registry, and once more with its own time when it has refused that of this machine. */
+  async #inTime<T>(ask: () => Promise<T>): Promise<T> {
+    const { clock, emit } = this.deps;
+    try {
+      return await ask();
+    } catch (error) {
+      if (remedyOf(error) !== "adjust_clock" || !clock.adopt()) throw error;
+      emit("clock_offset", { offsetMs: clock.offsetMs });
+      return await ask();
+    }
   }
 
   async #reload(isSettled = false): Promise<void> {

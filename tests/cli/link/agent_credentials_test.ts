@@ -24,6 +24,8 @@ async function visitor(refuses: (origin: string, token: string) => boolean) {
   const auth = { tokenType: "Bearer", accessToken: "access", refreshToken: "refresh" } as const;
   const ends = { accessExpiresAt: inAnHour(), refreshExpiresAt: inAnHour() };
   const visits: string[] = [];
+  /** Seconds from this machine's clock to the registry's. */
+  const registry = { offsetSeconds: 0 };
   const store: SessionStore = {
     read: () =>
       Promise.resolve({
@@ -35,6 +37,11 @@ async function visitor(refuses: (origin: string, token: string) => boolean) {
     visit: () => {
       const token = `token-${visits.length + 1}`;
       visits.push(token);
+      const there = clock.now() + registry.offsetSeconds * 1000;
+      machine.see(new Date(there).toUTCString());
+      if (Math.abs(machine.now() - there) > LIMITS.timestampSkewSeconds * 1000) {
+        throw new ApiError(401, "AGENT_AUTH_REFRESH_UNAUTHORIZED", "X-Svc-Timestamp is more than 300 s off", null);
+      }
       if (visits.length > LIMITS.visitRequests) throw new ApiError(429, "RATE_LIMIT_EXCEEDED", "too many", null);
       return Promise.resolve({ token, expiresAt: toIso(clock.now() + 300_000) });
     },
@@ -49,7 +56,7 @@ async function visitor(refuses: (origin: string, token: string) => boolean) {
   const home = new ProxyCaller({ ...deps, clock: machine }, { dialUrl: GOOD, origin: GOOD });
   const proxies = new PeerProxies({ ...deps, machine: clock, check: () => {} }, home, () => undefined);
   const statusAt = async (origin: string) => (await proxies.at(origin).call({ method: "GET", target: "/" })).status;
-  return { clock, visits, statusAt };
+  return { clock, registry, visits, statusAt };
 }
 
 Deno.test("a server that refuses every token leaves the agent tokens for other servers", async () => {
@@ -80,4 +87,14 @@ Deno.test("calls at the same time share a token, and its refusal by the agent's 
   assertEquals(new Set((await together(BAD)).map(({ status }) => status)), new Set(["rejected"]));
   assertEquals(visits.length, LIMITS.visitRequests + 1);
   assertEquals(await statusAt(GOOD), 200);
+});
+
+Deno.test("a token is asked for again with the registry's time after that was set, each time", async () => {
+  const { clock, registry, visits, statusAt } = await visitor(() => false);
+  for (const seconds of [600, 0, -600]) {
+    registry.offsetSeconds = seconds;
+    clock.step(300_000);
+    assertEquals(await statusAt(GOOD), 200);
+  }
+  assertEquals(visits.length, 6);
 });
