@@ -66,6 +66,8 @@ export class CrlCache {
   #refreshing: Promise<boolean> | null = null;
   #cancel = () => {};
   #stopped = false;
+  /** Why the last fetch gave no list that counts; `null` after one that did. */
+  problem: string | null = null;
   onInstalled: () => void = () => {};
 
   constructor(private readonly deps: CrlCacheDeps, private readonly options: CrlCacheOptions) {}
@@ -173,7 +175,9 @@ export class CrlCache {
       metrics?.count("crl_refreshes_total", result);
       this.#confirmedAt = clock.now();
       this.#failures = 0;
+      this.problem = null;
     } catch (cause) {
+      this.problem = cause instanceof RegistryUnavailable ? cause.message : "The revocation list cannot be used";
       log("warn", "crl_refresh_failed", { issuer: this.options.issuer, cause });
       metrics?.count("crl_refreshes_total", cause instanceof CrlRollback ? "rollback" : "failed");
       const retry = LIMITS.crlRetryMs * 2 ** Math.min(this.#failures++, 10);
@@ -209,6 +213,9 @@ export class CrlCache {
       return "empty";
     }
     const crl = response?.crl;
+    if (status === 404 && this.#seen) {
+      throw new CrlRollback(`There is no revocation list, and number ${this.#seen.seq} was seen before`);
+    }
     if (status !== 200 || !(typeof crl === "string" || crl instanceof Uint8Array)) {
       throw new RegistryUnavailable(`The request for the revocation list got status ${status}`);
     }
@@ -218,7 +225,7 @@ export class CrlCache {
     await yieldIfLong();
     if (this.#seen && isCrlRollback(claims, this.#seen)) {
       log("error", "crl_rollback", { seq: claims.seq, knownSeq: this.#seen.seq });
-      throw new CrlRollback("The revocation list is older than the installed one");
+      throw new CrlRollback(`The revocation list has number ${claims.seq}, and ${this.#seen.seq} was seen before`);
     }
     // Another instance of the registry signed it earlier, and it may lack a revocation that is newer than its number.
     if (this.usable && claims.seq === this.#seen?.seq && claims.iat < this.#seen.iat) return "same";

@@ -179,8 +179,9 @@ class Issuer implements IssuerDocuments {
     return this.#keys.ageSeconds;
   }
 
+  /** Why it was not reached, or else why its list does not count, as after the restore of an older backup there. */
   get problem(): string | null {
-    return this.#client.problem;
+    return this.#client.problem ?? this.list.problem;
   }
 
   get hosts(): BoundedMap<string, true> {

@@ -217,16 +217,28 @@ Deno.test("a list that shrinks, a 404 after a list, and a list of another issuer
   const beta = await t.b.agent();
   t.b.revoke(beta);
   assertEquals(await t.issuers.of(B).crl.isRevoked(beta.jti), true);
+  const none = { error: { code: "CRL_NOT_FOUND", message: "" } };
   const later: [string, () => Response | null][] = [
-    ["a 404", () => Response.json({ error: { code: "CRL_NOT_FOUND", message: "" } }, { status: 404 })],
-    ["an older list", () => (t.b.seq = 1, t.b.revocations.splice(0), null)],
+    ["There is no revocation list, and number 2 was seen before", () => Response.json(none, { status: 404 })],
+    ["The revocation list has number 1, and 2 was seen before", () => {
+      t.b.seq = 1;
+      t.b.revocations.splice(0);
+      return null;
+    }],
   ];
-  for (const [name, answer] of later) {
+  for (const [problem, answer] of later) {
     t.b.answer = (request) => request.url.endsWith("/v1/crl") ? answer() : null;
     t.clock.step(200_000);
-    assertEquals(await t.issuers.of(B).crl.isRevoked(beta.jti), true, name);
+    assertEquals(await t.issuers.of(B).crl.isRevoked(beta.jti), true, problem);
     await flushTasks();
+    // What svc admin issuers shows, because both servers answer and the agents are refused anyway.
+    assertEquals(t.issuers.known.get(B)?.problem, problem);
   }
+  Object.assign(t.b, { seq: 2, answer: null });
+  t.clock.step(400_000);
+  await t.issuers.of(B).crl.isRevoked(beta.jti);
+  await flushTasks();
+  assertEquals(t.issuers.known.get(B)?.problem, null);
   assertEquals((await t.kv.get<{ seq: number }>(KEYS.issuer("b.example"))).value?.seq, 2);
   assert(t.lists.every(([authority]) => authority === "b.example"));
 });
