@@ -49,7 +49,7 @@ class NotedCaller extends ProxyCaller {
     };
     try {
       const response = await super.call(request), error = apiErrorOf(response), { host } = new URL(this.place.origin);
-      note(error && (error.code ?? `status ${error.status}`));
+      note(error && (refusalAbroad(host, error) ?? error.code ?? `status ${error.status}`));
       if (error !== null) return { ...response, text: inOwnWords(error, host) };
       this.of.onAnswer?.(host);
       return response;
@@ -112,15 +112,34 @@ export class PeerProxies {
  * Returns the refusal of another server in words of this program, because a person or a model could take that server's
  * words for words of svc.
  */
-function inOwnWords({ status, code }: ApiError, host: string): string {
+function inOwnWords(error: ApiError, host: string): string {
+  const { status, code } = error;
   // Without a code only the status is shown.
   if (code === null) return "";
   const when = isErrorCode(code) ? ERRORS[code].when : `status ${status}`;
-  const message = status === 401 ? notAccepted(host) : `${host} refuses: ${when}`;
-  return JSON.stringify({ error: { code, message } });
+  return JSON.stringify({ error: { code, message: refusalAbroad(host, error) ?? `${host} refuses: ${when}` } });
 }
 
-/** The text for a refusal with 401. It names two reasons, because a server does not tell strangers who is paired. */
-export function notAccepted(host: string): string {
+/** What refusals mean when another server sends them. Their own text and fix are about the server of the agent. */
+const ABROAD: ReadonlyMap<string | null, string> = new Map([
+  ["PROXY_AUTH_TIMESTAMP_SKEW", "has another time than this machine: one of the two clocks is wrong"],
+  [
+    "PROXY_AGENT_ACCESS_INVALID",
+    "does not take the token that your server makes for it: the clock of one of the two servers may be wrong",
+  ],
+  [
+    "PROXY_AUTH_DEPENDENCY_UNAVAILABLE",
+    "cannot check this agent now: svc admin issuers says there whether it cannot use what your server publishes",
+  ],
+]);
+
+/**
+ * Returns the text for a refusal of another server, or `null` where the text of its code says enough. The one for other
+ * refusals with 401 names two reasons, because a server does not tell strangers who is paired.
+ */
+export function refusalAbroad(host: string, { status, code }: Pick<ApiError, "status" | "code">): string | null {
+  const text = ABROAD.get(code);
+  if (text !== undefined) return `${host} ${text}`;
+  if (status !== 401) return null;
   return `${host} does not accept this agent: the pair has ended there, or it takes no agents of other servers`;
 }

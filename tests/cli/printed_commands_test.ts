@@ -82,6 +82,7 @@ const WITH_CONNECTOR: readonly string[] = [
 const OF_ADMIN: readonly string[] = [
   "admin agents list",
   "admin agents revoke stranger",
+  "admin issuers",
   "admin people list",
   "admin service list",
   "invite create",

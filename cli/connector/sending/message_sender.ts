@@ -6,7 +6,7 @@ import { messageRequest, type OutgoingMessage, stateOf } from "../../link/messag
 import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
 import { apiErrorOf, type HttpResponse, wholeSeconds } from "../../../shared/client/http.ts";
 import type { Origin } from "../../../shared/client/local_shapes.ts";
-import { notAccepted, type PeerProxies } from "../../link/peer_proxies.ts";
+import { type PeerProxies, refusalAbroad } from "../../link/peer_proxies.ts";
 import { describeError, isSuspension, remedyOf } from "../../../shared/client/refusals.ts";
 import { fromBase64Url, sha256, toBase64Url, utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { ERRORS } from "../../../shared/protocol/errors.ts";
@@ -146,10 +146,10 @@ export class MessageSender {
       sent.leave(message, { payloadSha256: null, bodySha256: await sha256(payload), salt: null, body: null });
     }
     const host = proxies.hostOf(to), response = await proxies.of(to).call(request);
-    const { status } = response, { expiresAt, ...said } = stateOf(response);
-    const shown = host === null || status !== 401 ? said : { ...said, problem: notAccepted(host) };
-    emit(eventOf(status, shown.state), { to, status, requestId, sealed: seal !== null });
-    return { response, outcome: { ...shown, expiresAt: expiresAt === null ? null : Date.parse(expiresAt) } };
+    const { status } = response, { expiresAt, ...said } = stateOf(response), error = apiErrorOf(response);
+    const problem = (host !== null && error !== null ? refusalAbroad(host, error) : null) ?? said.problem;
+    emit(eventOf(status, said.state), { to, status, requestId, sealed: seal !== null });
+    return { response, outcome: { ...said, problem, expiresAt: expiresAt === null ? null : Date.parse(expiresAt) } };
   }
 
   /**
@@ -255,8 +255,9 @@ export async function attempt(
   try {
     const { response, outcome } = await request;
     const { status, headers } = response;
-    // A refusal because the session could not be renewed says nothing about the message.
-    const error = apiErrorOf(response), isOfSession = isSuspension(error) || remedyOf(error) === "renew_access";
+    // A refusal because the session could not be renewed, or because of a wrong clock, says nothing about the message.
+    const error = apiErrorOf(response), remedy = remedyOf(error);
+    const isOfSession = isSuspension(error) || remedy === "renew_access" || remedy === "adjust_clock";
     // A 2xx whose body no proxy has sent, such as a page of a server before it, takes no message.
     const isTaken = status < 300 && outcome.state !== "unknown";
     if (isTaken || FINAL.has(status) && !isOfSession) return { later: false, outcome, response };

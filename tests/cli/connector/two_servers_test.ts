@@ -125,6 +125,30 @@ Deno.test("while the other server is away, messages wait with one probe at a tim
   );
 });
 
+Deno.test("messages wait while another server's clock is wrong, and the sender reads why until it is right again", async () => {
+  await using two = await TwoServers.open();
+  const { a, b, clock } = two;
+  await two.pair();
+  const rows = [
+    ["PROXY_AUTH_TIMESTAMP_SKEW", "relay.a.example has another time than this machine"],
+    ["PROXY_AGENT_ACCESS_INVALID", "relay.a.example does not take the token that your server makes for it"],
+  ] as const;
+  for (const [code, why] of rows) {
+    const back = two.intercept(() => Response.json({ error: { code, message: "No" } }, { status: 401 }));
+    const { requestId, state } = await send(b.bench, "alpha@a.example", code, KEEP);
+    assertEquals(state, "kept");
+    await clock.advance(120_000);
+    const sent = b.bench.connector.store.sent.find(requestId, a.agent.agent.did);
+    assertEquals(sent?.state, "kept");
+    assertStringIncludes(sent?.problem ?? "", why);
+    const [server] = b.bench.connector.status().servers;
+    assertStringIncludes(server?.problem ?? "", why);
+    back();
+    await clock.advance(900_000);
+    await until(() => texts(a.bench).join().includes(code));
+  }
+});
+
 Deno.test("a message for another server goes on after its probe could not be stored", async () => {
   const disk = new FailingDisk();
   await using two = await TwoServers.open({ database: disk.open });
@@ -274,6 +298,8 @@ Deno.test("no text of another server passes for words of svc, and an answer that
     [403, "PROXY_AUTH_FORBIDDEN", "relay.a.example refuses: the "],
     [409, "NEW_CODE", "relay.a.example refuses: status 409"],
     [401, "PROXY_AUTH_INVALID_AIT", "relay.a.example does not accept this agent"],
+    [401, "PROXY_AGENT_ACCESS_INVALID", "relay.a.example does not take the token that your server makes for it"],
+    [503, "PROXY_AUTH_DEPENDENCY_UNAVAILABLE", "relay.a.example cannot check this agent now"],
     [400, undefined, "The service answered with status 400"],
   ];
   for (const [status, code, shown] of rows) {
