@@ -20,6 +20,12 @@ const GRACE_MS = 900_000;
  * make each request ask the registry.
  */
 const REFETCH_MS = 30_000;
+/**
+ * Searches that may follow each other at once while each one brings a new key. With one, the tokens of a key that
+ * follows another within 30 s would be refused, which ends messages. With more, a registry that changes its keys all
+ * the time would be asked all the time.
+ */
+const SEARCHES_IN_A_ROW = 3;
 
 /** Time after a failure in which only a search asks the registry. With less, requests wait while it is down. */
 const RETRY_MS = LIMITS.crlRetryMs;
@@ -33,6 +39,9 @@ export class KeyCache {
   #loadedAt = 0;
   #failedAt = -Infinity;
   #searchedAt = -Infinity;
+  #searches = 0;
+  /** Whether the newest document has a key that the one before did not have. */
+  #hasNewKey = false;
   #fetching: Promise<void> | null = null;
   /** Number of `forget` calls. A fetch that started in an earlier generation has the old document. */
   #generation = 0;
@@ -91,17 +100,20 @@ export class KeyCache {
   }
 
   /**
-   * Returns the keys after a search for an unknown `kid`. Calls the registry at most once in 30 s, because tokens with
-   * invented key IDs could otherwise make a call each.
+   * Returns the keys after a search for an unknown `kid`. Calls the registry at most once in 30 s, or thrice if new keys
+   * were found, because tokens with invented key IDs could otherwise make a call each.
    *
    * @throws {RegistryUnavailable} when the call fails, or failed in the last 30 s
    */
   async search(): Promise<VerificationKeys> {
     const now = this.clock.now();
-    if (this.#fetching === null && now < this.#searchedAt + REFETCH_MS && now >= this.#searchedAt) {
+    const isSoon = now < this.#searchedAt + REFETCH_MS && now >= this.#searchedAt;
+    const mayFollow = this.#hasNewKey && this.#searches < SEARCHES_IN_A_ROW;
+    if (this.#fetching === null && isSoon && !mayFollow) {
       if (this.#failedAt >= this.#searchedAt) throw new RegistryUnavailable("The last search for keys failed");
       return this.#stale();
     }
+    if (this.#fetching === null) this.#searches = isSoon ? this.#searches + 1 : 1;
     this.#searchedAt = now;
     await this.#fetch();
     return this.#stale();
@@ -132,6 +144,8 @@ export class KeyCache {
       const keys = status === 200 ? await readKeyDocument(value) : null;
       if (generation !== this.#generation) return await this.#load();
       if (!keys) throw new RegistryUnavailable(`The key document cannot be used (${status})`);
+      const before = this.#keys;
+      this.#hasNewKey = before !== null && [...keys.keys()].some((kid) => !before.has(kid));
       this.#keys = keys;
       this.#loadedAt = this.clock.now();
       const maxAge = /(?:^|[\s,])max-age=(\d{1,9})/.exec(headers.get("cache-control") ?? "")?.[1];

@@ -107,6 +107,24 @@ test("a new key is accepted at its first use after one fetch, and the old key st
   assertEquals([await ask(w, a), await ask(w, agent), keys.fetches], ["200", "200", 2]);
 });
 
+test("a key that follows another new one within 30 s is accepted too, and invented ones still cost one fetch", async ({ w, a, keys, own }) => {
+  assertEquals(await ask(w, a), "200");
+  const published = [own];
+  for (const kid of ["key-2", "key-3", "key-4"]) {
+    const { key, agent } = await second(a, kid);
+    published.unshift(key);
+    keys.publish({ keys: published });
+    assertEquals([await ask(w, agent), keys.fetches], ["200", published.length], kid);
+    w.clock.step(5_000);
+  }
+  const before = keys.fetches;
+  for (let i = 0; i < 5; i++) assertEquals(await ask(w, (await second(a, `invented-${i}`)).agent), INVALID);
+  assertEquals(keys.fetches, before, "after three in a row");
+  w.clock.step(30_000);
+  for (let i = 0; i < 5; i++) assertEquals(await ask(w, (await second(a, `invented-${i}`)).agent), INVALID);
+  assertEquals(keys.fetches, before + 1);
+});
+
 Deno.test("a withdrawn key is trusted no longer than the cache lifetime, also for an AIT seen before", async () => {
   const { w, a, keys } = await cast({ registryKeysTtlMs: 2_000 });
   await using _ = w;
