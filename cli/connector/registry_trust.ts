@@ -25,6 +25,7 @@ import { ApiError } from "../../shared/client/errors.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
 import type { Context } from "../context.ts";
 import { readPrivate } from "../files/private_files.ts";
+import { MinuteCounts } from "../link/minute_counts.ts";
 import { ServiceClock } from "../link/service_clock.ts";
 import { issuerOf } from "../link/signed_headers.ts";
 import { Output } from "../terminal/output.ts";
@@ -36,8 +37,13 @@ import { registryAt } from "./file_credentials.ts";
  * less, each message costs a request.
  */
 const FRESH_MS = 300_000;
-/** Time between two requests for the keys, or for the list. With less, forged messages cause requests without end. */
+/** Time between two requests for the keys, or for the list. With less, a registry that is down is asked all the time. */
 const KEYS_AGAIN_MS = 30_000;
+/**
+ * Requests in a minute for a key that is not known. With one, tokens of a key that follows another at once would be
+ * refused. With more, forged messages cause more requests.
+ */
+const SEARCHES_A_MINUTE = 4;
 const LIST_AGAIN_MS = 60_000;
 /**
  * Age from which a list no longer counts. With more, a relay on the way to the registry could hide a revocation longer.
@@ -87,6 +93,7 @@ export class RegistryTrust {
   #keys: AitAuthority | null = null;
   #keysAt = -Infinity;
   #keysTriedAt = -Infinity;
+  readonly #searches = new MinuteCounts();
   #list: KnownList | null = null;
   /** When the registry last gave its list, or said that it has none. */
   #listAt = -Infinity;
@@ -126,9 +133,7 @@ export class RegistryTrust {
       throw new TokenError("issuer", "The token was issued by another registry");
     }
     try {
-      let keys = await this.#currentKeys();
-      if (!keys.keys.has(jws.kid)) keys = await this.#currentKeys(KEYS_AGAIN_MS);
-      const claims = await verifyAitSignature(jws, keys);
+      const claims = await verifyAitSignature(jws, await this.#keysFor(jws.kid));
       this.#aits.set(hash, claims);
       return claims;
     } catch (error) {
@@ -155,10 +160,25 @@ export class RegistryTrust {
     return ago >= 0 && ago < ms;
   }
 
-  async #currentKeys(maxAgeMs = FRESH_MS): Promise<AitAuthority> {
-    if (!this.#isWithin(maxAgeMs, this.#keysAt) && !this.#isWithin(KEYS_AGAIN_MS, this.#keysTriedAt)) {
-      this.#keysTriedAt = this.clock.now();
-      this.#readingKeys = this.#readKeys().finally(() => this.#readingKeys = null);
+  /** Returns the keys after a search for `kid`, where it is new. */
+  async #keysFor(kid: string): Promise<AitAuthority> {
+    const known = await this.#currentKeys();
+    if (known.keys.has(kid)) return known;
+    if (this.#readingKeys === null) {
+      if (this.#searches.add("keys", this.clock.now()).count > SEARCHES_A_MINUTE) return known;
+      this.#beginReadingKeys();
+    }
+    return await this.#currentKeys();
+  }
+
+  #beginReadingKeys(): void {
+    this.#keysTriedAt = this.clock.now();
+    this.#readingKeys = this.#readKeys().finally(() => this.#readingKeys = null);
+  }
+
+  async #currentKeys(): Promise<AitAuthority> {
+    if (!this.#isWithin(FRESH_MS, this.#keysAt) && !this.#isWithin(KEYS_AGAIN_MS, this.#keysTriedAt)) {
+      this.#beginReadingKeys();
     }
     await this.#readingKeys;
     if (this.#keys === null) throw new Undecided(this.#problem);

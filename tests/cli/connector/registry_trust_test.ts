@@ -1,11 +1,15 @@
 /** What a connector believes of its registry's revocation list when it gets none, or an older one, and what it saves. */
 import { assertEquals, assertRejects } from "@std/assert";
+import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import { TokenError } from "../../../shared/protocol/signed/jws.ts";
 import { parseAit, readAitClaims } from "../../../shared/protocol/signed/ait.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { registryTrust, type TrustSource } from "../../../cli/connector/registry_trust.ts";
 import { Undecided } from "../../../cli/link/reconnect.ts";
+import { rotateKey } from "../../support/registry_world.ts";
+import { signedToken } from "../../support/tokens.ts";
 import { World } from "../../support/world.ts";
+import { claimsOf } from "../../proxy/proxy_world.ts";
 import { trustOf, trustSource } from "./bench.ts";
 import { contextOf } from "./context.ts";
 import { folderOf, machineWithAlpha } from "./local_machine.ts";
@@ -94,4 +98,25 @@ Deno.test("a token that was genuine is refused once its key is published no long
   world.clock.step(301_000);
   await trust.ready();
   await assertRejects(() => trust.claimsOf(ait, () => false), TokenError, "not published by the registry");
+});
+
+Deno.test("a token of a new key is believed also just after the keys were read, and forged ones cost four requests a minute", async () => {
+  await using world = await World.open({ sharedProcess: true });
+  const { keys } = trustSource(world), { identity: { ait } } = await world.agent();
+  let asked = 0;
+  const trust = trustOf(world, { keys: () => (asked++, keys()) });
+  await trust.ready();
+  for (let rotations = 0; rotations < 2; rotations++) {
+    await rotateKey(world);
+    const { identity } = await world.agent();
+    const asking = Array.from({ length: 10 }, () => trust.claimsOf(identity.ait, () => false));
+    assertEquals(new Set((await Promise.all(asking)).map(({ sub }) => sub)), new Set([identity.did]));
+  }
+  assertEquals(asked, 3);
+  const { privateKey } = await keyPairFromSeed(new Uint8Array(32).fill(42));
+  for (let i = 0; i < 10; i++) {
+    const forged = await signedToken({ alg: "EdDSA", typ: "AIT", kid: `forged-${i}` }, claimsOf(ait), privateKey);
+    await assertRejects(() => trust.claimsOf(forged, () => false), TokenError, "not published by the registry");
+  }
+  assertEquals(asked, 5);
 });
