@@ -75,6 +75,12 @@ export class PeerProxies {
     return this.#abroad.get(origin)?.last ?? null;
   }
 
+  /** Forgets the last call to the server of a peer, because the peer has paired there since. */
+  forgetLast(did: string): void {
+    const caller = this.#abroad.get(this.originOf(did) ?? "");
+    if (caller) caller.last = null;
+  }
+
   /** The proxy of a peer. @throws {UnreachableError} for one that must not be called */
   of(did: string): ProxyCaller {
     const origin = this.originOf(did);

@@ -70,6 +70,7 @@ export class Sending {
 
   /** Sends what waits for the server of a peer, because that server works again. */
   heardOf(did: string): void {
+    this.deps.proxies.forgetLast(did);
     this.#loops.kept.reached(this.deps.proxies.hostOf(did));
   }
 

@@ -320,7 +320,11 @@ Deno.test("a pair is ended at both servers, and a server that is away is named",
   await local(b.bench, "/v1/pair/remove", { to: "alpha@a.example" });
   const refused = await request(a.bench, "/v1/outbound", { to: "beta@b.example", payload: { message: "hello" } });
   assertStringIncludes(refused.text, "relay.b.example does not accept this agent");
+  const problem = () => a.bench.connector.status().servers[0]?.problem;
+  const peersOf = async () => (await asker(a.bench)("/v1/peers")).body.peers;
   await two.pair();
+  await until(() => problem() === null, () => String(problem()));
+  assertEquals(presenceText((await peersOf())[0], two.clock.now()), null);
   two.away();
   await local(b.bench, "/v1/pair/remove", { to: "alpha@a.example" });
   assertStringIncludes(String(b.bench.eventsOf("pair_half_removed").at(-1)?.why), "relay.a.example still has its half");
