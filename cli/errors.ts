@@ -209,8 +209,8 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   PAYLOAD_TOO_LARGE: "Send it in several messages.",
   PROXY_HOOK_REQUEST_ID_REUSED: "Give another --request-id, or none: svc then makes a new one for each message.",
   PROXY_AUTH_INVALID_AIT:
-    "Where another server refuses the agent, pair again by a new ticket. Where its own server does, svc agent inspect <name> " +
-    "shows its identity token and session.",
+    "Where another server refuses the agent, pair again by a new ticket. Where its own server does for over a minute, " +
+    "run svc agent reissue <name> to get a new identity token.",
   PROXY_AUTH_INVALID_PROOF:
     "If the named origin is a new address of the server, run svc config init and start the connector again. Else its reverse " +
     "proxy may change the method, the path or the query of requests.",
