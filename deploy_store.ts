@@ -33,7 +33,7 @@ deno task store import < file        read an export into an empty store
 
 Options: --store <path> (default KV_URL, else .data/svc.kv); --json, but for export. Stop the server first.`;
 
-/** The command could not do its work. The message is for the operator. */
+/** The command could not do its work. The message tells the operator why, and what to do. */
 export class WorkFailed extends Error {
   override name = "WorkFailed";
 }
@@ -181,7 +181,10 @@ async function createPrivate(path: string): Promise<Deno.FsFile> {
 async function importStore(store: Store, { json }: Options): Promise<void> {
   const records = await importLines(store.kv, TABLES, linesOf(Deno.stdin.readable), systemClock.now()).catch(
     (error) => {
-      throw error instanceof TransferError ? new WorkFailed(`Cannot import: ${error.message}`) : error;
+      if (!(error instanceof TransferError)) throw error;
+      // A second import into what the first has left would be refused.
+      const again = error.isHalf ? `. Remove the store ${store.place}, then import a whole export.` : "";
+      throw new WorkFailed(`Cannot import: ${error.message}${again}`);
     },
   );
   if (json) console.log(JSON.stringify({ records }));

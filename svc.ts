@@ -26,7 +26,8 @@ export const programs: Programs = {
     try {
       return await runStore(argv);
     } catch (error) {
-      if (error instanceof WorkFailed) throw new CliError("CLI_STORE_FAILED", error.message);
+      // The message itself says what to do, because that depends on what the work has written.
+      if (error instanceof WorkFailed) throw new CliError("CLI_STORE_FAILED", error.message, { fix: "" });
       throw error instanceof StartRefused ? refused(error, { KV_URL: "--store" }) : error;
     }
   },

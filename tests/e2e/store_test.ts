@@ -5,7 +5,9 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { accessToken, Denokv, findDenokv } from "../support/denokv.ts";
 import { AgentClient, RegistryClient } from "../support/agent_client.ts";
+import { CliError } from "../../cli/errors.ts";
 import { runStore, StartRefused, WorkFailed } from "../../deploy_store.ts";
+import { programs } from "../../svc.ts";
 import { openStore, StoreRefused } from "../../shared/server/store/open_store.ts";
 import { steps } from "../support/steps.ts";
 import { TABLES } from "../support/store_story.ts";
@@ -104,9 +106,12 @@ Deno.test("store export and import move a store: sessions, pairs and queued mess
   assertEquals(imported.code, 0, imported.stderr);
   const cut = await store(`${folder.path}/cut.kv`, "import", exported.stdout.slice(0, -30));
   assertEquals(cut.code, 1);
-  assertMatch(cut.stderr, /^Cannot import: Line \d+: not a JSON object$/m);
+  const advice = `Remove the store at ${folder.path}/cut.kv, then import a whole export.\n`;
+  assertMatch(cut.stderr.replace(advice, "ADVICE"), /^Cannot import: Line \d+: not a JSON object\. ADVICE$/);
   const started = await refusedHere({ folder: folder.path, env: { ...env, KV_URL: `${folder.path}/cut.kv` } });
   assertStringIncludes(started, `store at ${folder.path}/cut.kv was not completed. If none runs, remove the store`);
+  await Deno.remove(`${folder.path}/cut.kv`);
+  assertEquals((await store(`${folder.path}/cut.kv`, "import", exported.stdout)).code, 0);
   const noExport = await store(`${folder.path}/other.kv`, "import", "\0".repeat(2 ** 21));
   assertEquals([noExport.code, noExport.stderr.trim()], [
     1,
@@ -225,6 +230,9 @@ Deno.test("an export that a full disk ends says what to do with what was written
   try {
     const message = "No space left on device. What was written is incomplete";
     await assertRejects(() => runStore(["export", "--store", kvUrl]), WorkFailed, message);
+    // The command adds no advice, because the message has it.
+    const failed = await assertRejects(() => programs.store(["export", "--store", kvUrl]), CliError, message);
+    assertEquals([failed.code, failed.fix], ["CLI_STORE_FAILED", ""]);
   } finally {
     Deno.stdout.write = write;
   }

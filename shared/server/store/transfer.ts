@@ -27,6 +27,8 @@ export type StoredTables = Readonly<Record<string, StoredKinds>>;
 /** The text is not a complete export. `line` counts from 1; it is 0 when no line is at fault. */
 export class TransferError extends Error {
   override name = "TransferError";
+  /** Whether the import had begun, so that the store is of no use. */
+  isHalf = false;
   constructor(line: number, message: string) {
     super(line === 0 ? message : `Line ${line}: ${message}`);
   }
@@ -78,6 +80,21 @@ export async function importLines(
   checkHead(parseLine(head.value, 1));
   // The mark is written only now, because after a wrong file the store would otherwise have to be removed.
   if (!await beginImport(kv, format)) throw new TransferError(0, "another import has begun at this store");
+  try {
+    return await importRecords(kv, tables, rest, now);
+  } catch (error) {
+    if (error instanceof TransferError) error.isHalf = true;
+    throw error;
+  }
+}
+
+/** Imports the lines after the first. */
+async function importRecords(
+  kv: Kv,
+  tables: StoredTables,
+  rest: AsyncIterator<string>,
+  now: number,
+): Promise<number> {
   let number = 1, count = 0, bytes = 0, isWhole = false, pending = kv.atomic(), writes = 0, before: Keep = "never";
   const flush = async () => {
     if (writes > 0) await asTransferError(number, () => pending.commit());
