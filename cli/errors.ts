@@ -138,7 +138,7 @@ const OWN_ERRORS = {
   },
   CLI_STORE_FAILED: {
     when: "the work on the store could not be done",
-    fix: "Correct what the message names, then run it again.",
+    fix: "Do what the message says.",
   },
   CLI_INTERRUPTED: {
     exit: EXIT.interrupted,
@@ -198,7 +198,10 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   INTERNAL_SERVICE_NOT_FOUND: "Run svc admin service list to see the IDs of the services.",
   ADMIN_BOOTSTRAP_UNAUTHORIZED:
     "Give the registry's BOOTSTRAP_SECRET with --bootstrap-secret or SVC_BOOTSTRAP_SECRET. Where none is set, svc serve makes a new one at each start and prints it. A server that has an admin prints none: ask that admin for an invite.",
-  ADMIN_BOOTSTRAP_ALREADY_COMPLETED: "Save the admin's API key with svc config set apiKey -, or ask for an invite.",
+  // The caller had the bootstrap secret, so it is the operator, who can reach the store.
+  ADMIN_BOOTSTRAP_ALREADY_COMPLETED:
+    "Save the admin's API key with svc config set apiKey -, or ask for an invite. If every admin has lost the key: stop the " +
+    "server and run svc store recover on its host.",
   PROXY_AUTH_FORBIDDEN:
     "To pair: press p in the terminal of svc connector start <name>, or paste a ticket of the other person there.",
   PROXY_PAIR_TICKET_NOT_FOUND: `Copy the whole ticket again. ${NEW_TICKET}`,

@@ -123,6 +123,7 @@ const ELSEWHERE: Readonly<Record<string, readonly [file: string, typed: string]>
   "reply": ["tests/cli/messages/list_inbox_test.ts", '"reply", `${id}`'],
   "serve": ["tests/e2e/serve_test.ts", "svc (admin bootstrap .*)"],
   "serve --console": ["tests/e2e/serve_test.ts", '"--console"'],
+  "store recover": ["tests/e2e/store_test.ts", 'store(kvUrl, "recover")'],
   "uninstall --purge": ["tests/cli/hosts/uninstall_test.ts", '"uninstall", "--purge"'],
 };
 

@@ -39,7 +39,7 @@ Deno.test("admin bootstrap saves the key and shows it, and the service secret, o
 Deno.test("admin bootstrap reports a second run or a wrong secret and changes nothing", async () => {
   await using machine = await bootstrapped();
   const before = machine.tree();
-  await machine.refuses(["admin", "bootstrap"], 1, "ADMIN_BOOTSTRAP_ALREADY_COMPLETED");
+  await machine.refuses(["admin", "bootstrap"], 1, "ADMIN_BOOTSTRAP_ALREADY_COMPLETED", "svc store recover");
   await machine.refuses(
     ["admin", "bootstrap", "--bootstrap-secret", "wrong"],
     3,
