@@ -4,6 +4,7 @@
  */
 import { ApiError, LocalDown, UnreachableError } from "../shared/client/errors.ts";
 import { ERRORS, isErrorCode } from "../shared/protocol/errors.ts";
+import { withoutSecrets } from "../shared/secrets.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
 
 /** Exit codes. `interrupted` is the shell's number for a program that SIGINT ended. */
@@ -281,9 +282,8 @@ export function describe(error: unknown): Described {
   if (closed) {
     return describe(new CliError("CLI_FILE_UNSAFE", `${closed}: permission denied`, { fix: NOT_YOURS }));
   }
-  return describe(
-    new CliError("CLI_UNEXPECTED", error instanceof Error ? `${error.name}: ${error.message}` : String(error)),
-  );
+  const said = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  return describe(new CliError("CLI_UNEXPECTED", withoutSecrets(said)));
 }
 
 /** The fix of a code of the connector or of a service; empty for any other. */

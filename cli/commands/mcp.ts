@@ -16,6 +16,7 @@ import { connectorOf, keptAccess } from "../connector/attach.ts";
 import { runtimeSettings, runtimeTarget } from "../connector/runtime/runtime_file.ts";
 import { pairingCommand, readConnectorFile } from "../connector/local_api/discovery_file.ts";
 import { findPeerEver, readPeers } from "../connector/peers/peers.ts";
+import { reportDefects } from "../connector/defects.ts";
 import { statusOf } from "../connector/status.ts";
 import type { Context } from "../context.ts";
 import { McpAgent } from "../mcp/mcp_agent.ts";
@@ -191,12 +192,15 @@ export const COMMANDS = [
         void wakeModel(mcp, wayOf, AbortSignal.any([stopped.signal, ended.signal]));
       }
       const { serveMcpAgent } = await import("../mcp/stdio_server.ts");
-      await serveMcpAgent(mcp, {
+      // It runs the connector unless another program does.
+      const defects = reportDefects((_, fields) => ctx.out.note(String(fields?.why)));
+      const served = serveMcpAgent(mcp, {
         version: ctx.version,
         isChannel: options.channel && !isPush,
         report: (error) => ctx.out.note(error.message),
         signal: stopped.signal,
       });
+      await Promise.race([served, defects.exception]).finally(defects.end);
       ended.abort();
     },
   }),

@@ -10,6 +10,7 @@ import type { Context } from "../context.ts";
 import { EXIT, nameAgentIn } from "../errors.ts";
 import { onStop } from "../terminal/interrupt.ts";
 import { type RunningConnector, startAgentConnector } from "./agent_connector.ts";
+import { reportDefects } from "./defects.ts";
 import type { EmitEvent } from "./events.ts";
 import { programOf, runForMessages } from "./exec.ts";
 import { Fleet } from "./fleet.ts";
@@ -19,7 +20,6 @@ import { checkSave, givesRuntime, refuseOptionsOfOne, type StartOptions } from "
 import { edgeOf } from "./talk/log_text.ts";
 import { openScreen, talkAgent } from "./talk/screen.ts";
 import { layOut } from "../terminal/text_width.ts";
-import { describeError } from "../../shared/client/refusals.ts";
 
 /**
  * Runs the connectors of these agents, or of all, and returns the exit code.
@@ -108,14 +108,17 @@ export async function startConnectors(
     fleet.stop();
   };
   const forget = onStop(ctx, stop, () => talk.discard());
-  const endReports = reportDefects((event, fields) => view.event(event, fields)), endBound = boundLog(ctx);
-  try {
-    screen.open();
+  const defects = reportDefects((event, fields) => view.event(event, fields)), endBound = boundLog(ctx);
+  const run = async () => {
     if (isOne) {
       running = await start(only, (event, fields) => view.event(event, fields));
       if (isStopped) void running.stop();
     }
-    const failure = await (running?.ended ?? fleet.run());
+    return await (running?.ended ?? fleet.run());
+  };
+  try {
+    screen.open();
+    const failure = await Promise.race([run(), defects.exception]);
     if (failure !== null) throw failure;
     return EXIT.done;
   } catch (error) {
@@ -124,7 +127,7 @@ export async function startConnectors(
     throw error;
   } finally {
     forget();
-    endReports();
+    defects.end();
     endBound();
     await screen.close();
     if (unsent > 0 && ctx.terminal.stderrIsTerminal) {
@@ -161,17 +164,4 @@ async function identityFiles(store: AgentStore, name: string): Promise<string> {
     Object.values(AGENT_FILES).map((file) => Deno.lstat(join(path, file)).catch(() => null)),
   );
   return stats.map((stat) => stat && `${stat.ino} ${stat.size} ${stat.mtime?.getTime()}`).join(", ");
-}
-
-/**
- * Reports unhandled rejections from now on, because the HTTP client of Deno causes one when a response breaks off,
- * which would end the connector. A thrown exception still ends it. Returns a function that stops the reports.
- */
-export function reportDefects(emit: EmitEvent): () => void {
-  const report = (event: PromiseRejectionEvent) => {
-    event.preventDefault();
-    emit("defect", { why: describeError(event.reason) });
-  };
-  globalThis.addEventListener("unhandledrejection", report);
-  return () => globalThis.removeEventListener("unhandledrejection", report);
 }

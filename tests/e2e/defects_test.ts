@@ -1,6 +1,7 @@
-/** What the server does with an error that no code handles. */
+/** What the server and the connector do with an error that no code handles. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { eventually, freePort, SOON_MS, startServer, tempFolder, within } from "../support/process.ts";
+import { createAgents, RunningConnector } from "../cli/connector/people.ts";
+import { eventually, freePort, Service, SOON_MS, startServer, tempFolder, within } from "../support/process.ts";
 
 Deno.test("a rejection and an exception that no code handles are logged without their secret; the exception ends the server for a clean start", async () => {
   await using folder = await tempFolder();
@@ -29,4 +30,18 @@ Deno.test("a rejection and an exception that no code handles are logged without 
   assert(!server.stderr.text.includes("svc_pat_"), server.stderr.text);
   await using again = await startServer(options);
   assertEquals(await ready(again.address), 200);
+});
+
+Deno.test("an exception that no code handles ends a connector with a line without its secret, and with what to do", async () => {
+  await using service = await Service.here();
+  await createAgents(service.home, service, ["alpha"]);
+  const args = ["run", "--quiet", "-A", "--no-check", "tests/support/defective_connector_program.ts"];
+  const program = { name: "defective", command: Deno.execPath(), args };
+  await using connector = await RunningConnector.start(service.home, "alpha", [], { program });
+  connector.child.signal("SIGUSR2");
+  assertEquals((await within(SOON_MS, "the end", connector.child.status)).code, 1);
+  const [first, place, advice] = connector.child.stderr.lines;
+  assertEquals(first, "error: CLI_UNEXPECTED: Error: the timer held [redacted].");
+  assertStringIncludes(place ?? "", "defective_connector_program.ts");
+  assertEquals(advice, "  Start the connector again, and please report it.");
 });
