@@ -1,4 +1,5 @@
 /** What a person is told of a connector's events: what needs attention, without IDs, codes and milliseconds. */
+import { CLOSE } from "../../../shared/protocol/frames.ts";
 import type { EventFields } from "../../link/link_events.ts";
 import { type EventName, EVENTS, type EventText } from "../events.ts";
 import { OPERATOR_RETRY_MS } from "../../../shared/client/refusals.ts";
@@ -19,6 +20,8 @@ const OF_TRIES: ReadonlySet<EventName> = new Set([
 const ARRIVED_MS = 1_000, COUNTED_MS = 30_000;
 /** With more senders the line gives their number in place of their names. */
 const PEERS_NAMED = 3;
+
+const LOST = "The link is lost. Messages wait.";
 
 export class CalmTexts {
   #lostAt: number | null = null;
@@ -46,8 +49,10 @@ export class CalmTexts {
         return null;
       }
       case "disconnected":
+        // The next try tells why. Of a deleted agent, no messages wait.
+        return this.#lost(now, code === CLOSE.notAuthorised ? "The server has closed the link." : LOST);
       case "unreachable":
-        return this.#lost(now);
+        return this.#lost(now, this.#wasOnline ? LOST : "The server cannot be reached. Messages wait here.");
       case "refused":
         // The session is renewed now. Only when that fails, or does not help, is there something to tell.
         if (this.#isRenewed || code !== "PROXY_AGENT_ACCESS_INVALID") break;
@@ -78,11 +83,12 @@ export class CalmTexts {
     return text;
   }
 
-  #lost(now: number): string | null {
+  /** Returns `text` the first time. */
+  #lost(now: number, text: string): string | null {
     this.#back = null;
     if (this.#lostAt !== null) return null;
     this.#lostAt = now;
-    return this.#wasOnline ? "The link is lost. Messages wait." : "The server cannot be reached. Messages wait here.";
+    return text;
   }
 }
 

@@ -142,6 +142,13 @@ Deno.test("after an outage the log says who has written meanwhile, once what wai
   }
 });
 
+Deno.test("of a link that the server ends, because the agent may have none, no person reads that messages wait", () => {
+  const texts = new CalmTexts();
+  texts.of("connected", {}, 0);
+  assertEquals(texts.of("disconnected", { code: 4401 }, 1_000), "The server has closed the link.");
+  assertEquals(texts.of("unreachable", {}, 2_000), null);
+});
+
 Deno.test("a new peer is named by its alias where that is not the name that it gives itself", () => {
   const names = { agentName: "beta", humanName: "Bob" };
   const line = (alias: string) => new CalmTexts().of("paired", pairedFields(alias, names), 0);
