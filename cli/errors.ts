@@ -226,6 +226,7 @@ const CLI_FIXES: Readonly<Record<string, string>> = {
   AGENT_REISSUE_INVALID_STATE:
     "If another command changed the agent, try again. A deleted agent does not come back: run svc agent delete <name>, " +
     "then svc agent create <name>, and pair it by a new ticket.",
+  // After a lost answer the old token expires while the session lives, and a reissue alone begins none beside it.
   AGENT_AUTH_REFRESH_EXPIRED:
     "Run svc agent auth revoke <name>, then svc agent reissue <name>, to start a new session.",
   AGENT_AUTH_REFRESH_INVALID:

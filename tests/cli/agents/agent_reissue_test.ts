@@ -38,6 +38,31 @@ Deno.test("agent reissue makes a new AIT, and a new session when there was none"
   assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
 });
 
+Deno.test("the advice for an expired refresh token also works when its last refresh lost its answer, so the session lives", async () => {
+  await using machine = await withAlpha();
+  const { clock } = machine.world, { refreshExpiresAt } = JSON.parse(machine.read("agents/alpha/registry-auth.json"));
+  clock.step(20 * 86_400_000);
+  const { fetch } = machine;
+  machine.fetch = async (input, init) => {
+    const answer = await fetch(input, init);
+    if (!String(input).endsWith("/refresh")) return answer;
+    await answer.body?.cancel();
+    throw new TypeError("the answer was lost");
+  };
+  await machine.refuses(["agent", "auth", "refresh", "alpha"], 5, "CLI_UNREACHABLE");
+  machine.fetch = fetch;
+  // The identity token would otherwise end at the same time as the refresh token.
+  await machine.json("agent", "reissue", "alpha");
+  clock.step(Date.parse(refreshExpiresAt) - clock.now() + 1_000);
+  const advice = "Run svc agent auth revoke alpha, then svc agent reissue alpha";
+  await machine.refuses(["agent", "auth", "refresh", "alpha"], 3, "AGENT_AUTH_REFRESH_EXPIRED", advice);
+  assertEquals((await machine.json("agent", "reissue", "alpha")).newSession, false);
+  await machine.refuses(["agent", "auth", "refresh", "alpha"], 3, "AGENT_AUTH_REFRESH_EXPIRED");
+  await machine.json("agent", "auth", "revoke", "alpha");
+  assertEquals((await machine.json("agent", "reissue", "alpha")).newSession, true);
+  assert(await works(machine));
+});
+
 Deno.test("agent reissue of an agent that was deleted elsewhere names the commands that make a new one", async () => {
   await using machine = await withAlpha();
   const { agents: [{ id }] } = await machine.json("agent", "list");
