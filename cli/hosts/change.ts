@@ -174,7 +174,7 @@ export function fragmentOf(target: Target): string {
 }
 
 function changedSince(path: string, { place }: Target): CliError {
-  return new CliError("CLI_FILE_INVALID", `${path} has an entry ${place.join(".")} that svc did not write`, {
+  return new CliError("CLI_FILE_INVALID", `${path} has an entry ${place.join(".")} that is not of this agent`, {
     fix: "Choose another name with --name, or remove that entry by hand.",
   });
 }

@@ -265,11 +265,29 @@ Deno.test("an entry that svc did not write is neither replaced nor removed", asy
       const line = [...wordsOf(one), "--name", "docs"];
       const path = await give(machine, one, textOf(one));
       for (const more of [[], ["--undo"]]) {
-        await machine.refuses([...line, ...more], 1, "CLI_FILE_INVALID", "that svc did not write");
+        await machine.refuses([...line, ...more], 1, "CLI_FILE_INVALID", "that is not of this agent");
         assertEquals(read(path), textOf(one));
       }
     });
   }
+});
+
+Deno.test("an entry of another agent or profile whose name is the same stays, and --name gives another", async () => {
+  await using machine = await hostMachine();
+  await machine.json("agent", "create", "x.y");
+  await machine.json("agent", "create", "x_y");
+  await machine.json("mcp", "install", "x.y", "--for", "cursor");
+  const before = machine.tree();
+  const line = ["mcp", "install", "x_y", "--for", "cursor"];
+  await machine.refuses(
+    line,
+    1,
+    "CLI_FILE_INVALID",
+    "mcpServers.svc-x_y that is not of this agent. Choose another name",
+  );
+  await machine.refuses([...line, "--undo"], 1, "CLI_FILE_INVALID", "that is not of this agent");
+  assertEquals(machine.tree(), before);
+  assertEquals((await machine.json(...line, "--name", "other")).changed, true);
 });
 
 Deno.test("an entry that was changed by hand is not removed", async () => {
