@@ -60,7 +60,7 @@ Deno.test("binary and package have named permissions and never ask, and a server
   const { permissions } = bundleConfig() as { permissions: Record<string, Record<string, unknown>> };
   assertEquals(Object.keys(permissions), ["svc", "serve", "connector"]);
   for (const [name, { run, env, sys, ffi, all }] of Object.entries(permissions)) {
-    const facts = name === "connector" ? ["uid"] : ["uid", "statfs", "systemMemoryInfo"];
+    const facts = name === "connector" ? ["uid", "statfs"] : ["uid", "statfs", "systemMemoryInfo"];
     assertEquals([name, Array.isArray(run), Array.isArray(env), sys], [name, name !== "serve", true, facts]);
     assertEquals([ffi, all], [undefined, undefined]);
     assertEquals([name, (env as string[]).includes("REGISTRY_SIGNING_KEYS")], [name, name === "serve"]);

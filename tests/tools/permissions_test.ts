@@ -43,7 +43,7 @@ Deno.test("the set of the whole program holds every variable that command and se
 Deno.test("the set of a connector has no variable of the server, and starts only what finds the owner of a port", () => {
   const { env = [], ...rights } = permissions.connector ?? {};
   const { env: _, ...ofSvc } = permissions.svc ?? {};
-  assertEquals(rights, { ...ofSvc, run: ["grep", "lsof"], sys: ["uid"] });
+  assertEquals(rights, { ...ofSvc, run: ["grep", "lsof"], sys: ["uid", "statfs"] });
   assertEquals(sorted(env), sorted(ofCommand));
 });
 

@@ -2,6 +2,8 @@
  * `connector.db`: the connector's SQLite database (D-88). The file is private before SQLite opens it, and a transaction
  * is on disk when it returns. schema.ts defines the tables, and the files beside it the meaning of rows.
  */
+import { statfsSync } from "node:fs";
+import { dirname } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { CliError } from "../../errors.ts";
 import { LIMITS } from "../../../shared/protocol/limits.ts";
@@ -222,10 +224,12 @@ function isFull(error: unknown): boolean {
 }
 
 /**
- * Whether so many bytes do not fit on the disk. SQLite reports only an I/O error when the index of its log does not, and
- * a person who is told that the file is damaged would move it away with its messages.
+ * Whether so many bytes do not fit on the disk. SQLite reports only an I/O error when the index of its log does not fit,
+ * and a person who is told that the file is damaged would move it away with its messages. The bytes are written, because
+ * only that shows a quota, but not on a disk that is known to be full, because they would take its rest from others.
  */
-function lacksRoom(path: string, bytes: number): boolean {
+export function lacksRoom(path: string, bytes: number): boolean {
+  if (freeBytes(dirname(path)) < bytes) return true;
   const probe = `${path}-room`;
   try {
     Deno.writeFileSync(probe, new Uint8Array(bytes), { mode: 0o600 });
@@ -238,6 +242,15 @@ function lacksRoom(path: string, bytes: number): boolean {
     } catch {
       // The file was never made.
     }
+  }
+}
+
+function freeBytes(folder: string): number {
+  try {
+    const { bsize, bavail } = statfsSync(folder);
+    return bsize * bavail;
+  } catch {
+    return Infinity;
   }
 }
 

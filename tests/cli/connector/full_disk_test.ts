@@ -6,6 +6,7 @@ import { fields } from "../../../cli/terminal/output.ts";
 import { World } from "../../support/world.ts";
 import { isDown, passing, story } from "./bench.ts";
 import { FailingDisk } from "./failing_disk.ts";
+import { lacksRoom } from "../../../cli/connector/store/database.ts";
 import { peerTokenHash } from "../../../cli/connector/local_api/a2a_peers.ts";
 import { asker, post, TOKEN } from "./local_api/local_caller.ts";
 import { tempFolder } from "../../support/process.ts";
@@ -23,6 +24,13 @@ Deno.test("a transaction on a full disk reports the full disk, not the failed ro
   }
   disk.isFull = false;
   assertEquals(database.transaction(() => 1), 1);
+});
+
+Deno.test("a look for room writes nothing where the system knows that there is none", async () => {
+  await using folder = await tempFolder();
+  const path = `${folder.path}/connector.db`;
+  // More than any disk has. A write of it would not be one of a full disk.
+  assertEquals([lacksRoom(path, 2 ** 60), lacksRoom(path, 1)], [true, false]);
 });
 
 for (
