@@ -48,6 +48,8 @@ abstract class SendingLoop<T> {
   #stopped = false;
   /** Results that could not be stored. Until they are, nothing is sent, because each look would send the same again. */
   readonly #unstored = new Set<() => void>();
+  /** Whether the last look could not use the store. */
+  #isFailing = false;
 
   constructor(protected readonly deps: Parts, private readonly queue: SendingQueue<T>) {}
 
@@ -128,8 +130,11 @@ abstract class SendingLoop<T> {
       const due = this.queue.due(now, now + this.longestMs).filter((item) => !this.#underWay.has(this.keyOf(item)));
       this.#due = Map.groupBy(due, (item) => this.hostOf(item));
       next = this.queue.nextAt(now);
+      this.#isFailing = false;
     } catch (error) {
-      emit("store_failed", { why: describeError(error) });
+      // Told once, because the looks of a night with a full disk would push the messages off the terminal.
+      if (!this.#isFailing) emit("store_failed", { why: describeError(error) });
+      this.#isFailing = true;
     }
     if (next !== null) this.#cancel = clock.after(Math.min(next - now, RETRY_MAX_MS), () => this.#look());
     this.#beginAll();

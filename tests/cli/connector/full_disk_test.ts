@@ -161,8 +161,11 @@ Deno.test("a receipt is sent once while the disk is full", async () => {
   });
   await world.message(a, b);
   await until(() => sent === 1);
+  await until(() => bench.eventsOf("store_failed").length > 0);
   await world.clock.advance(120_000);
   assertEquals(sent, 1);
+  const told = bench.eventsOf("store_failed").length;
+  assert(told <= 2, `the full disk is told ${told} times in two minutes`);
   disk.isFull = false;
   await passing(world, 60, () => bench.connector.status().receiptsWaiting === 0);
   assertEquals([sent, bench.eventsOf("receipt_sent").length <= 1], [1, true]);
