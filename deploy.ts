@@ -450,7 +450,7 @@ async function main(args: readonly string[]): Promise<void> {
   } catch (error) {
     const isExplained = error instanceof StartRefused;
     console.error(isExplained ? error.message : error);
-    Deno.exit(isExplained ? 2 : 1);
+    Deno.exit(isExplained && !error.mayPass ? 2 : 1);
   }
   let stopping = false;
   // Windows has no SIGTERM, so a service manager sends SIGBREAK there.

@@ -35,7 +35,7 @@ export const programs: Programs = {
 
 /** Turns a refused start into an error of the command, which names options instead of the variables that they set. */
 function refused(
-  { headline, problems }: { headline: string; problems: readonly string[] },
+  { headline, problems, mayPass }: { headline: string; problems: readonly string[]; mayPass: boolean },
   optionOf: ServeOptions["optionOf"] = {},
 ): CliError {
   // Whole words only, because a path such as /srv/EXPORT can contain the name of a variable.
@@ -44,7 +44,9 @@ function refused(
     text.replaceAll(/(?<![\w/.-])[A-Z_]+(?![\w/-])/g, (word) => options.get(word) ?? word);
   const details = [...new Set(problems.map(named))];
   // A headline without problems already says what to do, so no other fix is added.
-  return new CliError("CLI_SERVER_REFUSED", named(headline), details.length === 0 ? { fix: "" } : { details });
+  // With the exit code of the other, a supervisor would not start the server again.
+  const code = mayPass ? "CLI_STORE_FAILED" : "CLI_SERVER_REFUSED";
+  return new CliError(code, named(headline), details.length === 0 ? { fix: "" } : { details });
 }
 
 if (import.meta.main) await main(programs);

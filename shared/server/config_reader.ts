@@ -43,6 +43,8 @@ export type Parse<T> = (text: string) => T;
 /** The server cannot start, for a reason that its operator can remove. The message is for the operator. */
 export class StartRefused extends Error {
   override name = "StartRefused";
+  /** Whether the reason may go away by itself. A supervisor that takes it for final would not start the server again. */
+  readonly mayPass: boolean = false;
 
   /** @param problems one line each; empty when the headline says everything */
   constructor(readonly headline: string, readonly problems: readonly string[] = []) {

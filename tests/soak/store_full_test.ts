@@ -142,6 +142,9 @@ Deno.test({
       (await openStore(path)).close();
       await can("dd", "if=/dev/zero", `of=${folder.path}/ballast`, "bs=4096");
       await assertRejects(() => openStore(path), StoreRefused, "The disk is full: free some space");
+      const variables = { PORT: "0", KV_URL: path };
+      const { code } = await new ChildProcess(["run", "--no-prompt", "-A", "deploy.ts"], variables).status;
+      assertEquals(code, 1, "a supervisor takes 2 for final");
     } finally {
       await can("umount", folder.path);
     }

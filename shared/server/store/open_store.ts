@@ -20,6 +20,11 @@ export class StoreRefused extends StartRefused {
   override name = "StoreRefused";
 }
 
+/** The disk of the store is full. */
+class StoreFull extends StoreRefused {
+  override readonly mayPass = true;
+}
+
 /**
  * Commits that run at a time over a network. With fewer, round trips limit the rate of messages; with more, the service
  * behind KV Connect answers later.
@@ -95,20 +100,21 @@ export async function openStore(url: string | null, clock: Clock = systemClock):
   } catch (error) {
     lock.close();
     const why = error instanceof Error ? error.message : error;
-    throw new StoreRefused(`Cannot open the store ${url}: ${why}${fullAdvice(diskSpace(dirname(url)))}`);
+    throw refusal(`Cannot open the store ${url}: ${why}`, diskSpace(dirname(url)));
   }
 }
 
-/** Returns the advice for a full disk. The space is asked, because SQLite reports only an I/O error when it opens a file. */
-function fullAdvice(space: DiskSpace | null): string {
-  return (space?.freeBytes ?? Infinity) < NEEDED_BYTES ? ". The disk is full: free some space, then start again." : "";
+/** The space is asked, because SQLite reports only an I/O error when it opens a file. */
+function refusal(why: string, space: DiskSpace | null): StoreRefused {
+  if ((space?.freeBytes ?? Infinity) >= NEEDED_BYTES) return new StoreRefused(why);
+  return new StoreFull(`${why}. The disk is full: free some space, then start again.`);
 }
 
 /** Turns the failure of an open store during a start into a refusal that names the store. Returns any other error. */
 export function refusedByStore(error: unknown, store: Pick<Store, "place" | "diskSpace">): unknown {
   if (!(error instanceof StoreUnavailable)) return error;
   const why = error.cause instanceof Error ? error.cause.message : error.message;
-  return new StoreRefused(`Cannot use the store ${store.place}: ${why}${fullAdvice(store.diskSpace())}`);
+  return refusal(`Cannot use the store ${store.place}: ${why}`, store.diskSpace());
 }
 
 /**

@@ -3,7 +3,7 @@
  * may write to `.data`.
  */
 import { assert, assertEquals, assertMatch, assertNotEquals, assertRejects } from "@std/assert";
-import { openStore, StoreRefused } from "../../../../shared/server/store/open_store.ts";
+import { openStore, refusedByStore, StoreRefused } from "../../../../shared/server/store/open_store.ts";
 import {
   OPEN_CALLS_MAX,
   STORE_AWAY_CALL_MS,
@@ -226,4 +226,16 @@ Deno.test("a call that meets a locked file is tried again until the file is free
     await ended;
     assertEquals(clock.waiting, 0);
   }
+});
+
+Deno.test("only a full disk refuses a start in a way that may pass", () => {
+  const failed = new StoreUnavailable(new Error("disk I/O error"));
+  const refusal = (freeBytes: number) => {
+    const error = refusedByStore(failed, { place: "at x", diskSpace: () => ({ freeBytes, totalBytes: 2_000_000 }) });
+    assert(error instanceof StoreRefused);
+    return [error.message, error.mayPass];
+  };
+  const full = "Cannot use the store at x: disk I/O error. The disk is full: free some space, then start again.";
+  assertEquals(refusal(0), [full, true]);
+  assertEquals(refusal(1_000_000), ["Cannot use the store at x: disk I/O error", false]);
 });
