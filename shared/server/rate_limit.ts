@@ -170,6 +170,9 @@ export function rateLimitHeaders(rule: WindowRule, decision: Decision): Record<s
 
 /** Windows in the store, for limits that are committed by themselves. */
 export class RateLimiter {
+  /** Windows that are being read, by rule and caller. */
+  readonly #reads = new Map<string, Promise<KvEntryMaybe<WindowRecord>>>();
+
   constructor(
     private readonly kv: Kv,
     private readonly commits: GroupCommit,
@@ -177,9 +180,17 @@ export class RateLimiter {
     private readonly keyOf: (rule: string, who: string) => KvKey,
   ) {}
 
-  /** Returns the decision without counting the request. */
+  /**
+   * Returns the decision without counting the request. Requests of one caller share a read that is under way, because
+   * thousands at once would otherwise hold up the reads of all others for seconds. What is counted meanwhile may be
+   * missed, so a limit must also hold where it counts.
+   */
   async peek(rule: WindowRule, who: string): Promise<Decision> {
-    const { value } = await this.kv.get<WindowRecord>(this.keyOf(rule.name, who));
+    const name = `${rule.name} ${who}`;
+    const read = this.#reads.get(name) ??
+      this.kv.get<WindowRecord>(this.keyOf(rule.name, who)).finally(() => this.#reads.delete(name));
+    this.#reads.set(name, read);
+    const { value } = await read;
     return decide(rule, value ?? [], this.clock.now());
   }
 

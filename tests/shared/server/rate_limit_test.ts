@@ -14,6 +14,7 @@ import {
   type WindowRule,
   windowUpdate,
 } from "../../../shared/server/rate_limit.ts";
+import { CallGate, countingKv, noCounts } from "../../support/counting_kv.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { seededRandom } from "../../support/seeded_random.ts";
 import { steps } from "../../support/steps.ts";
@@ -235,6 +236,24 @@ Deno.test("the limiter counts each rule and each caller separately, and a peek c
   assertEquals((await limiter.peek(TWENTY, "a")).allowed, false);
   await clock.advance(1);
   assertEquals((await limiter.hit(TWENTY, "a")).allowed, true);
+});
+
+Deno.test("thousands of peeks of one caller at once read its window once, and the next one reads it again", async () => {
+  const counts = noCounts(), gate = new CallGate();
+  using kv = countingKv(await openTestKv(), gate, counts);
+  const limiter = openLimiter(kv, new ManualClock());
+  for (let i = 0; i < 20; i++) await limiter.hit(TWENTY, "a");
+  gate.hold();
+  counts.readCalls = 0;
+  const peeks = Array.from({ length: 5_000 }, () => limiter.peek(TWENTY, "a"));
+  const others = [limiter.peek(TWENTY, "b"), limiter.peek({ ...TWENTY, name: "other" }, "a")];
+  assertEquals([counts.readCalls, gate.waiting], [3, 3]);
+  await gate.release();
+  assertEquals(new Set((await Promise.all(peeks)).map(({ allowed }) => allowed)), new Set([false]));
+  assertEquals((await Promise.all(others)).map(({ remaining }) => remaining), [19, 19]);
+  gate.letThrough();
+  await limiter.hit(TWENTY, "b");
+  assertEquals((await limiter.peek(TWENTY, "b")).remaining, 18);
 });
 
 Deno.test("the limiter keeps its count over a restart and repairs a full window after a step back", async () => {
