@@ -27,9 +27,16 @@ import {
   signedHeaders,
 } from "../shared/server/http/signed_request.ts";
 import { nonceUpdate } from "../shared/server/nonces.ts";
+import type { BatchedReads } from "../shared/server/store/batched_reads.ts";
 import type { GroupCommit } from "../shared/server/store/group_commit.ts";
 
 interface AuthDeps extends RegistryStore {
+  /**
+   * The reads of keys and of services that anyone may invent. Each has a queue of its own, because a flood of them would
+   * otherwise hold up the reads of messages for seconds, or have them refused.
+   */
+  keyReads: BatchedReads;
+  serviceReads: BatchedReads;
   origins: readonly string[];
   signing: Signing;
   commits: GroupCommit;
@@ -92,7 +99,7 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
     async run(deps, exchange) {
       const token = authorizationToken(exchange.request.headers, "Bearer");
       if (token === null) throw new ServiceError("API_KEY_MISSING");
-      const entry = await deps.kv.get<ApiKeyRecord>(KEYS.apiKey(digest(token)));
+      const entry = await deps.keyReads.get<ApiKeyRecord>(KEYS.apiKey(digest(token)));
       if (!entry.value) throw new ServiceError("API_KEY_INVALID");
       if (entry.value.status === "revoked") throw new ServiceError("API_KEY_REVOKED");
       const human = await findHuman(deps, entry.value.humanId);

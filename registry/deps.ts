@@ -24,6 +24,11 @@ import { Signing } from "./signing_keys.ts";
 import type { RegistryStore } from "./store_deps.ts";
 import type { SigningKeySet } from "./schema/records.ts";
 
+/** Most API keys that are looked up at once. With more, a flood of invented ones holds up all other reads. */
+const KEY_READS = 200;
+/** The same for services. With less, proxies that return together would be refused. */
+const SERVICE_READS = 500;
+
 export interface RegistryExternals extends ServiceDeps {
   crlBytes?: number | undefined;
   onDeleted?: RegistryStore["onDeleted"];
@@ -71,6 +76,8 @@ export async function buildRegistry(externals: RegistryExternals, config: Regist
     looks: new Looks(clock),
     suspensions: new Suspensions({ ...externals, config, authority, reads, changes }),
     reads,
+    keyReads: new BatchedReads(kv, KEY_READS),
+    serviceReads: new BatchedReads(kv, SERVICE_READS),
     probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
     crl: new CrlPublisher({ ...externals, config, reads, signing }, externals.crlBytes),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),

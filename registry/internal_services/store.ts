@@ -17,6 +17,7 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { makeSecret } from "../../shared/protocol/secrets.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { digest, equalDigests } from "../../shared/server/crypto.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 
@@ -108,13 +109,13 @@ export async function deleteService(deps: RegistryStore, by: Asker, id: string):
 
 /** Returns the service with these credentials, or `null`. Records the use at most once a minute. */
 export async function authenticateService(
-  deps: RegistryStore,
+  deps: RegistryStore & { serviceReads: BatchedReads },
   id: string,
   secret: string,
 ): Promise<ServiceRecord | null> {
   if (!isUlid(id)) return null;
   const given = digest(secret);
-  const entry = await deps.reads.get<ServiceRecord>(KEYS.service(id));
+  const entry = await deps.serviceReads.get<ServiceRecord>(KEYS.service(id));
   if (entry.value === null || entry.value.status !== "active") return null;
   const record = entry.value;
   const now = deps.clock.now();
