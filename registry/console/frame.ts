@@ -2,6 +2,7 @@
  * What the pages of the console share: frame and menu, the names behind DIDs, what the proxy knows of agents, and the
  * question before a change.
  */
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { AgentDeps } from "../agents/store.ts";
 import type { Suspensions } from "../people/suspensions.ts";
 import { KEYS } from "../schema/kv_keys.ts";
@@ -29,6 +30,7 @@ export interface ConsoleDeps extends AgentDeps, RelayDeps {
   counts: SharedCount<AdminCounts>;
   suspensions: Suspensions;
   probe: StoreProbe;
+  keyReads: BatchedReads;
 }
 
 export type Input = PageInput<Asker>;

@@ -11,6 +11,7 @@ import type { ApiKeyRecord, ConsoleRecord, HumanRecord } from "../schema/records
 import { newCode } from "../../shared/page/page_app.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { StoreBusy } from "../../shared/server/store/store_errors.ts";
 
@@ -22,6 +23,9 @@ const IDLE_MS = 1_800_000;
 const SEEN_EVERY_MS = 60_000;
 /** Most codes, and sessions, of each person. With more, a program that makes or opens codes fills the store. */
 const CODES_MAX = 10, SESSIONS_MAX = 10;
+
+/** With the queue for what any caller may invent, as codes and cookies are. */
+type SessionDeps = StoreDeps & { keyReads: Pick<BatchedReads, "get"> };
 
 /** Makes a code that opens the console once. @throws {ServiceError} `RATE_LIMIT_EXCEEDED` @throws {StoreBusy} */
 export async function createConsoleCode(
@@ -47,7 +51,7 @@ export async function createConsoleCode(
 
 /** Uses up a code and begins the session in one commit, so that of two callers with the same code only one gets in. */
 export async function takeConsoleCode(
-  deps: StoreDeps,
+  deps: SessionDeps,
   codeDigest: string,
   digest: string,
   requestId: string,
@@ -66,7 +70,7 @@ export async function takeConsoleCode(
 }
 
 export async function findConsoleSession(
-  deps: StoreDeps,
+  deps: SessionDeps,
   digest: string,
   { requestId, isUse }: { requestId: string; isUse: boolean },
 ): Promise<Asker | null> {
@@ -97,8 +101,8 @@ function isLive({ kind, createdAt, seenAt }: ConsoleRecord, wanted: ConsoleRecor
  * Returns a console record with the person and the API key that opened it. It is `null` unless the record is valid, the
  * account is an active admin and the key is active, because a revoked key would otherwise keep its console.
  */
-async function recordOf({ kv, clock }: StoreDeps, digest: string, kind: ConsoleRecord["kind"]) {
-  const entry = await kv.get<ConsoleRecord>(KEYS.console(digest)), record = entry.value;
+async function recordOf({ kv, keyReads, clock }: SessionDeps, digest: string, kind: ConsoleRecord["kind"]) {
+  const entry = await keyReads.get<ConsoleRecord>(KEYS.console(digest)), record = entry.value;
   if (record === null || !isLive(record, kind, clock.now())) return null;
   const [human, keyDigest] = await kv.getMany<[HumanRecord, string]>([
     KEYS.human(record.humanId),
