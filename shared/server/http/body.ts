@@ -105,7 +105,8 @@ export async function readBody(
 
 function beginReading(source: BodySource, maxBytes: number, length: number | null | undefined): Reading | null {
   // Most small bodies arrive together with their head, and a stream would cost more than the rest of the reading. The
-  // platform refuses a request whose body is longer or shorter than declared, or that declares its length in two ways.
+  // platform refuses a request whose body is longer or shorter than declared, or that declares its length in two ways. A
+  // body that an HTTP/2 reset cuts short reads as complete, but its client is gone.
   if (isSmall(length) && source.bytes) return { whole: source.bytes() };
   const { body } = source;
   if (!body) return null;
