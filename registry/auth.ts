@@ -99,7 +99,7 @@ function apiKey(adminCode?: "ADMIN_REQUIRED" | "INVITE_CREATE_FORBIDDEN" | "INTE
     async run(deps, exchange) {
       const token = authorizationToken(exchange.request.headers, "Bearer");
       if (token === null) throw new ServiceError("API_KEY_MISSING");
-      const entry = await deps.keyReads.get<ApiKeyRecord>(KEYS.apiKey(digest(token)));
+      const entry = await deps.keyReads.get<ApiKeyRecord>(KEYS.apiKey(digest(token)), exchange.ip);
       if (!entry.value) throw new ServiceError("API_KEY_INVALID");
       if (entry.value.status === "revoked") throw new ServiceError("API_KEY_REVOKED");
       const human = await findHuman(deps, entry.value.humanId);
@@ -131,12 +131,12 @@ function optionalService(scope: ServiceScope): Authenticator<AuthDeps, boolean> 
  *
  * @throws {ServiceError} `INTERNAL_SERVICE_UNAUTHORIZED`, `INTERNAL_SERVICE_FORBIDDEN`
  */
-async function isService(deps: AuthDeps, { peer, request }: RequestContext, scope: ServiceScope): Promise<boolean> {
+async function isService(deps: AuthDeps, { peer, request, ip }: RequestContext, scope: ServiceScope): Promise<boolean> {
   if (peer.from === "process") return true;
   const id = request.headers.get(HEADERS.serviceId);
   const secret = request.headers.get(HEADERS.serviceSecret);
   if (id === null && secret === null) return false;
-  const caller = await authenticateService(deps, id ?? "", secret ?? "");
+  const caller = await authenticateService(deps, { id: id ?? "", secret: secret ?? "", ip });
   if (!caller) throw new ServiceError("INTERNAL_SERVICE_UNAUTHORIZED");
   if (!caller.scopes.includes(scope)) throw new ServiceError("INTERNAL_SERVICE_FORBIDDEN");
   return true;

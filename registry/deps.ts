@@ -24,7 +24,10 @@ import { Signing } from "./signing_keys.ts";
 import type { RegistryStore } from "./store_deps.ts";
 import type { SigningKeySet } from "./schema/records.ts";
 
-/** Most API keys that are looked up at once. With more, a flood of invented ones holds up all other reads. */
+/**
+ * Most API keys and cookies that are looked up at once, and half of that for one address. With more, a flood of invented
+ * ones holds up all other reads; with a larger share, the flood of one address would refuse the keys of all people.
+ */
 const KEY_READS = 200;
 /** The same for services. With less, proxies that return together would be refused. */
 const SERVICE_READS = 500;
@@ -76,8 +79,8 @@ export async function buildRegistry(externals: RegistryExternals, config: Regist
     looks: new Looks(clock),
     suspensions: new Suspensions({ ...externals, config, authority, reads, changes }),
     reads,
-    keyReads: new BatchedReads(kv, KEY_READS),
-    serviceReads: new BatchedReads(kv, SERVICE_READS),
+    keyReads: new BatchedReads(kv, KEY_READS, KEY_READS / 2),
+    serviceReads: new BatchedReads(kv, SERVICE_READS, SERVICE_READS / 2),
     probe: new StoreProbe({ kv, clock, commits }, KEYS.probe()),
     crl: new CrlPublisher({ ...externals, config, reads, signing }, externals.crlBytes),
     limiter: new RateLimiter(kv, commits, clock, KEYS.window),

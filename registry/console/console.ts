@@ -26,7 +26,7 @@ import { type AppDeps, recordResponse, requestContextOf, responseOf } from "../.
 import { readBody } from "../../shared/server/http/body.ts";
 import { type Peer, unmapped } from "../../shared/server/http/client_ip.ts";
 import { isLoopbackHost } from "../../shared/server/http/listen_address.ts";
-import { type Answer, json } from "../../shared/server/http/route.ts";
+import { type Answer, json, type RequestContext } from "../../shared/server/http/route.ts";
 import { reasonText, StoreUnavailable } from "../../shared/server/store/store_errors.ts";
 
 const ROOT = "/console", OPEN = "/console/open";
@@ -92,7 +92,7 @@ export class Console {
     const began = deps.clock.now();
     let answer: PageAnswer;
     try {
-      answer = await this.#answer(request, peer, exchange.requestId);
+      answer = await this.#answer(exchange);
     } catch (cause) {
       const isBusy = cause instanceof StoreUnavailable;
       deps.log(isBusy ? "warn" : "error", "console_failed", { requestId: exchange.requestId, cause });
@@ -106,7 +106,7 @@ export class Console {
     return responseOf(exchange, answer);
   }
 
-  async #answer(request: Request, peer: Peer, requestId: string): Promise<PageAnswer> {
+  async #answer({ request, peer, requestId, ip }: RequestContext): Promise<PageAnswer> {
     const { deps } = this, { clock, random, config } = deps;
     const { origin, host, protocol } = new URL(config.registryUrl);
     const why = consoleRefusal(config) ??
@@ -126,8 +126,8 @@ export class Console {
         over: "It was closed, not used for half an hour, or your API key was revoked.",
       },
       sessions: {
-        take: (code, digest) => takeConsoleCode(deps, code, digest, requestId),
-        find: (digest, isUse) => findConsoleSession(deps, digest, { requestId, isUse }),
+        take: (code, digest) => takeConsoleCode(deps, code, digest, { requestId, ip }),
+        find: (digest, isUse) => findConsoleSession(deps, digest, { requestId, ip, isUse }),
         end: (digest) => endConsoleSession(deps, digest),
       },
       rows: ROWS,

@@ -11,6 +11,7 @@ import type { ApiKeyRecord, ConsoleRecord, HumanRecord } from "../schema/records
 import { newCode } from "../../shared/page/page_app.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
+import type { RequestContext } from "../../shared/server/http/route.ts";
 import type { BatchedReads } from "../../shared/server/store/batched_reads.ts";
 import type { StoreDeps } from "../../shared/server/store/open_store.ts";
 import { StoreBusy } from "../../shared/server/store/store_errors.ts";
@@ -26,6 +27,9 @@ const CODES_MAX = 10, SESSIONS_MAX = 10;
 
 /** With the queue for what any caller may invent, as codes and cookies are. */
 type SessionDeps = StoreDeps & { keyReads: Pick<BatchedReads, "get"> };
+
+/** A request with a code or a cookie. */
+type Visit = Pick<RequestContext, "requestId" | "ip">;
 
 /** Makes a code that opens the console once. @throws {ServiceError} `RATE_LIMIT_EXCEEDED` @throws {StoreBusy} */
 export async function createConsoleCode(
@@ -54,9 +58,9 @@ export async function takeConsoleCode(
   deps: SessionDeps,
   codeDigest: string,
   digest: string,
-  requestId: string,
+  { requestId, ip }: Visit,
 ): Promise<Asker | null> {
-  const found = await recordOf(deps, codeDigest, "code");
+  const found = await recordOf(deps, codeDigest, { kind: "code", ip });
   if (found === null) return null;
   const { entry, record, by } = found, { human } = by, now = deps.clock.now();
   const session: ConsoleRecord = { ...record, kind: "session", createdAt: now, seenAt: now };
@@ -72,9 +76,9 @@ export async function takeConsoleCode(
 export async function findConsoleSession(
   deps: SessionDeps,
   digest: string,
-  { requestId, isUse }: { requestId: string; isUse: boolean },
+  { requestId, ip, isUse }: Visit & { isUse: boolean },
 ): Promise<Asker | null> {
-  const found = await recordOf(deps, digest, "session");
+  const found = await recordOf(deps, digest, { kind: "session", ip });
   if (found === null) return null;
   const { entry, record, by } = found, now = deps.clock.now();
   if (isUse && Math.abs(now - record.seenAt) >= SEEN_EVERY_MS) {
@@ -101,8 +105,12 @@ function isLive({ kind, createdAt, seenAt }: ConsoleRecord, wanted: ConsoleRecor
  * Returns a console record with the person and the API key that opened it. It is `null` unless the record is valid, the
  * account is an active admin and the key is active, because a revoked key would otherwise keep its console.
  */
-async function recordOf({ kv, keyReads, clock }: SessionDeps, digest: string, kind: ConsoleRecord["kind"]) {
-  const entry = await keyReads.get<ConsoleRecord>(KEYS.console(digest)), record = entry.value;
+async function recordOf(
+  { kv, keyReads, clock }: SessionDeps,
+  digest: string,
+  { kind, ip }: Pick<ConsoleRecord, "kind"> & Pick<Visit, "ip">,
+) {
+  const entry = await keyReads.get<ConsoleRecord>(KEYS.console(digest), ip), record = entry.value;
   if (record === null || !isLive(record, kind, clock.now())) return null;
   const [human, keyDigest] = await kv.getMany<[HumanRecord, string]>([
     KEYS.human(record.humanId),

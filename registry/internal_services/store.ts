@@ -110,12 +110,11 @@ export async function deleteService(deps: RegistryStore, by: Asker, id: string):
 /** Returns the service with these credentials, or `null`. Records the use at most once a minute. */
 export async function authenticateService(
   deps: RegistryStore & { serviceReads: BatchedReads },
-  id: string,
-  secret: string,
+  { id, secret, ip }: { id: string; secret: string; ip: string },
 ): Promise<ServiceRecord | null> {
   if (!isUlid(id)) return null;
   const given = digest(secret);
-  const entry = await deps.serviceReads.get<ServiceRecord>(KEYS.service(id));
+  const entry = await deps.serviceReads.get<ServiceRecord>(KEYS.service(id), ip);
   if (entry.value === null || entry.value.status !== "active") return null;
   const record = entry.value;
   const now = deps.clock.now();

@@ -2,6 +2,7 @@
  * Reads that are made in one turn of the event loop go to the store together, in calls of ten keys. There is no timer
  * and no cache, so no read is late or returns an old record.
  */
+import { ByteBudget } from "../byte_budget.ts";
 import type { Kv, KvEntryMaybe, KvKey } from "../kv.ts";
 import { StoreUnavailable } from "./store_errors.ts";
 
@@ -9,6 +10,8 @@ interface QueuedRead {
   key: KvKey;
   resolve(entry: KvEntryMaybe<unknown>): void;
   reject(error: unknown): void;
+  /** Gives its place to another read. */
+  release(): void;
 }
 
 /** The most keys that one call of the store accepts. */
@@ -44,20 +47,24 @@ export const MAX_QUEUED_READS = 1_000;
 
 export class BatchedReads {
   #waiting: QueuedRead[] = [];
-  /** Number of reads that the store has not answered. */
-  #open = 0;
+  /** Reads that the store has not answered, each as one byte. */
+  readonly #open: ByteBudget;
 
-  /** @param max most reads without an answer */
-  constructor(private readonly kv: Kv, private readonly max: number = MAX_QUEUED_READS) {}
+  /** @param max most reads without an answer, and `perParty` most of them for one party */
+  constructor(private readonly kv: Kv, max = MAX_QUEUED_READS, perParty = max) {
+    this.#open = new ByteBudget({ total: max, perParty });
+  }
 
-  /** Reads one record from the store. @throws {StoreUnavailable} also when too many reads have no answer */
-  get<T>(key: KvKey): Promise<KvEntryMaybe<T>> {
-    if (this.#open >= this.max) {
-      return Promise.reject(new StoreUnavailable(new Error(`${this.#open} reads have no answer`)));
-    }
-    this.#open++;
+  /**
+   * Reads one record from the store.
+   *
+   * @throws {StoreUnavailable} also when too many reads, in all or for this party, have no answer
+   */
+  get<T>(key: KvKey, party = ""): Promise<KvEntryMaybe<T>> {
+    const release = this.#open.take(party, 1);
+    if (!release) return Promise.reject(new StoreUnavailable(new Error(`${this.#open.used} reads have no answer`)));
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ key, resolve: resolve as QueuedRead["resolve"], reject });
+      this.#waiting.push({ key, resolve: resolve as QueuedRead["resolve"], reject, release });
       if (this.#waiting.length === 1) queueMicrotask(() => this.#read());
     });
   }
@@ -75,7 +82,7 @@ export class BatchedReads {
     } catch (error) {
       for (const { reject } of ten) reject(error);
     } finally {
-      this.#open -= ten.length;
+      for (const { release } of ten) release();
     }
   }
 }
