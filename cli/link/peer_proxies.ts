@@ -135,7 +135,7 @@ const ABROAD: ReadonlyMap<string | null, string> = new Map([
   ],
   [
     "PROXY_AUTH_DEPENDENCY_UNAVAILABLE",
-    "cannot check this agent now: svc admin issuers says there whether it cannot use what your server publishes",
+    "cannot check this agent now: the admin there sees the reason with svc admin issuers",
   ],
 ]);
 

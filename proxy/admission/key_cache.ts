@@ -100,8 +100,8 @@ export class KeyCache {
   }
 
   /**
-   * Returns the keys after a search for an unknown `kid`. Calls the registry at most once in 30 s, or thrice if new keys
-   * were found, because tokens with invented key IDs could otherwise make a call each.
+   * Returns the keys after a search for an unknown `kid`. Calls the registry at most once in 30 s, or three times if new
+   * keys were found, because tokens with invented key IDs could otherwise make a call each.
    *
    * @throws {RegistryUnavailable} when the call fails, or failed in the last 30 s
    */
