@@ -4,7 +4,7 @@
  */
 import { ApiError, LocalDown, UnreachableError } from "../shared/client/errors.ts";
 import { ERRORS, isErrorCode } from "../shared/protocol/errors.ts";
-import { withoutSecrets } from "../shared/secrets.ts";
+import { withoutSecrets } from "../shared/redaction.ts";
 import { CONNECTOR_CODES, LOCAL_ERRORS, type LocalCode } from "./local_errors.ts";
 
 /** Exit codes. `interrupted` is the shell's number for a program that SIGINT ended. */

@@ -192,7 +192,7 @@ export const COMMANDS = [
         void wakeModel(mcp, wayOf, AbortSignal.any([stopped.signal, ended.signal]));
       }
       const { serveMcpAgent } = await import("../mcp/stdio_server.ts");
-      // It runs the connector unless another program does.
+      // It runs the connector unless another program does, so an exception could print a secret of it.
       const defects = reportDefects((_, fields) => ctx.out.note(String(fields?.why)));
       const served = serveMcpAgent(mcp, {
         version: ctx.version,

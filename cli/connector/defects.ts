@@ -1,6 +1,6 @@
 /** Failures that no code of a connector handles. */
 import { describeError } from "../../shared/client/refusals.ts";
-import { withoutSecrets } from "../../shared/secrets.ts";
+import { withoutSecrets } from "../../shared/redaction.ts";
 import { CliError, describe } from "../errors.ts";
 import type { EmitEvent } from "./events.ts";
 

@@ -7,7 +7,7 @@ import { type Clock, HOUR_MS } from "../../shared/clock.ts";
 import type { Refusal, RefusalGroup, RefusalQuery } from "../../shared/protocol/api/relay_admin.ts";
 import type { ErrorCode } from "../../shared/protocol/errors.ts";
 import type { RequestContext } from "../../shared/server/http/route.ts";
-import { withoutSecrets } from "../../shared/secrets.ts";
+import { withoutSecrets } from "../../shared/redaction.ts";
 
 /** Refusals kept of each code. With more, a flood of refusals takes memory; with less, it hides those before it. */
 export const REFUSALS_PER_CODE = 50;

@@ -5,7 +5,7 @@
 import type { DeliveryEvent, DeliveryTimeline } from "../../shared/protocol/api/relay_admin.ts";
 import { RECEIPT_STATUSES, type ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { toIso } from "../../shared/protocol/time.ts";
-import { withoutSecrets } from "../../shared/secrets.ts";
+import { withoutSecrets } from "../../shared/redaction.ts";
 import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import { deliveryEnd, unpackDelivery } from "../schema/delivery_record.ts";

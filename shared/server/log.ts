@@ -1,7 +1,7 @@
 /** The log: one JSON object per line, secrets redacted. Successful requests are logged only with `ACCESS_LOG=on`. */
 import type { Clock } from "../clock.ts";
 import { toIso } from "../protocol/time.ts";
-import { withoutSecrets } from "../secrets.ts";
+import { withoutSecrets } from "../redaction.ts";
 
 export type Level = "info" | "warn" | "error";
 
