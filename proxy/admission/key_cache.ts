@@ -123,7 +123,6 @@ export class KeyCache {
   forget(): void {
     this.#generation++;
     this.#freshUntil = Math.min(this.#freshUntil, this.clock.now());
-    this.#searchedAt = -Infinity;
     this.#failedAt = -Infinity;
   }
 

@@ -125,6 +125,61 @@ test("a key that follows another new one within 30 s is accepted too, and invent
   assertEquals(keys.fetches, before + 1);
 });
 
+test("agents that bring a new key at once share a fetch, and count as one search", async ({ w, a, keys, own }) => {
+  const agents = [a, await w.agent(), await w.agent(), await w.agent()];
+  for (const agent of agents) assertEquals(await ask(w, agent), "200");
+  const published = [own];
+  for (const kid of ["key-2", "key-3"]) {
+    const all = await Promise.all(agents.map((agent) => second(agent, kid)));
+    published.push(all[0]?.key ?? own);
+    keys.publish({ keys: published });
+    assertEquals(await tally(all.map(({ agent }) => get(w, agent, "/pair/peers"))), { "200": agents.length }, kid);
+    assertEquals(keys.fetches, published.length);
+  }
+});
+
+test("searches of the last hour do not use up those for two keys that follow each other", async ({ w, a, keys, own }) => {
+  assertEquals(await ask(w, a), "200");
+  const published = [own];
+  for (const [i, kid] of ["key-2", "key-3", "key-4", "key-5", "key-6"].entries()) {
+    const { key, agent } = await second(a, kid);
+    published.unshift(key);
+    keys.publish({ keys: published });
+    assertEquals(await ask(w, agent), "200", kid);
+    w.clock.step(i < 3 ? 15 * MINUTE_MS : 1_000);
+    await w.proxy.deps.crl.refresh();
+  }
+});
+
+test("a new key is accepted although the clock was set back since the last search", async ({ w, a, keys, own }) => {
+  assertEquals([await ask(w, a), await ask(w, (await second(a, "invented")).agent)], ["200", INVALID]);
+  w.clock.step(-60_000);
+  assertEquals(await ask(w, a), "200");
+  const { key, agent } = await second(a);
+  keys.publish({ keys: [key, own] });
+  assertEquals(await ask(w, agent), "200");
+});
+
+test("a registry that failed before the clock was set back is asked again", async ({ w, a, keys }) => {
+  keys.answer = () => new Response(null, { status: 500 });
+  assertEquals(await ask(w, a), UNAVAILABLE);
+  keys.answer = null;
+  w.clock.step(-60_000);
+  assertEquals(await ask(w, a), "200");
+});
+
+Deno.test("once the keys are read again, an unknown kid is no longer 503 because of an earlier failure", async () => {
+  const { w, a, keys } = await cast({ registryKeysTtlMs: 5_000 });
+  await using _ = w;
+  const { agent } = await second(a);
+  assertEquals(await ask(w, a), "200");
+  keys.answer = () => new Response(null, { status: 500 });
+  assertEquals(await ask(w, agent), UNAVAILABLE);
+  keys.answer = null;
+  w.clock.step(11_000);
+  assertEquals([await ask(w, a), await ask(w, agent)], ["200", INVALID]);
+});
+
 Deno.test("a withdrawn key is trusted no longer than the cache lifetime, also for an AIT seen before", async () => {
   const { w, a, keys } = await cast({ registryKeysTtlMs: 2_000 });
   await using _ = w;
