@@ -180,7 +180,7 @@ export class CrlCache {
       this.problem = cause instanceof RegistryUnavailable ? cause.message : "The revocation list cannot be used";
       log("warn", "crl_refresh_failed", { issuer: this.options.issuer, cause });
       metrics?.count("crl_refreshes_total", cause instanceof CrlRollback ? "rollback" : "failed");
-      const retry = LIMITS.crlRetryMs * 2 ** Math.min(this.#failures++, 10);
+      const retry = LIMITS.crlRetryMs * 2 ** this.#failures++;
       wait = Math.min(wait, retry, RETRY_MAX_MS);
     }
     if (!this.#stopped) this.#refreshIn(wait);

@@ -196,6 +196,42 @@ test("CRL_NOT_FOUND means an empty list only until a signed list was seen, also 
   assertEquals(await ask(w, a), UNAVAILABLE, "a forged 404 changes nothing");
 });
 
+test("a list that a new key has signed counts at once", async ({ w, a, lists, entry }) => {
+  assertEquals(await ask(w, a), "200");
+  const { publicKey: x, privateKey } = await keyPairFromSeed(new Uint8Array(32).fill(9));
+  const { keys: [own] } = await w.registry.deps.signing.document(), ofList = w.registryAnswer;
+  const keys = [{ ...own, kid: "new", x }, { ...own, status: "retired" }];
+  w.registryAnswer = (request) =>
+    request.url.endsWith("svc-keys.json") ? Response.json({ keys }) : ofList?.(request) ?? null;
+  lists.publish(await lists.signed({ seq: 2, revocations: [entry] }, { kid: "new", privateKey }));
+  await lists.refresh();
+  assertEquals(await ask(w, a), REVOKED);
+});
+
+test("a change is not hidden by a request for the list that was sent before it", async ({ w, a, lists, entry }) => {
+  assertEquals(await ask(w, a), "200");
+  const older = await lists.signed({ seq: 1 }), sent = Promise.withResolvers<Response>();
+  lists.answer = () => sent.promise;
+  const refreshing = lists.refresh();
+  await until(() => lists.asked.length === 2);
+  const again = w.proxy.deps.crl.refreshAgain();
+  lists.publish(await lists.signed({ seq: 2, revocations: [entry] }));
+  sent.resolve(Response.json({ crl: older }));
+  await Promise.all([refreshing, again]);
+  assertEquals(await ask(w, a), REVOKED);
+});
+
+test("what a deleted agent sent with a token that was only replaced is not delivered either", async ({ w, a, lists, entry }) => {
+  const { crl } = w.proxy.deps,
+    { did } = a.agent,
+    deleted: Revocation = { ...entry, jti: w.newId(), reason: "agent_deleted" };
+  for (const [seq, revocations, isOver] of [[1, [entry], false], [2, [deleted, entry], true]] as const) {
+    lists.publish(await lists.signed({ seq, revocations: [...revocations] }));
+    await lists.refresh();
+    assertEquals(await crl.isSenderRevoked(did, entry.jti), isOver);
+  }
+});
+
 test("any other 404 is not a list", async ({ w, a, lists }) => {
   for (const answer of [notFound("NOT_FOUND"), () => new Response("not here", { status: 404 })]) {
     lists.answer = answer;
