@@ -14,7 +14,7 @@ import { readProfile, secureServiceUrl } from "../files/profile.ts";
 import type { Context } from "../context.ts";
 import { PLATFORMS } from "../platforms/table.ts";
 import { Connector } from "./connector.ts";
-import { lockConnector } from "./connector_lock.ts";
+import { isConnectorLocked, lockConnector } from "./connector_lock.ts";
 import { Database } from "./store/database.ts";
 import { ConnectorStore } from "./store/store.ts";
 import { Runtime } from "./runtime/runtime.ts";
@@ -83,6 +83,28 @@ export interface RunningConnector {
 }
 
 /**
+ * Asks what the start of an agent's connector would ask, because the keys of an open view would take the answer, and its
+ * redraw would erase the question. Asks nothing where the start fails anyway.
+ *
+ * @throws {CliError} `CLI_PLATFORM_CHANGE` when the person declines; for its options and files, as the start
+ */
+export async function confirmStart(ctx: Context, name: string, options: StartOptions): Promise<void> {
+  const folder = await new AgentStore(ctx).open(name);
+  if (await isConnectorLocked(folder)) return;
+  proxyAddress(ctx, options["proxy-ws-url"]);
+  await confirmChange(ctx, folder, settingsOf(ctx, folder, options).target, isAgreed(options));
+}
+
+function settingsOf(ctx: Context, folder: AgentFolder, options: StartOptions) {
+  const settings = runtimeSettings(folder), { framework } = folder.identity();
+  return { settings, target: runtimeTarget(ctx, settings?.file ?? null, framework, options, settings?.source) };
+}
+
+function isAgreed({ save, yes }: StartOptions): boolean {
+  return save === true || yes === true;
+}
+
+/**
  * @throws {import("./connector_lock.ts").ConnectorLockedError} when another process runs this agent's connector
  * @throws {import("../errors.ts").CliError} for its options and files
  */
@@ -98,15 +120,14 @@ export async function startAgentConnector(
   const emit: EmitEvent = (event, fields) => hooks.emit(event, withAlias(fields, (did) => peers?.aliasOf(did) ?? null));
   const identity = folder.identity();
   const proxy = proxyAddress(ctx, options["proxy-ws-url"]);
-  const settings = runtimeSettings(folder);
-  const target = runtimeTarget(ctx, settings?.file ?? null, identity.framework, options, settings?.source);
+  const { settings, target } = settingsOf(ctx, folder, options);
   const wanted = await wantedPort(store, folder, options.port);
   await using opened = new AsyncDisposableStack();
   opened.use(await lockConnector(folder, ctx.pid, target !== null));
   // Removed first, because another program may have the old connector's port by now, and would get a token or a
   // message.
   await removeDiscoveryFiles(folder);
-  await confirmChange(ctx, folder, target, options.save === true || options.yes === true);
+  await confirmChange(ctx, folder, target, isAgreed(options));
   if (options.save || options.inbox) {
     const saved = { replies: parseReplies(options.replies), strict: options.strict };
     await folder.writeJson(RUNTIME_FILE, withTarget(settings?.file ?? null, target, saved));

@@ -7,9 +7,9 @@ import { AGENT_FILES } from "../../shared/client/agent_files.ts";
 import { AgentStore } from "../agents/agent_store.ts";
 import { boundLog } from "../autostart/service_log.ts";
 import type { Context } from "../context.ts";
-import { EXIT, nameAgentIn } from "../errors.ts";
+import { CliError, EXIT, nameAgentIn } from "../errors.ts";
 import { onStop } from "../terminal/interrupt.ts";
-import { type RunningConnector, startAgentConnector } from "./agent_connector.ts";
+import { confirmStart, type RunningConnector, startAgentConnector } from "./agent_connector.ts";
 import { reportDefects } from "./defects.ts";
 import type { EmitEvent } from "./events.ts";
 import { programOf, runForMessages } from "./exec.ts";
@@ -47,7 +47,14 @@ export async function startConnectors(
   let stop = () => {};
   // Without those that were deleted, because the terminal would say that they are started again.
   const names = async () => (await store.names()).agents.filter((name) => wanted === "all" || wanted.includes(name));
-  const screen = await openScreen(ctx, { ...options, agents: (await names()).length }, () => stop());
+  const present = await names(), asked = new Set<string>();
+  for (const name of ctx.confirm === null || ctx.out.json ? [] : present) {
+    await confirmStart(ctx, name, options).then(() => asked.add(name), (error) => {
+      // What else is wrong with an agent is said when it starts.
+      if (error instanceof CliError && error.code === "CLI_PLATFORM_CHANGE") throw error;
+    });
+  }
+  const screen = await openScreen(ctx, { ...options, agents: present.length }, () => stop());
   const { view, talk } = screen;
   const show = ({ connector, folder, calls, ended }: RunningConnector) => {
     if (!ctx.terminal.stdoutIsTerminal || ctx.out.json) return;
@@ -72,7 +79,9 @@ export async function startConnectors(
   let isStopped = false, unsent = 0;
   const start = async (name: string, emit: EmitEvent) => {
     let replies = false;
-    const running = await startAgentConnector(ctx, name, options, {
+    // A later start of the same agent asks nothing, because the view would take the answer.
+    const agreed = { ...options, yes: asked.delete(name) || options.yes === true };
+    const running = await startAgentConnector({ ...ctx, confirm: null }, name, agreed, {
       emit: (event, fields) => {
         emit(event, fields);
         if (event === "started") replies = fields?.replies === true;

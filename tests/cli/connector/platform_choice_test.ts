@@ -1,7 +1,11 @@
 /** Where messages go when nothing was chosen, and the question before unread ones go to a runtime. */
 import { store } from "./store/disk.ts";
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { startConnectors } from "../../../cli/connector/start.ts";
 import { CliError } from "../../../cli/errors.ts";
+import { Output } from "../../../cli/terminal/output.ts";
+import { until } from "../../support/until.ts";
+import { contextOf } from "./context.ts";
 import type { StartOptions } from "../../../cli/connector/start_options.ts";
 import type { Machine } from "../cli_world.ts";
 import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
@@ -80,6 +84,44 @@ Deno.test("each command that would hand unread messages to a runtime asks first"
   assertEquals((await machine.svc("install", "--for", "generic")).code, 0);
   // A service restarts without a person, so the answer was for every later start.
   assertEquals(await platformOf(machine), "generic");
+});
+
+Deno.test("a start asks before the view has the keyboard and draws, and starts after a yes", async (t) => {
+  for (const answer of [true, false]) {
+    await t.step(`${answer}`, async () => {
+      await using machine = await withUnread();
+      const steps: string[] = [];
+      const step = (name: string) => void (steps.at(-1) === name || steps.push(name));
+      const context = contextOf(machine.world, machine);
+      const stdout = (text: string) => (step(text.includes("alpha of ") ? "shown" : "drawn"), true);
+      const terminal = { stdout, stderr: () => {}, stdoutIsTerminal: true, stderrIsTerminal: true };
+      const started = startConnectors(
+        {
+          ...context,
+          env: (name: keyof typeof machine.env) => machine.env[name],
+          terminal,
+          out: new Output(terminal, context.clock, { json: false, colour: false }),
+          keyboard: {
+            isInForeground: () => Promise.resolve(true),
+            open: (onBytes) => (step("keys"), onBytes(new TextEncoder().encode("q")), () => {}),
+          },
+          confirm: async (question) => {
+            step(question);
+            // A person reads for longer than the time between two redraws.
+            await machine.world.clock.advance(3_000);
+            return answer;
+          },
+        },
+        ["alpha"],
+        { "runtime-base-url": "http://127.0.0.1:9" },
+      );
+      const outcome = started.catch((error) => (error as CliError).code);
+      if (answer) await until(() => steps.includes("shown"));
+      await machine.world.clock.advance(5_000);
+      assertEquals(await outcome, answer ? 0 : "CLI_PLATFORM_CHANGE");
+      assertEquals(steps.slice(0, 2), answer ? [`${CHANGE}. Continue?`, "keys"] : [`${CHANGE}. Continue?`]);
+    });
+  }
 });
 
 Deno.test("what a runtime writes into its settings while a person is asked stays", async () => {
