@@ -49,6 +49,12 @@ export class Pairing {
     return this.deps.store.pairSecrets.open(this.deps.clock.now()).length > 0;
   }
 
+  /** Whether this agent has made a ticket that no peer has used. */
+  isOwn({ pairSecret }: Ticket): boolean {
+    const { store, clock } = this.deps;
+    return pairSecret !== null && store.pairSecrets.open(clock.now()).includes(pairSecret);
+  }
+
   /** Proves the agent's key for a profile; `undefined` for a profile that the proxy refuses anyway. */
   async proof(role: PairSide["role"], secret: string, profile: unknown): Promise<PairKey | undefined> {
     const { data } = PairingProfile.safeParse(profile);

@@ -33,6 +33,7 @@ const MCP_FIXES: Readonly<Record<string, string>> = {
   CONNECTOR_PEER_UNKNOWN: "list_peers lists the peers, and says how to pair with another agent.",
   CONNECTOR_MESSAGE_UNKNOWN: "read_inbox and delivery_status know the messages of some days only.",
   PROXY_HOOK_REQUEST_ID_REUSED: "Send it with another request_id, or without one.",
+  PROXY_PAIR_INVALID_BODY: NEW_TICKET,
   PROXY_PAIR_TICKET_NOT_FOUND: NEW_TICKET,
   PROXY_PAIR_TICKET_EXPIRED: NEW_TICKET,
   PROXY_PAIR_TICKET_ALREADY_CONFIRMED: NEW_TICKET,

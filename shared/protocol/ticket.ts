@@ -81,6 +81,9 @@ function originOf(authority: string): string | null {
   return URL.canParse(origin) && new URL(origin).host === authority ? origin : null;
 }
 
+/** What a person reads who pastes a ticket of the own agent. */
+export const OWN_TICKET = "This is your own ticket. Give it to the other person.";
+
 /** The ticket in a pasted text, or what is wrong with the text, in words for a person. */
 type PastedTicket = { ticket: Ticket } | { problem: string };
 

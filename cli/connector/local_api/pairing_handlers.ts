@@ -9,6 +9,7 @@ import { ReceiptList } from "../../../shared/protocol/api/receipts.ts";
 import { mayPair, PAIRING_SERVERS } from "../../../shared/protocol/origins.ts";
 import {
   isTicketOf,
+  OWN_TICKET,
   parseTicket,
   TICKET_PREFIX,
   ticketInPaste,
@@ -77,6 +78,9 @@ export async function pairConfirm({ connector, body }: BodyInput<typeof Members>
     });
   }
   const { ticket } = pasted;
+  if (connector.pairing.isOwn(ticket)) {
+    return json({ error: { code: "PROXY_PAIR_INVALID_BODY", message: OWN_TICKET } }, 400);
+  }
   // Refused at once, because the confirmation would be tried again for a day.
   if (!isTicketOf(ticket, origin) && !mayPair(origin, ticket.origin)) {
     throw new LocalError("CONNECTOR_INVALID_BODY", `The ticket is from ${ticket.authority}. ${PAIRING_SERVERS}`);

@@ -6,7 +6,8 @@ import type { PageResult } from "../../../shared/page/page_app.ts";
 import * as ui from "../../../shared/page/parts.ts";
 import { duration, moment } from "../../../shared/page/times.ts";
 import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../../shared/protocol/api/pairing.ts";
-import { isTicketOf, parseTicket, ticketInPaste } from "../../../shared/protocol/ticket.ts";
+import { mayPair, PAIRING_SERVERS } from "../../../shared/protocol/origins.ts";
+import { isTicketOf, OWN_TICKET, parseTicket, ticketInPaste } from "../../../shared/protocol/ticket.ts";
 import { failed, framed, type Input, type LocalRow, nameOf, type Pages, peerPath } from "./frame.ts";
 
 /** Characters of a paste: a ticket, with room for what a mail adds around it. */
@@ -125,10 +126,11 @@ async function checkTicket(pages: Pages, input: Input): Promise<PageResult> {
   const again = (title: string, text: string) =>
     pairPage(pages, input, { text: pasted, problem: ui.problem(title, text) });
   if (parsed === null) return await again("Not paired.", "problem" in found ? found.problem : "");
-  if (pages.tickets.some(({ ticket }) => ticket === parsed.ticket)) {
-    return await again("This is your own ticket.", "Give it to the other person; they use it.");
-  }
+  if (pages.connector.pairing.isOwn(parsed)) return await again("Not paired.", OWN_TICKET);
   const isElsewhere = !isTicketOf(parsed, proxy.origin);
+  if (isElsewhere && !mayPair(proxy.origin, parsed.origin)) {
+    return await again(`This ticket is from another server, ${parsed.authority}.`, PAIRING_SERVERS);
+  }
   if (isElsewhere && parsed.pairSecret === null) {
     return await again(`This ticket is of ${parsed.authority}.`, "It is from another server and proves no key.");
   }

@@ -4,7 +4,7 @@ import { ApiError } from "../../../shared/client/errors.ts";
 import { call, post } from "../../../shared/client/local_client.ts";
 import { PairConfirmAnswer, PairStartAnswer, PairStatusAnswer } from "../../../shared/protocol/api/pairing.ts";
 import { mayPair, PAIRING_SERVERS } from "../../../shared/protocol/origins.ts";
-import { parseTicket, type Ticket, ticketInPaste } from "../../../shared/protocol/ticket.ts";
+import { OWN_TICKET, parseTicket, type Ticket, ticketInPaste } from "../../../shared/protocol/ticket.ts";
 import { EVENTS, pairedFields } from "../events.ts";
 import { aliasesOf } from "../peers/peers.ts";
 import { formatDuration } from "../../terminal/times.ts";
@@ -80,7 +80,7 @@ export class Tickets {
     } else if (found.ticket.authority !== host && found.ticket.pairSecret === null) {
       log.say(`This ticket is from another server, ${found.ticket.authority}, and proves no key. Ask for another one.`);
     } else if (found.ticket.plain === own?.plain) {
-      log.say("This is your own ticket. Give it to the other person.");
+      log.say(OWN_TICKET);
     } else return found.ticket;
     return null;
   }

@@ -63,6 +63,9 @@ Deno.test("a ticket is read from the mail around it, also broken into lines", as
     const [paste, why] of [
       ["not a ticket", "No pairing ticket in the pasted text."],
       [ticket.slice(0, 40), "This ticket was cut off: copy it whole."],
+      // A program on this machine has made it, and not this page.
+      [(await asker(other)("/v1/pair/start", post({}))).body.ticket, "This is your own ticket."],
+      ["svcpair1_AAECAwQFBgcICQoLDA0ODw.BwcHBwcHBwcHBwcHBwcHBw.[::1]:8787", "Agents of two servers pair only if"],
     ] as const
   ) assertStringIncludes(await page.submit("pair/check", { ticket: paste }), why);
 });

@@ -30,6 +30,13 @@ async function beta(options: McpClientOptions = {}) {
   };
 }
 
+Deno.test("a ticket that the agent has made itself is said to be its own", async () => {
+  await using place = await beta({ answer: () => AGREED });
+  const { ticket } = await place.client.data("pair_start", {});
+  const said = "PROXY_PAIR_INVALID_BODY: This is your own ticket. Give it to the other person. Ask your user for a";
+  await place.client.failure("pair_confirm", { ticket }, said);
+});
+
 Deno.test("when a new agent has the name of a peer, the person is told how it takes its place", async () => {
   await using place = await beta({ answer: () => AGREED });
   const { agent: { did }, keys: { publicKey: key } } = await place.world.agent(undefined, "alpha");
