@@ -167,7 +167,10 @@ export const COMMANDS = [
       }
       await using connector = keptAccess(ctx, folder);
       const mcp = new McpAgent({
-        identity: { ...folder.identity(), name },
+        // Read for each use, because an agent that is deleted and made again has another identity.
+        get identity() {
+          return { ...folder.identity(), name };
+        },
         connector,
         peers: () => readPeers(folder),
         pairingCommand: (action, body) => {

@@ -48,7 +48,7 @@ export async function announce(
       while (!signal.aborted && notices.wait(clock.now()) > 0) await sleep(clock, notices.wait(clock.now()), signal);
       if (signal.aborted) return;
       notices.take(clock.now());
-      await notify(noticeOf(mcp.options.identity.name, messages)).catch(() => {});
+      await notify(noticeOf(mcp.options.connector.agentName, messages)).catch(() => {});
     }
     await sleep(clock, CONNECTOR_LIMITS.waitPauseMs, signal);
   }

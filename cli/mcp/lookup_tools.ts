@@ -30,8 +30,10 @@ export const WHOAMI: ToolRow = tool({
   }),
   isLookup: true,
   async run(mcp) {
-    const { identity, connector, only, isPush } = mcp.options;
+    const { connector, only, isPush } = mcp.options;
     const status = await statusOf(connector), { connection, inbox, proxy, runtime } = status;
+    // Read once the connector has answered, because without the agent only the connector's error says that it is gone.
+    const { identity } = mcp.options;
     const problem = problemOf(status);
     // Messages that go to the runtime are never unread here. Of the others those of the peers count that the server may
     // see.

@@ -43,17 +43,19 @@ export const PAIR_START: ToolRow = tool({
   output: z.object({ ticket: z.string(), expiresAt: z.string(), say: z.string().describe("Show this to your user") }),
   absent: isAbsent,
   async run(mcp, { ttl_seconds: ttlSeconds }, call) {
-    const { identity, clock, connector } = mcp.options;
+    const { clock, connector } = mcp.options;
     const until = toIso(clock.now() + ttlSeconds * 1000);
-    const text = (proxy: string) =>
-      `Make a ticket for pairing with the agent ${identity.name} (${identity.did}) at ${proxy}? ` +
-      `Anyone who has the ticket can pair with it and send it messages, until about ${until}.`;
+    const text = (proxy: string) => {
+      const { name, did } = mcp.options.identity;
+      return `Make a ticket for pairing with the agent ${name} (${did}) at ${proxy}? ` +
+        `Anyone who has the ticket can pair with it and send it messages, until about ${until}.`;
+    };
     const question = await asked(mcp, "start", { ttlSeconds }, call, text);
     if (question !== null) return question;
     const request = post("/v1/pair/start", { ttlSeconds });
     const { ticket, expiresAt } = await callLocal(connector, PairStartAnswer, request);
     const say =
-      `Give this ticket only to the person of the agent that shall pair with ${identity.name}, never to an agent. ` +
+      `Give this ticket only to the person of the agent that shall pair with ${connector.agentName}, never to an agent. ` +
       `It works once, until ${expiresAt}. That person pastes it into the terminal of svc connector start.`;
     return { ticket, expiresAt, say };
   },
@@ -67,8 +69,10 @@ export const PAIR_CONFIRM: ToolRow = tool({
   hasPeerText: true,
   absent: isAbsent,
   async run(mcp, args, call) {
-    const { identity, clock, connector } = mcp.options;
-    const { origin } = (await statusOf(connector)).proxy, found = ticketInPaste(args.ticket, origin);
+    const { clock, connector } = mcp.options;
+    const { origin } = (await statusOf(connector)).proxy,
+      { identity } = mcp.options,
+      found = ticketInPaste(args.ticket, origin);
     if ("problem" in found) throw refusal("PROXY_PAIR_TICKET_NOT_FOUND", found.problem, ASK_FOR_WHOLE);
     const parsed = found.ticket, { ticket } = parsed;
     // Cut, because a host name may be longer than what a person can take in.

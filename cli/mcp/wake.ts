@@ -26,7 +26,7 @@ export type Wake = (line: string) => Promise<boolean>;
  * @param wayOf returns the way to the model; `null` while there is none
  */
 export async function wakeModel(mcp: McpAgent, wayOf: () => Wake | null, signal: AbortSignal): Promise<void> {
-  const { clock, identity } = mcp.options;
+  const { clock, connector } = mcp.options;
   const wakeUps = new WindowBudget(LIMIT.hookWakeUps, LIMIT.hookWakeUpsMs);
   const unseen = new Unseen();
   let found: Received[] = [];
@@ -53,7 +53,7 @@ export async function wakeModel(mcp: McpAgent, wayOf: () => Wake | null, signal:
     if (found.length > 0) {
       wakeUps.take(clock.now());
       // A failure is tried again. It is counted too, because it would otherwise be tried every 2 s.
-      if (!await wake(announcement(identity.name, found.map(({ message }) => message)))) continue;
+      if (!await wake(announcement(connector.agentName, found.map(({ message }) => message)))) continue;
     }
     found = [];
   }

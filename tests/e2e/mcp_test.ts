@@ -7,7 +7,7 @@ import { assert, assertEquals, assertNotEquals, assertRejects, assertStringInclu
 import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { type Era, negotiationOf } from "../cli/mcp/mcp_client.ts";
-import { clientFromFiles, createAgents } from "../cli/connector/people.ts";
+import { clientFromFiles, createAgents, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
 import { childCommand } from "../support/child_command.ts";
 import { ProcessOutput } from "../support/process_output.ts";
@@ -243,4 +243,24 @@ Deno.test("a command that a model passes on to its user names the folder of the 
   const { content: [{ text }] } = (await server.request("tools/call", { name: "whoami", arguments: {} })).result;
   assertStringIncludes(text, "This is for your user, not for you: ");
   assertStringIncludes(text, `run svc --config-dir ${one.dir} agent reissue alpha.`);
+});
+
+Deno.test("the tools of an agent that is deleted and made again name the new one", async () => {
+  await using service = await Service.here();
+  await using one = await person(service, "alpha");
+  await using server = new RawServer(one.dir, "alpha");
+  await server.initialize();
+  const whoami = async () => (await server.request("tools/call", { name: "whoami", arguments: {} })).result;
+  const before = (await whoami()).structuredContent.agentDid;
+  const account = { SVC_API_KEY: service.apiKey };
+  await svcHere(one.dir, ["agent", "delete", "alpha", "--yes"], account);
+  await eventually(CALL_MS, "the agent is gone", async () => {
+    const { isError, content: [{ text }] } = await whoami();
+    return isError && text.startsWith("CLI_AGENT_UNKNOWN: ") ? true : undefined;
+  });
+  await svcHere(one.dir, ["agent", "create", "alpha"], account);
+  const { did } = JSON.parse(await Deno.readTextFile(`${one.dir}/agents/alpha/identity.json`));
+  assertNotEquals(did, before);
+  await eventually(CALL_MS, "the new agent answers", async () => (await whoami()).isError ? undefined : true);
+  assertEquals((await whoami()).structuredContent.agentDid, did);
 });
