@@ -83,7 +83,7 @@ export const SEND_MESSAGE: ToolRow = tool({
       callSeconds: CALL_SECONDS,
       signal: call.signal,
     }).catch((error) => {
-      throw withRepeat(error, requestId);
+      throw withRepeat(error, requestId, mcp.options.named);
     });
     const { state, problem } = sent.result;
     const { reply, next } = await replyOf(sent, call);
@@ -146,17 +146,21 @@ function nextAfter({ options: { isPush, named } }: McpAgent, { state, problem, r
 }
 
 /** Adds how to send the same message again, unless it was certainly not sent. */
-function withRepeat(error: unknown, requestId: string): unknown {
+function withRepeat(error: unknown, requestId: string, named: (text: string) => string): unknown {
   // The proxy has another message with that ID, so it would refuse this one each time.
   const isReused = error instanceof ApiError && error.code === "PROXY_HOOK_REQUEST_ID_REUSED";
   const isLoopGuard = error instanceof ApiError && error.status === 429;
   const isKnown = error instanceof ApiError || error instanceof CliError || error instanceof LocalDown;
   if (wasRefused(error) || isLoopGuard || isReused || !isKnown) return error;
   const { code, cause, fix } = describe(error);
-  // Each attempt would fail while the disk is full.
-  const before = code === "CONNECTOR_DISK_FULL" ? [`Tell your user: ${fix}`] : [];
+  // Each attempt would fail until a person has done this.
+  const before = code === "CONNECTOR_DISK_FULL"
+    ? `Tell your user: ${fix}`
+    : error instanceof LocalDown
+    ? ""
+    : forPerson(fix, named);
   const again = `Send the same text with request_id ${requestId} again: the message is delivered once`;
-  return new ToolError(failureText(code, [cause, ...before], again));
+  return new ToolError(failureText(code, [cause, before], again));
 }
 
 export const READ_INBOX: ToolRow = tool({

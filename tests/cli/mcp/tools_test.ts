@@ -4,6 +4,7 @@ import { call, get, post } from "../../../shared/client/local_client.ts";
 import { LocalPeers, OutboundResult } from "../../../shared/client/local_shapes.ts";
 import { INSTRUCTIONS, NOTE } from "../../../cli/mcp/tool_result.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
+import { CliError } from "../../../cli/errors.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import { Bench } from "../connector/bench.ts";
@@ -357,6 +358,19 @@ Deno.test("while the disk is full, a model tells its user before it sends again"
     "CONNECTOR_DISK_FULL: The disk is full. Tell your user: Free ",
   );
   assertStringIncludes(text, "Send the same text with request_id on-full-disk again");
+});
+
+Deno.test("a message without an agent says what the person does before the model sends it again", async () => {
+  await using world = await World.open();
+  const { benches } = await pairOfClients(world);
+  const gone = new CliError("CLI_AGENT_UNKNOWN", "There is no agent alpha", { fix: "Run svc agent create alpha." });
+  const connector = { agentName: "alpha", send: () => Promise.reject(gone) };
+  const alpha = await McpClient.open(world, benches[0], { connector });
+  assertEquals(
+    await alpha.failure("send_message", { to: "beta", text: "x", request_id: "no-agent-1" }),
+    "CLI_AGENT_UNKNOWN: There is no agent alpha. This is for your user, not for you: Run svc agent create alpha. Send " +
+      "the same text with request_id no-agent-1 again: the message is delivered once.",
+  );
 });
 
 Deno.test("a message that waits because the session has ended says what the person does", async () => {
