@@ -57,7 +57,7 @@ export const EVENTS = {
   not_sent: quiet(({ peer, end }) => `A message to ${peer} was not sent${end}`),
   reply_too_large: "The runtime's answer is too large; no reply is sent",
   reply_invalid: "The runtime's answer is not a payload that peers can read; no reply is sent",
-  reply_lost: "The runtime's answer broke off; no reply is sent",
+  reply_lost: "The runtime's answer broke off; its reply is lost",
   kept: quiet("Message kept; it is sent again"),
   kept_ended: "A kept message was not sent",
   reply_failed: "A reply could not be sent; it is kept",

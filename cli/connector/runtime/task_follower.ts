@@ -135,7 +135,8 @@ export class TaskFollower {
     if (response.cut === "broken") {
       // The runtime has the message and is not asked again, because a second request could be a second run.
       emit("reply_lost", { to: message.fromDid, requestId: message.requestId });
-      return { result, why: "", reply: null };
+      // The task's ID was in the answer, so no later look can tell its result, and the asker would wait in vain.
+      return { result, why: "", reply: replies && await replies.row(message, taskPayload(BROKEN_OFF, "TASK_LOST")) };
     }
     const answer = this.#answerOf(response);
     const answered = () => asking && this.#rows.remove(asking);
@@ -297,6 +298,8 @@ const WITHOUT_RESULT: Readonly<Record<TaskCode, string>> = {
   TASK_CANCELED: "The task was canceled",
   TASK_LOST: "The agent has lost the task",
 };
+
+const BROKEN_OFF = "The agent's answer broke off; it may still work on the task";
 
 const CUT_MARK = "\n[cut: the answer is longer]";
 

@@ -170,22 +170,33 @@ Deno.test("an answer that would stop the readers of a reply is handed over witho
   }
 });
 
+/** An answer that breaks off after its status. */
+const broken: Behaviour = () =>
+  new Response(
+    new ReadableStream<Uint8Array>({
+      start(controller) {
+        controller.enqueue(new TextEncoder().encode('{"reply":'));
+      },
+      pull(controller) {
+        controller.error(new TypeError("reset"));
+      },
+    }),
+  );
+
 Deno.test("an answer that breaks off after its status is handed over without a reply", async () => {
   await using world = await World.open();
-  const broken = () =>
-    new Response(
-      new ReadableStream<Uint8Array>({
-        start(controller) {
-          controller.enqueue(new TextEncoder().encode('{"reply":'));
-        },
-        pull(controller) {
-          controller.error(new TypeError("reset"));
-        },
-      }),
-    );
   const { bench } = await asked(world, { ...ON, behaviour: broken });
   assertEquals([bench.eventsOf("reply_lost").length, bench.eventsOf("handed_over").length], [1, 1]);
   assertEquals([bench.calls.length, sentBy(bench)], [1, []]);
+});
+
+Deno.test("the asker of an A2A agent whose answer breaks off is told that the task is lost", async () => {
+  await using world = await World.open();
+  const { bench, socket } = await asked(world, { ...ON, platform: "a2a", behaviour: broken });
+  await until(() => socket.delivered.length === 1);
+  const { svcError } = JSON.parse(socket.delivered[0]?.payload ?? "");
+  assertEquals(svcError, { code: "TASK_LOST", message: "The agent's answer broke off; it may still work on the task" });
+  assertEquals([bench.eventsOf("reply_lost").length, bench.eventsOf("handed_over").length], [1, 1]);
 });
 
 Deno.test("a reply is sent again until the proxy has it, with growing waits", async (t) => {
