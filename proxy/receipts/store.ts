@@ -35,6 +35,12 @@ const PEERS_READ_MAX = 20;
  */
 const RECEIPTS_LISTED_MAX = 20;
 
+/**
+ * Reserves of the disk that signed receipts leave free. With one, the receipts of one person, which may be 19 GB a day,
+ * would end the queued messages and pairs of all others.
+ */
+const RESERVES_LEFT = 2;
+
 export interface ReceiptDeps extends Pick<ServiceDeps, "kv" | "clock" | "metrics"> {
   commits: GroupCommit;
   senders: Senders;
@@ -80,7 +86,9 @@ export async function recordReceipt(
       const isFirst = known !== null && now < known.receivedAt + keptMs && !isOfEarlier(known.receivedAt, delivery);
       if (isFirst) return { refuse: known };
       // A message may have two signed receipts of 5 KB, so those of one person would otherwise fill the disk in days.
-      return proof && !deps.reserve.hasRoom(bytes) ? { refuse: "disk_full" } : storedReceipt(stored, keptMs);
+      return proof && !deps.reserve.hasRoom(bytes, RESERVES_LEFT)
+        ? { refuse: "disk_full" }
+        : storedReceipt(stored, keptMs);
     },
   };
   // The delivery is checked first, because after its end a repeated receipt must be refused too.

@@ -297,20 +297,25 @@ test("a signed receipt is kept as it is, with the token of its request, and the 
   for (const reader of [a, b]) assertEquals(await list(w, reader, b), [receipt]);
 });
 
-Deno.test("a disk without the reserve takes no signed receipt, and answers for those that it has", async () => {
-  const disk = { freeBytes: 1_000_000, totalBytes: 5_000_000 };
+Deno.test("signed receipts leave two reserves of the disk, so that they end no queued message, and known ones are answered", async () => {
+  const disk = { freeBytes: 2_000_000, totalBytes: 5_000_000 };
   const { w, a, b } = await openCast({ diskSpace: () => ({ ...disk }) });
   await using _ = w;
   await send(w, a, b);
   const signed = `${"x".repeat(4_000)}.y.${"z".repeat(86)}`;
   await answered(await submit(w, b, { signed }), 201);
-  disk.freeBytes = 499_000;
+  disk.freeBytes = 1_000_000;
   await w.clock.stepWhenIdle(1_000);
   await answered(await submit(w, b, { signed }), 201);
   const full = await refused(await submit(w, b, { signed, status: DEAD }), "SERVICE_UNAVAILABLE");
   assert(full.includes("The disk of the proxy has no space left for receipts"), full);
   assertEquals((await list(w, a, b)).length, 1);
-  disk.freeBytes = 1_000_000;
+  const { queued } = await answered<{ queued: boolean }>(
+    await w.message(b, a, { headers: { Prefer: "respond-async" } }),
+    202,
+  );
+  assertEquals(queued, true);
+  disk.freeBytes = 2_000_000;
   await w.clock.stepWhenIdle(1_000);
   await answered(await submit(w, b, { signed, status: DEAD }), 201);
 });
