@@ -56,7 +56,7 @@ export async function readHostFile(ctx: Context, place: HostFilePlace): Promise<
 export function refuseReadOnly({ path, mode }: OtherFile): void {
   if (mode === null || (mode & OWNER_MAY_WRITE) !== 0) return;
   throw new CliError("CLI_FILE_UNSAFE", `${path} is read-only, so it stays as it is`, {
-    fix: `Run chmod u+w ${shellWord(path)} and the command again, or change it by hand: --print shows the entry.`,
+    fix: `Change it by hand as --print shows, or run the command again after: chmod u+w ${shellWord(path)}`,
   });
 }
 
@@ -105,7 +105,7 @@ async function checkFolder(ctx: Context, folder: string): Promise<void> {
   const isPrivateGroup = gid === ctx.uid;
   if ((mode & OTHERS_MAY_WRITE) === 0 && (isPrivateGroup || (mode & GROUP_MAY_WRITE) === 0)) return;
   throw new CliError("CLI_FILE_UNSAFE", `Other users can write to ${folder}`, {
-    fix: `Take that right away with chmod go-w ${shellWord(folder)}, then run the command again.`,
+    fix: `Take that right away, then run the command again: chmod go-w ${shellWord(folder)}`,
   });
 }
 

@@ -17,7 +17,7 @@ export function parseSettings(text: string | null, path: string): Json {
   if (!isRecord(value)) {
     throw new CliError("CLI_FILE_INVALID", `${path} is not a plain JSON object`, {
       // OpenClaw takes comments, but writes none.
-      fix: "If it has comments, OpenClaw removes them with openclaw config set hooks.path /hooks; then run this again.",
+      fix: "If it has comments, OpenClaw removes them; then run this again: openclaw config set hooks.path /hooks",
     });
   }
   try {

@@ -126,18 +126,40 @@ const STEP = 4;
  */
 const COPIED = /svc_[a-z]+_|svcpair1_|https?:/;
 
-/** A command of svc in a sentence, up to the next punctuation mark. */
-const COMMAND = /\bsvc (?:[^ ]*[^ ,;:.] )*[^ ]+/g;
+/** A word in quotation marks, which may have spaces and punctuation marks. */
+const QUOTED = `"[^"]*"|'[^']*'(?:\\\\''[^']*')*`;
+/** Other programs whose commands a text names. */
+const OTHERS = "rm|chmod|sqlite3|loginctl|npm|hermes|openclaw|nanobot";
+/** A command in a sentence, up to the next punctuation mark outside of quotation marks. */
+const COMMAND = new RegExp(`\\b(svc|${OTHERS}) (?:(?:${QUOTED}|(?!["'])[^ ]*[^ ,;:.]) )*(?:${QUOTED}|[^ ]+)`, "g");
+const WORD = new RegExp(` ?(?:${QUOTED}|[^ ]+)`, "g");
 /** Stands for a space where no line may break. No text has this character, because `printable` escapes it. */
 const GLUE = "\0";
 
-/** Glues the words of each command, as many as fit into a line. */
+/** The words of a command that name its files. */
+const HERE = new RegExp(`^svc(?: --(?:config-dir|profile|ca) (?:${QUOTED}|[^ ]+))*`);
+/** Columns for the words behind those. With less, a long folder would leave no room for the command itself. */
+const COMMAND_COLUMNS = 40;
+
+/**
+ * Glues the words of each command. Of a command of svc only as many as fit into a line, because the sentence may go on
+ * behind it without a punctuation mark.
+ */
 function withGlue(text: string, columns: number): string {
-  return text.replace(COMMAND, (command) => {
+  return text.replace(COMMAND, (command, program) => {
+    const here = textColumns(HERE.exec(command)?.[0] ?? "");
+    const most = program !== "svc" ? Infinity : here > columns * LABEL_MAX ? here + COMMAND_COLUMNS : columns;
     let used = 0;
-    const fits = (word: string) => (used += textColumns(word)) <= columns;
-    return command.replace(/ ?[^ ]+/g, (word) => fits(word) ? word.replace(" ", GLUE) : word);
+    return command.replace(WORD, (word) => {
+      const isGlued = (used += textColumns(word)) <= most || !word.startsWith(" ");
+      return word.replaceAll(" ", GLUE).replace(GLUE, isGlued ? GLUE : " ");
+    });
   });
+}
+
+/** Like `wordWrap` for a sentence of svc: the words of a command stay together where a line has room for them. */
+export function wrapSentence(text: string, columns: number): string[] {
+  return wordWrap(withGlue(text, columns), columns).map((line) => line.replaceAll(GLUE, " "));
 }
 
 /**
@@ -161,7 +183,9 @@ export function layOut(line: string, columns: number): string[] {
     const width = textColumns(part);
     if (width <= room) return [" ".repeat(indent) + part];
     if (width <= columns) return [" ".repeat(columns - width) + part];
-    return COPIED.test(part) ? [part] : wrapToColumns(part, room).map((piece) => " ".repeat(indent) + piece);
+    return COPIED.test(part) || glued.includes(GLUE)
+      ? [part]
+      : wrapToColumns(part, room).map((piece) => " ".repeat(indent) + piece);
   });
   const [first = "", ...rest] = lines;
   if (first.startsWith(" ".repeat(indent))) return [start + first.slice(indent), ...rest];

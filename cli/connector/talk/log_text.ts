@@ -5,7 +5,7 @@
 import type { LocalMessage, LogEntry } from "../../../shared/client/local_shapes.ts";
 import { clockText } from "../../terminal/times.ts";
 import { type Line, printable, type Style } from "../../terminal/escapes.ts";
-import { cutToColumns, textColumns, wordWrap } from "../../terminal/text_width.ts";
+import { cutToColumns, textColumns, wordWrap, wrapSentence } from "../../terminal/text_width.ts";
 import { READABLE } from "../peers/peer_columns.ts";
 import { stateText } from "../states.ts";
 
@@ -25,7 +25,7 @@ export function edgeOf(columns: number | null): number {
 
 /** A sentence of svc, with a hanging indent behind the time. */
 export function sentenceLines(ms: number, text: string, columns: number | null, style: Style = ""): Line[] {
-  const [first = "", ...rest] = wordWrap(printable(text), edgeOf(columns) - 7);
+  const [first = "", ...rest] = wrapSentence(printable(text), edgeOf(columns) - 7);
   return [[["dim", clockText(ms)], [style, `  ${first}`]], ...rest.map((line): Line => [[style, `       ${line}`]])];
 }
 

@@ -292,6 +292,27 @@ Deno.test("a line of svc keeps its text behind the label, and what is copied sta
   }
 });
 
+Deno.test("a command in a sentence is in one line, also of another program, with quoted words and with a long folder", () => {
+  const sentence = "A person reads here what to do, and then in a few words how it is done: ";
+  for (
+    const command of [
+      "rm /home/ada/.config/svc/profiles/work/profile.json",
+      "chmod go-w '/home/ada/a folder, with a comma/it'\\''s here'",
+      "openclaw config set hooks.path /hooks",
+      "sqlite3 /home/ada/.config/svc/agents/alpha/connector.db .recover",
+      `hermes config set platforms.webhook.enabled true && hermes webhook subscribe svc --secret "$(sed -n ` +
+      `'s/^WEBHOOK_SECRET=//p' /home/ada/.hermes/.env)" --prompt "A message from another agent: {message}"`,
+      "svc --config-dir '/home/ada/one, two' agent create alpha",
+      `svc --config-dir /home/${"ada".repeat(20)} --profile work connector start alpha`,
+    ]
+  ) {
+    for (const text of [sentence + command, `  ${sentence}${command}`]) {
+      const found = layOut(text, 79).filter((line) => line.endsWith(command));
+      assertEquals(found.length, 1, layOut(text, 79).join("\n"));
+    }
+  }
+});
+
 Deno.test("a command in several lines is one command for a shell", async () => {
   const words = ["printf", "%s,", "one", "'two words'", "three", "--option", "x".repeat(50)];
   const lines = continued(words, 30);
