@@ -4,7 +4,7 @@ import { yieldToEventLoop } from "../../shared/clock.ts";
 import { closeLocked } from "../../shared/locked_file.ts";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import type { AgentFolder } from "../agents/agent_store.ts";
-import { CliError } from "../errors.ts";
+import { CliError, NOT_YOURS } from "../errors.ts";
 import { readPrivate, reason, saveFailed } from "../files/private_files.ts";
 
 const LOCK_FILE = "connector.lock";
@@ -81,7 +81,8 @@ export async function isConnectorLocked(folder: Pick<AgentFolder, "path">): Prom
   const path = await lockPath(folder);
   using file = await Deno.open(path, { read: true }).catch((error) => {
     if (error instanceof Deno.errors.NotFound) return null;
-    throw new CliError("CLI_FILE_UNSAFE", `${path} could not be read: ${reason(error)}`, { cause: error });
+    const fix = error instanceof Deno.errors.PermissionDenied ? NOT_YOURS : undefined;
+    throw new CliError("CLI_FILE_UNSAFE", `${path} could not be read: ${reason(error)}`, { cause: error, fix });
   });
   return file !== null && await isHeld(file);
 }

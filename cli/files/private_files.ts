@@ -259,7 +259,8 @@ function statOf(path: string): Deno.FileInfo | null {
 }
 
 export function saveFailed(path: string, what: "created" | "read" | "removed" | "written", cause: unknown): CliError {
-  return new CliError("CLI_SAVE_FAILED", `${path} could not be ${what}: ${reason(cause)}`, { cause });
+  const fix = cause instanceof Deno.errors.PermissionDenied && !isForbidden(cause) ? NOT_YOURS : undefined;
+  return new CliError("CLI_SAVE_FAILED", `${path} could not be ${what}: ${reason(cause)}`, { cause, fix });
 }
 
 function unsafe(path: string, what: string): CliError {

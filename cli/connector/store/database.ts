@@ -82,6 +82,8 @@ export class Database implements Disposable {
       if (isFull(error) || lacksRoom(path, LOG_INDEX_BYTES)) {
         throw new CliError("CLI_SAVE_FAILED", `${path} could not be written: the disk is full`);
       }
+      // A person who is told that it is damaged would move it away with its messages.
+      if (isRefused(error)) throw refusalOf(path, error);
       throw damaged(path, reason(error));
     }
   }
@@ -219,6 +221,23 @@ function isCorrupt(error: unknown): boolean {
   return error instanceof Error && "errcode" in error && CORRUPT.includes(Number(error.errcode) & 0xff);
 }
 
+/** Returns true when the system does not let SQLite open or write the file, or one beside it. */
+function isRefused(error: unknown): boolean {
+  return error instanceof Error && /unable to open database file|readonly database/.test(error.message);
+}
+
+/** Names the file that this process may not write: the database, or one of those beside it. */
+function refusalOf(path: string, error: unknown): CliError {
+  for (const file of [path, `${path}-wal`, `${path}-shm`]) {
+    try {
+      Deno.openSync(file, { write: true }).close();
+    } catch (cause) {
+      if (!(cause instanceof Deno.errors.NotFound)) return saveFailed(file, "written", cause);
+    }
+  }
+  return saveFailed(path, "written", error);
+}
+
 function isFull(error: unknown): boolean {
   return error instanceof Error && !(error instanceof DiskFullError) && /disk is full/.test(error.message);
 }
@@ -258,7 +277,7 @@ function damaged(path: string, why: string): CliError {
   return new CliError("CLI_FILE_INVALID", `${path} is damaged: ${why}`, {
     fix:
       `Move it away, with the files beside it that begin with its name; the connector then starts with an empty one. ` +
-      `Messages in it are not delivered: sqlite3 ${shellWord(path)} .recover may show them.`,
+      `Messages in it are not delivered; to see them, as far as it has them: sqlite3 ${shellWord(path)} .recover`,
   });
 }
 

@@ -52,6 +52,18 @@ Deno.test("a file that lost a part is refused at the start, and nothing in it ch
   });
 });
 
+Deno.test("a file that the system does not let svc open is not called damaged, because its messages are whole", async () => {
+  await using disk = await written();
+  // Root could open what only lacks permissions. A folder in place of the log is refused to everyone.
+  Deno.mkdirSync(`${disk.path}-wal`);
+  const { code, message, fix } = assertThrows(() => Database.open(disk.path), CliError);
+  assertEquals([code, fix], ["CLI_SAVE_FAILED", undefined]);
+  assertStringIncludes(message, `${disk.path}-wal could not be written: Is a directory`);
+  Deno.removeSync(`${disk.path}-wal`);
+  using db = new ConnectorStore(Database.open(disk.path), OPTIONS);
+  assertEquals(db.received.waiting().length, 100);
+});
+
 Deno.test("nothing is acknowledged once the file was removed or replaced, and the connector ends", async (t) => {
   const ways: Record<string, (path: string) => void> = {
     removed: (path) => Deno.removeSync(path),

@@ -1,12 +1,13 @@
 /** Files that hold secrets: no link is followed, no file of another user is accepted, and modes are corrected. */
 import { dirname } from "node:path";
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { CliError } from "../../../cli/errors.ts";
+import { CliError, describe, NOT_YOURS } from "../../../cli/errors.ts";
 import {
   checkDirectory,
   ensureDirectory,
   readPrivate,
   removeLeftovers,
+  saveFailed,
   writePrivate,
 } from "../../../cli/files/private_files.ts";
 import { systemRandom } from "../../../shared/random.ts";
@@ -159,6 +160,12 @@ Deno.test("a directory with write access for others is corrected; a link or a fo
   }
   const foreign = await assertRejects(() => checkDirectory(open, [me[0]! + 1]), CliError);
   assertEquals(foreign.code, "CLI_FILE_UNSAFE");
+});
+
+Deno.test("a file of another user is named with who can change that, and a full disk with what to free", () => {
+  const fixOf = (cause: Error) => describe(saveFailed("/x/config.json", "written", cause)).fix;
+  assertEquals(fixOf(new Deno.errors.PermissionDenied("Permission denied (os error 13)")), NOT_YOURS);
+  assert(fixOf(new Error("No space left on device (os error 28)")).startsWith("Free disk space"));
 });
 
 Deno.test("old leftovers of a killed process are removed, and no other files", async () => {
