@@ -12,7 +12,7 @@ import { ensureConfigDir } from "../files/config_dir.ts";
 import { CliError } from "../errors.ts";
 import { ApiError, UnreachableError } from "../../shared/client/errors.ts";
 import { describeError } from "../../shared/client/refusals.ts";
-import { ensureDirectory, readPrivate, writePrivate } from "../files/private_files.ts";
+import { ensureDirectory, readPrivate, removeLeftovers, writePrivate } from "../files/private_files.ts";
 import type { RegistryClient } from "../client/registry_client.ts";
 
 const Copy = z.object({ issuer: z.string(), proxyUrl: z.string(), fetchedAt: z.string(), document: KeyDocument });
@@ -93,6 +93,7 @@ export async function keepCopy(
   if (isGone()) return;
   try {
     await ensureDirectory(folder, await ensureConfigDir(ctx));
+    await removeLeftovers(folder, ctx.clock.now());
     await writePrivate(ctx.random, join(folder, file), text);
   } catch (error) {
     if (!(error instanceof CliError)) throw error;

@@ -288,7 +288,11 @@ Deno.test("agent create resumes from every state that a kill can leave", async (
     ["a temporary file left over", async (w, m) => {
       await reach(w, m);
       m.write(`${pending}/.svc-AAAAAAAAAAAAAAAA.tmp`, "half");
-      await Deno.utime(m.path(`${pending}/.svc-AAAAAAAAAAAAAAAA.tmp`), 1_000, 1_000);
+      await Deno.mkdir(m.path("keys"), { recursive: true, mode: 0o700 });
+      m.write("keys/.svc-AAAAAAAAAAAAAAAA.tmp", "half");
+      for (const folder of [pending, "keys"]) {
+        await Deno.utime(m.path(`${folder}/.svc-AAAAAAAAAAAAAAAA.tmp`), 1_000, 1_000);
+      }
     }, 1],
     ["the token saved, not the session", async (w, m) => {
       await reach(w, m);
@@ -353,6 +357,7 @@ Deno.test("agent create resumes from every state that a kill can leave", async (
       assertEquals([inspected.verified, inspected.status], [true, "active"]);
       assertEquals((await machine.json("agent", "auth", "refresh", "alpha")).how, "refreshed");
       assertEquals((await registered(machine)).length, agents);
+      assertEquals(Object.keys(machine.tree()).filter((file) => file.includes(".svc-")), []);
     });
   }
 });
