@@ -113,7 +113,9 @@ function withClock(described: Described, error: unknown, complaint: () => string
   const wrong = error instanceof UnreachableError ? null : complaint();
   if (wrong === null) return described;
   const cause = `${described.cause.replace(/[.]$/, "")}. ${wrong}`;
-  return { ...described, cause, ...(error instanceof ApiError ? { fix: "" } : {}) };
+  // A new token would not verify either, so the usual fix of that code would lead nowhere.
+  const isOfClock = error instanceof CliError && error.code === "CLI_TOKEN_REFUSED" && error.fix === undefined;
+  return { ...described, cause, ...(error instanceof ApiError || isOfClock ? { fix: "" } : {}) };
 }
 
 export async function main(programs: Programs | null): Promise<never> {

@@ -230,6 +230,10 @@ Deno.test("a wrong clock is reported with its offset and the service's time", as
       assertStringIncludes(text.stderr, words);
       const listed = await machine.json("agent", "list");
       assertStringIncludes(listed.warnings[0], words);
+      if (offset > 0) return;
+      // A new token would be refused in the same way.
+      const refused = await machine.refuses(["agent", "inspect", "alpha"], 1, "CLI_TOKEN_REFUSED", words);
+      assert(!refused.includes("reissue"), refused);
     });
   }
 });
