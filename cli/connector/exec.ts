@@ -26,7 +26,8 @@ export async function checkProgram(program: string): Promise<void> {
   // Deno splits the list of programs that it may start at commas, so a path with a comma could not be permitted.
   const isPath = isAbsolute(program) && !program.includes(",");
   if (isPath && await Deno.stat(program).then(({ isFile }) => isFile, () => false)) return;
-  throw new CliError("CLI_USAGE", `--exec needs the absolute path of a program, without a comma, not "${program}"`);
+  const problem = isPath ? ": there is no program at" : " needs the absolute path of a program, without a comma, not";
+  throw new CliError("CLI_USAGE", `--exec${problem} "${program}"`);
 }
 
 /**
