@@ -35,7 +35,7 @@ const OWN_ERRORS = {
   CLI_PLATFORM_CHANGE: {
     exit: EXIT.usage,
     when: "unread messages would go to a runtime, and no person agreed",
-    fix: "Read them with svc inbox, or add --yes to hand them over.",
+    fix: "Read them with svc inbox --agent <name>, or add --yes to hand them over.",
   },
   CLI_INSECURE_URL: {
     exit: EXIT.usage,
@@ -121,7 +121,7 @@ const OWN_ERRORS = {
   CLI_NO_REPLY: {
     exit: EXIT.noReply,
     when: "the message was accepted, and no reply came in time",
-    fix: "Wait longer with --timeout; a later reply is in svc inbox.",
+    fix: "Wait longer with --timeout; svc inbox --agent <name> has a later reply.",
   },
   CLI_SERVICE_FAILED: {
     when: "the service manager rejected the service, or the connector in it did not start",

@@ -66,7 +66,9 @@ export const LOCAL_ERRORS = Object.freeze(
     CONNECTOR_MESSAGE_UNKNOWN: {
       status: 404,
       when: "There is no such message",
-      fix: "svc inbox and svc sent list the messages of this agent. svc log --help says how long they are kept.",
+      fix:
+        "svc inbox --agent <name> and svc sent --agent <name> list the messages of this agent. svc log --help says how long they " +
+        "are kept.",
     },
     CONNECTOR_RUNTIME_PUSHES: {
       status: 409,
@@ -87,7 +89,7 @@ export const LOCAL_ERRORS = Object.freeze(
       status: 507,
       when: "The messages that wait in the connector take up all their space, so nothing was stored",
       fix:
-        "Wait until the proxy takes some, or end one: svc sent --cancel <request ID>. svc connector status <name> shows the link.",
+        "Wait until the proxy takes some, or end one: svc sent --cancel <request ID> --agent <name>. svc connector status <name> shows the link.",
     },
     CONNECTOR_OFF_PORT: {
       status: 503,

@@ -103,7 +103,11 @@ export const COMMANDS = [
         // The address keeps the alias that the peer had when it was added, and the person may know only the present one.
         const found = peers.find(({ alias, did }) => alias === args.peer || did === args.peer) ??
           peers.find(({ did }) => did === findPeerEver(readPeers(folder), args.peer));
-        if (found === undefined) throw new LocalError("CONNECTOR_PEER_UNKNOWN", `${args.peer} has no A2A address`);
+        if (found === undefined) {
+          const unknown = new LocalError("CONNECTOR_PEER_UNKNOWN", `${args.peer} has no A2A address`);
+          unknown.fix = `svc a2a list --agent ${folder.name} lists the peers that have one.`;
+          throw unknown;
+        }
         await writeA2aPeers(folder, peers.filter((peer) => peer !== found));
         return found;
       });

@@ -198,7 +198,12 @@ async function requestIdOf(ctx: Context, folder: AgentFolder, text: string): Pro
     return messages.map(({ requestId: id }) => ({ id }));
   };
   const what = `a request ID, which has ${REQUEST_ID_FORM}`;
-  return await wholeId(text, known, { what, named: "sent message", list: "svc sent", isWhole: isRequestId });
+  return await wholeId(text, known, {
+    what,
+    named: "sent message",
+    list: `svc sent --agent ${folder.name}`,
+    isWhole: isRequestId,
+  });
 }
 
 function receiptText({ status, receivedAt, verified, problem }: CheckedReceipt): string {

@@ -130,6 +130,22 @@ Deno.test("a dead letter, a creation that was cut off and an A2A address say wha
   assertEquals((await machine.json(...resume)).resumed, true);
 });
 
+Deno.test("an error of one agent names it in its commands, because a person with several could not type them otherwise", async () => {
+  await using machine = await machineWithAlpha();
+  await machine.json("agent", "create", "second");
+  await using _connector = await connectorOfAlpha(machine.world, machine);
+  for (
+    const line of [["inbox", "99"], ["reply", "99", "hi"], ["sent", "…AAAAAA"], ["sent", "x-unknown-1", "--cancel"]]
+  ) {
+    const { message } = await machine.failure(...line, "--agent", "alpha");
+    const commands = [...message.matchAll(/svc ((?:inbox|sent) .*?)(?= (?:to|and|list)\b)/g)].map(([, words = ""]) =>
+      words
+    );
+    assert(commands.length > 0, message);
+    for (const command of commands) await machine.json(...command.split(" "));
+  }
+});
+
 Deno.test("every suggestion passes through the function that quotes it", async () => {
   const folder = new URL("../../cli/commands/", import.meta.url);
   const check = async (folder: URL) => {

@@ -291,7 +291,9 @@ export function perhapsReplaced(peers: Peers, did: string): string | null {
 }
 
 function tooManyNames(alias: string): LocalError {
-  return aliasError(`${alias} has had ${FORMER_ALIASES} other names, and each of them stays its own`);
+  return aliasError(
+    `${alias} has had ${FORMER_ALIASES} other names, which stay its own: only one of those can be its name again`,
+  );
 }
 
 /**

@@ -7,7 +7,7 @@ import * as z from "zod";
 import type { AgentFolder } from "../../agents/agent_store.ts";
 import type { Context } from "../../context.ts";
 import { parseWord } from "../../command_line/numbers.ts";
-import { CliError } from "../../errors.ts";
+import { CliError, nameAgentIn } from "../../errors.ts";
 import { kindOf, type PrivateFolder } from "../../files/private_files.ts";
 import {
   PLATFORM_IDS,
@@ -224,7 +224,10 @@ export async function confirmChange(
   const what = `${unread} unread ${messages} of ${folder.name} ${go} to ${PLATFORMS[target.platform].name} now`;
   const canAsk = ctx.confirm !== null && !ctx.out.json;
   if (canAsk) ctx.out.finish();
-  if (!canAsk || !await ctx.confirm?.(`${what}. Continue?`)) throw new CliError("CLI_PLATFORM_CHANGE", what);
+  if (canAsk && await ctx.confirm?.(`${what}. Continue?`)) return;
+  const refused = new CliError("CLI_PLATFORM_CHANGE", what);
+  nameAgentIn(refused, folder.name);
+  throw refused;
 }
 
 /** Whether the messages on disk were kept for a reader: by the agent's own settings, else by those for every agent. */

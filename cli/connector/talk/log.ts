@@ -33,11 +33,15 @@ export class Log {
   readonly #named = new Set<string>();
   #day: string;
 
-  /** `only`: the agent of the terminal; `null` when it shows several, so that each line names its own. */
+  /**
+   * `only`: the agent of the terminal; `null` when it shows several, so that each line names its own. `withHere` is that
+   * of `Output`.
+   */
   constructor(
     private readonly clock: Clock,
     private readonly view: ConsoleView,
     private readonly only: () => string | null,
+    private readonly withHere: (text: string) => string,
   ) {
     this.#day = dayText(clock.now());
   }
@@ -48,7 +52,7 @@ export class Log {
   }
 
   say(text: string, style: Style = ""): void {
-    this.view.show(sentenceLines(this.clock.now(), text, this.view.columns, style));
+    this.view.show(sentenceLines(this.clock.now(), this.withHere(text), this.view.columns, style));
   }
 
   sayFailure(error: unknown, what = ""): void {

@@ -50,13 +50,13 @@ export class People {
   }
 
   /** Shows the newest messages with a peer, and marks none of them read. */
-  async history({ calls }: TalkAgent, { alias, did }: { alias: string; did: string }): Promise<void> {
+  async history({ calls, name }: TalkAgent, { alias, did }: { alias: string; did: string }): Promise<void> {
     const { clock, log, view } = this.deps;
     const query = new URLSearchParams({ peer: did, limit: String(HISTORY) });
     const { messages, next } = await call(calls, LogPage, get(`/v1/log?${query}`));
     if (messages.length === 0) return log.say(`No messages with ${alias}.`);
     view.show(messageLines(messages.reverse(), { columns: view.columns, now: clock.now(), isWhole: false }));
-    if (next !== null) log.say(`There are older ones: svc log ${alias} lists them.`, "dim");
+    if (next !== null) log.say(`There are older ones: svc log ${alias} --agent ${name} lists them.`, "dim");
   }
 
   rename(agent: TalkAgent, { alias, agentDid }: LocalPeer): void {

@@ -64,6 +64,7 @@ export async function openScreen(ctx: Context, options: ScreenOptions, stop: () 
     newId: ulidSource(() => ctx.clock.now(), (count) => ctx.random.bytes(count)),
     agents: options.agents ?? 1,
     hasKeys: keyboard !== null,
+    withHere: (text) => ctx.out.withHere(text),
     arrived: (agent, unread) => notifier.arrived(agent, unread),
     stop,
   });

@@ -41,6 +41,8 @@ export interface TalkDeps {
   /** How many agents the terminal will show. */
   agents: number;
   hasKeys: boolean;
+  /** That of `Output`. */
+  withHere(text: string): string;
   /** Called when a message arrived, unless the person has turned the sound off. */
   arrived(agent: string, unread: number): void;
   stop(): void;
@@ -134,11 +136,12 @@ export class Talk {
 
   constructor(private readonly deps: TalkDeps) {
     const { clock, view, newId } = deps;
-    const log = this.#log = new Log(clock, view, () => {
+    const only = () => {
       const [only, second] = this.#agents.keys();
       // By the number that was started too, because the first agent shows messages before the others are there.
       return second === undefined && deps.agents === 1 ? only ?? "" : null;
-    });
+    };
+    const log = this.#log = new Log(clock, view, only, deps.withHere);
     this.#prompt = new Prompt({
       clock,
       run: (action) => this.#run(action, { isAgreed: true }),
@@ -258,7 +261,7 @@ export class Talk {
   #askReplaced(agent: TalkAgent, did: string): void {
     const peers = agent.peers(), before = perhapsReplaced(peers, did), alias = aliasesOf(peers).get(did);
     if (before === null || alias === undefined) return;
-    const later = `If it is the new ${before}: svc peers rename ${alias} ${before} --replaces`;
+    const later = `If it is the new ${before}: svc peers rename ${alias} ${before} --replaces --agent ${agent.name}`;
     // The next letter of a person who is writing would answer the question.
     if (this.#prompt.isOpen) return this.#log.say(later);
     const replace = async () => {

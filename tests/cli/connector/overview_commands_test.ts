@@ -342,6 +342,7 @@ Deno.test("an A2A address is listed until it is removed, and its token then open
   assertEquals(await ask(), 401);
   const again = await machine.failure("a2a", "remove", "beta");
   assertEquals([again.exit, again.code], [4, "CONNECTOR_PEER_UNKNOWN"]);
+  assertStringIncludes(again.message, "svc a2a list --agent alpha");
   // By its present alias too: the person would otherwise read that there is no address, while its token works.
   await machine.json("a2a", "add", "beta");
   await machine.json("peers", "rename", "beta", "bob");

@@ -71,6 +71,7 @@ Deno.test("each command that would hand unread messages to a runtime asks first"
     const { exit, code, message } = await machine.failure(...command);
     assertEquals([exit, code], [2, "CLI_PLATFORM_CHANGE"]);
     assertStringIncludes(message, CHANGE);
+    assertStringIncludes(message, "svc inbox --agent alpha,");
     machine.answers = false;
     assertEquals((await machine.svc(...command)).code, 2);
     machine.answers = null;

@@ -321,5 +321,8 @@ Deno.test("svc sent shows a message that was sent without a connector, with its 
     assertStringIncludes(stdout, "processed_by_svc");
     assertEquals((await machine.failure("sent", "short", "--to", "beta")).exit, 2);
     const { message } = await machine.failure("sent", "ZZZZZZ");
-    assertEquals(message, "No sent message ends in ZZZZZZ. Run svc sent to see them, or give a whole ID.");
+    assertEquals(
+      message,
+      "No sent message ends in ZZZZZZ. Run svc sent --agent alpha to see them, or give a whole ID.",
+    );
   }));

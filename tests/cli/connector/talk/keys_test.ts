@@ -295,7 +295,8 @@ Deno.test("a new agent with the name of a peer takes its place when the person s
   assertEquals([screen.live().includes("[y/N]"), screen.requests("/v1/peers")], [false, []]);
   const names = { agentName: "beta", humanName: "Bob", how: "ticket" } as const;
   screen.peers = { beta: { did: DID, ...names }, "beta-2": { did: OTHER, ...names } };
-  const later = "If it is the new beta: svc peers rename beta-2 beta --replaces";
+  const later = "svc --profile work peers rename beta-2 beta --replaces --agent alpha";
+  screen.withHere = (text) => text.replace("svc ", "svc --profile work ");
   screen.talk.paired("alpha", OTHER);
   assertEquals(screen.live(), "Is beta-2 the new agent of beta? The old one is then removed. [y/N] ");
   await screen.press("n");

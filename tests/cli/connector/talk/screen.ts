@@ -54,6 +54,7 @@ export class Screen {
   readonly slow = new Map<string, Promise<void>>();
   readonly #arriving = new Map<string, (messages: unknown[]) => void>();
   readonly talk: Talk;
+  withHere: (text: string) => string = (text) => text;
   #seq = 8;
 
   /** @param names agents that are there from the start; the test adds others */
@@ -77,6 +78,7 @@ export class Screen {
       newId: () => `request-${++this.#seq}`,
       agents: Math.max(1, names.length),
       hasKeys,
+      withHere: (text) => this.withHere(text),
       arrived: () => {},
       stop: () => void this.stops++,
     });
