@@ -169,6 +169,10 @@ Deno.test("a receipt is sent once while the disk is full", async () => {
   disk.isFull = false;
   await passing(world, 60, () => bench.connector.status().receiptsWaiting === 0);
   assertEquals([sent, bench.eventsOf("receipt_sent").length <= 1], [1, true]);
+  await world.message(a, b);
+  await until(() => sent === 2);
+  await world.clock.advance(120_000);
+  assertEquals(bench.eventsOf("store_failed").length, 2 * told, "a disk that is full again is told again");
 });
 
 Deno.test("each call that stores something answers 507 while the disk is full, and stores it afterwards", async (t) => {

@@ -98,3 +98,26 @@ Deno.test("a token is asked for again with the registry's time after that was se
   }
   assertEquals(visits.length, 6);
 });
+
+Deno.test("an identity that is refused after a refresh is read again, because the refresh has not replaced it", async () => {
+  const clock = new ManualClock(), ends = { accessExpiresAt: toIso(clock.now() + 3_600_000), refreshExpiresAt: "" };
+  let ait = "old";
+  const stored = (accessToken: string) =>
+    ({ tokenType: "Bearer", accessToken, refreshToken: "refresh", ...ends }) as const;
+  const store: SessionStore = {
+    read: () =>
+      Promise.resolve({
+        identity: { did: DID, ait, privateKey, accessToken: "first" },
+        auth: stored("first"),
+        aitExpiresAt: clock.now() + 3_600_000,
+      }),
+    refresh: () => Promise.resolve(stored("second")),
+    visit: () => Promise.reject(new Error("not called")),
+  };
+  const session = new StoredCredentials({ clock: new ServiceClock(clock), emit: () => {}, store }, await store.read());
+  const refused = await session.current();
+  await session.renew("access", refused);
+  ait = "new";
+  assertEquals([await session.renew("identity", refused), (await session.current()).ait], [true, "new"]);
+  session.stop();
+});

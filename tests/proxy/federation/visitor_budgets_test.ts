@@ -39,6 +39,25 @@ Deno.test("the visitors of one owner share a budget, also with many host names",
   assertEquals(await outcome(await w.message(local, alpha)), "202");
 });
 
+Deno.test("the visitors of another registry share four budgets, with any number of owners there and here", async () => {
+  const { w, b } = await cast({ proxy: { ownerRequests: 10 } });
+  await using _ = w;
+  const pairs: [ForeignAgent, TestAgent][] = [];
+  for (let n = 0; n < 5; n++) {
+    const host = await w.agent(), guest = await b.agent(`guest-${n}`);
+    await answered(await confirm(w, guest, await keyedTicket(w, host)), 201);
+    w.connect(host);
+    pairs.push([guest, host]);
+  }
+  await w.connected();
+  await w.clock.stepWhenIdle(60_000);
+  const answers: string[] = [];
+  for (const [guest, host] of pairs) {
+    for (let n = 0; n < 10; n++) answers.push(await outcome(await send(w, guest, host)));
+  }
+  assertEquals(answers, [...Array(40).fill("202"), ...Array(10).fill("429 PROXY_RATE_LIMIT_EXCEEDED")]);
+});
+
 const QUEUED = { Prefer: "respond-async" };
 
 Deno.test("one person of another server leaves requests and mailbox for the others of that server", async () => {
