@@ -2,6 +2,7 @@
 import type { CheckedReceipt, OutboundResult, Replies } from "../../shared/client/local_shapes.ts";
 import { ERRORS, isErrorCode } from "../../shared/protocol/errors.ts";
 import { NO_VISIT } from "../link/agent_credentials.ts";
+import { formatDuration } from "../terminal/times.ts";
 
 /**
  * First words of the problem of a message that never left this machine. If `refused` were shown, a person would ask who
@@ -45,9 +46,9 @@ function stateAlone(message: Shown, now: number, peer: string, host: string | nu
     case "sending":
       return "on its way";
     case "kept": {
-      const seconds = nextTryAt === null ? 0 : Math.ceil((Date.parse(nextTryAt) - now) / 1000);
+      const waitMs = nextTryAt === null ? 0 : Math.ceil((Date.parse(nextTryAt) - now) / 1000) * 1000;
       const waits = host === null || problem?.startsWith(NO_VISIT) ? "waits here" : `waits for ${host}`;
-      return seconds > 0 ? `${waits}, next try in ${seconds} s` : waits;
+      return waitMs > 0 ? `${waits}, next try in ${formatDuration(waitMs)}` : waits;
     }
     case "queued":
       // A server that was restored from an older backup has lost the message, so it never says that it gave up.

@@ -42,6 +42,9 @@ Deno.test("a message to another server waits here while the agent's own server g
   const kept = { state: "kept" as const, nextTryAt: new Date(3_000).toISOString(), expiresAt: null };
   const of = (problem: string) => stateText({ ...kept, problem }, 0, "beta@b.example", "b.example");
   assertEquals(of("https://b.example cannot be reached"), "waits for b.example, next try in 3 s");
+  // Another server is tried again after up to 15 min, and 780 s would have to be converted.
+  const later = { ...kept, nextTryAt: new Date(780_000).toISOString(), problem: null };
+  assertEquals(stateText(later, 0, "beta@b.example", "b.example"), "waits for b.example, next try in 13 min");
   assertEquals(
     of("Your server gives no token for b.example: https://a.example cannot be reached"),
     "waits here, next try in 3 s",
