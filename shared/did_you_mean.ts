@@ -1,9 +1,18 @@
-/** Returns the known word that is most similar, or `null` when more than about a third of the letters differ. */
+/** A shorter word begins too many others to mean one of them. */
+const BEGINNING_MIN = 3;
+
+/**
+ * Returns the only known word that begins so, else the one that is most similar; `null` when more than about a third of
+ * the letters differ. By letters alone, `offline` would be taken for `online` beside `offline-for`.
+ */
 export function nearest(word: string, known: Iterable<string>): string | null {
+  const words = [...known], start = word.toLowerCase();
+  const [begun, second] = words.filter((candidate) => candidate.toLowerCase().startsWith(start));
+  if (word.length >= BEGINNING_MIN && begun !== undefined && second === undefined) return begun;
   let best: string | null = null;
   let bestDistance = Math.max(1, Math.floor(word.length / 3)) + 1;
-  for (const candidate of known) {
-    const distance = editDistance(word.toLowerCase(), candidate.toLowerCase());
+  for (const candidate of words) {
+    const distance = editDistance(start, candidate.toLowerCase());
     if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
   }
   return best;

@@ -247,6 +247,8 @@ Deno.test("suggestions correct typing mistakes and ignore unrelated words", () =
   for (const [typed, meant] of [["craete", "create"], ["inspct", "inspect"], ["Delete", "delete"], ["lists", "list"]]) {
     assertEquals(nearest(typed ?? "", words), meant);
   }
+  assertEquals(nearest("offline", ["online", "offline-for"]), "offline-for");
+  assertEquals(nearest("offline", ["online", "offline-for", "offline-since"]), "online", "two begin so");
   for (const typed of ["xyz", "", "banana", "x".repeat(1000)]) assertEquals(nearest(typed, words), null);
 });
 
