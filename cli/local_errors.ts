@@ -89,7 +89,7 @@ export const LOCAL_ERRORS = Object.freeze(
       status: 507,
       when: "The messages that wait in the connector take up all their space, so nothing was stored",
       fix:
-        "Wait until the proxy takes some, or end one: svc sent --cancel <request ID> --agent <name>. svc connector status <name> shows the link.",
+        "Wait until the server takes some, or end one: svc sent --cancel <request ID> --agent <name>. svc connector status <name> shows the link.",
     },
     CONNECTOR_OFF_PORT: {
       status: 503,

@@ -38,7 +38,7 @@ export const COMMANDS = [
     path: ["inbox"],
     summary: "Print the unread messages, oldest first; --take marks them read",
     details: [
-      `If no connector runs, svc runs one for ${QUEUED_S} s first, so messages that wait at the proxy arrive and are stored here.`,
+      `If no connector runs, svc runs one for ${QUEUED_S} s first, so messages that wait at the server arrive and are stored here.`,
       "The messages of an agent with a runtime go to that runtime.",
     ],
     args: { id: { summary: "Number of one message, to print it whole, read or unread", optional: true } },

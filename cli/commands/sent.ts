@@ -207,6 +207,6 @@ async function requestIdOf(ctx: Context, folder: AgentFolder, text: string): Pro
 }
 
 function receiptText({ status, receivedAt, verified, problem }: CheckedReceipt): string {
-  const by = verified === "signed" ? "signed by its recipient" : "by the word of the proxy";
+  const by = verified === "signed" ? "signed by its recipient" : "by the word of the server";
   return `${status}, ${receivedAt}, ${by}${problem === undefined ? "" : `: ${problem}`}`;
 }

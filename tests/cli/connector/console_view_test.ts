@@ -47,7 +47,7 @@ Deno.test("a terminal gets sentences above one live line, without foreign contro
   const { screen, clock, view } = shownOn(true, () => live(line));
   view.event("refused", { why: "\u001b]0;title\u0007" });
   const drawn = () => `\x1b[?7l${line}\x1b[?7h`;
-  assert(screen.text.includes("The proxy refused the connection") && screen.text.endsWith(drawn()));
+  assert(screen.text.includes("The server refused the connection") && screen.text.endsWith(drawn()));
   line = "alpha: connected 2 s";
   await clock.advance(1_000);
   assert(screen.text.endsWith(drawn()));

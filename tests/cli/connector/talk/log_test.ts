@@ -97,7 +97,11 @@ Deno.test("tries that fail again for the same reason are told once, and again af
 
 Deno.test("the log tells reasons without codes, and that a suspended person's connector goes on trying", () => {
   const cases = [
-    ["refused", "PROXY_AGENT_ACCESS_INVALID: The token is over", "The proxy refused the connection: The token is over"],
+    [
+      "refused",
+      "PROXY_AGENT_ACCESS_INVALID: The token is over",
+      "The server refused the connection: The token is over",
+    ],
     [
       "refresh_failed",
       "ACCOUNT_SUSPENDED: Bob's account is suspended. Ask the administrator",
