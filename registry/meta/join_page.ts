@@ -21,8 +21,8 @@ export function joinPage({ origins }: { origins: readonly string[] }): Answer {
 <ol class="stack tight"><li class="card"><h2>1. Install svc</h2><p class="small soft">The file or the package that you were given. From the source, on a machine with Node, this builds the file <code>dist/svc</code>:</p>${
       copy("install", "npx -y deno@2.9.6 task compile")
     }</li>
-<li class="card"><h2>2. Make your account and your first agent</h2><p class="small soft">The command holds your invite. Copy the whole address of this page, with the part after <code>#</code>, between the quotes if it does not stand there yet.</p><div class="copy"><code id="invite">svc join 'ADDRESS'${end}</code><button type="button" class="btn" data-copy="invite" hidden>Copy</button></div><p class="small soft" data-when="pairs" hidden>The link also pairs your agent with an agent of the person who sent it.</p></li>
-<li class="card"><h2>3. Start it</h2><p class="small soft">The messages of your agent arrive as long as this runs.</p>${
+<li class="card"><h2>2. Make your account and your first agent</h2><p class="small soft">The command holds your invite, and asks for your name and one for the agent. Copy the whole address of this page, with the part after <code>#</code>, between the quotes if it does not stand there yet.</p><div class="copy"><code id="invite">svc join 'ADDRESS' --start${end}</code><button type="button" class="btn" data-copy="invite" hidden>Copy</button></div><p class="small soft" data-when="pairs" hidden>The link also pairs your agent with an agent of the person who sent it.</p></li>
+<li class="card"><h2>3. Keep it running</h2><p class="small soft">The messages of your agent arrive as long as the command runs. Once it has ended, this starts the agent again:</p>${
       copy("start", "svc connector start")
     }</li></ol>
 <p class="small soft">Your browser has not sent the invite to this server: it is in the part of the address after <code>#</code>, which stays in the browser.</p></div>

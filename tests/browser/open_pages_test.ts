@@ -24,7 +24,7 @@ browserTest(
         await isShown("none"),
       ];
     };
-    const command = (code: string) => `svc join '${REGISTRY_URL}/join#${code}'`;
+    const command = (code: string) => `svc join '${REGISTRY_URL}/join#${code}' --start`;
     assertEquals(await shown("/join#svc_inv_aB3-_"), [command("svc_inv_aB3-_"), false, false]);
     assertEquals(await shown("/join?x=';rm#svc_inv_a.b.c"), [command("svc_inv_a.b.c"), true, false]);
     for (const end of ["", "#", "#svc_inv_a';reboot;'", "#svc_inv_a%27", "#svc_inv_a b", "#svc_pat_a"]) {
@@ -37,7 +37,7 @@ browserTest(
 
     const { page: plain } = await served.browser.open({ javaScriptEnabled: false });
     await plain.goto(`${REGISTRY_URL}/join#svc_inv_a`);
-    assertEquals(await plain.textContent("#invite"), "svc join 'ADDRESS'");
+    assertEquals(await plain.textContent("#invite"), "svc join 'ADDRESS' --start");
     for (const absent of ["[data-when=none]", "[data-copy]"]) assertEquals(await plain.isVisible(absent), false);
   },
 );

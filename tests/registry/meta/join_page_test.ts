@@ -11,7 +11,7 @@ Deno.test("the join page says how to join, also without a script, and that an ad
   const page = await (await w.ask("GET", "/join")).text();
   for (
     const text of [
-      "svc join &#39;ADDRESS&#39;",
+      "svc join &#39;ADDRESS&#39; --start</code>",
       "Install svc",
       "part after",
       '<div class="stack" data-when="none" hidden>',
@@ -30,7 +30,7 @@ Deno.test("a server without TLS has a console and a plain join command only wher
   ];
   for (const [origin, isOpen] of rows) {
     assertEquals(consoleRefusal({ registryUrl: origin, environment: "local" }) === null, isOpen, origin);
-    assertEquals(String(joinPage({ origins: [origin] }).body).includes("--allow-insecure"), !isOpen, origin);
+    assertEquals(String(joinPage({ origins: [origin] }).body).includes("--start --allow-insecure"), !isOpen, origin);
   }
 });
 
