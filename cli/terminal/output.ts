@@ -9,6 +9,7 @@ import type { Described } from "../errors.ts";
 import { jsonText, oneLine, peerText, printable } from "./escapes.ts";
 import { continued, cutToColumns, layOut, textColumns, wordWrap } from "./text_width.ts";
 import { type Cell, type Column, tableLines, timeCell } from "./tables.ts";
+import { dayAndTime } from "./times.ts";
 
 export interface Terminal {
   /** Returns false when the reader of the output has ended. */
@@ -30,6 +31,9 @@ export interface OutputOptions {
   /** Tables with all columns and whole values, also where they are wider than the terminal. */
   wide?: boolean;
 }
+
+/** A time in a text. */
+const TIME = /\d{4}-\d\d-\d\dT[\d:.]+Z/g;
 
 export type Field = readonly [label: string, value: string | number | null | undefined];
 
@@ -130,6 +134,11 @@ export class Output {
   /** Whether IDs are shown whole: in a pipe and with `--wide`. On a terminal a person reads names. */
   get showsIds(): boolean {
     return this.#wide || !this.terminal.stdoutIsTerminal;
+  }
+
+  /** A text whose times are whole or short, as `showsIds` says. */
+  withTimes(text: string): string {
+    return text.replaceAll(TIME, (iso) => this.shown({ short: dayAndTime(iso), whole: iso }) ?? iso);
   }
 
   /** A value outside of a table: whole or short, as `showsIds` says. */

@@ -165,7 +165,8 @@ export const REGEXES: readonly RegexRow[] = [
     OS_MESSAGE,
   ),
   meets(String.raw`/did:svc:\S+/`, "did:svc:", "a", " "),
-  meets(String.raw`/\d{4}-\d\d-\d\dT[\d:.]+Z/`, "2026-11-26T", "1", "x"),
+  meets(String.raw`/\d{4}-\d\d-\d\dT[\d:.]+Z/g`, "2026-11-26T", "1", "x"),
+  meets(String.raw`/(\d{4}-\d\d-\d\dT[\d:.]+Z)/`, "2026-11-26T", "1", "x"),
   meets(
     'new RegExp(`\\\\bsvc (?=(?:${this.groups.join("|")})\\\\b)`, "g")',
     "",

@@ -117,7 +117,7 @@ export const COMMANDS = [
       const well = isConnectorHealthy(status);
       ctx.out.result({ ...status, well }, [
         ctx.out.bold(`The connector of ${folder.name} is ${well ? "healthy" : "UNHEALTHY"}`),
-        ...fields(statusFields(status)),
+        ...fields(statusFields(status)).map((line) => ctx.out.withTimes(line)),
       ]);
       if (status.deadLetters > 0) {
         ctx.out.next(["dead-letters", "--agent", folder.name], { when: "to see what it gave up on" });

@@ -8,7 +8,6 @@ import { BLOCKING_CHECKS, type DoctorCheck, runChecks, runtimeOf } from "./check
 import { connectorOf } from "../connector/connector.ts";
 import { statusOf } from "../../connector/status.ts";
 import { idCell } from "../../terminal/tables.ts";
-import { dayAndTime } from "../../terminal/times.ts";
 import { PLATFORMS } from "../../platforms/table.ts";
 import { presentPeers, readPeers } from "../../connector/peers/peers.ts";
 import { toBase64Url } from "../../../shared/protocol/base64url.ts";
@@ -100,8 +99,7 @@ export const COMMANDS = [
       }
       const healthy = checks.every(({ ok }) => ok);
       const shown = (text: string) =>
-        text.replace(/did:svc:\S+/, (did) => ctx.out.shown(idCell(did)) ?? "")
-          .replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/, (iso) => ctx.out.shown({ short: dayAndTime(iso), whole: iso }) ?? "");
+        ctx.out.withTimes(text.replace(/did:svc:\S+/, (did) => ctx.out.shown(idCell(did)) ?? ""));
       const mark = ({ ok }: DoctorCheck) => ok ? ctx.out.green("pass") : ctx.out.red("FAIL");
       const width = Math.max(...checks.map(({ name }) => name.length));
       ctx.out.result({ agent: folder?.name ?? null, platform, healthy, checks }, [

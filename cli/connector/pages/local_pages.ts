@@ -7,6 +7,7 @@ import { PAGE_FILES, type PageAnswer, pageFile, plainPage } from "../../../share
 import { markup } from "../../../shared/page/html.ts";
 import { isPagePath, pageApp, type PageResult } from "../../../shared/page/page_app.ts";
 import { card, copy, head, lines } from "../../../shared/page/parts.ts";
+import { moment } from "../../../shared/page/times.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import type { Connector } from "../connector.ts";
 import { boundedText } from "../local_api/local_route.ts";
@@ -18,6 +19,8 @@ import { pairingRows } from "./pairing_pages.ts";
 import { peerRows } from "./peer_pages.ts";
 import { LocalSessions } from "./sessions.ts";
 
+/** A time in a text of `statusFields`. */
+const TIME = /(\d{4}-\d\d-\d\dT[\d:.]+Z)/;
 const ROOT = "/p", OPEN = "/open", COMMAND = "svc connector open";
 const ROWS: readonly LocalRow[] = [
   ...conversationRows,
@@ -100,8 +103,11 @@ function sorry(path: string, error: unknown): PageAnswer {
 }
 
 function statusPage(pages: Pages, input: Input): PageResult {
+  const now = pages.connector.deps.clock.now();
+  const withTimes = (value: unknown) =>
+    String(value).split(TIME).map((part, i) => i % 2 === 0 ? part : moment(part, now));
   const facts = statusFields(pages.connector.status()).flatMap(([label, value]) =>
-    value === undefined ? [] : [[`${label.charAt(0).toUpperCase()}${label.slice(1)}`, value] as const]
+    value === undefined ? [] : [[`${label.charAt(0).toUpperCase()}${label.slice(1)}`, withTimes(value)] as const]
   );
   const main = markup`${head("Status")}<div id="status" data-live><div id="status-facts">${
     card("This connector", lines(facts))

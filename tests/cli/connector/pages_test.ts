@@ -1,5 +1,5 @@
 /** Pages of a connector in the test's process: what a pasted ticket may be, the agent that replaces another, a full disk. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ownCalls } from "../../../cli/connector/local_api/local_api.ts";
 import { LocalPages } from "../../../cli/connector/pages/local_pages.ts";
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
@@ -68,6 +68,14 @@ Deno.test("a ticket is read from the mail around it, also broken into lines", as
       ["svcpair1_AAECAwQFBgcICQoLDA0ODw.BwcHBwcHBwcHBwcHBwcHBw.[::1]:8787", "Agents of two servers pair only if"],
     ] as const
   ) assertStringIncludes(await page.submit("pair/check", { ticket: paste }), why);
+});
+
+Deno.test("the page of the status shows short times, each with the whole one in its title", async () => {
+  await using world = await World.open();
+  const page = await browser((await two(world)).other);
+  const status = await page.get("status");
+  assertMatch(status, /since <time datetime="([^"]+)" title="\1">\d\d:\d\d UTC<\/time> \(/);
+  assertEquals(/\d{4}-\d\d-\d\dT/.exec(status.replaceAll(/<[^>]*>/g, "")), null);
 });
 
 Deno.test("the page asks whether a new peer is the new agent of one that was there", async () => {

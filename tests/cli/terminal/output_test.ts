@@ -1,5 +1,5 @@
 /** The output for people and scripts: streams, colours, progress, JSON. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { BUSY } from "../../../shared/client/local_shapes.ts";
 import { TASK_CODES } from "../../../cli/platforms/platform.ts";
 import { LIBRARY_ERRORS } from "../../../cli/commands/explain.ts";
@@ -12,7 +12,7 @@ import { ERRORS } from "../../../shared/protocol/errors.ts";
 import { toIso } from "../../../shared/protocol/time.ts";
 import { type Authenticators, errorsOf, type Route } from "../../../shared/server/http/route.ts";
 import { linesOf, printable } from "../../../cli/terminal/escapes.ts";
-import { fields, Output, shellWord } from "../../../cli/terminal/output.ts";
+import { fields, Output, type OutputOptions, shellWord } from "../../../cli/terminal/output.ts";
 import { table, tableLines } from "../../../cli/terminal/tables.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { recordedTerminal } from "../../support/recorded_terminal.ts";
@@ -25,7 +25,7 @@ const COMMANDS = await allCommands();
 const CONNECTOR = "Waiting for the connector of here";
 const SECRET = /svc_(?:pat|agt|rft|srv|inv)_[A-Za-z0-9_-]{8,}/g;
 
-function screen(isTerminal: boolean, options = { json: false, colour: true }) {
+function screen(isTerminal: boolean, options: OutputOptions = { json: false, colour: true }) {
   const { terminal, seen } = recordedTerminal(isTerminal), clock = new ManualClock();
   const out = new Output(terminal, clock, options);
   return { out, seen, clock };
@@ -228,6 +228,13 @@ Deno.test("a peer's JSON is printed on one line, with the same value and no cont
   assertStringIncludes(first, '"number": 12345678901234567890 ');
   assertEquals(JSON.parse(first), JSON.parse(json));
   assertEquals(JSON.parse(second), { a: {}, warnings: ["late"] });
+});
+
+Deno.test("times in a text are short on a terminal, and whole in a pipe and with --wide", () => {
+  const text = "connected since 2026-02-21T12:04:10.480Z (4 min ago)";
+  assertMatch(screen(true).out.withTimes(text), /^connected since 2\d Feb \d\d:\d\d \(4 min ago\)$/);
+  const wide = { json: false, colour: false, wide: true };
+  assertEquals([screen(false).out, screen(true, wide).out].map((out) => out.withTimes(text)), [text, text]);
 });
 
 Deno.test("a warning with --json is shown once: in the next document, else on standard error at the end", () => {
