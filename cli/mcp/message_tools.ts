@@ -64,7 +64,9 @@ export const SEND_MESSAGE: ToolRow = tool({
   async run(mcp, args, call) {
     const { clock, connector } = mcp.options;
     const payload = payloadOf(args);
-    const to = mcp.peer(args.to);
+    const did = mcp.peer(args.to);
+    // The connector says of an alias that its pair has ended. A server of few peers keeps to the one that it has checked.
+    const to = mcp.allowed() === null ? args.to : did;
     // Throws for a message of a peer that this server may not see, because the model's answer would go to that peer.
     if (args.reply_to !== undefined && mcp.allowed() !== null) await mcp.message(args.reply_to);
     const requestId = args.request_id ?? mcp.newId();

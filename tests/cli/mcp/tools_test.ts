@@ -8,6 +8,7 @@ import { CliError } from "../../../cli/errors.ts";
 import { until } from "../../support/until.ts";
 import { type TestAgent, World } from "../../support/world.ts";
 import { Bench } from "../connector/bench.ts";
+import { asker } from "../connector/local_api/local_caller.ts";
 import { clientOfPair, ERAS, McpClient, type McpClientOptions } from "./mcp_client.ts";
 
 /** Two paired agents with an MCP client each. */
@@ -328,6 +329,18 @@ Deno.test("an error of a tool has a code, what happened and what to do", async (
   let data: Record<string, unknown> = {};
   for (let level = 0; level < 100; level++) data = { data };
   await alpha.failure("send_message", { to: "beta", data }, "nests more than 64 levels. Correct the arguments;");
+});
+
+Deno.test("a message to a peer whose pair has ended says so, because the peer may have another alias now", async () => {
+  await using world = await World.open();
+  const { alpha, benches: [bench] } = await pairOfClients(world);
+  assertEquals((await alpha.data("send_message", { to: "beta", text: "x" })).state, "delivered");
+  assertEquals((await asker(bench)("/v1/pair/remove", { method: "POST", body: '{"to":"beta"}' })).status, 204);
+  assertEquals(
+    await alpha.failure("send_message", { to: "beta", text: "x" }),
+    "CONNECTOR_PEER_UNKNOWN: The pair with beta has ended. list_peers lists the peers, and says how to pair with another " +
+      "agent.",
+  );
 });
 
 /** Alpha's tools with a connector that answers each request with this error. */
