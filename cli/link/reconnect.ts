@@ -125,7 +125,7 @@ export class ReconnectingLink {
       this.#become("connecting");
       let wait: number;
       try {
-        const closed = await this.#hold();
+        const closed = silentWithoutPong(await this.#hold());
         repaired = false;
         if (this.#stop.signal.aborted) break;
         // Measured without the handshake, because a handshake of 10 s would make a link that ends at once look like a
@@ -296,6 +296,14 @@ const CLOSES: Readonly<Record<number, string>> = {
   [CLOSE.silent]: "the link was silent",
   [CLOSE.replaced]: TAKEN_OVER,
 };
+
+/** The reason with which the platform of the proxy closes a link whose pings got no answer. */
+const NO_PONG = "No response from ping frame.";
+
+/** Names a link without answers to pings silent. Its code says that the proxy shuts down, which a person would look for. */
+function silentWithoutPong({ code, reason }: { code: number; reason: string }): { code: number; reason: string } {
+  return { code: code === CLOSE.shuttingDown && reason === NO_PONG ? CLOSE.silent : code, reason };
+}
 
 const LOST: ReadonlySet<number> = new Set([1006, CLOSE.silent]);
 

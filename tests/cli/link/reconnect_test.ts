@@ -15,6 +15,8 @@ class Proxy {
   link: LinkEvents | null = null;
   losses = 0;
   revoked = 0;
+  /** Why the links have ended. */
+  readonly ends: unknown[] = [];
   refusal: Error | null = null;
   /** The agent's present identity token. */
   ait = "old";
@@ -49,6 +51,7 @@ class Proxy {
       emit: (event, fields) => {
         if (event === "waiting") this.waits.push(Number((fields as { ms: number }).ms));
         if (event === "revoked") this.revoked++;
+        if (event === "disconnected") this.ends.push(fields?.why);
       },
     }, {
       deliver: () => Promise.resolve({ accepted: true }),
@@ -124,6 +127,12 @@ Deno.test("a link counts as lost when it is silent or breaks off, and not when t
       await proxy.close(code, "");
       assertEquals(proxy.losses, losses, `${code}`);
     }
+  }));
+
+Deno.test("a link whose pings got no answer, as after this machine slept, is silent and lost", () =>
+  withProxy(async (proxy) => {
+    await proxy.close(1001, "No response from ping frame.");
+    assertEquals([proxy.losses, proxy.ends], [1, ["the link was silent (4408: No response from ping frame.)"]]);
   }));
 
 Deno.test("a proxy that says without an end that the agent is revoked is reported once for each link", () =>
