@@ -25,6 +25,8 @@ import { didYouMean } from "../../shared/did_you_mean.ts";
 import { isAgentDid, parseDid } from "../../shared/protocol/did.ts";
 import { isUlid } from "../../shared/protocol/ids.ts";
 import type { InputPlace } from "../command_line/command.ts";
+import { wholeId } from "../command_line/numbers.ts";
+import { idEnd } from "../terminal/tables.ts";
 
 const LOCK_FILE = "agent.lock";
 const OTHER_FOLDER = "--config-dir or SVC_CONFIG_DIR names another folder.";
@@ -266,7 +268,8 @@ export function checkAgentWords(places: readonly InputPlace[]): void {
   for (const { name, spec, values } of places) {
     const mayBeId = "orId" in spec && spec.orId === true;
     for (const word of [values[name]].flat()) {
-      if (typeof word === "string" && !(mayBeId && (isUlid(word) || isAgentDid(word)))) requireAgentName(word);
+      const isId = (word: string) => isUlid(word) || isAgentDid(word) || idEnd(word) !== null;
+      if (typeof word === "string" && !(mayBeId && isId(word))) requireAgentName(word);
     }
   }
 }
@@ -275,20 +278,40 @@ export interface AgentReference {
   id: string;
   /** Name on this machine; `null` for an agent of another machine. */
   localName: string | null;
+  /** How messages name it. The end of an ID is shown with the name, because a person could have copied a wrong one. */
+  shown: string;
 }
 
-/** Returns ID and local name of an agent. @throws {CliError} `CLI_AGENT_UNKNOWN`, `CLI_USAGE`, `CLI_FILE_INVALID` */
-export async function findAgent(ctx: Context, text: string): Promise<AgentReference> {
+/**
+ * Returns an agent by its name here, its ID or its DID, or by the end of its ID, as `svc agent list` shows it. `owned`
+ * is called only for such an end, because it costs requests.
+ *
+ * @throws {CliError} `CLI_AGENT_UNKNOWN`, `CLI_AMBIGUOUS`, `CLI_USAGE`, `CLI_FILE_INVALID`
+ */
+export async function findAgent(
+  ctx: Context,
+  text: string,
+  owned: () => Promise<readonly { id: string; name: string }[]>,
+): Promise<AgentReference> {
   const store = new AgentStore(ctx);
-  const did = parseDid(text);
-  const id = did?.kind === "agent" ? did.id : isUlid(text) ? text : null;
+  const did = parseDid(text), end = idEnd(text);
+  let id = did?.kind === "agent" ? did.id : isUlid(text) ? text : null, shown = text;
   const { agents } = await store.names();
+  if (id === null && end !== null && !agents.includes(text)) {
+    const known = await owned();
+    // A name that is no end stays a name, so that the error says which agents are here.
+    if (!isAgentName(text) || known.some(({ id }) => id.endsWith(end))) {
+      const kind = { what: "an agent ID", named: "agent", list: "svc agent list" };
+      id = await wholeId(text, () => Promise.resolve(known), kind);
+      shown = `${known.find((agent) => agent.id === id)?.name} (${id})`;
+    }
+  }
   if (id !== null && !agents.includes(text)) {
     const here = [...await store.each((folder) => folder.identity().did)].find(([, did]) => parseDid(did)?.id === id);
-    return { id, localName: here?.[0] ?? null };
+    return { id, localName: here?.[0] ?? null, shown };
   }
   const { did: own } = (await store.open(text)).identity();
-  return { id: parseDid(own)?.id ?? "", localName: text };
+  return { id: parseDid(own)?.id ?? "", localName: text, shown };
 }
 
 /** How a person without an agent gets one. Without the second half, a person without an account would get an error. */

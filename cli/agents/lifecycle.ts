@@ -32,7 +32,7 @@ import type { AgentState, RegistryClient } from "../client/registry_client.ts";
 export async function deleteAgent(
   ctx: Context,
   { registry, apiKey }: Owner,
-  { id, localName }: AgentReference,
+  { id, localName }: Pick<AgentReference, "id" | "localName">,
   beforeFiles: (folder: AgentFolder) => Promise<void> = () => Promise.resolve(),
 ): Promise<AgentState> {
   const store = new AgentStore(ctx);

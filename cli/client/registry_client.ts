@@ -96,6 +96,8 @@ export class RegistryClient {
 
   readonly agents = (apiKey: string, query: Query = {}) =>
     this.#call("GET", `/v1/agents${searchOf(query)}`, apiKey, agents.AgentList);
+  /** All agents of the person, from every page. */
+  readonly ownAgents = (apiKey: string) => this.#all("/v1/agents", apiKey, agents.AgentList, (page) => page.agents);
   readonly agent = async (apiKey: string, agentId: string) =>
     (await this.#call("GET", agentPath(agentId), apiKey, agents.AgentAnswer)).agent;
   /** Issues a new identity token. The previous one is revoked. */

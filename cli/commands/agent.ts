@@ -34,7 +34,11 @@ import { evaluateToken } from "../verify/evaluate.ts";
 const { aitTtlDaysMax: TTL_DAYS_MAX } = LIMITS;
 const STATUSES = ActiveOrRevoked.options;
 const HERE = { summary: "Agent name on this machine", complete: "agents" } as const;
-const ANY_AGENT = { summary: "Agent name on this machine, agent ID or DID", complete: "agents", orId: true } as const;
+const ANY_AGENT = {
+  summary: "Agent name on this machine, agent ID, its last 6 characters from svc agent list, or DID",
+  complete: "agents",
+  orId: true,
+} as const;
 
 const SESSION_IS = {
   active: () => "active",
@@ -180,21 +184,21 @@ export const COMMANDS = [
     examples: { "svc agent delete alpha": "alpha is revoked and its files are deleted" },
     async run(ctx, { args: { agent }, options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
-      const found = await findAgent(ctx, agent);
+      const found = await findAgent(ctx, agent, () => registry.ownAgents(apiKey));
       const note = options.yes ? "" : await unreadNote(ctx, found.localName);
-      const question = `Revoke ${agent} permanently?${note} This cannot be undone.`;
+      const question = `Revoke ${found.shown} permanently?${note} This cannot be undone.`;
       if (!await isConfirmed(ctx, options.yes, question)) return EXIT.failed;
-      ctx.out.doing(`Revoking ${agent}`);
+      ctx.out.doing(`Revoking ${found.shown}`);
       // Loaded only here, because it needs the parsers for files of hosts, and the other commands would wait for them.
       const { removeOfAgent } = await import("./uninstall.ts");
       const changed: string[] = [];
       const before = await deleteAgent(ctx, { registry, apiKey }, found, async (folder) => {
         changed.push(...await removeOfAgent(ctx, folder));
       });
-      const { id, localName } = found;
+      const { id, localName, shown } = found;
       const files = localName === null ? "" : " Its local files are deleted.";
       ctx.out.result({ id, localName, status: before === "unknown" ? before : "revoked" }, [
-        `${DELETED[before].replace("%", agent)}${files}`,
+        `${DELETED[before].replace("%", shown)}${files}`,
         ...changed.map((path) => `What svc wrote for it is removed from ${path}.`),
       ]);
     },
@@ -251,9 +255,9 @@ export const COMMANDS = [
     examples: { "svc agent auth revoke alpha": "Its access and refresh tokens stop working" },
     async run(ctx, { args: { agent }, options }) {
       const { registry, apiKey } = connectAsPerson(ctx, options);
-      const { id, localName } = await findAgent(ctx, agent);
+      const { id, localName, shown } = await findAgent(ctx, agent, () => registry.ownAgents(apiKey));
       await registry.revokeAgentAuth(apiKey, id);
-      ctx.out.result({ id, localName, session: "revoked" }, `The session of ${agent} has ended.`);
+      ctx.out.result({ id, localName, session: "revoked" }, `The session of ${shown} has ended.`);
       if (localName === null) return;
       // A reissue of a deleted agent would be refused.
       const isDeleted = await registry.stateOf(id).catch(() => "unknown") === "revoked";

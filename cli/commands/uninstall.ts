@@ -259,7 +259,7 @@ async function offerRevocation({ ctx, name, shown }: KeptAgent): Promise<void> {
   if (await ctx.confirm?.(question, true) !== true) return;
   try {
     const owner = connectAsPerson(ctx);
-    await deleteAgent(ctx, owner, await findAgent(ctx, name));
+    await deleteAgent(ctx, owner, await findAgent(ctx, name, () => owner.registry.ownAgents(owner.apiKey)));
     ctx.out.note(`${shown} is revoked.`);
   } catch (error) {
     ctx.out.warn(`${shown} is not revoked: ${describe(error).cause}`);

@@ -269,6 +269,23 @@ Deno.test("agent delete revokes, removes the files and frees the name", async ()
   assertEquals(agents.map((agent: { status: string }) => agent.status), ["active", "revoked"]);
 });
 
+Deno.test("agent delete and auth revoke take the end of an ID, as agent list shows it on a terminal, and name the agent", async () => {
+  await using world = await World.open();
+  const owner = await world.person();
+  await using machine = await Machine.open(world, { env: { SVC_API_KEY: owner.apiKey } });
+  const ids = await Promise.all(["lost", "kept"].map(async (name) => (await world.agent(owner, name)).agent.id));
+  const [lost, kept] = ids as [string, string];
+  const shown = `…${lost.slice(-6)}`;
+  const { stdout } = await machine.svc("agent", "auth", "revoke", shown);
+  assertStringIncludes(stdout, `The session of lost (${lost}) has ended.`);
+  const deleted = await machine.svc("agent", "delete", shown, "--yes");
+  assertStringIncludes(deleted.stdout, `The agent lost (${lost}) is revoked permanently.`);
+  assertEquals((await machine.json("agent", "delete", kept.slice(-6), "--yes")).id, kept);
+  // Neither an end that no agent has, nor a mistyped name of six characters, is guessed.
+  await machine.refuses(["agent", "delete", "…ZZZZZZ", "--yes"], 2, "CLI_USAGE");
+  await machine.refuses(["agent", "delete", "alphaa", "--yes"], 4, "CLI_AGENT_UNKNOWN");
+});
+
 Deno.test("agent delete finishes at the next run when its answer was lost", async () => {
   await using machine = await Machine.ofPerson();
   await machine.json("agent", "create", "alpha");
