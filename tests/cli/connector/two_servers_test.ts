@@ -8,6 +8,7 @@ import { provePairKey } from "../../../shared/protocol/pair_key.ts";
 import { parseTicket } from "../../../shared/protocol/ticket.ts";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { presenceText } from "../../../cli/connector/peers/peer_columns.ts";
+import { noPeer } from "../../../cli/connector/peers/peers.ts";
 import { CalmTexts } from "../../../cli/connector/talk/event_texts.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { until } from "../../support/until.ts";
@@ -56,6 +57,7 @@ Deno.test("one ticket pairs two agents of two servers, who write to each other e
   assertEquals([atB?.how, atB?.proxy], ["ticket", "https://relay.a.example"]);
   const [paired = {}] = a.bench.eventsOf("paired");
   assertStringIncludes(new CalmTexts().of("paired", paired, 0) ?? "", "It is called beta@b.example here.");
+  assertStringIncludes(noPeer("Beta", a.bench.peers).message, "Did you mean beta@b.example?");
   assertEquals((await send(b.bench, "alpha@a.example", "from b")).delivered, true);
   assertEquals((await send(a.bench, "beta@b.example", "from a")).delivered, true);
   await until(() => a.bench.connector.store.received.list({ unread: true, limit: 5 }).messages.length === 1);
