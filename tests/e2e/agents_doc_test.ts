@@ -16,8 +16,8 @@ import { longTest } from "../support/trials.ts";
 const END_MS = 90_000;
 if (!HAS_PYTHON) console.log("The Python programs of docs/agents.md are NOT run here: python3 is not installed");
 
-Deno.test("the Python programs have at most 30 lines, and the TypeScript program 15", () => {
-  for (const [name, most] of [["answer.py", 30], ["ask.py", 30], ["agent.ts", 15]] as const) {
+Deno.test("the Python programs have at most 30 lines, and the JavaScript program 15", () => {
+  for (const [name, most] of [["answer.py", 30], ["ask.py", 30], ["agent.mjs", 15]] as const) {
     assert(block(name).trim().split("\n").length <= most, name);
   }
 });

@@ -73,13 +73,13 @@ export const ANSWERING: readonly AnsweringProgram[] = [
     answer: () => new Date().toISOString().slice(0, 10),
   },
   {
-    name: "agent.ts",
+    name: "agent.mjs",
     ignore: false,
     start({ dir, agent }) {
       // The page's program also asks one question, and ends after its answer.
-      const [answering = ""] = block("agent.ts").replace('name: "alpha"', `name: "${agent}"`).split("const reply");
-      Deno.writeTextFileSync(`${dir}/answering.ts`, answering);
-      const args = ["run", "-A", "--no-prompt", "--config", `${ROOT}/deno.json`, `${dir}/answering.ts`];
+      const [answering = ""] = block("agent.mjs").replace('name: "alpha"', `name: "${agent}"`).split("const reply");
+      Deno.writeTextFileSync(`${dir}/answering.mjs`, answering);
+      const args = ["run", "-A", "--no-prompt", "--config", `${ROOT}/deno.json`, `${dir}/answering.mjs`];
       return background(Deno.execPath(), args, { SVC_CONFIG_DIR: dir });
     },
     answer: (asker, text) => `Hello ${asker}, you said: ${text}`,
