@@ -108,7 +108,7 @@ class SentList {
     const { body: result, json } = await callForText(this.connector, OutboundResult, post(target, {}));
     const isCancelled = result.problem === CANCELLED;
     const done = result.state === "unknown" ? "Cancelled; an earlier attempt may have arrived." : "Cancelled.";
-    const state = `${out.shown(idCell(requestId))} is ${stateText(result, clock.now())}`;
+    const state = `${out.shown(idCell(requestId))}: ${stateText(result, clock.now())}`;
     if (out.json) out.jsonLine(json);
     out.note(isCancelled ? done : `Not cancelled: ${state}`);
     return isCancelled;

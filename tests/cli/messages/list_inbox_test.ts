@@ -288,6 +288,8 @@ Deno.test("svc send goes through the connector that runs, which knows the messag
     const one = await machine.json("sent", "request-1");
     assertEquals([one.state, one.reply, one.receipts], ["delivered", null, []]);
     assertEquals((await machine.svc("sent")).stdout.split("\n")[0]?.split(/ {2,}/)[1], "TO");
+    const { code, stderr } = await machine.svc("sent", "request-2", "--cancel");
+    assertEquals([code, stderr], [1, "Not cancelled: request-2: arrived\n"]);
     for (const argv of [["sent", "request-9"], ["send", "nobody", "x"], ["sent", "request-1", "--to", "nobody"]]) {
       assertEquals((await machine.failure(...argv)).exit, 4, argv.join(" "));
     }
