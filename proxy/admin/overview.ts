@@ -90,12 +90,17 @@ async function countAgents(
   const alive = await leases.aliveOf(holders.values());
   const recent = new Set<string>();
   // The lease of an instance that was killed or stopped is kept for a day. While it exists, the agents of that instance
-  // cannot have been offline for over a day.
+  // cannot have been offline for over a day. An imported store has no lease, so the connection must be that old too.
   await visitAll(kv, KEYS.instances(), ({ key }) => recent.add(String(key.at(-1))));
   let online = 0, offlineOver1d = 0;
-  const areSeen = await visitAll<Seen>(kv, KEYS.allSeen(), ({ key, value: { instance, disconnectedAt } }) => {
-    if (alive.has(holders.get(String(key.at(-1))) ?? "")) online++;
-    else if (disconnectedAt === null ? !recent.has(instance) : now - disconnectedAt > DAY_MS) offlineOver1d++;
-  });
+  const areSeen = await visitAll<Seen>(
+    kv,
+    KEYS.allSeen(),
+    ({ key, value: { instance, connectedAt, disconnectedAt } }) => {
+      const mayBeOnline = disconnectedAt === null && recent.has(instance);
+      if (alive.has(holders.get(String(key.at(-1))) ?? "")) online++;
+      else if (!mayBeOnline && now - (disconnectedAt ?? connectedAt) > DAY_MS) offlineOver1d++;
+    },
+  );
   return { online, offlineOver1d, areAll: areHeld && areSeen };
 }
