@@ -8,6 +8,7 @@ import { type Cancel, repeat, sleep } from "../../shared/clock.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { CLOSE } from "../../shared/protocol/frames.ts";
 import { CONNECT_WAIT_MAX_MS, type OwnerBudgets } from "../owner_budgets.ts";
+import type { RelaySocket } from "./agent_sockets.ts";
 import type { ConnectedAgents } from "./connected_agents.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 
@@ -31,6 +32,18 @@ const HELD_BACK_LOOKS = 3;
 const BUSY_SHARE = 0.25;
 /** Time for an answer. With less, a connector behind a slow line would be closed. */
 const ANSWER_MS = 2_000;
+/**
+ * In how many steps silent sockets are ended. With one, honest sockets whose answers the server had no time to read
+ * would end with those that kept it from reading. With more, these would fill the memory for longer.
+ */
+const STEPS = 3;
+/**
+ * Share of the largest suspicion from which an owner's sockets end with those of the most suspect one. With more, several
+ * accounts of one person would end one after the other. With less, honest sockets would end with theirs.
+ */
+const SUSPECT_SHARE = 0.5;
+/** Time for an answer after a step. With less, the server could not read the answers that had waited. */
+const NEXT_ANSWER_MS = 500;
 /** A timer that fires this late shows that the server was busy, so it may not have read all answers yet. */
 const LATE_MS = 200;
 /** How often a busy server waits for answers. With more, it would close no socket before its memory is full. */
@@ -100,27 +113,61 @@ export class MemoryGuard {
     return processorMs() - this.#usedBefore >= BUSY_SHARE * LOOK_MS * this.#unanswered;
   }
 
-  /** Asks every socket for a heartbeat, and ends those that sent nothing since. */
+  /** Asks every socket for a heartbeat, and ends those that sent nothing since, in up to three steps. */
   async #endSilent(bytes: number): Promise<void> {
     const { connectedAgents, clock, owners, log } = this.deps;
     const asked = connectedAgents.links().map((link) => ({ link, heard: link.lastHeard }));
     const askedAt = this.#askedAt = clock.now();
     for (const { link } of asked) link.heartbeat();
-    for (let waits = 0; waits < MAX_WAITS; waits++) {
-      const began = clock.now(), ms = waits === 0 ? ANSWER_MS : LATE_MS;
-      await sleep(clock, ms);
-      if (clock.now() - began < ms + LATE_MS) break;
+    const totals = countByOwner(asked.map(({ link }) => link)), ended: RelaySocket[] = [];
+    for (let step = 1; step <= STEPS; step++) {
+      await this.#wait(step === 1 ? ANSWER_MS : NEXT_ANSWER_MS);
+      const open = new Set(connectedAgents.links());
+      // Times are compared for being the same, because after a clock stepped back every answer would look too old.
+      const silent = asked.filter(({ link, heard }) => open.has(link) && link.lastHeard === heard && heard !== askedAt)
+        .map(({ link }) => link);
+      if (silent.length === 0) break;
+      const ending = step === STEPS ? silent : mostSuspect(silent, totals);
+      for (const link of ending) link.drop(CLOSE.silent, "no heartbeat while the server had no room or no time");
+      for (const { agent } of ending) owners.holdConnects(agent.ownerDid, CONNECT_WAIT_MAX_MS);
+      ended.push(...ending);
     }
     this.#looks = [];
     this.#least = Infinity;
-    const open = new Set(connectedAgents.links());
-    // Times are compared for being the same, because after a clock stepped back every answer would look too old.
-    const silent = asked.filter(({ link, heard }) => open.has(link) && link.lastHeard === heard && heard !== askedAt)
-      .map(({ link }) => link);
-    if (silent.length === 0) return;
-    const ownerDids = [...new Set(silent.map(({ agent }) => agent.ownerDid))];
-    for (const link of silent) link.drop(CLOSE.silent, "no heartbeat while the server had no room or no time");
-    for (const ownerDid of ownerDids) owners.holdConnects(ownerDid, CONNECT_WAIT_MAX_MS);
-    log("warn", "memory_guard", { bytes, sockets: silent.length, ownerDids: ownerDids.slice(0, 20) });
+    if (ended.length === 0) return;
+    const ownerDids = [...countByOwner(ended).keys()];
+    log("warn", "memory_guard", { bytes, sockets: ended.length, ownerDids: ownerDids.slice(0, 20) });
   }
+
+  /** Waits for answers; a busy server for longer. */
+  async #wait(answerMs: number): Promise<void> {
+    const { clock } = this.deps;
+    for (let waits = 0; waits < MAX_WAITS; waits++) {
+      const began = clock.now(), ms = waits === 0 ? answerMs : LATE_MS;
+      await sleep(clock, ms);
+      if (clock.now() - began < ms + LATE_MS) break;
+    }
+  }
+}
+
+/** Returns how many of these sockets each owner has. */
+function countByOwner(links: readonly RelaySocket[]): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const { agent: { ownerDid } } of links) counts.set(ownerDid, (counts.get(ownerDid) ?? 0) + 1);
+  return counts;
+}
+
+/**
+ * Returns the silent sockets of the most suspect owners. The most suspect one has most sockets of which none answers. Who
+ * answers on another socket is less suspect than anyone who does not.
+ */
+function mostSuspect(silent: readonly RelaySocket[], totals: ReadonlyMap<string, number>): RelaySocket[] {
+  const suspicion = new Map(
+    [...countByOwner(silent)].map(([ownerDid, count]) => {
+      const total = totals.get(ownerDid) ?? count;
+      return [ownerDid, count === total ? count : count / total];
+    }),
+  );
+  const most = Math.max(...suspicion.values());
+  return silent.filter(({ agent }) => (suspicion.get(agent.ownerDid) ?? 0) >= most * SUSPECT_SHARE);
 }

@@ -176,3 +176,25 @@ Deno.test("while a disk stands still and the process has nothing to do, no socke
   await guarded.clock.advance(20_000);
   assertEquals([asleep.frames, asleep.closed, guarded.lines], [[], null, []]);
 });
+
+Deno.test("sockets whose answers arrive late stay, when those of a more suspect owner are ended before", async () => {
+  using guarded = new Guarded();
+  const { clock, owners } = guarded;
+  const honest = [guarded.connect(agentOf("A")), guarded.connect(agentOf("C"))];
+  const many = { ...agentOf("D"), agentDid: agentOf("E").agentDid };
+  const [prompt, late] = [guarded.connect(agentOf("D")), guarded.connect(many)];
+  const hostile = [1, 2, 3].map(() => guarded.connect(agentOf("B")));
+  await clock.advance(1_000);
+  guarded.heldBytes += 100 * MIB;
+  await clock.advance(250);
+  guarded.answer(prompt);
+  await clock.advance(2_100);
+  assertEquals(hostile.map(({ isDropped }) => isDropped), [true, true, true]);
+  assertEquals([...honest, prompt, late].map(({ isDropped }) => isDropped), [false, false, false, false]);
+  guarded.answer(late, honest[0] as Far);
+  await clock.advance(1_500);
+  assertEquals([late, honest[0], honest[1]].map((far) => far?.isDropped), [false, false, true]);
+  const waits = ["A", "B", "C", "D"].map((letter) => owners.connectWaitMs(agentOf(letter).ownerDid) > 0);
+  assertEquals(waits, [false, true, true, false]);
+  assertEquals(guarded.lines.length, 1);
+});
