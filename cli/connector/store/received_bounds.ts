@@ -1,6 +1,6 @@
 /**
- * The bounds of the inbox (D-68, D-116): messages and bytes in total, and of each sender, so that no peer shuts out the
- * others. Makes room by blanking what was read and deleting dead letters.
+ * The bounds of the inbox (D-68, D-116): messages and bytes in total, of each sender and of all agents of one owner, so
+ * that no peer shuts out the others. Makes room by blanking what was read and deleting dead letters.
  */
 import type { Cell, Database } from "./database.ts";
 
@@ -11,6 +11,12 @@ import type { Cell, Database } from "./database.ts";
 export const INBOX_MESSAGES = 10_000, INBOX_BYTES = 1024 ** 3;
 /** What one sender may have waiting or unread, so that others still find room. */
 export const SENDER_MESSAGES = 1_000, SENDER_BYTES = 64 * 1024 ** 2;
+
+/**
+ * What the agents of one owner together may have waiting or unread. With the bound of a sender alone, ten agents of one
+ * person would leave no room for anyone else. It is looked up only in an inbox that is that full.
+ */
+export const OWNER_MESSAGES = INBOX_MESSAGES / 2, OWNER_BYTES = INBOX_BYTES / 2;
 
 export interface InboxCounts {
   /** Messages for the runtime, or unread ones. */
@@ -24,6 +30,8 @@ export interface InboxCounts {
   oldestAt: number | null;
 }
 
+/** As the index `messages_waiting_by_owner` has it. With another text, SQLite would not use that index. */
+const OWNER = "json_extract(identity, '$.ownerDid')";
 const READ = "readAt IS NOT NULL AND bytes > 0";
 /** The sender with most read messages, if it has more than its share. */
 const CROWDING = `SELECT fromDid FROM messages WHERE ${READ} GROUP BY fromDid
@@ -46,13 +54,14 @@ export class ReceivedBounds {
   }
 
   /**
-   * Makes room for a message of a sender: blanks read messages, then deletes dead letters, the oldest first. Read ones of
-   * a sender with more than its share go before all others, because it could otherwise erase what others wrote. Returns
-   * false when the message does not fit.
+   * Makes room for a message of a sender of an owner: blanks read messages, then deletes dead letters, the oldest first.
+   * Read ones of a sender with more than its share go before all others, because it could otherwise erase what others
+   * wrote. Returns false when the message does not fit.
    */
-  makeRoom(fromDid: string, bytes: number): boolean {
+  makeRoom(fromDid: string, ownerDid: string, bytes: number): boolean {
     const unread = this.db.sums("bytes", "messages", "fromDid = ? AND state = 'waiting'", fromDid);
     if (unread.rows >= SENDER_MESSAGES || unread.bytes + bytes > SENDER_BYTES) return false;
+    if (this.#isCrowdedBy(ownerDid, bytes)) return false;
     // Looked up once, because a large message may need the room of thousands of small ones.
     let crowding: { fromDid: string } | null | undefined;
     while (true) {
@@ -73,6 +82,13 @@ export class ReceivedBounds {
   /** Makes the next use count everything again, after a change that was not counted. */
   recount(): void {
     this.#kept = null;
+  }
+
+  #isCrowdedBy(ownerDid: string, bytes: number): boolean {
+    const kept = this.#kept ??= this.#count();
+    if (kept.messages < OWNER_MESSAGES && kept.bytes + bytes <= OWNER_BYTES) return false;
+    const unread = this.db.sums("bytes", "messages", `${OWNER} = ? AND state = 'waiting'`, ownerDid);
+    return unread.rows >= OWNER_MESSAGES || unread.bytes + bytes > OWNER_BYTES;
   }
 
   #count(): { messages: number; bytes: number } {

@@ -163,7 +163,7 @@ export class ReceivedMessages {
       this.db.run(`DELETE FROM messages WHERE ${same}`, fromDid, requestId);
     }
     const bytes = utf8Bytes(payload).length;
-    if (!this.#bounds.makeRoom(fromDid, bytes)) return "full";
+    if (!this.#bounds.makeRoom(fromDid, message.identity.ownerDid, bytes)) return "full";
     const { claims } = this.options, question = inReplyTo === null ? null : { toDid: fromDid, requestId: inReplyTo };
     const heldUntil = this.delivery === "push" && question !== null ? claims.heldUntil(question, now) : 0;
     const row = this.db.get<QueueRow>(

@@ -41,6 +41,8 @@ CREATE TABLE messages (
 CREATE INDEX messages_by_state ON messages (state, seq, bytes, receivedAt);
 -- Bounds and unread messages of one sender.
 CREATE INDEX messages_waiting_by_sender ON messages (fromDid, seq, bytes) WHERE state = 'waiting';
+-- Bounds of one person; the expression is OWNER of received_bounds.ts.
+CREATE INDEX messages_waiting_by_owner ON messages (json_extract(identity, '$.ownerDid'), bytes) WHERE state = 'waiting';
 -- What was said with a peer, in its order.
 CREATE INDEX messages_by_sender ON messages (fromDid);
 CREATE INDEX messages_by_question ON messages (inReplyTo, fromDid) WHERE inReplyTo IS NOT NULL;

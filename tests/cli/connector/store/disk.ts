@@ -66,6 +66,7 @@ export class Disk implements AsyncDisposable {
 
 interface More {
   from?: string;
+  owner?: string;
   payload?: string;
   conversationId?: string;
   inReplyTo?: string;
@@ -79,11 +80,11 @@ export function proven() {
   return { nonce: `nonce-${++nonces}`, bodySha256: "A".repeat(43), signedAt: 0, verified: "by-registry" as const };
 }
 
-/** A proven message from beta. */
-export function received(requestId: string, { from = BETA, payload = PAYLOAD, ...more }: More = {}) {
+/** A proven message from beta. Agents have different owners, unless `owner` is given. */
+export function received(requestId: string, { from = BETA, owner = from, payload = PAYLOAD, ...more }: More = {}) {
   const identity = {
     agentDid: from,
-    ownerDid: "did:svc:localhost:human:01KHYQ5H00AAAAAAAAAAAAAAAB",
+    ownerDid: owner.replace(":agent:", ":human:"),
     issuer: "https://registry.example.test",
     aitJti: "01KHYQ5H00AAAAAAAAAAAAAAAC",
     name: "sender",

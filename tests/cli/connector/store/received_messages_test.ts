@@ -55,7 +55,7 @@ Deno.test("a full inbox accepts no message, but dead letters make room", async (
   db.run(
     `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
      INSERT INTO messages (fromDid, requestId, toDid, identity, bytes, receivedAt, state, verified, signedAt, proof, payload)
-     SELECT ? || (i % 10), 'request-' || i, toDid, identity, 2, 0, 'waiting', verified, signedAt, proof, '{}'
+     SELECT ? || (i % 10), 'request-' || i, toDid, json_set(identity, '$.ownerDid', i % 10), 2, 0, 'waiting', verified, signedAt, proof, '{}'
      FROM n, messages WHERE requestId = 'request-0'`,
     INBOX_MESSAGES - 1,
     BETA.slice(0, -1),

@@ -7,6 +7,8 @@ import { BETA, Disk, GAMMA, HISTORY_MS, outgoing, PAYLOAD, received, store } fro
 import {
   INBOX_BYTES,
   INBOX_MESSAGES,
+  OWNER_BYTES,
+  OWNER_MESSAGES,
   SENDER_BYTES,
   SENDER_MESSAGES,
 } from "../../../../cli/connector/store/received_bounds.ts";
@@ -82,6 +84,31 @@ Deno.test("a sender has at most 1,000 messages and 64 MiB, and another sender is
       assertEquals([store(inbox, "request-x"), store(inbox, "request-y")], ["stored", "full"]);
     });
   }
+});
+
+Deno.test("ten agents of one person fill half of the inbox, and another person's messages find room", async () => {
+  await using disk = await Disk.make();
+  const { inbox, db } = disk.open("pull");
+  const next = (requestId: string, more = { from: `${BETA}9`, owner: BETA }) =>
+    inbox.take([received(requestId, more)], 0)[0];
+  next("request-1");
+  db.run(
+    `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+     INSERT INTO messages (fromDid, requestId, toDid, identity, bytes, receivedAt, state, verified, signedAt, proof, payload)
+     SELECT ? || (i % 9), 'more-' || i, toDid, identity, 2, 0, 'waiting', verified, signedAt, proof, '{}' FROM n, messages`,
+    OWNER_MESSAGES - 2,
+    BETA,
+  );
+  inbox.forget(0, HISTORY_MS);
+  assertEquals([next("request-2"), next("request-3")], ["stored", "full"]);
+  assertEquals(next("request-1", { from: GAMMA, owner: GAMMA }), "stored");
+  inbox.markRead([1], 0);
+  assertEquals([next("request-3"), next("request-4")], ["stored", "full"]);
+  db.run("DELETE FROM messages WHERE requestId LIKE 'more-%' AND seq > 2");
+  db.run("UPDATE messages SET bytes = ? WHERE seq = 2", OWNER_BYTES - 4 * 29);
+  inbox.forget(0, HISTORY_MS);
+  assertEquals([next("request-4"), next("request-5"), next("request-6")], ["stored", "stored", "full"]);
+  assertEquals(next("request-2", { from: GAMMA, owner: GAMMA }), "stored");
 });
 
 Deno.test("read content makes room before dead letters do, the oldest first", async () => {
