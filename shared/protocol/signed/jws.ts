@@ -152,7 +152,7 @@ function parseObject(json: string, reason: "header" | "claims"): Record<string, 
   } catch {
     throw new TokenError(reason, `The ${reason} are not JSON`);
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+  if (typeof value !== "object" || value === null) {
     throw new TokenError(reason, `The ${reason} are not a JSON object`);
   }
   return value as Record<string, unknown>;

@@ -57,6 +57,18 @@ async function refusal(token: string, at = now): Promise<TokenRefusal> {
   return (await assertRejects(() => verifyCrl(token, authority, at), TokenError)).reason;
 }
 
+/** Puts white space into a text, so that the first slice that is decoded ends with it. */
+function endingASlice(text: string, rest: string): string {
+  const SLICE_BYTES = 131_072 / 4 * 3, at = text.indexOf(ENTRIES) + ENTRIES.length;
+  // One side of the entries alone would be too long.
+  const spaces = SLICE_BYTES - text.length, before = Math.min(spaces, 60_000);
+  return text.slice(0, at).replace(ENTRIES, " ".repeat(before) + ENTRIES) + " ".repeat(spaces - before) +
+    text.slice(at) +
+    rest;
+}
+
+const ENTRIES = '"revocations":[';
+
 Deno.test("CRL verification returns the claims of the valid vectors", async (t) => {
   const vectorKeys = await readKeyDocument(keys);
   assert(vectorKeys);
@@ -197,6 +209,9 @@ Deno.test("CRL verification refuses a text that JSON.parse refuses, and one that
     ["nothing", " "],
     ["an entry that is too long", `${head},"revocations":[${entry.slice(0, -1)},"x":"${long}"}]}`],
     ["claims that are too long", `${head},"x":"${long}","revocations":[${entry}]}`],
+    ["claims behind the entries that are too long", `${head},"revocations":[${entry}],"x":"${long}"}`],
+    ["a comma behind the last entry of the first slice", endingASlice(`${head},"revocations":[${entry},`, "]}")],
+    ["a comma before all entries of the second slice", endingASlice(`${head},"revocations":[`, `,${entry}]}`)],
   ];
   await steps(t, rows, async ([, json]) => assertEquals(await refusal(await signedText(json)), "claims"));
 });
@@ -278,7 +293,8 @@ Deno.test("CRL verification refuses a signed payload that is not base64url, not 
   const header = toBase64Url(utf8Bytes(JSON.stringify({ alg: "EdDSA", typ: "CRL", kid: "test-1" })));
   const payload = toBase64Url(utf8Bytes(JSON.stringify(CLAIMS)));
   const notUtf8 = toBase64Url(new Uint8Array([...utf8Bytes('{"revocations":["'), 0xff, ...utf8Bytes('"]}')]));
-  for (const bad of [`${payload}=`, `${payload}.${payload}`, `${payload}\u00e9`, `A${payload}A`, notUtf8]) {
+  const cutUtf8 = toBase64Url(new Uint8Array([...utf8Bytes(JSON.stringify(CLAIMS)), 0xc3]));
+  for (const bad of [`${payload}=`, `${payload}.${payload}`, `${payload}\u00e9`, `A${payload}A`, notUtf8, cutUtf8]) {
     const message = utf8Bytes(`${header}.${bad}`);
     const token = `${header}.${bad}.${await sign(pair.privateKey, message)}`;
     assertEquals(["malformed", "claims"].includes(await refusal(token)), true, bad.slice(-20));

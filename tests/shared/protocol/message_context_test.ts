@@ -140,6 +140,29 @@ Deno.test("the context of hostile headers reads no more than one line over the l
   }
 });
 
+Deno.test("a context up to each limit counts, and one beyond it does not", () => {
+  const text = (more: Record<string, string>) => contextText({ ...ENOUGH, ...more });
+  const lines = (count: number) => Object.fromEntries(Array.from({ length: count - 2 }, (_, i) => [`x-svc-${i}`, "v"]));
+  const wide = Object.fromEntries("abc".split("").map((name) => [`x-svc-${name}`, "v".repeat(1_000)]));
+  const rest = LIMITS.contextBytes - text({ ...wide, "x-svc-d": "v" }).length + 1;
+  const rows: [atLimit: () => unknown, over: () => unknown][] = [
+    [() => text(lines(LIMITS.contextLines)), () => text(lines(LIMITS.contextLines + 1))],
+    [
+      () => text({ "x-svc-a": "v".repeat(LIMITS.contextValueLength) }),
+      () => text({ "x-svc-a": "v".repeat(LIMITS.contextValueLength + 1) }),
+    ],
+    [() => text({ ...wide, "x-svc-d": "v".repeat(rest) }), () => text({ ...wide, "x-svc-d": "v".repeat(rest + 1) })],
+    [
+      () => contextOf(`/?${"x".repeat(LIMITS.queryLength)}`),
+      () => contextOf(`/?${"x".repeat(LIMITS.queryLength + 1)}`),
+    ],
+  ];
+  for (const [atLimit, over] of rows) {
+    atLimit();
+    assertThrows(over, ContextError);
+  }
+});
+
 Deno.test("the context hash of a target is the value of its only ctx", async (t) => {
   const hash = "ShiPK_UF73Ks2spfs691UWYTTHAGrsIpAgjlo2FviZM";
   const rows: [target: string, expected: string | null][] = [

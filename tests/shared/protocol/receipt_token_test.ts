@@ -43,6 +43,29 @@ Deno.test("each invalid vector is refused for its reason", async (t) => {
   });
 });
 
+Deno.test("a receipt with a nonce or a conversation that no message has is none", async () => {
+  const key = await keyPairFromSeed(new Uint8Array(32).fill(7));
+  const rows: Partial<ReceiptClaims>[] = [
+    { nonce: "A".repeat(15) },
+    { nonce: `${"A".repeat(24)}\n` },
+    { conversationId: "" },
+    { conversationId: "c".repeat(129) },
+  ];
+  for (const row of rows) {
+    const token = await signReceipt({ ...CLAIMS, ...row }, key);
+    assertEquals((await assertRejects(() => read(token), TokenError)).reason, "claims", JSON.stringify(row));
+  }
+});
+
+Deno.test("a receipt whose time is no date of the years 1970 to 9999 is none, because it is shown as a date", async () => {
+  const key = await keyPairFromSeed(new Uint8Array(32).fill(7));
+  for (const [iat, isTime] of [[0, true], [253_402_300_799, true], [-1, false], [253_402_300_800, false]] as const) {
+    const reading = read(await signReceipt({ ...CLAIMS, iat }, key));
+    if (isTime) assertEquals((await reading).iat, iat);
+    else assertEquals((await assertRejects(() => reading, TokenError)).reason, "claims");
+  }
+});
+
 Deno.test("every receipt reads as signed, and one changed character makes it another text or none", async () => {
   const key = await keyPairFromSeed(new Uint8Array(32).fill(7));
   const claims = fc.record({

@@ -22,6 +22,7 @@ import { vectors } from "../../support/vectors.ts";
 const { keys, padded, recipient, binding, valid, invalid, rfc9180 } = vectors("seal");
 const bytes = (text: string): Bytes => fromBase64Url(text) ?? new Uint8Array();
 const hex = (text: string): Bytes => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
+const FIRST_LINE = "SVC-SEALED-V1";
 const SALT = new Uint8Array(SALT_BYTES).fill(5);
 
 Deno.test("the X25519 keys of an agent are those of the vectors", async () => {
@@ -67,6 +68,31 @@ Deno.test("the sealed body of the vectors opens, and none of the others does", a
   for (const { name, body } of invalid) {
     await t.step(name, async () => assertEquals(await openPayload(body, key, binding), null));
   }
+});
+
+Deno.test("what only looks like a seal does not open, also when its sender made it on purpose", async () => {
+  const key = await openingKey(recipient), info = [FIRST_LINE, binding.from, binding.to].join("\n");
+  const bound = { info: utf8Bytes(info), aad: utf8Bytes(binding.context) };
+  const sealed = async (text: string, length = utf8Bytes(text).length) => {
+    const plain = new Uint8Array(256);
+    plain.set(utf8Bytes(text), SALT_BYTES + 4);
+    new DataView(plain.buffer).setUint32(SALT_BYTES, length);
+    const { encapsulatedSecret, ciphertext } = await SEAL_SUITE.Seal(key.publicKey, plain, bound);
+    return `{"svcSealed":1,"enc":"${toBase64Url(encapsulatedSecret)}","ct":"${toBase64Url(ciphertext)}"}`;
+  };
+  const whole = JSON.stringify("x".repeat(218)), good = await sealed("{}");
+  const rows: [name: string, body: string, payload: string | null][] = [
+    ["as it should be", good, "{}"],
+    ["to the end", await sealed(whole), whole],
+    ["a length beyond the end", await sealed(whole, 221), null],
+    ["a byte order mark", await sealed("\ufeff{}"), null],
+    ["another separator", good.replace('","ct":"', '","xt":"'), null],
+  ];
+  for (const [name, body, payload] of rows) {
+    assertEquals((await openPayload(body, key, binding))?.payload ?? null, payload, name);
+  }
+  const short = { payload: "{}", salt: SALT.slice(1) };
+  await assertRejects(() => sealPayload(short, recipient.publicKey, binding), RangeError);
 });
 
 Deno.test("a reader with WebCrypto alone opens what is sealed here, and RFC 9180 A.1.1", async () => {
