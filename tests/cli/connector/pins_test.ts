@@ -291,6 +291,17 @@ Deno.test("a key that a ticket proved is replaced by nothing", () => {
     peers: [{ agentDid: did, profile: { agentName: "x", humanName: "y" }, pairedAt: "" }],
   });
   assertEquals([back.beta?.key, back.beta?.how, back.beta?.gone], [key(1), "ticket", undefined]);
+  // With the time of a later ticket, what was signed between the two would count without a seal.
+  const again = pinTicket(back, peer, key(1), "2026-02-22T00:00:00.000Z");
+  assertEquals(again.beta?.since, "2026-02-21T00:00:00.000Z");
+});
+
+Deno.test("a peer that the list shows at the agent's own server is no longer written to at another one", () => {
+  const did = "did:svc:registry.example.test:agent:01KHYQ5H00AAAAAAAAAAAAAAAA";
+  const listed = { agentDid: did, profile: { agentName: "beta", humanName: "Bob" }, pairedAt: "" };
+  const abroad = mergePeers({}, { peers: [{ ...listed, proxy: "https://b.example" }] });
+  const [[alias = "", { proxy } = {}] = []] = Object.entries<Peers[string]>(abroad);
+  assertEquals([proxy, mergePeers(abroad, { peers: [listed] })[alias]?.proxy], ["https://b.example", undefined]);
 });
 
 Deno.test("with a full book the contact whose pair ended first makes room, a ticket peer never, and then a new one is refused", async () => {

@@ -321,6 +321,16 @@ Deno.test("a sender that floods shortens only its own window", async () => {
   proofs.add(row(a.agent.did, SEEN_PER_SENDER));
   assertEquals(Number(database.get("SELECT count(*) AS n FROM seen_proofs")?.n), SEEN_PER_SENDER);
   assertEquals([proofs.judge(row(a.agent.did, 0)), proofs.judge(row(a.agent.did, 5))], ["proof_too_old", "known"]);
+  // The oldest leaves, not the one that was added first, and what is as old as one that has left may have left too.
+  const late = { ...row(a.agent.did, SEEN_PER_SENDER + 1), signedAt: 900 };
+  database.run("UPDATE seen_proofs SET signedAt = 900 WHERE nonce IN ('n-7', 'n-8')");
+  proofs.add(row(a.agent.did, SEEN_PER_SENDER + 2));
+  assertEquals([proofs.judge(row(a.agent.did, 1)), proofs.judge(late)], ["known", "proof_too_old"]);
+  // Once the flood is forgotten, a message may again be older than another one.
+  proofs.forget(world.clock.now());
+  const now = unixSeconds(world.clock.now());
+  proofs.add({ ...row(a.agent.did, -2), signedAt: now });
+  assertEquals(proofs.judge({ ...row(a.agent.did, -3), signedAt: now - 60 }), "new");
 });
 
 Deno.test("the first message of a contact pins its key, and a second key of the registry is refused", async () => {

@@ -152,6 +152,10 @@ Deno.test("a client that ignores its lock waits a second for each refusal, at mo
   await clock.advance(1);
   await Promise.all(refusals);
   assertEquals(late, 256);
+  const again = guard.rejectIfOver(exchangeOf("loud"))?.catch(() => late++);
+  await clock.advance(1_000);
+  await again;
+  assertEquals(late, 257, "the places are free again");
   assertEquals(guard.rejectIfOver(exchangeOf("quiet")), undefined);
 });
 

@@ -8,6 +8,7 @@ import type { ProxyConfig } from "../../../proxy/config.ts";
 import { answered, outcome } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { openProxy, post } from "../proxy_world.ts";
+import { until } from "../../support/until.ts";
 
 /** Two paired agents, and the number of identity tokens that admission has verified. */
 async function cast(proxy: Partial<ProxyConfig> = {}) {
@@ -146,4 +147,33 @@ Deno.test("a message relies on nothing that an earlier one has not proven", asyn
     const other = { ...a, identity: { ...a.identity, privateKey: b.identity.privateKey } };
     assertEquals(await outcome(await w.message(other, b)), "401 PROXY_AUTH_INVALID_PROOF");
   });
+});
+
+Deno.test("a message relies on no keys whose grace has ended", async () => {
+  const { w, a, b } = await cast();
+  await using _ = w;
+  await answered(await w.message(a, b), 202);
+  w.registryAnswer = ({ url }) => url.endsWith("/svc-keys.json") ? new Response(null, { status: 500 }) : null;
+  for (const ms of [301_000, 898_000]) {
+    await w.clock.stepWhenIdle(ms);
+    await w.proxy.deps.crl.refresh();
+    await w.renew(a);
+    await answered(await w.message(a, b), 202);
+  }
+  await w.clock.stepWhenIdle(2_000);
+  assertEquals(await outcome(await w.message(a, b)), "503 PROXY_AUTH_DEPENDENCY_UNAVAILABLE");
+});
+
+Deno.test("a message that was acknowledged is delivered for its sender, also when the pair has ended meanwhile", async () => {
+  const w = await openProxy({ sharedProcess: true });
+  await using _ = w;
+  const { a, b, socket } = await w.story();
+  socket.behaviour = "silent";
+  const sending = w.message(a, b);
+  await until(() => socket.delivered.length === 1);
+  await post(w, b, "/pair/remove", { peerAgentDid: a.agent.did });
+  w.passRelied();
+  socket.ack(socket.delivered[0]?.id ?? "");
+  const { delivered } = await answered<{ delivered: boolean }>(await sending, 202);
+  assertEquals(delivered, true);
 });
