@@ -1,8 +1,10 @@
 /** Peers that are renamed, blocked and removed: names that lead to no other agent, and nothing of a blocked peer. */
-import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { ALIAS } from "../../../cli/connector/peers/aliases.ts";
+import { PeerBook } from "../../../cli/connector/peers/peer_book.ts";
 import {
+  aliasesOf,
   blockPeer,
   findPeer,
   findPeerEver,
@@ -11,6 +13,7 @@ import {
   type Peers,
   perhapsReplaced,
   pinTicket,
+  presentPeers,
   readPeers,
   removePeer,
   renamePeer,
@@ -106,6 +109,15 @@ Deno.test("a contact takes no place of a peer, under any name that a relay lists
   assertThrows(() => replacePeer(peers, didOf(1), "beta"), LocalError, "has not paired by a ticket of yours");
 });
 
+Deno.test("a peer whose pair has ended, by either side, takes no place of another one", () => {
+  const peers = ofTickets("beta", "gamma");
+  const there = { agentDid: didOf(0), profile: { agentName: "beta", humanName: "h" }, pairedAt: AT };
+  for (const ended of [mergePeers(peers, { peers: [there] }), removePeer(peers, didOf(1))]) {
+    assertThrows(() => replacePeer(ended, didOf(1), "beta"), LocalError, "has not paired by a ticket of yours");
+  }
+  assertEquals(findPeer(replacePeer(peers, didOf(1), "beta"), "beta"), didOf(1));
+});
+
 Deno.test("a peer has at most eight other names, which stay its own", () => {
   let peers = ofTickets("beta");
   for (let n = 0; n < 8; n++) peers = renamePeer(peers, didOf(0), `name${"abcdefgh"[n]}`);
@@ -131,6 +143,28 @@ Deno.test("a block stays through lists, tickets and more ended pairs than are ke
   const later = afterEnds(contact, 6_000);
   assertEquals(peerIn(later, didOf(0))?.blocked, true);
   assertEquals(peerIn(blockPeer(later, didOf(0), false), didOf(0))?.blocked, false);
+});
+
+Deno.test("a contact that was removed stays removed, also when more pairs have ended than are kept", () => {
+  const removed = removePeer(contacts("beta"), didOf(0)), later = afterEnds(removed, 5_001);
+  const back = mergePeers(later, { peers: [listed(0, "beta")] });
+  assertEquals(aliasesOf(presentPeers(back)).has(didOf(0)), false);
+});
+
+Deno.test("peers that could not be written are not known, and do not keep others from it", async () => {
+  let isFull = true;
+  const book = new PeerBook({}, () => isFull ? Promise.reject(new Error("The disk is full")) : Promise.resolve());
+  await assertRejects(() => book.change(() => ofTickets("beta")), Error, "full");
+  assertEquals([book.all, book.sealTo(didOf(0))], [{}, null]);
+  isFull = false;
+  await book.change(() => ofTickets("beta"));
+  assertEquals([Object.keys(book.all), book.sealTo(didOf(0))], [["beta"], KEY]);
+  // The connector of a contact takes nothing that is sealed.
+  await book.change((peers) => ({
+    ...peers,
+    contact: { did: didOf(1), agentName: "x", humanName: "y", key: KEY, how: "contact" },
+  }));
+  assertEquals(book.sealTo(didOf(1)), null);
 });
 
 Deno.test("any sequence of names leaves each name with one peer, and looks like no other", () => {

@@ -285,6 +285,7 @@ Deno.test("a key that a ticket proved is replaced by nothing", () => {
   const key = (n: number) => "A".repeat(42) + "AEIMQ"[n];
   const first = pinTicket({}, peer, key(1), "2026-02-21T00:00:00.000Z");
   assertEquals(pinTicket(first, peer, key(2), "2026-02-22T00:00:00.000Z"), first);
+  assertEquals(pinContact(first, did, key(2), "2026-02-22T00:00:00.000Z"), first);
   const listed = mergePeers(first, { peers: [] });
   assertEquals([listed.beta?.key, listed.beta?.gone], [key(1), true]);
   const back = mergePeers(listed, {
@@ -323,6 +324,10 @@ Deno.test("with a full book the contact whose pair ended first makes room, a tic
   const withNew: Peers = { ...full, new: { did: did(PINS), ...names } };
   const next = pinContact(withNew, did(PINS), pin.key, "");
   assertEquals([next?.new?.how, next?.["p-8"], next?.["p-7"]?.gone], ["contact", undefined, true]);
+  // Without its key, a relay could bring back a peer that was removed.
+  const removed = { ...withNew, "p-8": { ...withNew["p-8"], removed: true } } as Peers;
+  assertEquals(Object.keys(pinContact(removed, did(PINS), pin.key, "") ?? {}).includes("p-7"), false);
+  assertEquals(pinContact(removed, did(PINS), pin.key, "")?.["p-8"]?.removed, true);
   const present = Object.fromEntries(
     Object.entries(withNew).map(([alias, { gone: _gone, ...peer }]) => [alias, peer]),
   ) as Peers;

@@ -7,7 +7,7 @@ import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
 import type { ProxyConfig } from "../../../proxy/config.ts";
 import { answered, outcome } from "../../support/registry_world.ts";
 import type { TestAgent, World } from "../../support/world.ts";
-import { openProxy, post } from "../proxy_world.ts";
+import { openProxy, post, restart } from "../proxy_world.ts";
 import { until } from "../../support/until.ts";
 
 /** Two paired agents, and the number of identity tokens that admission has verified. */
@@ -110,7 +110,11 @@ Deno.test("a message over the rate limit is refused for what has ended, because 
       const [end, refusal] = ENDS[name]!;
       await end(w, a, b);
       w.passRelied();
-      for (let i = 0; i < 2; i++) assertEquals(await outcome(await w.message(a, b)), refusal);
+      const request = await w.signed(a, { recipient: b.agent.did, body: "{}" });
+      assertEquals(await outcome(await w.fetch(request.clone())), refusal);
+      assertEquals(await outcome(await w.message(a, b)), refusal);
+      await restart(w);
+      assertEquals(await outcome(await w.fetch(request)), "401 PROXY_AUTH_REPLAY");
     });
   }
 });

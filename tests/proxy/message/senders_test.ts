@@ -160,6 +160,19 @@ Deno.test("a clock that steps ahead and back revives no sealed nonce", async () 
   }
 });
 
+Deno.test("a nonce that was dated ahead is known as long as its request counts, also behind a part that has ended", async () => {
+  using kv = await openTestKv();
+  const clock = new ManualClock(), one = new Instance(kv, clock);
+  const now = unixSeconds(clock.now()), skew = LIMITS.timestampSkewSeconds;
+  const ahead = names(LIMITS.senderPartNonces, "ahead");
+  for (const name of ahead) assertEquals(await one.use(name, now + skew), true);
+  for (const name of names(4 * LIMITS.senderPartNonces, "behind")) assertEquals(await one.use(name, now - skew), true);
+  clock.step(2_000 * skew);
+  for (const instance of [new Instance(kv, clock), one]) {
+    for (const name of ahead) assertEquals(await instance.use(name, now + skew), false, name);
+  }
+});
+
 Deno.test("parts of a new record of a sender are read although an earlier record had more of them", async () => {
   using kv = await openTestKv();
   const clock = new ManualClock();
