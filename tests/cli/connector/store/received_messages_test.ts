@@ -180,3 +180,56 @@ Deno.test("a large message replaces many small dead letters, and the counts stay
   const { dead, bytes } = inbox.counts();
   assert(bytes <= INBOX_BYTES && dead < 1_000 && dead > 990, JSON.stringify({ dead, bytes }));
 });
+
+Deno.test("a dead letter that is replayed begins again at once, and is no other message for as long as it waits", async () => {
+  await using disk = await Disk.make();
+  const { inbox } = disk.open();
+  const seq = takeOne(inbox, "request-1");
+  inbox.retry(seq, { attempts: 4, refusals: 2, firstTriedAt: 5 }, { nextAt: 90_000, aside: true }, "no");
+  const found = inbox.read(seq);
+  assert(found);
+  inbox.moveToDeadLetters(found, "no", 10_000);
+  assertEquals(inbox.deadLetters(9).map(({ id, attempts }) => [id, attempts]), [[seq, 5]]);
+  assertEquals(inbox.replay([seq], 20_000), 1);
+  const queued = () => inbox.waiting().map((one) => [one.seq, one.nextAt, one.aside]);
+  assertEquals(queued(), [[seq, 20_000, false]]);
+  const { attempts, refusals, firstTriedAt } = inbox.read(seq)?.tries ?? {};
+  assertEquals([attempts, refusals, firstTriedAt], [0, 0, null]);
+  assertEquals(inbox.take([received("request-1")], 2 * DAY), ["known"]);
+  assertEquals(queued().length, 1);
+});
+
+Deno.test("an unread message is a dead letter after seven days, and again seven days after its replay", async () => {
+  await using disk = await Disk.make();
+  const { inbox } = disk.open("pull");
+  takeOne(inbox, "request-1");
+  const expired = (now: number) => inbox.expireUnread(now).length;
+  assertEquals([expired(7 * DAY - 1), expired(7 * DAY)], [0, 1]);
+  inbox.replay(null, 8 * DAY);
+  assertEquals([expired(15 * DAY - 1), expired(15 * DAY)], [0, 1]);
+});
+
+Deno.test("what one sender wrote is blanked without what another one wrote", async () => {
+  await using disk = await Disk.make();
+  const { inbox } = disk.open("pull");
+  inbox.take([received("request-1"), received("request-2", { from: GAMMA })], 0);
+  inbox.markRead([1, 2], 1);
+  assertEquals([inbox.blank(GAMMA), inbox.one(1)?.payload === "", inbox.one(2)?.payload], [1, false, ""]);
+});
+
+Deno.test("a program takes or leases nothing that the runtime gets", async () => {
+  await using disk = await Disk.make();
+  const { inbox, claims } = disk.open("push");
+  claims.heldUntil = () => 30_000;
+  inbox.take([received("request-1"), ...[1, 2].map((n) => received(`reply-${n}`, { inReplyTo: "question-1" }))], 0);
+  // A reply whose caller has gone is tried with the runtime, and put aside after a failure.
+  inbox.retry(3, { attempts: 1, refusals: 0, firstTriedAt: 1 }, { nextAt: 60_000, aside: true }, "no");
+  assertEquals(inbox.lease([1, 2, 3], { id: "lease-a", until: 500 }, 0), [2]);
+  assertEquals(inbox.markRead([1, 2, 3], 600), [2]);
+  inbox.releaseHeld();
+  assertEquals(inbox.waiting().map(({ seq, nextAt, aside }) => [seq, nextAt, aside]), [[1, 0, false], [
+    3,
+    60_000,
+    true,
+  ]]);
+});

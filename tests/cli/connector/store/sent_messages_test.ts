@@ -64,6 +64,38 @@ Deno.test("a request ID that is sent again is the same message for 24 h, then a 
   assertEquals([sent.find("request-1")?.toDid, sent.find("request-1", BETA)?.toDid], [GAMMA, BETA]);
 });
 
+Deno.test("a request ID that is sent again has its body of before only for the same message, within 24 h", async () => {
+  await using disk = await Disk.make();
+  const { sent } = disk.open();
+  const body = { salt: "s", payloadSha256: "p", bodySha256: "b", body: "sealed" };
+  const message = outgoing("request-1", { payload: "1" });
+  const rows: [
+    name: string,
+    change: Partial<typeof message>,
+    later: number,
+    isSame: boolean,
+    mayHaveArrived: boolean,
+  ][] = [
+    ["the same", {}, 1, true, true],
+    ["another text", { payload: "2" }, 1, false, true],
+    ["another conversation", { conversationId: "c-2" }, 1, false, true],
+    ["another question", { inReplyTo: "question-2" }, 1, false, true],
+    ["an automatic one", { auto: true }, 1, false, true],
+    ["a new one after a day", {}, DAY, false, false],
+  ];
+  for (const [i, [name, change, later, isSame, mayHaveArrived]] of rows.entries()) {
+    const start = i * 3 * DAY, begun = sent.begin(message, start);
+    sent.leave(begun, body);
+    sent.settle(begun, { state: "unknown" }, start);
+    const again = sent.begin({ ...message, ...change }, start + later);
+    assertEquals([again.seq !== begun.seq, sent.bodyOf(again), again.mayHaveArrived], [
+      true,
+      isSame ? body : null,
+      mayHaveArrived,
+    ], name);
+  }
+});
+
 Deno.test("an answer marks its question as processed, and only that of its recipient", async () => {
   await using disk = await Disk.make();
   const { sent, changes } = disk.open();
