@@ -171,10 +171,14 @@ async function createPrivate(path: string): Promise<Deno.FsFile> {
   try {
     return await Deno.open(path, { write: true, createNew: true, mode: 0o600 });
   } catch (error) {
-    if (error instanceof Deno.errors.AlreadyExists) throw new StoreRefused(`Cannot export: ${path} exists already`);
+    if (error instanceof Deno.errors.AlreadyExists) {
+      const half = "If an export was stopped while it wrote this one, it is incomplete: remove it.";
+      throw new StoreRefused(`Cannot export: ${path} exists already. Name a new file. ${half}`);
+    }
     if (error instanceof Deno.errors.NotFound) throw new StoreRefused(`Cannot export: there is no folder for ${path}`);
-    if (!(error instanceof Deno.errors.NotCapable || error instanceof Deno.errors.PermissionDenied)) throw error;
-    throw new StoreRefused(`Cannot export: this process may not write ${path}`);
+    const isRefused = error instanceof Deno.errors.NotCapable || error instanceof Deno.errors.PermissionDenied;
+    if (isRefused) throw new StoreRefused(`Cannot export: this process may not write ${path}`);
+    throw new StoreRefused(`Cannot export: ${path} cannot be made: ${error instanceof Error ? error.message : error}`);
   }
 }
 

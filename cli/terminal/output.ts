@@ -344,5 +344,6 @@ export function sentence(text: string): string {
   // Only these words get a capital, because a file, command or alias at the start would be another one with a capital.
   const isWord = /^(?:an?|another|no|not|several|the|there|this|too|unread) /.test(text);
   const first = isWord ? text.charAt(0).toUpperCase() + text.slice(1) : text;
-  return /[.!?…]$/.test(first) ? first : `${first}.`;
+  // A pattern for file names is the end of a command, which would be another one with a full stop.
+  return /[.!?…*]$/.test(first) ? first : `${first}.`;
 }

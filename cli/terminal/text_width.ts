@@ -129,7 +129,7 @@ const COPIED = /svc_[a-z]+_|svcpair1_|https?:/;
 /** A word in quotation marks, which may have spaces and punctuation marks. */
 const QUOTED = `"[^"]*"|'[^']*'(?:\\\\''[^']*')*`;
 /** Other programs whose commands a text names. */
-const OTHERS = "rm|chmod|sqlite3|loginctl|npm|hermes|openclaw|nanobot";
+const OTHERS = "rm|chmod|chown|sqlite3|loginctl|npm|hermes|openclaw|nanobot";
 /** A command in a sentence, up to the next punctuation mark outside of quotation marks. */
 const COMMAND = new RegExp(`\\b(svc|${OTHERS}) (?:(?:${QUOTED}|(?!["'])[^ ]*[^ ,;:.]) )*(?:${QUOTED}|[^ ]+)`, "g");
 const WORD = new RegExp(` ?(?:${QUOTED}|[^ ]+)`, "g");

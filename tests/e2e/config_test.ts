@@ -135,7 +135,7 @@ Deno.test({
   ignore: Deno.build.os !== "linux",
   async fn() {
     await using folder = await tempFolder();
-    const path = `${folder.path}/svc.kv`;
+    const path = `${folder.path}/$one's.kv`;
     await Deno.writeTextFile(path, "", { mode: 0o400 });
     // Root can write each file, unless it gives up that right.
     const [program = "", ...args] = [
@@ -146,7 +146,10 @@ Deno.test({
     const start = [...args, ...flags, "deploy.ts"];
     await using server = new ChildProcess(start, { KV_URL: path, PORT: String(freePort()) }, program);
     assertEquals((await within(SOON_MS, "the server refuses to start", server.status)).code, 2, server.printed);
-    assertStringIncludes(server.stderr.text, `with: chown --reference="${folder.path}" "${path}"*\n`);
+    assertStringIncludes(
+      server.stderr.text,
+      `with: chown --reference='${folder.path}' '${folder.path}/$one'\\''s.kv'*\n`,
+    );
   },
 });
 

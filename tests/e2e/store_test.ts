@@ -217,7 +217,13 @@ Deno.test("store export --out writes a new file with mode 0600 and never replace
   assertEquals(stderr, `${text.trim().split("\n").length - 2} records exported to ${file}\n`);
   assertMatch(text, /^\{"svcStore":5.*\n[^]*\{"records":\d+\}\n$/);
   const again = await store(kvUrl, ["export", "--out", file]);
-  assertEquals([again.code, again.stderr], [2, `Cannot export: ${file} exists already\n`]);
+  assertEquals(again.code, 2);
+  assertMatch(
+    again.stderr,
+    /^Cannot export: .* exists already\. Name a new file\. If an export was stopped .*: remove it\.\n$/,
+  );
+  const below = await store(kvUrl, ["export", "--out", `${file}/below`]);
+  assertEquals([below.code, below.stderr.split(": ")[0]], [2, "Cannot export"], below.stderr);
   assertEquals(await Deno.readTextFile(file), text);
 });
 

@@ -180,7 +180,7 @@ export const REGEXES: readonly RegexRow[] = [
   meets("/[.]$/", "", ".", "x"),
 
   meets("/^(?:an?|another|no|not|several|the|there|this|too|unread) /", "", "no ", "!"),
-  meets("/[.!?…]$/", "", ".", "x"),
+  meets("/[.!?…*]$/", "", ".", "x"),
 
   meets(String.raw`/^\/webhooks\//`, "", "/webhooks", ""),
   meets("/nanobot/i", "", "nanobo", ""),

@@ -189,10 +189,16 @@ function whyNot(url: string, cause: unknown): string {
       "with permission to read and write that folder.";
   }
   if (cause instanceof Deno.errors.PermissionDenied) {
+    const folder = quoted(dirname(url)), files = `${quoted(url)}*`;
     return "the user of this process may not read and write its files, or their folder. Let it, or set KV_URL to another " +
-      `path. Files that root restored get the user of their folder with: chown --reference="${dirname(url)}" "${url}"*`;
+      `path. Files that root restored get the user of their folder with: chown --reference=${folder} ${files}`;
   }
   return `${(cause as Error).message}. Correct that, or set KV_URL to another path`;
+}
+
+/** Quotes a path for a shell. */
+function quoted(path: string): string {
+  return `'${path.replaceAll("'", "'\\''")}'`;
 }
 
 /** An open file and the path at which it was opened. */

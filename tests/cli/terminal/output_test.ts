@@ -156,6 +156,7 @@ Deno.test("an error is a sentence; a name or an address at its beginning stays u
     ["/a/b is a link", "/a/b is a link."],
     ["file.json is over 1 byte", "file.json is over 1 byte."],
     ["beta is a contact", "beta is a contact."],
+    ["the user of its folder: chown x '/a/b'*", "The user of its folder: chown x '/a/b'*"],
   ] as const;
   for (const [cause, sentence] of rows) {
     const { out, seen } = screen(false);
