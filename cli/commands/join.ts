@@ -69,7 +69,7 @@ export const COMMANDS = [
           await saveAccount(ctx, owner, human, proxyUrl);
           if (agentName !== undefined) agent = await firstAgent(ctx, owner, agentName);
           const ticket = pairs ? ticketOf(link, proxyUrl) : null;
-          if (agent !== null && ticket !== null) pairing = await pairWith(ctx, agent, ticket);
+          if (agent !== null && ticket !== null) pairing = await pairWith(ctx, agent, ticket, options.start);
         } finally {
           // Printed even after a failure, because the account exists by then, and its key is never shown again.
           const made = {
@@ -106,7 +106,12 @@ const OVER: ReadonlySet<string> = new Set([
 ]);
 
 /** Pairs through the connector, which proves and pins the keys. Does not throw, because the account exists already. */
-async function pairWith(ctx: Context, { identity: { name } }: CreatedAgent, ticket: string): Promise<PairResult> {
+async function pairWith(
+  ctx: Context,
+  { identity: { name } }: CreatedAgent,
+  ticket: string,
+  starts: boolean,
+): Promise<PairResult> {
   try {
     const folder = await new AgentStore(ctx).open(name);
     await using connector = await access(ctx, folder);
@@ -116,9 +121,11 @@ async function pairWith(ctx: Context, { identity: { name } }: CreatedAgent, tick
     return { json: { paired: true, agentDid, agentName, humanName }, text };
   } catch (error) {
     const { code, cause, fix } = describeFor(name, error);
-    const over =
-      "The pairing part of the link is over: it lives 15 min. The other person presses p; paste that ticket here.";
-    return { json: { paired: false, code }, text: OVER.has(code) ? over : `Not paired: ${cause}. ${fix}`.trimEnd() };
+    // Unless the connector starts in this terminal, the shell comes next, which would keep the ticket in its history.
+    const place = starts ? "here" : `into svc connector start ${name}`;
+    const over = "The pairing part of the link is over: it lives 15 min. The other person presses p; paste that ticket";
+    const text = OVER.has(code) ? `${over} ${place}.` : `Not paired: ${cause}. ${fix}`.trimEnd();
+    return { json: { paired: false, code }, text };
   }
 }
 

@@ -2,7 +2,7 @@
  * Joining and pairing with one link: real processes, and once as two people type it. The keys are pinned on both
  * sides; without its pairing part the link still gives an account.
  */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { shellWord } from "../../cli/terminal/output.ts";
 import { attemptHere, createAgents, RunningConnector, svc, svcHere } from "../cli/connector/people.ts";
 import { bundledProgram } from "../cli/program.ts";
@@ -74,6 +74,20 @@ Deno.test("one link makes the account and the agent, and pairs it", async (t) =>
     const again = await join("heidi", `${await plain()}.${fields.join(".")}`, "--agent", "eta");
     assertEquals([again.code, again.result.pairing.paired], [0, false]);
     assertEquals(pinsOf(ada, "alpha")["eta"], undefined);
+    // Behind this command comes the shell, whose history would keep a ticket.
+    const words = [
+      "join",
+      `${await plain()}.${fields.join(".")}`,
+      "--agent",
+      "iota",
+      "--config-dir",
+      `${service.home}/i`,
+    ];
+    const typed = new Deno.Command(program.command, { args: [...program.args, ...words], stdin: "null" });
+    assertMatch(
+      new TextDecoder().decode((await typed.output()).stderr),
+      /paste that ticket into svc .* start iota\.\n/,
+    );
   });
 });
 
