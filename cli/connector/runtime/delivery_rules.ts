@@ -69,7 +69,7 @@ export function handoverWait(attempts: number): number {
 export type NextAttempt =
   | { state: "done" }
   | { state: "dead" }
-  | { state: "waiting"; tries: Tries; nextAt: number; aside: boolean };
+  | { state: "waiting"; tries: Tries; nextAt: number; aside: boolean; isHeld: boolean };
 
 export function nextAttempt(before: Tries, result: RuntimeResult, now: number): NextAttempt {
   if (result === "accepted") return { state: "done" };
@@ -78,12 +78,11 @@ export function nextAttempt(before: Tries, result: RuntimeResult, now: number): 
   const firstTriedAt = before.firstTriedAt ?? now;
   if (result.attempts !== null && refusals >= result.attempts) return { state: "dead" };
   if (result.attempts === null && now - firstTriedAt >= PATIENCE_MS) return { state: "dead" };
-  return {
-    state: "waiting",
-    tries: { attempts, refusals, firstTriedAt },
-    nextAt: now + Math.max(handoverWait(attempts), result.retryAfterMs),
-    aside: !result.isOutage && attempts >= QUICK_ATTEMPTS,
-  };
+  const nextAt = now + Math.max(handoverWait(attempts), result.retryAfterMs);
+  const aside = !result.isOutage && attempts >= QUICK_ATTEMPTS;
+  // Else each end of an outage would hand it over again, although the runtime was there and did not take it.
+  const isHeld = aside || result.isBusy === true;
+  return { state: "waiting", tries: { attempts, refusals, firstTriedAt }, nextAt, aside, isHeld };
 }
 
 function keyOf({ seq, lane, aside }: QueuedMessage): string {
@@ -135,7 +134,7 @@ export class Lanes {
   }
 
   /** Releases a taken message. `next` says when it is due again; with `null` it is removed. */
-  release(seq: number, next: Pick<QueuedMessage, "nextAt" | "aside"> | null): void {
+  release(seq: number, next: Pick<QueuedMessage, "nextAt" | "aside" | "isHeld"> | null): void {
     const message = this.#taken.get(seq);
     if (!message) return;
     this.#taken.delete(seq);
@@ -146,10 +145,7 @@ export class Lanes {
     if (this.#lanes.size === 0) this.#turns.clear();
   }
 
-  /**
-   * Makes the waiting messages due after the runtime has come back. Messages that are held for a caller keep their
-   * time, because the runtime would otherwise get the caller's answer.
-   */
+  /** Makes the waiting messages due after the runtime has come back, except those that are held. */
   wake(now: number): void {
     for (const message of [...this.#lanes.values()].flat()) {
       if (!this.#taken.has(message.seq) && !message.isHeld) message.nextAt = Math.min(message.nextAt, now);

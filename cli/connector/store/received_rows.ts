@@ -38,7 +38,10 @@ export interface QueuedMessage {
   nextAt: number;
   /** Out of its lane: it does not block other messages and does not wait for them. */
   aside: boolean;
-  /** Until `nextAt` the message is for a caller that waits for it, also after an outage of the runtime. */
+  /**
+   * True when the message waits until `nextAt` also after an outage of the runtime: a caller waits for it, and its answer
+   * would go to the runtime; or its own last attempt met a runtime that was there.
+   */
   isHeld?: boolean;
 }
 

@@ -144,6 +144,25 @@ Deno.test("a poison message lets ten others pass within 30 s and becomes a dead 
   assertEquals(await bench.receiptsOf(a, "request-p"), ["dead_lettered", "processed_by_svc"]);
 });
 
+Deno.test("a runtime that is busy with one message gets it no more often because others go through", async () => {
+  await using world = await World.open(MANY);
+  const { a, b, bench } = await story(world);
+  const statuses = [["busy", 429], ["locked", 401], ["slow", 408]] as const;
+  bench.behaviour = ({ body }) =>
+    new Response(null, { status: statuses.find(([word]) => body.includes(word))?.[1] ?? 200 });
+  const send = (text: string) => world.message(a, b, { body: body(text), headers: { "X-Svc-Conversation-Id": text } });
+  for (const [word] of statuses) await send(word);
+  for (let n = 0; n < 60; n++) {
+    await send(`good${n}`);
+    await world.clock.advance(5_000);
+  }
+  await until(() => bench.eventsOf("handed_over").length === 60);
+  for (const word of ["busy", "slow"]) {
+    const tried = bench.handedOver.filter((text) => text.includes(word)).length;
+    assert(tried <= 15, `${word} was handed over ${tried} times in 5 min`);
+  }
+});
+
 Deno.test("messages and receipts that a kill left are handed over and sent after the next start", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: hangs });
