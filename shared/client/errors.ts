@@ -48,6 +48,9 @@ export function causesOf(error: unknown): string {
 /** How `fetch` of Deno and sockets name a failure that came before the request was sent. */
 const NO_CONNECTION = /client error \(Connect\)|connection refused|ECONNREFUSED|ENOTFOUND/i;
 
+/** How `fetch` of Deno says that the other side has ended the connection. */
+const BROKE_OFF = /connection closed before message completed|connection reset by peer/i;
+
 /** How sockets and `fetch` say that an address cannot be reached at all, or that its name cannot be looked up. */
 const NO_NETWORK =
   /ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ENETDOWN|ENOTFOUND|EAI_AGAIN|network is unreachable|no route to host|dns error/i;
@@ -60,6 +63,8 @@ export class UnreachableError extends Error {
   readonly code: "CLI_UNREACHABLE" | "CLI_TLS_REFUSED";
   /** False when there was no connection, because the service cannot have got the request then. */
   readonly mayHaveArrived: boolean;
+  /** True when the other side has ended the connection before its answer. */
+  readonly brokeOff: boolean;
   /** True when this machine seems to have no network, because nothing on the way has answered. */
   readonly hasNoNetwork: boolean;
 
@@ -70,6 +75,7 @@ export class UnreachableError extends Error {
     super(message, { cause });
     const why = causesOf(cause);
     this.mayHaveArrived = !NO_CONNECTION.test(why);
+    this.brokeOff = this.mayHaveArrived && BROKE_OFF.test(why);
     this.hasNoNetwork = NO_NETWORK.test(why);
     this.fix = fix;
     this.code = code;

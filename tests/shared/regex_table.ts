@@ -331,6 +331,7 @@ export const REGEXES: readonly RegexRow[] = [
   never("/invalid peer certificate: (.*)/", OS_MESSAGE),
   never("/not valid for name|NotValidForName|ERR_TLS_CERT_ALTNAME_INVALID/", OS_MESSAGE),
   never("/disk is full/", OS_MESSAGE),
+  never("/connection closed before message completed|connection reset by peer/i", OS_MESSAGE),
   never("/unable to open database file|readonly database/", OS_MESSAGE),
   meets("/^[A-Z]/", "", "A", ""),
   meets("/^[0-9A-HJKMNP-TV-Z]+$/", "", "A", "a"),

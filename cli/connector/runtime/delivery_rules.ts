@@ -31,7 +31,8 @@ export interface StatusAnswer {
 export type RuntimeAnswer =
   | StatusAnswer
   | { kind: "timeout" }
-  | { kind: "unreachable"; why: string };
+  /** `brokeOff`: the runtime ended the connection, and gave no answer. */
+  | { kind: "unreachable"; why: string; brokeOff?: boolean };
 
 export type RuntimeResult = "accepted" | {
   /** Refusals until the message is a dead letter; with `null` only `PATIENCE_MS` counts. */
@@ -40,6 +41,8 @@ export type RuntimeResult = "accepted" | {
   isOutage: boolean;
   /** True when the answer shows that the runtime works. */
   isBusy?: boolean;
+  /** True when the runtime has seen the message, so that the end of an outage is no reason to try it sooner. */
+  isHeld?: boolean;
   /** Wait that the runtime asked for, in milliseconds. */
   retryAfterMs: number;
 };
@@ -49,11 +52,16 @@ const PASSING: ReadonlySet<number> = new Set([401, 403, 408, 425, 429, 502, 503,
 const OUTAGES: ReadonlySet<number> = new Set([401, 403, 429, 503]);
 
 export function classifyAnswer(response: RuntimeAnswer): RuntimeResult {
-  if (response.kind !== "status") return { attempts: null, isOutage: response.kind === "unreachable", retryAfterMs: 0 };
+  if (response.kind === "timeout") return { attempts: null, isOutage: false, retryAfterMs: 0 };
+  if (response.kind === "unreachable") {
+    return { attempts: null, isOutage: true, isHeld: response.brokeOff === true, retryAfterMs: 0 };
+  }
   const { status } = response;
   if (status >= 200 && status < 300) return "accepted";
   const retryAfterMs = Math.min(response.retryAfterMs, SLOW_MAX_MS), isOutage = OUTAGES.has(status);
-  if (PASSING.has(status)) return { attempts: null, isOutage, isBusy: status === 429, retryAfterMs };
+  if (PASSING.has(status)) {
+    return { attempts: null, isOutage, isBusy: status === 429, isHeld: status === 429, retryAfterMs };
+  }
   // A redirect is not followed, so it counts as a refusal.
   const attempts = status >= 500 ? SERVER_ERROR_ATTEMPTS : CLIENT_ERROR_ATTEMPTS;
   return { attempts, isOutage, retryAfterMs };
@@ -80,8 +88,8 @@ export function nextAttempt(before: Tries, result: RuntimeResult, now: number): 
   if (result.attempts === null && now - firstTriedAt >= PATIENCE_MS) return { state: "dead" };
   const nextAt = now + Math.max(handoverWait(attempts), result.retryAfterMs);
   const aside = !result.isOutage && attempts >= QUICK_ATTEMPTS;
-  // Else each end of an outage would hand it over again, although the runtime was there and did not take it.
-  const isHeld = aside || result.isBusy === true;
+  // Else a message that ends the runtime would be handed over, and end it again, after each success of another one.
+  const isHeld = aside || result.isHeld === true;
   return { state: "waiting", tries: { attempts, refusals, firstTriedAt }, nextAt, aside, isHeld };
 }
 

@@ -107,7 +107,8 @@ export class Runtime {
       if (!(error instanceof ExchangeError)) throw error;
       if (error.reason === "timeout") return { kind: "timeout" };
       if (error.reason === "aborted") return { kind: "unreachable", why: "the connector is stopping" };
-      const { code, message } = unreachable(this.target.baseUrl, error.message, error.cause);
+      const { code, message, brokeOff } = unreachable(this.target.baseUrl, error.message, error.cause);
+      if (brokeOff) return { kind: "unreachable", why: "the connection ended before the answer", brokeOff };
       return { kind: "unreachable", why: code === "CLI_TLS_REFUSED" ? message : "no connection" };
     }
   }

@@ -40,7 +40,7 @@ export interface QueuedMessage {
   aside: boolean;
   /**
    * True when the message waits until `nextAt` also after an outage of the runtime: a caller waits for it, and its answer
-   * would go to the runtime; or its own last attempt met a runtime that was there.
+   * would go to the runtime; or the runtime has seen it, and did not take it.
    */
   isHeld?: boolean;
 }

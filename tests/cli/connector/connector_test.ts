@@ -163,6 +163,29 @@ Deno.test("a runtime that is busy with one message gets it no more often because
   }
 });
 
+Deno.test("a message that ends the runtime each time is tried once a minute, and the others go through", async () => {
+  await using world = await World.open(MANY);
+  const { a, b, bench } = await story(world);
+  let upAt = 0, ends = 0;
+  bench.behaviour = (call, n) => {
+    if (world.clock.now() < upAt) return isDown(call, n);
+    if (!call.body.includes("poison")) return accepts(call, n);
+    ends++;
+    upAt = world.clock.now() + 2_000;
+    const cause = new Error("client error (SendRequest): connection closed before message completed");
+    throw new TypeError("fetch failed", { cause });
+  };
+  const send = (text: string) => world.message(a, b, { body: body(text), headers: { "X-Svc-Conversation-Id": text } });
+  await send("poison");
+  for (let n = 0; n < 60; n++) {
+    await send(`good${n}`);
+    await world.clock.advance(5_000);
+  }
+  await until(() => bench.eventsOf("handed_over").length === 60);
+  assert(ends <= 15, `the runtime ended ${ends} times in 5 min`);
+  assertEquals(bench.eventsOf("handover_failed")[0]?.why, "the connection ended before the answer");
+});
+
 Deno.test("messages and receipts that a kill left are handed over and sent after the next start", async () => {
   await using world = await World.open();
   const { a, b, bench } = await story(world, { behaviour: hangs });

@@ -207,14 +207,20 @@ Deno.test("an event in JSON holds no character that steers a terminal, and means
 Deno.test("a refused connection certainly brought nothing to the service, and one that breaks may have", async () => {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const url = `http://127.0.0.1:${listener.addr.port}/`;
-  const mayHaveArrived = async () => {
-    const request = { ...REQUEST, method: "POST", url, body: "x" } as const;
+  const failure = async () => {
+    const request = { ...REQUEST, method: "POST", url, body: "x".repeat(10_000) } as const;
     const failed = await assertRejects(() => exchange({ fetch, clock: new ManualClock() }, request), ExchangeError);
-    return (asUnreachable(url, failed) as UnreachableError).mayHaveArrived;
+    const { mayHaveArrived, brokeOff } = asUnreachable(url, failed) as UnreachableError;
+    return { mayHaveArrived, brokeOff };
   };
-  const broken = mayHaveArrived();
-  (await listener.accept()).close();
-  assertEquals(await broken, true);
+  // With unread bytes the connection is reset, and without them it is closed.
+  for (const bytes of [0, 10, 20_000]) {
+    const broken = failure();
+    const connection = await listener.accept();
+    if (bytes > 0) await connection.read(new Uint8Array(bytes));
+    connection.close();
+    assertEquals(await broken, { mayHaveArrived: true, brokeOff: true });
+  }
   listener.close();
-  assertEquals(await mayHaveArrived(), false);
+  assertEquals(await failure(), { mayHaveArrived: false, brokeOff: false });
 });
