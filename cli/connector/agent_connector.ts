@@ -84,15 +84,15 @@ export interface RunningConnector {
 
 /**
  * Asks what the start of an agent's connector would ask, because the keys of an open view would take the answer, and its
- * redraw would erase the question. Asks nothing where the start fails anyway.
+ * redraw would erase the question. Asks nothing where the start fails anyway. Returns true when a person has agreed.
  *
  * @throws {CliError} `CLI_PLATFORM_CHANGE` when the person declines; for its options and files, as the start
  */
-export async function confirmStart(ctx: Context, name: string, options: StartOptions): Promise<void> {
+export async function confirmStart(ctx: Context, name: string, options: StartOptions): Promise<boolean> {
   const folder = await new AgentStore(ctx).open(name);
-  if (await isConnectorLocked(folder)) return;
+  if (await isConnectorLocked(folder)) return false;
   proxyAddress(ctx, options["proxy-ws-url"]);
-  await confirmChange(ctx, folder, settingsOf(ctx, folder, options).target, isAgreed(options));
+  return await confirmChange(ctx, folder, settingsOf(ctx, folder, options).target, isAgreed(options));
 }
 
 function settingsOf(ctx: Context, folder: AgentFolder, options: StartOptions) {

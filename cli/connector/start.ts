@@ -47,12 +47,15 @@ export async function startConnectors(
   let stop = () => {};
   // Without those that were deleted, because the terminal would say that they are started again.
   const names = async () => (await store.names()).agents.filter((name) => wanted === "all" || wanted.includes(name));
-  const present = await names(), asked = new Set<string>();
+  const present = await names(), agreed = new Set<string>();
   for (const name of ctx.confirm === null || ctx.out.json ? [] : present) {
-    await confirmStart(ctx, name, options).then(() => asked.add(name), (error) => {
+    const isAgreed = await confirmStart(ctx, name, options).catch((error) => {
       // What else is wrong with an agent is said when it starts.
       if (error instanceof CliError && error.code === "CLI_PLATFORM_CHANGE") throw error;
+      return false;
     });
+    // Only then, because unread messages may still come while another connector runs, or a question is open.
+    if (isAgreed) agreed.add(name);
   }
   const screen = await openScreen(ctx, { ...options, agents: present.length }, () => stop());
   const { view, talk } = screen;
@@ -80,8 +83,8 @@ export async function startConnectors(
   const start = async (name: string, emit: EmitEvent) => {
     let replies = false;
     // A later start of the same agent asks nothing, because the view would take the answer.
-    const agreed = { ...options, yes: asked.delete(name) || options.yes === true };
-    const running = await startAgentConnector({ ...ctx, confirm: null }, name, agreed, {
+    const settled = { ...options, yes: agreed.delete(name) || options.yes === true };
+    const running = await startAgentConnector({ ...ctx, confirm: null }, name, settled, {
       emit: (event, fields) => {
         emit(event, fields);
         if (event === "started") replies = fields?.replies === true;

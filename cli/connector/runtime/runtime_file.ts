@@ -207,7 +207,7 @@ export function emptyRuntimeFile(platform: PlatformId): RuntimeFile {
 
 /**
  * Asks before unread messages of an agent that read them itself go to a runtime, because they were kept for their
- * reader, and a runtime that has them cannot be made to give them back.
+ * reader, and a runtime that has them cannot be made to give them back. Returns true when a person has agreed now.
  *
  * @throws {CliError} `CLI_PLATFORM_CHANGE` when the person declines or cannot be asked
  */
@@ -216,15 +216,15 @@ export async function confirmChange(
   folder: AgentFolder,
   target: Pick<RuntimeTarget, "platform"> | null,
   isAgreed: boolean,
-): Promise<void> {
-  if (target === null || isAgreed || !hasReader(folder)) return;
+): Promise<boolean> {
+  if (target === null || isAgreed || !hasReader(folder)) return false;
   const unread = await countUnread(folder);
-  if (unread === 0) return;
+  if (unread === 0) return false;
   const [messages, go] = unread === 1 ? ["message", "goes"] : ["messages", "go"];
   const what = `${unread} unread ${messages} of ${folder.name} ${go} to ${PLATFORMS[target.platform].name} now`;
   const canAsk = ctx.confirm !== null && !ctx.out.json;
   if (canAsk) ctx.out.finish();
-  if (canAsk && await ctx.confirm?.(`${what}. Continue?`)) return;
+  if (canAsk && await ctx.confirm?.(`${what}. Continue?`)) return true;
   const refused = new CliError("CLI_PLATFORM_CHANGE", what);
   nameAgentIn(refused, folder.name);
   throw refused;

@@ -2,13 +2,14 @@
 import { store } from "./store/disk.ts";
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { startConnectors } from "../../../cli/connector/start.ts";
+import { lockConnector } from "../../../cli/connector/connector_lock.ts";
 import { CliError } from "../../../cli/errors.ts";
 import { Output } from "../../../cli/terminal/output.ts";
 import { until } from "../../support/until.ts";
 import { contextOf } from "./context.ts";
 import type { StartOptions } from "../../../cli/connector/start_options.ts";
 import type { Machine } from "../cli_world.ts";
-import { connectorOfAlpha, machineWithAlpha, pairAlpha } from "./local_machine.ts";
+import { connectorOfAlpha, folderOf, machineWithAlpha, pairAlpha } from "./local_machine.ts";
 
 const OWN = "agents/alpha/runtime.json";
 const CHANGE = "1 unread message of alpha goes to a generic webhook now";
@@ -123,6 +124,32 @@ Deno.test("a start asks before the view has the keyboard and draws, and starts a
       assertEquals(steps.slice(0, 2), answer ? [`${CHANGE}. Continue?`, "keys"] : [`${CHANGE}. Continue?`]);
     });
   }
+});
+
+Deno.test("a start that asked nothing, because another connector ran, hands over nothing once that one has ended", async () => {
+  await using machine = await withUnread();
+  const context = contextOf(machine.world, machine), asked: string[] = [];
+  const terminal = { stdout: () => true, stderr: () => {}, stdoutIsTerminal: true, stderrIsTerminal: true };
+  using other = await lockConnector(await folderOf(machine, "alpha"), 1);
+  const open = (onBytes: (bytes: Uint8Array<ArrayBuffer>) => void) => {
+    other[Symbol.dispose]();
+    onBytes(new TextEncoder().encode("q"));
+    return () => {};
+  };
+  const started = startConnectors(
+    {
+      ...context,
+      env: (name: keyof typeof machine.env) => machine.env[name],
+      terminal,
+      out: new Output(terminal, context.clock, { json: false, colour: false }),
+      keyboard: { isInForeground: () => Promise.resolve(true), open },
+      confirm: (question) => (asked.push(question), Promise.resolve(true)),
+    },
+    ["alpha"],
+    { "runtime-base-url": "http://127.0.0.1:9" },
+  ).catch((error) => (error as CliError).code);
+  await machine.world.clock.advance(5_000);
+  assertEquals([await started, asked], ["CLI_PLATFORM_CHANGE", []]);
 });
 
 Deno.test("what a runtime writes into its settings while a person is asked stays", async () => {
