@@ -128,10 +128,13 @@ const COPIED = /svc_[a-z]+_|svcpair1_|https?:/;
 
 /** A word in quotation marks, which may have spaces and punctuation marks. */
 const QUOTED = `"[^"]*"|'[^']*'(?:\\\\''[^']*')*`;
-/** Other programs whose commands a text names. */
-const OTHERS = "rm|chmod|chown|sqlite3|loginctl|npm|hermes|openclaw|nanobot";
+/**
+ * svc, and the other programs whose commands a text names. Those stand behind a colon, because an agent may have the name
+ * of one, and a sentence about the agent would not be broken.
+ */
+const PROGRAM = "\\bsvc|(?<=: )(?:rm|chmod|chown|sqlite3|loginctl|npm|hermes|openclaw|nanobot)";
 /** A command in a sentence, up to the next punctuation mark outside of quotation marks. */
-const COMMAND = new RegExp(`\\b(svc|${OTHERS}) (?:(?:${QUOTED}|(?!["'])[^ ]*[^ ,;:.]) )*(?:${QUOTED}|[^ ]+)`, "g");
+const COMMAND = new RegExp(`(${PROGRAM}) (?:(?:${QUOTED}|(?!["'])[^ ]*[^ ,;:.]) )*(?:${QUOTED}|[^ ]+)`, "g");
 const WORD = new RegExp(` ?(?:${QUOTED}|[^ ]+)`, "g");
 /** Stands for a space where no line may break. No text has this character, because `printable` escapes it. */
 const GLUE = "\0";

@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { allCommands } from "../../../cli/commands/table.ts";
-import { continued, layOut, textColumns } from "../../../cli/terminal/text_width.ts";
+import { continued, layOut, textColumns, wrapSentence } from "../../../cli/terminal/text_width.ts";
 import { idCell, idEnd, tableLines } from "../../../cli/terminal/tables.ts";
 import { whenText } from "../../../cli/terminal/times.ts";
 import { REGISTRY_URL } from "../../support/world.ts";
@@ -310,6 +310,15 @@ Deno.test("a command in a sentence is in one line, also of another program, with
       const found = layOut(text, 79).filter((line) => line.endsWith(command));
       assertEquals(found.length, 1, layOut(text, 79).join("\n"));
     }
+  }
+});
+
+Deno.test("a sentence about an agent that is named like another program is broken at words", () => {
+  const sentence = (name: string) =>
+    `The connector of ${name} is not running and did not answer in the time that was given to it`;
+  for (const columns of [40, 60]) {
+    const lines = (name: string) => [...layOut(sentence(name), columns), ...wrapSentence(sentence(name), columns)];
+    assertEquals(lines("hermes"), lines("athena").map((line) => line.replace("athena", "hermes")));
   }
 });
 
