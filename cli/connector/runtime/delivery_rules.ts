@@ -87,7 +87,9 @@ export function nextAttempt(before: Tries, result: RuntimeResult, now: number): 
   if (result.attempts !== null && refusals >= result.attempts) return { state: "dead" };
   if (result.attempts === null && now - firstTriedAt >= PATIENCE_MS) return { state: "dead" };
   const nextAt = now + Math.max(handoverWait(attempts), result.retryAfterMs);
-  const aside = !result.isOutage && attempts >= QUICK_ATTEMPTS;
+  // A message that ends the runtime each time leaves its lane too, because it would otherwise stop the lane for a day.
+  const mayLeave = !result.isOutage || (result.isHeld === true && result.isBusy !== true);
+  const aside = mayLeave && attempts >= QUICK_ATTEMPTS;
   // Else a message that ends the runtime would be handed over, and end it again, after each success of another one.
   const isHeld = aside || result.isHeld === true;
   return { state: "waiting", tries: { attempts, refusals, firstTriedAt }, nextAt, aside, isHeld };

@@ -163,7 +163,12 @@ Deno.test("a runtime that is busy with one message gets it no more often because
   }
 });
 
-Deno.test("a message that ends the runtime each time is tried once a minute, and the others go through", async () => {
+Deno.test("a message that ends the runtime each time is tried once a minute, and the others go through", async (t) => {
+  await t.step("of other conversations", () => endsRuntime((text) => text));
+  await t.step("of the same conversation", () => endsRuntime(() => "conversation"));
+});
+
+async function endsRuntime(conversationOf: (text: string) => string) {
   await using world = await World.open(MANY);
   const { a, b, bench } = await story(world);
   let upAt = 0, ends = 0;
@@ -175,7 +180,8 @@ Deno.test("a message that ends the runtime each time is tried once a minute, and
     const cause = new Error("client error (SendRequest): connection closed before message completed");
     throw new TypeError("fetch failed", { cause });
   };
-  const send = (text: string) => world.message(a, b, { body: body(text), headers: { "X-Svc-Conversation-Id": text } });
+  const send = (text: string) =>
+    world.message(a, b, { body: body(text), headers: { "X-Svc-Conversation-Id": conversationOf(text) } });
   await send("poison");
   for (let n = 0; n < 60; n++) {
     await send(`good${n}`);
@@ -184,7 +190,7 @@ Deno.test("a message that ends the runtime each time is tried once a minute, and
   await until(() => bench.eventsOf("handed_over").length === 60);
   assert(ends <= 15, `the runtime ended ${ends} times in 5 min`);
   assertEquals(bench.eventsOf("handover_failed")[0]?.why, "the connection ended before the answer");
-});
+}
 
 Deno.test("messages and receipts that a kill left are handed over and sent after the next start", async () => {
   await using world = await World.open();
