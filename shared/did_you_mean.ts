@@ -6,7 +6,7 @@ const BEGINNING_MIN = 3;
  * the letters differ. By letters alone, `offline` would be taken for `online` beside `offline-for`.
  */
 export function nearest(word: string, known: Iterable<string>): string | null {
-  const words = [...known], start = word.toLowerCase();
+  const words = [...new Set(known)], start = word.toLowerCase();
   const [begun, second] = words.filter((candidate) => candidate.toLowerCase().startsWith(start));
   if (word.length >= BEGINNING_MIN && begun !== undefined && second === undefined) return begun;
   let best: string | null = null;

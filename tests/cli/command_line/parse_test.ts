@@ -249,6 +249,8 @@ Deno.test("suggestions correct typing mistakes and ignore unrelated words", () =
   }
   assertEquals(nearest("offline", ["online", "offline-for"]), "offline-for");
   assertEquals(nearest("offline", ["online", "offline-for", "offline-since"]), "online", "two begin so");
+  // Agents of several people have the same name.
+  assertEquals(nearest("assist", ["assistant", "alpha", "assistant"]), "assistant");
   for (const typed of ["xyz", "", "banana", "x".repeat(1000)]) assertEquals(nearest(typed, words), null);
 });
 
