@@ -381,7 +381,7 @@ export function noPeer(named: string, peers: Peers): LocalError {
   if (ended !== null) return new LocalError("CONNECTOR_PEER_UNKNOWN", `The pair with ${ended.alias} has ended`);
   const present = Object.keys(presentPeers(peers));
   const contact = present.find((alias) => folded(alias) === folded(CONTACT + named));
-  // Named, because the name of an agent of another server alone is too short to count as a typing error.
+  // All are named, because of a name that agents of several servers have, letters alone would suggest none.
   const abroad = present.filter((alias) => folded(alias).startsWith(`${folded(named)}@`));
   const similar = abroad.length > 0 ? ` Did you mean ${abroad.join(" or ")}?` : didYouMean(named, present);
   // A relay that takes the proof of a ticket away leaves only a contact, and its person would look for a typing error.

@@ -57,7 +57,10 @@ Deno.test("one ticket pairs two agents of two servers, who write to each other e
   assertEquals([atB?.how, atB?.proxy], ["ticket", "https://relay.a.example"]);
   const [paired = {}] = a.bench.eventsOf("paired");
   assertStringIncludes(new CalmTexts().of("paired", paired, 0) ?? "", "It is called beta@b.example here.");
-  assertStringIncludes(noPeer("Beta", a.bench.peers).message, "Did you mean beta@b.example?");
+  const [known] = Object.values(a.bench.peers);
+  assert(known);
+  const both = { "beta@b.example": known, "beta@c.example": { ...known, did: "did:c" } };
+  assertStringIncludes(noPeer("Beta", both).message, "Did you mean beta@b.example or beta@c.example?");
   assertEquals((await send(b.bench, "alpha@a.example", "from b")).delivered, true);
   assertEquals((await send(a.bench, "beta@b.example", "from a")).delivered, true);
   await until(() => a.bench.connector.store.received.list({ unread: true, limit: 5 }).messages.length === 1);
