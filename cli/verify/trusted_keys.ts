@@ -93,7 +93,8 @@ export async function keepCopy(
   if (isGone()) return;
   try {
     await ensureDirectory(folder, await ensureConfigDir(ctx));
-    await removeLeftovers(folder, ctx.clock.now());
+    // A folder that was removed meanwhile would otherwise fail the command, because below only errors of svc are ignored.
+    await removeLeftovers(folder, ctx.clock.now()).catch(() => {});
     await writePrivate(ctx.random, join(folder, file), text);
   } catch (error) {
     if (!(error instanceof CliError)) throw error;

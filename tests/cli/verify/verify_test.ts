@@ -3,10 +3,12 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { utf8Bytes } from "../../../shared/protocol/base64url.ts";
 import { messageTarget } from "../../../shared/protocol/message_context.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
+import { keepCopy } from "../../../cli/verify/trusted_keys.ts";
 import { parseRequestFile } from "../../../cli/verify/request_file.ts";
 import { vectors } from "../../support/vectors.ts";
 import { PROXY_URL, REGISTRY_URL, type RequestParts, type TestAgent, type World } from "../../support/world.ts";
 import { Machine } from "../cli_world.ts";
+import { contextOf } from "../connector/context.ts";
 import { type Check, failing, skipping } from "./checks.ts";
 
 /** The output of `svc verify`, for any result. */
@@ -252,4 +254,16 @@ Deno.test("a request file keeps its target and body unchanged", () => {
   const file = parseRequestFile(utf8Bytes("POST https://P.example/%61//b?c=%20 HTTP/1.1\nA: 1\nA: 2\n\n{\n \u00e4}\n"));
   assertEquals([file?.method, file?.origin, file?.target], ["POST", "https://p.example", "/%61//b?c=%20"]);
   assertEquals([file?.headers.get("a"), new TextDecoder().decode(file?.body)], ["1, 2", "{\n \u00e4}\n"]);
+});
+
+Deno.test("a copy of the keys that cannot be saved, because its folder is gone, fails no command", async () => {
+  await using machine = await Machine.ofPerson();
+  const context = contextOf(machine.world, machine), { clock } = machine.world;
+  const now = () => {
+    Deno.removeSync(machine.path("keys"), { recursive: true });
+    return clock.now();
+  };
+  const removing = { now, uptime: () => clock.uptime(), after: clock.after.bind(clock) };
+  await keepCopy({ ...context, clock: removing }, "keys.json", "{}");
+  assertEquals(Object.keys(machine.tree()).filter((file) => file.startsWith("keys")), []);
 });
