@@ -3,6 +3,7 @@ import type { Clock } from "../../../shared/clock.ts";
 import { TICKET_PREFIX } from "../../../shared/protocol/ticket.ts";
 import { describe } from "../../errors.ts";
 import type { Style } from "../../terminal/escapes.ts";
+import { sentence } from "../../terminal/output.ts";
 import { wordWrap } from "../../terminal/text_width.ts";
 import { dateText } from "../../terminal/times.ts";
 import { edgeOf, gutterLines, headerLine, sentenceLines } from "./log_text.ts";
@@ -26,6 +27,7 @@ const KEYS: Readonly<Record<string, string>> = {
   CONNECTOR_PEER_BLOCKED: "To end that: l, then the number of the peer and b.",
   CONNECTOR_PEER_UNKNOWN: `l lists the peers. ${PAIRING}`,
   PROXY_AUTH_FORBIDDEN: PAIRING,
+  PROXY_PAIR_INVALID_BODY: PAIRING,
 };
 
 export class Log {
@@ -58,7 +60,7 @@ export class Log {
   sayFailure(error: unknown, what = ""): void {
     const { code, cause, fix } = describe(error);
     const advice = (KEYS[code] ?? fix).replaceAll("<name>", () => this.only() || "<name>");
-    this.say(`${what}${cause}. ${advice}`.trimEnd(), "red");
+    this.say(`${sentence(what + cause)} ${advice}`.trimEnd(), "red");
   }
 
   /** Shows lines that svc has laid out. A line that is too wide is wrapped with the same indent. */

@@ -4,7 +4,7 @@ import type { Peers } from "../../../../cli/connector/peers/peers.ts";
 import { CliError } from "../../../../cli/errors.ts";
 import { textColumns } from "../../../../cli/terminal/text_width.ts";
 import { ApiError } from "../../../../shared/client/errors.ts";
-import { formatTicket, withPairSecret } from "../../../../shared/protocol/ticket.ts";
+import { formatTicket, OWN_TICKET, withPairSecret } from "../../../../shared/protocol/ticket.ts";
 import { until } from "../../../support/until.ts";
 import { flushTasks } from "../../../support/manual_clock.ts";
 import { BETA, DID, ENTER, ESCAPE, listedPeer, OTHER, PAGE, Screen, TICKET } from "./screen.ts";
@@ -224,6 +224,18 @@ Deno.test("a pasted ticket pairs after y, and nothing else does", async () => {
   assertEquals(screen.requests("/v1/pair"), [{ ticket: TICKET }]);
   screen.talk.tickets.show("alpha", TICKET, new Date(screen.clock.now() + 300_000).toISOString());
   assertEquals(await last(TICKET), "This is your own ticket. Give it to the other person.");
+});
+
+Deno.test("an own ticket that another program has made is answered with what a person can do here", async () => {
+  await using screen = new Screen();
+  const confirmed = Promise.withResolvers<void>();
+  screen.slow.set("/v1/pair/confirm", confirmed.promise);
+  await screen.paste(TICKET);
+  await screen.press("y");
+  confirmed.reject(new ApiError(400, "PROXY_PAIR_INVALID_BODY", OWN_TICKET, null));
+  await flushTasks();
+  const said = screen.lines.slice(-2).map((line) => line.slice(7)).join(" ");
+  assertStringIncludes(said, `${OWN_TICKET} To pair: p, or paste a ticket of the other person.`);
 });
 
 Deno.test("what a person agrees to during an action is done after it", async () => {
