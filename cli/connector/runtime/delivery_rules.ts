@@ -112,6 +112,8 @@ export class Lanes {
   /** In order of arrival. A message that is aside has a lane of its own. */
   readonly #lanes = new Map<string, QueuedMessage[]>();
   readonly #taken = new Map<number, QueuedMessage>();
+  /** Messages that are due before their time because another one was taken, by `seq`. */
+  readonly #woken = new Set<number>();
   /** The number of each sender's last turn. Cleared when all lanes are empty. */
   readonly #turns = new Map<string, number>();
   #turn = 0;
@@ -148,17 +150,25 @@ export class Lanes {
     const message = this.#taken.get(seq);
     if (!message) return;
     this.#taken.delete(seq);
+    const wasWoken = this.#woken.delete(seq);
     const key = keyOf(message), lane = this.#lanes.get(key) ?? [];
     lane.splice(lane.indexOf(message), 1);
     if (lane.length === 0) this.#lanes.delete(key);
-    if (next) this.add({ ...message, isHeld: false, ...next });
+    // A runtime that takes all but one peer's messages would otherwise get those again after each that it takes.
+    if (next) this.add({ ...message, ...next, isHeld: wasWoken || next.isHeld === true });
     if (this.#lanes.size === 0) this.#turns.clear();
   }
 
-  /** Makes the waiting messages due after the runtime has come back, except those that are held. */
-  wake(now: number): void {
+  /**
+   * Makes the waiting messages due after the runtime has come back, except those that are held.
+   *
+   * @param byMessage whether another message has shown it: then one that fails again waits for its time
+   */
+  wake(now: number, byMessage = false): void {
     for (const message of [...this.#lanes.values()].flat()) {
-      if (!this.#taken.has(message.seq) && !message.isHeld) message.nextAt = Math.min(message.nextAt, now);
+      if (this.#taken.has(message.seq) || message.isHeld || message.nextAt <= now) continue;
+      message.nextAt = now;
+      if (byMessage) this.#woken.add(message.seq);
     }
   }
 

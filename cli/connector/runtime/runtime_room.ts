@@ -160,7 +160,7 @@ export class RuntimeRoom {
     const isOutage = result !== "accepted" && result.isOutage && !result.isBusy;
     this.#seen(reachable, isOutage ? why : null);
     // The runtime works again, so every waiting message is due.
-    if (this.#isOut && !isOutage) this.#lanes.wake(now);
+    if (this.#isOut && !isOutage) this.#lanes.wake(now, true);
     this.#isOut = isOutage;
     const attempt = { message, next: nextAttempt(message.tries, result, now), at: now, ms: now - began, outcome };
     try {

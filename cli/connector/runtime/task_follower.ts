@@ -54,7 +54,7 @@ interface FollowerDeps extends RuntimeDeps {
 }
 
 /** The result of an answer that counts like status 429: the message waits, and keeps its place. */
-const LATER: RuntimeResult = { attempts: null, isOutage: true, isBusy: true, retryAfterMs: 0 };
+const LATER: RuntimeResult = { attempts: null, isOutage: true, isBusy: true, isHeld: true, retryAfterMs: 0 };
 const NEVER: RuntimeResult = { attempts: 1, isOutage: false, retryAfterMs: 0 };
 
 /**
