@@ -19,6 +19,12 @@ const SLOW_MAX_MS = 60_000;
 const SERVER_ERROR_ATTEMPTS = 10, CLIENT_ERROR_ATTEMPTS = 5;
 /** How long a message is tried without an answer about it. With less, a runtime that is down for a night loses it. */
 const PATIENCE_MS = DAY_MS;
+/**
+ * A message that was not tried for `GAP_MS`, because the machine was off or slept, is tried for another `AFTER_GAP_MS`.
+ * Without that, a connector that starts on Monday before its runtime would end the messages of Friday at once. A gap is
+ * longer than the turn of a message takes in a full inbox.
+ */
+const GAP_MS = 8 * 3_600_000, AFTER_GAP_MS = 3_600_000;
 
 export interface StatusAnswer {
   kind: "status";
@@ -79,11 +85,13 @@ export type NextAttempt =
   | { state: "dead" }
   | { state: "waiting"; tries: Tries; nextAt: number; aside: boolean; isHeld: boolean };
 
-export function nextAttempt(before: Tries, result: RuntimeResult, now: number): NextAttempt {
+/** @param untriedMs how long ago the message was due */
+export function nextAttempt(before: Tries, result: RuntimeResult, now: number, untriedMs = 0): NextAttempt {
   if (result === "accepted") return { state: "done" };
   const attempts = before.attempts + 1;
   const refusals = before.refusals + (result.attempts === null ? 0 : 1);
-  const firstTriedAt = before.firstTriedAt ?? now;
+  const leastTriedAt = untriedMs < GAP_MS ? -Infinity : now - PATIENCE_MS + AFTER_GAP_MS;
+  const firstTriedAt = Math.max(before.firstTriedAt ?? now, leastTriedAt);
   if (result.attempts !== null && refusals >= result.attempts) return { state: "dead" };
   if (result.attempts === null && now - firstTriedAt >= PATIENCE_MS) return { state: "dead" };
   const nextAt = now + Math.max(handoverWait(attempts), result.retryAfterMs);

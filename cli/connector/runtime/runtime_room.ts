@@ -110,7 +110,7 @@ export class RuntimeRoom {
       const message = this.#lanes.take(now);
       if (message === null) break;
       this.#tasks?.countHandover();
-      const attempt = this.#handOver(message.seq).catch((error) => {
+      const attempt = this.#handOver(message).catch((error) => {
         // The store could not be read, so the message waits unchanged.
         this.deps.emit("store_failed", { why: describeError(error) });
         const nextAt = this.deps.clock.now() + CONNECTOR_LIMITS.slowFirstMs;
@@ -146,7 +146,7 @@ export class RuntimeRoom {
     return isFree && this.#hasDue(this.deps.clock.now()) && this.#waitForTasks() === 0;
   }
 
-  async #handOver(seq: number): Promise<void> {
+  async #handOver({ seq, nextAt: dueAt }: QueuedMessage): Promise<void> {
     const message = this.deps.store.received.read(seq);
     if (message === null) return this.#lanes.release(seq, null);
     const began = this.deps.clock.now();
@@ -162,7 +162,8 @@ export class RuntimeRoom {
     // The runtime works again, so every waiting message is due.
     if (this.#isOut && !isOutage) this.#lanes.wake(now, true);
     this.#isOut = isOutage;
-    const attempt = { message, next: nextAttempt(message.tries, result, now), at: now, ms: now - began, outcome };
+    const next = nextAttempt(message.tries, result, now, now - dueAt);
+    const attempt = { message, next, at: now, ms: now - began, outcome };
     try {
       this.#store(attempt);
     } catch (error) {

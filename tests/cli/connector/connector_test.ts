@@ -9,6 +9,7 @@ import { ApiError, UnreachableError } from "../../../shared/client/errors.ts";
 import { RefusedError } from "../../../cli/link/link.ts";
 import { World } from "../../support/world.ts";
 import { accepts, Bench, hangs, isDown, MANY, passing, RUNTIME_URL, story } from "./bench.ts";
+import { DAY_MS } from "../../../shared/clock.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { PROXY_URL } from "../../support/world.ts";
 import { until } from "../../support/until.ts";
@@ -209,6 +210,18 @@ async function endsRuntime(conversationOf: (text: string) => string) {
   assert(ends <= 15, `the runtime ended ${ends} times in 5 min`);
   assertEquals(bench.eventsOf("handover_failed")[0]?.why, "the connection ended before the answer");
 }
+
+Deno.test("a runtime that starts after the machine slept for two days gets the messages from before", async () => {
+  await using world = await World.open();
+  const { a, b, bench } = await story(world, { behaviour: isDown });
+  await world.message(a, b);
+  await until(() => bench.eventsOf("handover_failed").length >= 1);
+  world.clock.step(2 * DAY_MS);
+  await passing(world, 70, () => bench.eventsOf("handover_failed").length >= 5);
+  bench.behaviour = accepts;
+  await passing(world, 60, () => bench.eventsOf("handed_over").length === 1);
+  assertEquals(bench.eventsOf("dead_letter"), []);
+});
 
 Deno.test("messages and receipts that a kill left are handed over and sent after the next start", async () => {
   await using world = await World.open();

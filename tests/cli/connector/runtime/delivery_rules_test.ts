@@ -65,6 +65,15 @@ Deno.test("each answer of the runtime is retried as often as its rule says", asy
   }
 });
 
+Deno.test("a message that was not tried for a weekend is tried for an hour more", () => {
+  const tries = { attempts: 300, refusals: 0, firstTriedAt: 0 }, result = classifyAnswer(status(503));
+  const next = nextAttempt(tries, result, 60 * HOUR, 50 * HOUR);
+  assert(next.state === "waiting");
+  assertEquals(nextAttempt(next.tries, result, 61 * HOUR - 1).state, "waiting");
+  assertEquals(nextAttempt(next.tries, result, 61 * HOUR).state, "dead");
+  assertEquals(nextAttempt(tries, result, 60 * HOUR, 7 * HOUR).state, "dead");
+});
+
 Deno.test("an outage does not count against the attempts of a message", () => {
   const tries = { attempts: 300, refusals: 0, firstTriedAt: 0 };
   const next = nextAttempt(tries, classifyAnswer(status(500)), HOUR);
