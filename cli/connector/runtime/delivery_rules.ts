@@ -108,7 +108,8 @@ function keyOf({ seq, lane, aside }: QueuedMessage): string {
 }
 
 function senderOf(lane: string): string {
-  return lane.split(" ", 1)[0] ?? lane;
+  const end = lane.indexOf(" ");
+  return end < 0 ? lane : lane.slice(0, end);
 }
 
 /**
@@ -142,8 +143,7 @@ export class Lanes {
    */
   take(now: number): QueuedMessage | null {
     let found: QueuedMessage | null = null, turn = 0;
-    for (const message of this.#heads()) {
-      if (!isDue(message, now)) continue;
+    for (const message of this.#heads((head) => isDue(head, now))) {
       const its = this.#turns.get(senderOf(message.lane)) ?? 0;
       if (found === null || its < turn || its === turn && message.seq < found.seq) [found, turn] = [message, its];
     }
@@ -183,17 +183,22 @@ export class Lanes {
   /** Time when the next message is due; `null` when none waits. */
   nextAt(now: number): number | null {
     let next: number | null = null;
-    for (const message of this.#heads()) {
-      const at = isDue(message, now) ? now : message.nextAt;
-      if (next === null || at < next) next = at;
+    const timeOf = (head: QueuedMessage) => isDue(head, now) ? now : head.nextAt;
+    for (const message of this.#heads((head) => next === null || timeOf(head) < next)) {
+      next = timeOf(message);
+      if (next === now) break;
     }
     return next;
   }
 
-  *#heads(): Generator<QueuedMessage> {
+  /**
+   * The wanted first messages of the lanes, of senders with room. A sender is looked up only for those, because peers can
+   * have thousands of conversations that wait, and each hand-over looks at all of them.
+   */
+  *#heads(isWanted: (head: QueuedMessage) => boolean): Generator<QueuedMessage> {
     const taken = Map.groupBy(this.#taken.values(), ({ lane }) => senderOf(lane));
     for (const [head] of this.#lanes.values()) {
-      if (!head || this.#taken.has(head.seq)) continue;
+      if (!head || !isWanted(head) || this.#taken.has(head.seq)) continue;
       const sender = senderOf(head.lane);
       if (this.hasRoom(sender, taken.get(sender)?.length ?? 0)) yield head;
     }

@@ -113,3 +113,11 @@ Deno.test("lanes accept no due time that a clock step back has left too far ahea
   lanes.add({ seq: 1, lane: "x", nextAt: HOUR, aside: false });
   assertEquals([lanes.nextAt(0), lanes.take(0)?.seq], [0, 1]);
 });
+
+Deno.test("conversations that wait are not looked up one by one at each hand-over", () => {
+  let looks = 0;
+  const lanes = new Lanes(() => ++looks > 0);
+  for (let seq = 1; seq <= 1_000; seq++) lanes.add({ seq, lane: `x ${seq}`, nextAt: seq, aside: false });
+  assertEquals([lanes.nextAt(1), lanes.take(1)?.seq, lanes.nextAt(1), lanes.take(1)], [1, 1, 2, null]);
+  assertEquals(looks, 3);
+});
