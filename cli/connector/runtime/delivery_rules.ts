@@ -9,6 +9,8 @@ import { DAY_MS } from "../../../shared/clock.ts";
 
 /** Attempts at a message before it leaves its lane, so that one bad message does not hold up those behind it. */
 const QUICK_ATTEMPTS = 4;
+/** The same for attempts at which the runtime ended the connection, which take two minutes. */
+const BROKEN_ATTEMPTS = 10;
 /** Wait after the first attempt; it doubles. With more, a runtime that was busy for a moment gets its messages late. */
 const QUICK_FIRST_MS = 300, QUICK_MAX_MS = 2_000;
 /** The longest wait of later attempts. With more, a runtime that is back gets its messages later. */
@@ -95,9 +97,10 @@ export function nextAttempt(before: Tries, result: RuntimeResult, now: number, u
   if (result.attempts !== null && refusals >= result.attempts) return { state: "dead" };
   if (result.attempts === null && now - firstTriedAt >= PATIENCE_MS) return { state: "dead" };
   const nextAt = now + Math.max(handoverWait(attempts), result.retryAfterMs);
-  // A message that ends the runtime each time leaves its lane too, because it would otherwise stop the lane for a day.
-  const mayLeave = !result.isOutage || (result.isHeld === true && result.isBusy !== true);
-  const aside = mayLeave && attempts >= QUICK_ATTEMPTS;
+  // A message that ends the runtime each time leaves its lane too, because it would otherwise stop its conversation for a
+  // day. It does so later, because a tunnel to a runtime that restarts ends connections too, and the order would be lost.
+  const mayLeave = !result.isOutage || result.isHeld === true && result.isBusy !== true;
+  const aside = mayLeave && attempts >= (result.isOutage ? BROKEN_ATTEMPTS : QUICK_ATTEMPTS);
   // Else a message that ends the runtime would be handed over, and end it again, after each success of another one.
   const isHeld = aside || result.isHeld === true;
   return { state: "waiting", tries: { attempts, refusals, firstTriedAt }, nextAt, aside, isHeld };
