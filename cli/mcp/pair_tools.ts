@@ -70,9 +70,8 @@ export const PAIR_CONFIRM: ToolRow = tool({
   absent: isAbsent,
   async run(mcp, args, call) {
     const { clock, connector } = mcp.options;
-    const { origin } = (await statusOf(connector)).proxy,
-      { identity } = mcp.options,
-      found = ticketInPaste(args.ticket, origin);
+    const { origin } = (await statusOf(connector)).proxy;
+    const { identity } = mcp.options, found = ticketInPaste(args.ticket, origin);
     if ("problem" in found) throw refusal("PROXY_PAIR_TICKET_NOT_FOUND", found.problem, ASK_FOR_WHOLE);
     const parsed = found.ticket, { ticket } = parsed;
     // Cut, because a host name may be longer than what a person can take in.

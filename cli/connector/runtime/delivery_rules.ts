@@ -5,11 +5,14 @@
 import type { QueuedMessage, Tries } from "../store/received_rows.ts";
 import { doubled } from "../../../shared/client/backoff.ts";
 import { CONNECTOR_LIMITS as LIMIT } from "../limits.ts";
-import { DAY_MS } from "../../../shared/clock.ts";
+import { DAY_MS, HOUR_MS } from "../../../shared/clock.ts";
 
 /** Attempts at a message before it leaves its lane, so that one bad message does not hold up those behind it. */
 const QUICK_ATTEMPTS = 4;
-/** The same for attempts at which the runtime ended the connection, which take two minutes. */
+/**
+ * The same when the runtime ends the connection. It takes two minutes. With fewer, a conversation would lose its order when
+ * a runtime behind a tunnel restarts, because the tunnel ends connections too.
+ */
 const BROKEN_ATTEMPTS = 10;
 /** Wait after the first attempt; it doubles. With more, a runtime that was busy for a moment gets its messages late. */
 const QUICK_FIRST_MS = 300, QUICK_MAX_MS = 2_000;
@@ -26,7 +29,7 @@ const PATIENCE_MS = DAY_MS;
  * Without that, a connector that starts on Monday before its runtime would end the messages of Friday at once. A gap is
  * longer than the turn of a message takes in a full inbox.
  */
-const GAP_MS = 8 * 3_600_000, AFTER_GAP_MS = 3_600_000;
+const GAP_MS = 8 * HOUR_MS, AFTER_GAP_MS = HOUR_MS;
 
 export interface StatusAnswer {
   kind: "status";
@@ -98,7 +101,7 @@ export function nextAttempt(before: Tries, result: RuntimeResult, now: number, u
   if (result.attempts === null && now - firstTriedAt >= PATIENCE_MS) return { state: "dead" };
   const nextAt = now + Math.max(handoverWait(attempts), result.retryAfterMs);
   // A message that ends the runtime each time leaves its lane too, because it would otherwise stop its conversation for a
-  // day. It does so later, because a tunnel to a runtime that restarts ends connections too, and the order would be lost.
+  // day.
   const mayLeave = !result.isOutage || result.isHeld === true && result.isBusy !== true;
   const aside = mayLeave && attempts >= (result.isOutage ? BROKEN_ATTEMPTS : QUICK_ATTEMPTS);
   // Else a message that ends the runtime would be handed over, and end it again, after each success of another one.
@@ -124,7 +127,7 @@ export class Lanes {
   /** In order of arrival. A message that is aside has a lane of its own. */
   readonly #lanes = new Map<string, QueuedMessage[]>();
   readonly #taken = new Map<number, QueuedMessage>();
-  /** Messages that are due before their time because another one was taken, by `seq`. */
+  /** Messages that are due before their time because the runtime accepted another one, by `seq`. */
   readonly #woken = new Set<number>();
   /** The number of each sender's last turn. Cleared when all lanes are empty. */
   readonly #turns = new Map<string, number>();
@@ -165,7 +168,7 @@ export class Lanes {
     const key = keyOf(message), lane = this.#lanes.get(key) ?? [];
     lane.splice(lane.indexOf(message), 1);
     if (lane.length === 0) this.#lanes.delete(key);
-    // A runtime that takes all but one peer's messages would otherwise get those again after each that it takes.
+    // A runtime that takes all but one peer's messages would otherwise get those again after each that it accepts.
     if (next) this.add({ ...message, ...next, isHeld: wasWoken || next.isHeld === true });
     if (this.#lanes.size === 0) this.#turns.clear();
   }

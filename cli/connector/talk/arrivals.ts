@@ -140,8 +140,8 @@ export class Arrivals {
     this.#paged = { agent: agent.name, newest, count: messages.length - start };
     for (const message of messages.slice(start, end)) this.#show(agent, message);
     if (!more && start === 0) return;
-    const { log } = this.deps,
-      shows = this.#paged.count < PAGED_MAX ? "u shows" : `svc inbox --agent ${agent.name} lists`;
+    const { log } = this.deps;
+    const shows = this.#paged.count < PAGED_MAX ? "u shows" : `svc inbox --agent ${agent.name} lists`;
     log.say(`${log.whose(agent)}There are older ones: ${shows} them.`);
   }
 

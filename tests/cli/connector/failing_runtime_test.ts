@@ -7,7 +7,7 @@ import { accepts, isDown, MANY, passing, story } from "./bench.ts";
 
 const body = (message: string) => JSON.stringify({ message });
 
-Deno.test("a runtime that is busy with one message gets it no more often because others go through", async () => {
+Deno.test("a message that is refused as busy or late keeps its waits while other messages go through", async () => {
   await using world = await World.open(MANY);
   const { a, b, bench } = await story(world);
   const statuses = [["busy", 429], ["locked", 401], ["slow", 408]] as const;

@@ -296,14 +296,14 @@ Deno.test("a command in a sentence is in one line, also of another program, with
   const sentence = "A person reads here what to do, and then in a few words how it is done: ";
   for (
     const command of [
-      "rm /home/ada/.config/svc/profiles/work/profile.json",
-      "chmod go-w '/home/ada/a folder, with a comma/it'\\''s here'",
+      "rm /srv/ada/.config/svc/profiles/work/profile.json",
+      "chmod go-w '/srv/ada/a folder, with a comma/it'\\''s here'",
       "openclaw config set hooks.path /hooks",
-      "sqlite3 /home/ada/.config/svc/agents/alpha/connector.db .recover",
+      "sqlite3 /srv/ada/.config/svc/agents/alpha/connector.db .recover",
       `hermes config set platforms.webhook.enabled true && hermes webhook subscribe svc --secret "$(sed -n ` +
-      `'s/^WEBHOOK_SECRET=//p' /home/ada/.hermes/.env)" --prompt "A message from another agent: {message}"`,
-      "svc --config-dir '/home/ada/one, two' agent create alpha",
-      `svc --config-dir /home/${"ada".repeat(20)} --profile work connector start alpha`,
+      `'s/^WEBHOOK_SECRET=//p' /srv/ada/.hermes/.env)" --prompt "A message from another agent: {message}"`,
+      "svc --config-dir '/srv/ada/one, two' agent create alpha",
+      `svc --config-dir /srv/${"ada".repeat(20)} --profile work connector start alpha`,
     ]
   ) {
     for (const text of [sentence + command, `  ${sentence}${command}`]) {
