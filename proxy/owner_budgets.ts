@@ -75,6 +75,8 @@ interface Use {
   windows: Map<string, Window>;
   /** When a socket may be opened again, milliseconds since the Unix epoch. */
   connectAt: number;
+  /** Bytes of signed receipts when the last one was counted, and that time, milliseconds since the Unix epoch. */
+  receipts: { bytes: number; at: number };
 }
 
 export class OwnerBudgets {
@@ -161,6 +163,21 @@ export class OwnerBudgets {
     return rest > CONNECT_WAIT_MAX_MS ? 0 : Math.max(0, rest);
   }
 
+  /** Counts a signed receipt of the owner's agents. */
+  addReceipt(ownerDid: string, bytes: number, keptMs: number): void {
+    const kept = this.receiptBytes(ownerDid, keptMs);
+    this.#useOf(ownerDid).receipts = { bytes: kept + bytes, at: this.clock.now() };
+  }
+
+  /**
+   * Returns about how many bytes the owner's signed receipts take, each of which is kept for `keptMs` milliseconds. The
+   * sum fades evenly over that time, because the time of each receipt would take memory.
+   */
+  receiptBytes(ownerDid: string, keptMs: number): number {
+    const { bytes, at } = this.#useOf(ownerDid).receipts;
+    return bytes * Math.exp(-Math.max(0, this.clock.now() - at) / keptMs);
+  }
+
   #windowOf(payer: string, name: string): Window {
     const { windows } = this.#useOf(payer), window = windows.get(name) ?? new Window();
     windows.set(name, window);
@@ -174,6 +191,7 @@ export class OwnerBudgets {
       bodyBytes: new TokenBucket(this.#bodyBytes * sharesOf(payer), BODY_BURST_SECONDS),
       windows: new Map(),
       connectAt: 0,
+      receipts: { bytes: 0, at: 0 },
     };
     this.#uses.set(payer, use);
     return use;

@@ -24,7 +24,7 @@ export async function submitReceipt(
   const { signed } = body;
   const ait = signedHeaders(exchange).token;
   const proof = signed === undefined || ait === null ? undefined : { signed, ait };
-  return json({ receipt: receiptView(await recordReceipt(deps, caller.agentDid, { ...body, proof })) }, 201);
+  return json({ receipt: receiptView(await recordReceipt(deps, caller, { ...body, proof })) }, 201);
 }
 
 export async function queryReceipts(

@@ -15,7 +15,9 @@ import type { GroupCommit } from "../../shared/server/store/group_commit.ts";
 import { diskRefusal, type StoreReserve } from "../../shared/server/store/store_reserve.ts";
 import type { ServiceDeps } from "../../shared/server/http/app.ts";
 import type { Senders } from "../message/sender.ts";
+import type { OwnerBudgets } from "../owner_budgets.ts";
 import type { MessageForwarder } from "../relay/message_forwarder.ts";
+import type { AdmittedAgent } from "../caller.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { type DeliveryOutcome, timeUpdate } from "../message/deliveries.ts";
 import type { DeliveryId } from "../message/delivery.ts";
@@ -36,8 +38,8 @@ const PEERS_READ_MAX = 20;
 const RECEIPTS_LISTED_MAX = 20;
 
 /**
- * Reserves of the disk that signed receipts leave free. With one, the receipts of one person, which may be 19 GB a day,
- * would end the queued messages and pairs of all others.
+ * Reserves of the disk that signed receipts leave free. With one, they would end queued messages and pairs. Those of one
+ * person, up to 19 GB a day, also take at most half of the rest, because the receipts of all others would otherwise end.
  */
 const RESERVES_LEFT = 2;
 
@@ -47,6 +49,7 @@ export interface ReceiptDeps extends Pick<ServiceDeps, "kv" | "clock" | "metrics
   config: { receiptKeptMs: number };
   forwarder: Pick<MessageForwarder, "tellDelivery">;
   reserve: Pick<StoreReserve, "hasRoom">;
+  owners: Pick<OwnerBudgets, "addReceipt" | "receiptBytes">;
 }
 
 export const STATE_OF_RECEIPT = { processed_by_svc: "processed", dead_lettered: "dead_lettered" } as const;
@@ -54,14 +57,14 @@ export const STATE_OF_RECEIPT = { processed_by_svc: "processed", dead_lettered: 
 /**
  * Records a receipt. Returns the new receipt, or the first one of the same status.
  *
- * @param agentDid of the agent that sends the receipt
+ * @param by the agent that sends the receipt, and its owner
  * @throws {ServiceError} `PROXY_RELAY_RECEIPT_FORBIDDEN` for a receipt of another agent, `PROXY_RELAY_RECEIPT_INVALID`
  *   when several senders used the ID and none is named, `PROXY_RECEIPT_DELIVERY_NOT_FOUND` when the delivery is
- *   unknown, `SERVICE_UNAVAILABLE` when a signed receipt would use the disk's reserve
+ *   unknown, `SERVICE_UNAVAILABLE` when a signed receipt would use the disk's reserves or the room of others
  */
 export async function recordReceipt(
   deps: ReceiptDeps,
-  agentDid: string,
+  { agentDid, ownerDid }: Pick<AdmittedAgent, "agentDid" | "ownerDid">,
   receipt: Pick<ReceiptRecord, "requestId" | "recipientAgentDid" | "status"> & {
     senderAgentDid?: string | undefined;
     /** The receipt as its recipient signed it, with the identity token of the request. */
@@ -86,9 +89,8 @@ export async function recordReceipt(
       const isFirst = known !== null && now < known.receivedAt + keptMs && !isOfEarlier(known.receivedAt, delivery);
       if (isFirst) return { refuse: known };
       // A message may have two signed receipts of 5 KB, so those of one person would otherwise fill the disk in days.
-      return proof && !deps.reserve.hasRoom(bytes, RESERVES_LEFT)
-        ? { refuse: "disk_full" }
-        : storedReceipt(stored, keptMs);
+      const room = { reserves: RESERVES_LEFT, more: deps.owners.receiptBytes(ownerDid, keptMs) };
+      return proof && !deps.reserve.hasRoom(bytes, room) ? { refuse: "disk_full" } : storedReceipt(stored, keptMs);
     },
   };
   // The delivery is checked first, because after its end a repeated receipt must be refused too.
@@ -97,6 +99,7 @@ export async function recordReceipt(
   const result = await deps.commits.claim<StoredReceipt | "disk_full" | "unknown">(updates, { live: { record } });
   if (result.taken) {
     deps.metrics.count("receipts_total", status);
+    if (proof) deps.owners.addReceipt(ownerDid, bytes, keptMs);
     void deps.forwarder.tellDelivery(id, { state: STATE_OF_RECEIPT[status], at: now, status }, proof?.signed);
     return { requestId, recipientAgentDid, status, ...stored };
   }

@@ -43,8 +43,8 @@ export class StoreReserve {
     return this.reserveBytes ?? Math.min(GIB, totalBytes / 10);
   }
 
-  /** Tells whether a record of this size leaves the reserve free, or several reserves. If so, counts the record. */
-  hasRoom(bytes: number, reserves = 1): boolean {
+  /** Tells whether a record leaves some reserves and `more` bytes free. If so, counts the record. */
+  hasRoom(bytes: number, { reserves = 1, more = 0 } = {}): boolean {
     const now = this.clock.now();
     if (Math.abs(now - this.#seenAt) >= LOOK_MS) {
       this.#seen = this.look();
@@ -53,7 +53,7 @@ export class StoreReserve {
     }
     if (this.#seen === null) return true;
     const written = this.#written + bytes * WRITTEN_TIMES;
-    if (this.#seen.freeBytes - written < reserves * this.#reserveOf(this.#seen)) return false;
+    if (this.#seen.freeBytes - written - more < reserves * this.#reserveOf(this.#seen)) return false;
     this.#written = written;
     return true;
   }

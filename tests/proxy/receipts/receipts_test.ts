@@ -320,6 +320,29 @@ Deno.test("signed receipts leave two reserves of the disk, so that they end no q
   await answered(await submit(w, b, { signed, status: DEAD }), 201);
 });
 
+Deno.test("signed receipts of one person take at most half of the room, and those of others are still stored", async () => {
+  const disk = { freeBytes: 1_014_000, totalBytes: 5_000_000 };
+  const { w, a, b } = await openCast({ diskSpace: () => ({ ...disk }) });
+  await using _ = w;
+  w.connect(a);
+  await w.connected();
+  await send(w, a, b);
+  await send(w, b, a);
+  const signed = `${"x".repeat(4_000)}.y.${"z".repeat(86)}`;
+  // The pairing has written to the disk in this second.
+  await w.clock.stepWhenIdle(1_000);
+  await answered(await submit(w, b, { signed }), 201);
+  await w.clock.stepWhenIdle(1_000);
+  const full = await refused(await submit(w, b, { signed, status: DEAD }), "SERVICE_UNAVAILABLE");
+  assert(full.includes("The disk of the proxy has no space left for receipts"), full);
+  await answered(await submit(w, b, { status: DEAD }), 201);
+  await w.clock.stepWhenIdle(1_000);
+  await answered(await submit(w, a, { signed }), 201);
+  await later(w, 3 * DAY_MS, a, b);
+  await send(w, a, b, "request-2");
+  await answered(await submit(w, b, { signed, requestId: "request-2" }), 201);
+});
+
 test("a list of receipts is short, also when many messages have one request ID", async ({ w, b }) => {
   for (let n = 0; n < 50; n++) {
     await w.kv.set(KEYS.receipt(b.agent.did, ID, `sender-${n}`, PROCESSED), { receivedAt: w.clock.now() });
