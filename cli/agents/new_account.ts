@@ -4,6 +4,7 @@
  * it again.
  */
 import { type Config, configPath, effectiveConfig, requireDisplayName, updateConfig } from "../account/config_store.ts";
+import { forgetRedemption } from "../account/redemption.ts";
 import type { Context } from "../context.ts";
 import { CliError, describe } from "../errors.ts";
 import { fields } from "../terminal/output.ts";
@@ -102,6 +103,7 @@ export async function saveAccount(
     const before = await updateConfig(ctx, config);
     const urls = [config.registryUrl, config.proxyUrl].filter((url) => url !== undefined);
     await saveTrust(ctx, urls);
+    await forgetRedemption(ctx);
     ctx.out.note(`The API key is saved in ${configPath(ctx)}.`);
     if (before?.apiKey !== undefined && before.apiKey !== apiKey) {
       ctx.out.warn(`It replaces the previously saved key ${maskSecret(before.apiKey)}`);

@@ -58,8 +58,8 @@ export class RegistryClient {
       throw error;
     }
   };
-  readonly redeemInvite = (code: string, displayName?: string) =>
-    this.#call("POST", "/v1/invites/redeem", null, invites.RedeemInviteAnswer, { code, displayName });
+  readonly redeemInvite = (code: string, displayName?: string, retrySecret?: string) =>
+    this.#call("POST", "/v1/invites/redeem", null, invites.RedeemInviteAnswer, { code, displayName, retrySecret });
   /** Creates the first admin. */
   readonly bootstrap = (secret: string, displayName?: string) => {
     const headers = { "x-bootstrap-secret": secret };

@@ -14,6 +14,7 @@ import { accountFields, saveAccount } from "../agents/new_account.ts";
 import { wholeId } from "../command_line/numbers.ts";
 import { chosenAgent } from "../agents/agent_store.ts";
 import { access } from "../connector/attach.ts";
+import { redeem } from "../account/redemption.ts";
 import { createPairInvite, INVITE_HOURS } from "../account/pair_invite.ts";
 
 export const COMMANDS = [
@@ -112,7 +113,7 @@ export const COMMANDS = [
       const { registry, registryUrl, config } = connect(ctx, options);
       await checkSavable(ctx);
       ctx.out.doing(`Redeeming the invite at ${registryUrl}`);
-      const { human, apiKey, proxyUrl } = await registry.redeemInvite(args.code, given ?? config.humanName);
+      const { human, apiKey, proxyUrl } = await redeem(ctx, registry, args.code, given ?? config.humanName);
       ctx.out.result({ registryUrl, proxyUrl, human, apiKey }, [
         ctx.out.bold(`${human.displayName} has an account at ${registryUrl}.`),
         ...accountFields(ctx, { human, apiKey }, null),

@@ -3,6 +3,7 @@ import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { checkSavable, configPath, readConfig } from "../account/config_store.ts";
 import { accountFields, FIRST_NAME_OPTIONS, firstAgent, firstNames, saveAccount } from "../agents/new_account.ts";
 import { parseJoinLink, ticketOf } from "../account/join_link.ts";
+import { redeem } from "../account/redemption.ts";
 import type { CreatedAgent } from "../agents/registration.ts";
 import { withAccountLock } from "../files/lock.ts";
 import { secureServiceUrl } from "../files/profile.ts";
@@ -61,7 +62,7 @@ export const COMMANDS = [
         if (!options.replace) await refuseSavedAccount(ctx, registryUrl, pairs);
         await checkSavable(ctx);
         ctx.out.doing(`Redeeming the invite at ${registryUrl}`);
-        const { human, apiKey } = await registry.redeemInvite(code, displayName);
+        const { human, apiKey } = await redeem(ctx, registry, code, displayName);
         warnOfVariables(ctx, registryUrl);
         const owner = { registry, apiKey: apiKey.token };
         let agent: CreatedAgent | null = null, pairing: PairResult | null = null;

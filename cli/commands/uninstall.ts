@@ -220,7 +220,7 @@ function programRemoval(): string {
 /** What svc writes into a configuration folder. The folder may hold other files, because `--config-dir` can be any. */
 const OWN: ReadonlySet<string> = new Set([
   ...["agents", "keys", "config.json", "profile.json", "ca.pem", "runtime.json", "version-notice.json", "open.html"],
-  ...["connector.log", "hosts.lock", ".account.lock", ".config.lock", ".config.probe"],
+  ...["connector.log", "hosts.lock", ".account.lock", ".config.lock", ".config.probe", ".redemption.secret"],
 ]);
 
 /** @throws {CliError} `CLI_USAGE` where no person can be asked, or while a connector runs */

@@ -30,8 +30,8 @@ export function issueApiKey(
   deps: Pick<StoreDeps, "clock" | "random" | "newId">,
   humanId: string,
   name: string,
+  token = makeSecret("pat", deps.random.bytes),
 ): IssuedApiKey {
-  const token = makeSecret("pat", deps.random.bytes);
   const record: ApiKeyRecord = {
     id: deps.newId(),
     name,

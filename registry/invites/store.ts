@@ -1,19 +1,20 @@
 /** Invites in the store. A code works only once, because one commit changes the invite and creates the human. */
-import { newHuman, putHuman } from "../accounts/store.ts";
+import { findHuman, newHuman, putHuman } from "../accounts/store.ts";
 import { issueApiKey, type IssuedApiKey } from "../api_keys/store.ts";
 import { audit } from "../audit/record.ts";
 import type { Asker } from "../callers.ts";
 import { countInvite, countInviteClosed, quotaOf } from "../quota.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import { ENDED_KEPT_MS } from "../schema/retention.ts";
-import type { HumanRecord, InviteRecord } from "../schema/records.ts";
+import type { ApiKeyRecord, HumanRecord, InviteRecord } from "../schema/records.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import { ServiceError } from "../../shared/protocol/errors.ts";
-import { makeSecret } from "../../shared/protocol/secrets.ts";
+import { makeSecret, SECRET_KINDS } from "../../shared/protocol/secrets.ts";
 import { parseIso, toIso } from "../../shared/protocol/time.ts";
 import { digest } from "../../shared/server/crypto.ts";
 import { invalidInput } from "../../shared/server/http/app.ts";
 import type { Draft } from "../../shared/server/store/changes.ts";
+import type { RedeemInviteBody } from "../../shared/protocol/api/invites.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { belowCursor, type Page, readPage } from "../../shared/server/store/pages.ts";
 
@@ -74,16 +75,18 @@ export async function createInvite(
 }
 
 /**
- * Redeems a code: creates a human with an API key. Of several calls at once with the same code, only one succeeds.
+ * Redeems a code: creates a human with an API key. Of several calls at once with the same code, only one succeeds. The
+ * key follows from code and `retrySecret`, because a client whose answer was lost could otherwise not get it again.
  *
  * @throws {ServiceError} `INVITE_REDEEM_CODE_INVALID`, `INVITE_REDEEM_ALREADY_USED`, `INVITE_REDEEM_EXPIRED`
  */
 export async function redeemInvite(
   deps: RegistryStore,
-  { code, displayName, apiKeyName }: { code: string; displayName: string; apiKeyName: string },
+  { code, displayName, apiKeyName, retrySecret }: RedeemInviteBody,
   requestId: string,
 ): Promise<{ human: HumanRecord; key: IssuedApiKey }> {
   const given = digest(code);
+  const token = retrySecret && SECRET_KINDS.pat.prefix + digest(`svc.redeem.v1\n${code}\n${retrySecret}`);
   const id = (await deps.reads.get<string>(KEYS.inviteCode(given))).value;
   if (id === null) throw new ServiceError("INVITE_REDEEM_CODE_INVALID");
   return await deps.changes.run(async (draft) => {
@@ -91,10 +94,10 @@ export async function redeemInvite(
     if (!entry.value) throw new ServiceError("INVITE_REDEEM_CODE_INVALID");
     const now = deps.clock.now();
     const status = inviteStatus(entry.value, now);
-    if (status === "redeemed") throw new ServiceError("INVITE_REDEEM_ALREADY_USED");
+    if (status === "redeemed") return await redeemedBefore(deps, token);
     if (status === "expired") throw new ServiceError("INVITE_REDEEM_EXPIRED");
     const human = newHuman(deps, displayName, "user");
-    const key = issueApiKey(deps, human.id, apiKeyName);
+    const key = issueApiKey(deps, human.id, apiKeyName, token);
     const redeemed: InviteRecord = { ...entry.value, redeemedAt: toIso(now), redeemedBy: human.did };
     const kept = { expireIn: ENDED_KEPT_MS };
     await closeInvite(draft, entry.value);
@@ -103,6 +106,22 @@ export async function redeemInvite(
     await audit(draft, deps, { human, requestId }, "invite.redeemed", redeemed.id);
     return { human, key };
   });
+}
+
+/**
+ * Returns what the first redemption with this token made. Only until the key is used: its holder has the answer then.
+ *
+ * @throws {ServiceError} `INVITE_REDEEM_ALREADY_USED`
+ */
+async function redeemedBefore(
+  { kv }: RegistryStore,
+  token: string | undefined,
+): Promise<{ human: HumanRecord; key: IssuedApiKey }> {
+  const record = token === undefined ? null : (await kv.get<ApiKeyRecord>(KEYS.apiKey(digest(token)))).value;
+  const isUnused = record?.status === "active" && record.lastUsedAt === null;
+  const human = isUnused ? await findHuman({ kv }, record.humanId) : null;
+  if (!token || !record || !human) throw new ServiceError("INVITE_REDEEM_ALREADY_USED");
+  return { human, key: { record, token } };
 }
 
 export function listInvites({ kv }: RegistryStore, query: PageQuery): Promise<Page<InviteRecord>> {

@@ -66,6 +66,10 @@ export const PublicKey = text(isPublicKey, "must be base64url of an Ed25519 publ
   pattern: "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$",
   examples: ["iRSOjP63Dt2YWIPUuF3KABGDXODn7ZR5yEAIFPwaNcE"],
 });
+/** @internal */
+export const Chars43 = z.string().regex(/^[A-Za-z0-9_-]{43}$/, "must be base64url of 32 bytes").meta({
+  examples: ["iRSOjP63Dt2YWIPUuF3KABGDXODn7ZR5yEAIFPwaNcE"],
+});
 export const RequestId = text(isRequestId, `must be ${REQUEST_ID_FORM}`, {
   pattern: "^[A-Za-z0-9._:-]{8,128}$",
   examples: ["01KHYQ5H00EEEEEEEEEEEEEEEE"],

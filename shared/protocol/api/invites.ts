@@ -1,7 +1,7 @@
 /** Request and response bodies of invites. */
 import * as z from "zod";
 import { Human, NewApiKey } from "./accounts.ts";
-import { DisplayName, HumanDid, IsoTime, Pagination, Ulid } from "./fields.ts";
+import { Chars43, DisplayName, HumanDid, IsoTime, Pagination, Ulid } from "./fields.ts";
 import { LIMITS } from "../limits.ts";
 
 /** The registry also checks that `expiresAt` is in the future. */
@@ -22,6 +22,8 @@ export const RedeemInviteBody = z.object({
   code: z.string().min(1).max(LIMITS.inviteCodeLength),
   displayName: DisplayName.default("User"),
   apiKeyName: DisplayName.default("invite"),
+  /** Random. The same code with the same secret gets the same answer again until the API key is used (D-37). */
+  retrySecret: Chars43.optional(),
 });
 
 /** The API key is shown only once. */

@@ -1,14 +1,10 @@
 /** Request and response bodies of pairing. */
 import * as z from "zod";
 import { LIMITS } from "../limits.ts";
-import { AgentDid, DisplayName, ForeignOrigin, IsoTime, Origin, pageLimit, strictQuery } from "./fields.ts";
+import { AgentDid, Chars43, DisplayName, ForeignOrigin, IsoTime, Origin, pageLimit, strictQuery } from "./fields.ts";
 
 export type PairingProfile = z.output<typeof PairingProfile>;
 export const PairingProfile = z.object({ agentName: DisplayName, humanName: DisplayName });
-
-const Chars43 = z.string().regex(/^[A-Za-z0-9_-]{43}$/, "must be base64url of 32 bytes").meta({
-  examples: ["iRSOjP63Dt2YWIPUuF3KABGDXODn7ZR5yEAIFPwaNcE"],
-});
 
 /**
  * The proof of a key with the pair secret of a ticket. The proxy only passes it on, because it does not know that

@@ -157,6 +157,29 @@ Deno.test("join keeps the account and shows its key when the agent cannot be cre
   assertEquals((await machine.json("agent", "create", "beta")).resumed, true);
 });
 
+Deno.test("join and invite redeem give the account when they run again after their answer was lost", async (t) => {
+  await using admin = await bootstrapped();
+  for (const command of ["join", "invite redeem"]) {
+    await t.step(command, async () => {
+      await using machine = await Machine.open(admin.world);
+      await using other = await Machine.open(admin.world);
+      const { link, code } = await invited(admin);
+      const words = [...command.split(" "), command === "join" ? link : code, "--display-name", "Bob"];
+      const restore = machine.loseAnswers(/redeem$/, 1);
+      const first = await machine.failure(...words);
+      assertEquals(first.code, "CLI_UNREACHABLE");
+      assertStringIncludes(first.message, "run the command again");
+      restore();
+      await other.refuses(words, 1, "INVITE_REDEEM_ALREADY_USED");
+      const { human } = await machine.json(...words);
+      assertEquals((await machine.json("whoami")).human.did, human.did);
+      assert(!Object.keys(machine.tree()).includes(".redemption.secret"));
+      await machine.refuses(["invite", "redeem", code], 1, "INVITE_REDEEM_ALREADY_USED");
+    });
+  }
+  assertEquals((await admin.json("admin", "people", "list")).people.length, 3);
+});
+
 Deno.test("one of two machines joins when both use one link at the same time", async () => {
   await using admin = await bootstrapped();
   const { link } = await invited(admin);

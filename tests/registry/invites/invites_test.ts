@@ -114,6 +114,41 @@ Deno.test("an unknown, expired, used or malformed invite code has its own error 
   }
 });
 
+Deno.test("a redemption is repeated with its secret alone, and only until its key is used", async () => {
+  await using w = await openRegistry();
+  const { code } = await create(w, { expiresAt: inMs(w, 1000) });
+  const retrySecret = "r".repeat(43), other = "o".repeat(43), used = "INVITE_REDEEM_ALREADY_USED";
+  const first = await answered<RedeemInviteAnswer>(await redeem(w, { code, displayName: "Ada", retrySecret }), 201);
+  await w.clock.advance(1000);
+  const body = { code, displayName: "Bob", retrySecret };
+  assertEquals(await answered<RedeemInviteAnswer>(await redeem(w, body), 201), first);
+  for (const no of [{}, { retrySecret: other }]) await refused(await redeem(w, { code, ...no }), used);
+  // Another code with the same secret makes another account.
+  const second = await redeem(w, { code: (await create(w)).code, retrySecret });
+  const { human, apiKey } = await answered<RedeemInviteAnswer>(second, 201);
+  assert(human.id !== first.human.id && apiKey.token !== first.apiKey.token);
+  await answered(await w.ask("GET", "/v1/me", { apiKey: first.apiKey.token }));
+  await refused(await redeem(w, body), used);
+});
+
+Deno.test("of many redemptions at once with several secrets, those of one secret get the only account", async () => {
+  await using w = await openRegistry();
+  const { code } = await create(w);
+  const secrets = Array.from({ length: 60 }, (_, i) => String(i % 3).repeat(43));
+  const answers = await Promise.all(secrets.map(async (retrySecret) => {
+    const answer = await redeem(w, { code, retrySecret });
+    return { status: answer.status, retrySecret, body: (await answer.json()) as RedeemInviteAnswer };
+  }));
+  const made = answers.filter(({ status }) => status === 201);
+  const distinct = (of: (answer: typeof made[number]) => string) => new Set(made.map(of)).size;
+  const all = [distinct(({ body }) => body.human.id), distinct(({ body }) => body.apiKey.token)];
+  assertEquals([...all, distinct(({ retrySecret }) => retrySecret)], [1, 1, 1]);
+  assert(answers.every(({ status }) => status === 201 || status === 409));
+  const [winner] = made;
+  const again = await redeem(w, { code, retrySecret: winner?.retrySecret });
+  assertEquals(await answered<RedeemInviteAnswer>(again, 201), winner?.body);
+});
+
 Deno.test("an invite is valid until the millisecond of its expiry", async () => {
   await using w = await openRegistry();
   const [a, b] = [await create(w, { expiresAt: inMs(w, 60_000) }), await create(w, { expiresAt: inMs(w, 60_000) })];

@@ -62,6 +62,7 @@ const ROWS: [name: string, schema: z.ZodType, good: Good[], bad: unknown[]][] = 
   ], [
     {},
     ...["", "a".repeat(129), 1, null, ["x"]].map((code) => ({ code })),
+    ...["", "A".repeat(42), `${"A".repeat(42)}=`, null].map((retrySecret) => ({ code: "x", retrySecret })),
     ...BAD_NAMES.flatMap((name) => [{ code: "x", displayName: name }, { code: "x", apiKeyName: name }]),
   ]],
   ["IdPath", IdPath, [[{ id: ID }, { id: ID }]], [{ id: ID.toLowerCase() }, { id: "abc" }, { id: `${ID}A` }, {}]],
