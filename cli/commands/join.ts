@@ -139,11 +139,13 @@ async function refuseSavedAccount(ctx: Context, registryUrl: string, pairs: bool
   const isHere = saved.registryUrl === registryUrl;
   const [begun] = isHere ? (await new AgentStore(ctx).names()).pending : [];
   const pair = "the other person presses p; paste that ticket into svc connector start.";
-  // The agent may be of a join that was cut off. That has used up its invite, so only the rest can be done again.
+  // A join may have been cut off. That has used up its invite, so only the rest can be done again.
   const fix = begun !== undefined
     ? `Its agent ${begun} is not complete: svc agent create ${begun}. If the link also pairs: ${pair}`
     : isHere && pairs
     ? `You are at this server already. To pair an agent of yours with the one of the link: ${pair}`
+    : isHere
+    ? "You are at this server already. For an agent: svc agent create <new>. Add --profile <profile> for another account."
     : undefined;
   throw new CliError("CLI_CONFIG_IN_USE", `${configPath(ctx)} holds the API key of an account`, { fix });
 }

@@ -292,6 +292,7 @@ Deno.test("after a join that was cut off at its agent, join names the command th
   await machine.refuses(["join", link, "--agent", "beta"], 1, "CLI_CONFIG_IN_USE", "svc agent create beta.");
   await machine.json("agent", "create", "beta");
   assertEquals((await machine.json("agent", "list")).agents.length, 1);
+  await machine.refuses(["join", link, "--agent", "gamma"], 1, "CLI_CONFIG_IN_USE", "svc agent create <new>");
   // The name of the agent that is there would name a profile after it, or be refused.
   assertStringIncludes((await machine.failure("join", link)).message, "Add --profile <profile> for another account");
   assertStringIncludes((await machine.failure("join", link, "--replace", "--start")).message, "Add --agent <new>.");
