@@ -151,7 +151,9 @@ export const COMMANDS = [
       const { registry, apiKey } = connectAsPerson(ctx, options);
       const issued = await registry.rotateService(apiKey, await serviceId(registry, apiKey, args.id));
       const { name } = issued.internalService;
-      showIssued(ctx, issued, `The service ${name} has a new secret; the old one expires in one hour.`);
+      // Not only of the old one: after a rotation whose answer was lost, the running service has an older secret.
+      const older = "The one before it works for another hour, and older ones no longer.";
+      showIssued(ctx, issued, `The service ${name} has a new secret. ${older}`);
     },
   }),
   command({

@@ -266,6 +266,9 @@ Deno.test("admin service and admin keys create, list without secrets, rotate and
   assert(!JSON.stringify(listed).includes("svc_srv_"));
   const { internalService: rotated } = await machine.json("admin", "service", "rotate", made.id);
   assert(rotated.secret !== made.secret);
+  // After a rotation whose answer was lost, the proxy has an older secret, which the next rotation ends.
+  const { stdout } = await machine.svc("admin", "service", "rotate", made.id);
+  assertStringIncludes(stdout, "The one before it works for another hour, and older ones no longer.");
   assertEquals((await machine.json("admin", "service", "revoke", made.id)).status, "revoked");
   assertEquals((await machine.failure("admin", "service", "rotate", "nonsense")).exit, 4);
   await machine.refuses(["admin", "service", "create", "proxy-us"], 1, "INTERNAL_SERVICE_ALREADY_EXISTS");
