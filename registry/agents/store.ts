@@ -3,7 +3,7 @@
  * because a part that was written alone would leave, for example, a deleted agent with a valid token.
  */
 import { audit } from "../audit/record.ts";
-import type { Asker } from "../callers.ts";
+import type { ApiKeyCaller, Asker } from "../callers.ts";
 import { countChallenge, countDeletion, countRegistration, countReissue, quotaOf } from "../quota.ts";
 import type { CrlPublisher } from "../revocation/crl.ts";
 import { addRevocation } from "../revocation/store.ts";
@@ -25,7 +25,6 @@ import { LIMITS } from "../../shared/protocol/limits.ts";
 import { DEFAULT_FRAMEWORK, parseFramework } from "../../shared/protocol/names.ts";
 import { toIso, unixSeconds } from "../../shared/protocol/time.ts";
 import { readAll } from "../../shared/server/store/batched_reads.ts";
-import type { Draft } from "../../shared/server/store/changes.ts";
 import type { PageQuery } from "../../shared/protocol/api/fields.ts";
 import { belowCursor, type Page, readPage } from "../../shared/server/store/pages.ts";
 import { registrationMessage } from "../../shared/protocol/registration.ts";
@@ -41,17 +40,6 @@ export interface AgentDeps extends RegistryStore {
 
 export async function findAgent({ kv }: Pick<RegistryStore, "kv">, id: string): Promise<AgentRecord | null> {
   return (await kv.get<AgentRecord>(KEYS.agent(id))).value;
-}
-
-/**
- * Refuses a change that could give an agent of a suspended owner a session. It also makes the owner's status a
- * condition of the commit, because a suspension at the same moment would otherwise be missed.
- *
- * @throws {ServiceError} `ACCOUNT_SUSPENDED`
- */
-async function refuseSuspended(draft: Draft, owner: HumanRecord): Promise<void> {
-  const { value } = await draft.get<HumanRecord>(KEYS.human(owner.id));
-  if (value?.status === "suspended") throw new ServiceError("ACCOUNT_SUSPENDED");
 }
 
 /** @throws {ServiceError} `AGENT_NOT_FOUND`, also when another human owns the agent */
@@ -93,7 +81,7 @@ export async function createChallenge(
  */
 export async function registerAgent(
   deps: AgentDeps,
-  by: Asker,
+  by: ApiKeyCaller,
   request: RegisterBody,
 ): Promise<{ agent: AgentRecord; ait: string; agentAuth: AgentAuth }> {
   const owner = by.human;
@@ -121,7 +109,6 @@ export async function registerAgent(
     const [entry, quota] = await Promise.all([
       draft.get<ChallengeRecord>(KEYS.challenge(challenge.id)),
       quotaOf(draft, owner.id),
-      refuseSuspended(draft, owner),
     ]);
     if (entry.value === null) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_NOT_FOUND");
     if (entry.value.usedAt !== null) throw new ServiceError("AGENT_REGISTRATION_CHALLENGE_REPLAYED");
@@ -149,7 +136,7 @@ export async function registerAgent(
  * @throws {ServiceError} `AGENT_NOT_FOUND`, `QUOTA_EXCEEDED`, `RATE_LIMIT_EXCEEDED`, `ACCOUNT_SUSPENDED`;
  * `AGENT_REISSUE_INVALID_STATE` when the agent is revoked or another change came first
  */
-export async function reissueAgent(deps: AgentDeps, by: Asker, id: string) {
+export async function reissueAgent(deps: AgentDeps, by: ApiKeyCaller, id: string) {
   const owner = by.human;
   const before = await findOwnAgent(deps, owner, id);
   if (before.status !== "active") throw new ServiceError("AGENT_REISSUE_INVALID_STATE");
@@ -161,7 +148,6 @@ export async function reissueAgent(deps: AgentDeps, by: Asker, id: string) {
       draft.get<AgentRecord>(KEYS.agent(id)),
       draft.get<SessionRecord>(KEYS.session(id)),
       quotaOf(draft, owner.id),
-      refuseSuspended(draft, owner),
     ]);
     const isSame = entry.value?.status === "active" && entry.value.currentJti === before.currentJti;
     if (!isSame) throw new ServiceError("AGENT_REISSUE_INVALID_STATE");
