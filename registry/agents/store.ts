@@ -67,10 +67,15 @@ export async function createChallenge(
     const quota = await quotaOf(draft, owner.id);
     const { quotas } = deps.config;
     draft.set(quota.key, countChallenge(quota.value, challenge.expiresAt, quotas, deps.clock.now()));
-    const options = { expireIn: LIMITS.challengeKeptSeconds * 1000 };
-    draft.also((operation) => operation.set(KEYS.challenge(challenge.id), challenge, options));
+    const kept = challengeKept(challenge, deps.clock.now());
+    draft.also((operation) => operation.set(KEYS.challenge(challenge.id), challenge, kept));
     return challenge;
   });
+}
+
+/** Counts from the end of the challenge, because one with a long `CHALLENGE_TTL_SECONDS` would otherwise be lost before. */
+function challengeKept({ expiresAt }: ChallengeRecord, now: number): { expireIn: number } {
+  return { expireIn: expiresAt + LIMITS.challengeKeptSeconds * 1000 - now };
 }
 
 /**
@@ -115,7 +120,7 @@ export async function registerAgent(
     const options = { quotas: deps.config.quotas, crlFill, now };
     const counted = countRegistration(quota.value, challenge.expiresAt, options);
     const used: ChallengeRecord = { ...entry.value, usedAt: now };
-    draft.set(entry.key, used, { expireIn: LIMITS.challengeKeptSeconds * 1000 });
+    draft.set(entry.key, used, challengeKept(used, now));
     draft.set(quota.key, counted);
     draft.also((operation) =>
       operation.check({ key: KEYS.agent(id), versionstamp: null })

@@ -13,7 +13,7 @@
  * | api_key_of, human, id | digest | the same | with its API key |
  * | invite, id | InviteRecord | invites, redeem | 90 days after its expiry or redemption |
  * | invite_code, digest | id | invites, redeem | with its invite |
- * | challenge, id | ChallengeRecord | challenge, registration | 24 h |
+ * | challenge, id | ChallengeRecord | challenge, registration | 24 h after its end |
  * | agent, id | AgentRecord | registration, reissue, delete | 90 days after its deletion |
  * | agent_of, human, id | true, or its end in ms since the Unix epoch | registration, delete | with its agent |
  * | session, agent | SessionRecord | changes of its agent, refresh, revoke, suspend, restore | 90 days after its end |

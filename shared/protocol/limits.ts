@@ -148,7 +148,7 @@ export const INNER_LIMIT_TABLE = {
   commitWaitMs: [10_000, "ms", "wait of a change for its commit"],
   commitRetries: [10, "count", "attempts of a commit"],
   seenKeptSeconds: [7_776_000, "s", "retention of an agent's last connection"],
-  challengeKeptSeconds: [86_400, "s", "retention of a challenge"],
+  challengeKeptSeconds: [86_400, "s", "retention of a challenge after its end"],
   registryAnswerBytes: [33_554_432, "bytes", "response of the registry"],
   nonceGraceSeconds: [301, "s", "retention of a nonce after its timestamp"],
   crlRetryMs: [10_000, "ms", "first wait after a failed fetch of the CRL or keys"],

@@ -33,7 +33,7 @@ const REGISTRY_ENDS: Readonly<Record<string, FamilyEnd>> = {
   api_key_of: { rule: "ends with its API key, by the same expiry" },
   invite: { quota: "1,000 open ones of an admin; an expiry of 90 days from its end" },
   invite_code: { rule: "ends with its invite, by the same expiry" },
-  challenge: { expiry: "24 h" },
+  challenge: { expiry: "24 h after its end" },
   agent: { quota: "QUOTA_AGENTS active ones of a human; an expiry of 90 days from the deletion" },
   agent_of: { rule: "ends with its agent, by the same expiry" },
   session: { expiry: "90 days after its revocation, or after the expiry of its refresh token" },
@@ -210,6 +210,17 @@ Deno.test("each family of the registry with an expiry is written with one, also 
       imported.filter((write) => write.family === `registry.${name}`).map(({ expireIn }) => expireIn).sort();
     assertEquals(ends(family), ends(main), family);
   }
+});
+
+Deno.test("a challenge is kept for a day after its end, also a used one, and one that is open for longer than a day", async () => {
+  const written: Written[] = [];
+  using real = await openTestKv();
+  await using w = await openRegistry({ kv: recording(real, written), registry: { challengeTtlSeconds: 2 * 86_400 } });
+  await w.agent();
+  assertEquals(
+    written.filter(({ family }) => family === "registry.challenge").map(({ expireIn }) => (expireIn ?? 0) / DAY_MS),
+    [3, 3],
+  );
 });
 
 Deno.test("an export keeps active records of the registry without an end and ended ones with one", async () => {
