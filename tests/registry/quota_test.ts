@@ -104,6 +104,21 @@ Deno.test("a challenge is refused when the human has its open ones, until one is
   await answered(await challenge(w, owner, keys), 201);
 });
 
+Deno.test("the counts of a human with 200 open challenges hold few times, and none of those that are over", async () => {
+  await using w = await openWith({});
+  const owner = await w.person();
+  const keys = await keyPairFromSeed(w.random.bytes(32));
+  const times = async () => (await quotaOf(w, owner))?.challenges.length ?? 0;
+  for (let i = 0; i < 200; i++) {
+    await answered(await challenge(w, owner, keys), 201);
+    await w.clock.advance(300);
+  }
+  assert(await times() <= 61, String(await times()));
+  await w.clock.advance(306_000);
+  await answered(await challenge(w, owner, keys), 201);
+  assertEquals(await times(), 1);
+});
+
 Deno.test("registrations in 24 h are limited, and Retry-After says when the next one is allowed", async () => {
   await using w = await openWith({ registrationsPerDay: 3 });
   const owner = await w.person();
@@ -111,10 +126,12 @@ Deno.test("registrations in 24 h are limited, and Retry-After says when the next
     await answered(await register(w, owner), 201);
     await w.clock.advance(3_600_000);
   }
+  // A part of a second counts as a whole one, because who comes back sooner would be refused again.
+  await w.clock.advance(400);
   const answer = await refusedWithoutTrace(w, RATE, await registration(w, owner));
   const seconds = Number(answer.headers.get("retry-after"));
   assertEquals(seconds * 1000, DAY_MS - 3 * 3_600_000);
-  await w.clock.advance(seconds * 1000 - 1);
+  await w.clock.advance(seconds * 1000 - 401);
   await refused(await register(w, owner), "RATE_LIMIT_EXCEEDED");
   await w.clock.advance(1);
   await answered(await register(w, owner), 201);

@@ -20,6 +20,7 @@ import {
 } from "../../support/registry_world.ts";
 import { until } from "../../support/until.ts";
 import { AMPLE_QUOTAS, codeOf, type World } from "../../support/world.ts";
+import { owned, registration } from "../steps.ts";
 
 const PEOPLE = 500;
 
@@ -184,6 +185,19 @@ Deno.test("an admin deletes a foreign agent: its socket and requests end, the au
   const events = await auditEvents(w, "event=agent.deleted");
   assertEquals(events.map(({ actor, subject }) => [actor, subject]), [[admin.did, b.agent.did]]);
   await refused(await w.ask("DELETE", `/v1/admin/agents/${b.agent.id}`, admin), "AGENT_REVOKE_INVALID_STATE");
+});
+
+Deno.test("an admin's deletion frees the place of the owner, and counts as a revocation of the owner", async () => {
+  await using w = await openRegistry({ registry: { quotas: { ...AMPLE_QUOTAS, agents: 1, revocations: 1 } } });
+  const admin = await w.admin(), own = await w.agent(admin);
+  const { agent, owner } = await w.agent();
+  await answered(await w.ask("DELETE", `/v1/admin/agents/${agent.id}`, admin), 204);
+  const { agents } = await answered<PersonAnswer>(await w.ask("GET", `/v1/admin/people/${owner.id}`, admin));
+  assertEquals(agents, { active: 0, revoked: 1 });
+  const next = await (await registration(w, owner))();
+  assertEquals(await outcome(next), "409 QUOTA_EXCEEDED", "the list has as many entries of the owner as one may have");
+  assertEquals(await outcome(await owned(w, "POST", own, "/reissue")), "200", "and none of the admin");
+  assertEquals(await outcome(await (await registration(w, admin))()), "409 QUOTA_EXCEEDED");
 });
 
 Deno.test("an admin's end of a session is 204 in every state of the agent", async () => {

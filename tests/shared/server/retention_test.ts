@@ -152,6 +152,7 @@ async function story(w: World): Promise<void> {
   await refreshed(w, a, again.refreshToken);
   await w.client.reissueAgent(own, a.agent.id);
   await w.client.revokeAgentAuth(own, a.agent.id);
+  await w.client.reissueAgent(own, a.agent.id);
   await w.client.deleteAgent(own, a.agent.id);
   await answered(await w.ask("POST", `/v1/admin/people/${a.owner.id}/suspend`, { apiKey }));
   await answered(await w.ask("POST", `/v1/admin/people/${a.owner.id}/restore`, { apiKey }));
@@ -184,7 +185,7 @@ Deno.test("each family of the registry with an expiry is written with one, also 
   const hasStatus = (status: string) => (value: Record<string, unknown>) => value.status === status;
   assertEquals(days("agent", hasStatus("revoked")), [90]);
   assertEquals(days("session", hasStatus("revoked")), [90, 90]);
-  assertEquals(days("session", hasStatus("active")), [120, 120, 120, 120]);
+  assertEquals(days("session", hasStatus("active")), [120, 120, 120, 120, 120]);
   assertEquals(days("api_key", hasStatus("revoked")), [90]);
   assertEquals(days("service", hasStatus("revoked")), [90]);
   assertEquals(days("invite", (value) => value.redeemedAt !== null), [90]);
@@ -242,4 +243,9 @@ Deno.test("an export keeps active records of the registry without an end and end
     await end("session", a.agent.id),
     await end("session", b.agent.id),
   ], [until + 30 * DAY_MS, until]);
+  const { apiKey: key } = await w.client.createApiKey(a.owner.apiKey);
+  await w.client.revokeApiKey(a.owner.apiKey, key.id);
+  const digests = w.kv.list<string>({ prefix: ["registry", "api_key_of", a.owner.id] });
+  const ends = await Array.fromAsync(digests, async ({ value }) => await end("api_key", value));
+  assertEquals(ends, [null, until]);
 });
