@@ -255,6 +255,7 @@ Deno.test("a list that is 80 % full refuses humans with over 100 live entries, i
   const record = await quotaOf(w, many.owner);
   assert(record);
   await w.kv.set(KEYS.quota(many.owner.id), { ...record, revocations: [[w.clock.now() + DAY_MS, 101]] });
+  await w.kv.set(KEYS.quota(few.owner.id), { ...record, revocations: [[w.clock.now() + DAY_MS, 3]] });
   assertEquals((await answered<{ crlFill: number }>(await w.ask("GET", "/health"))).crlFill, 0);
   await fillList(w, crlBytes * 0.81);
   await (await inside(w, "/v1/crl")).body?.cancel();
@@ -263,7 +264,7 @@ Deno.test("a list that is 80 % full refuses humans with over 100 live entries, i
   assertEquals(crlFill, Math.round(crlFill * 100) / 100);
   const warnings = () => w.log.filter(({ event }) => event === "crl_filling");
   assertEquals(warnings().map(({ level, fields }) => [level, fields.humans]), [
-    ["warn", [{ humanId: many.owner.id, entries: 101 }]],
+    ["warn", [{ humanId: many.owner.id, entries: 101 }, { humanId: few.owner.id, entries: 3 }]],
   ]);
   const answer = await refusedWithoutTrace(w, RATE, () => reissue(w, many));
   assert(answer.headers.get("retry-after"));

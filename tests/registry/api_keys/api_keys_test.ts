@@ -14,6 +14,7 @@ import {
   tally,
   withTime,
 } from "../../support/registry_world.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
 import { trials } from "../../support/trials.ts";
 import type { World } from "../../support/world.ts";
 
@@ -124,6 +125,34 @@ Deno.test("the last use of an API key is recorded within a minute, and written a
   const second = iso();
   await answered(await me(w, token));
   assertEquals(await read(), second);
+});
+
+Deno.test("the last use of an API key is recorded again after the clock was set back", async () => {
+  await using w = await openRegistry();
+  const { apiKey } = await w.person();
+  const { id, token } = await create(w, apiKey);
+  await answered(await me(w, token));
+  w.clock.step(-3_600_000);
+  await answered(await me(w, token));
+  const [used] = (await list(w, apiKey)).filter((key) => key.id === id);
+  assertEquals(used?.lastUsedAt, new Date(w.clock.now()).toISOString());
+});
+
+Deno.test("an API key that another instance revokes just before its last use is written stays revoked", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openRegistry({ kv: faulty.kv });
+  await using other = await openRegistry({ kv: faulty.kv, clock: w.clock, seed: 2 });
+  const { apiKey } = await w.person();
+  const { id, token } = await create(w, apiKey);
+  // The owner's own key has just been used, so the next write of a last use is that of the new key.
+  faulty.faults.before = async ({ method, keys }) => {
+    if (method !== "commit" || !keys.some((key) => key[1] === "api_key")) return;
+    faulty.faults = {};
+    await answered(await other.ask("DELETE", `${PATH}/${id}`, { apiKey }), 204);
+  };
+  await (await me(w, token)).body?.cancel();
+  assertEquals(faulty.faults, {});
+  await refused(await me(w, token), "API_KEY_REVOKED");
 });
 
 Deno.test("an API key is revoked by its owner only, and its existence is hidden from other callers", async (t) => {
