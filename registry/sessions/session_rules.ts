@@ -16,7 +16,6 @@ export const REFRESH_REFUSALS = {
     new ServiceError("AGENT_NOT_FOUND", {
       message: "The registry has no such agent. It may have been restored from an older backup",
     }),
-  other_agent: () => new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED"),
   revoked: () => new ServiceError("AGENT_AUTH_REFRESH_REVOKED"),
   superseded: () =>
     new ServiceError("AGENT_AUTH_REFRESH_UNAUTHORIZED", { message: "The AIT was superseded by a newer one" }),
@@ -74,12 +73,11 @@ export function evaluateRefresh(
   agent: AgentRecord | null,
   session: SessionRecord | null,
   spent: SpentRefresh | null,
-  { agentDid, aitJti, timestamp }: ProvenAgent,
+  { aitJti, timestamp }: ProvenAgent,
   { digest, recovery }: { digest: string; recovery: boolean },
   now: number,
 ): RefreshDecision {
   if (agent === null) return { refused: "no_agent" };
-  if (agent.did !== agentDid) return { refused: "other_agent" };
   // This comes before the check for `revoked`, whose advice is a reissue. For a suspended person a reissue would be
   // refused too, so the connector must wait for the restore instead.
   if (session?.suspended) return { refused: "suspended" };

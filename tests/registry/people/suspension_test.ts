@@ -8,6 +8,7 @@ import { REGISTRY_ROUTES } from "../../../registry/routes.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { AgentRecord, HumanRecord, SessionRecord } from "../../../registry/schema/records.ts";
 import type { AdminAgentList, SuspensionAnswer } from "../../../shared/protocol/api/admin.ts";
+import { expositionOf } from "../../../shared/server/metrics/metrics.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import {
@@ -184,6 +185,8 @@ Deno.test("no admin can be suspended, and a change to the present status only re
     ["person.suspended", undefined],
     ["person.suspended", "again"],
   ]);
+  await change(w, person, "restore");
+  assertMatch(expositionOf(w.metrics), /^svc_people_suspended_total 1$/m);
   await refused(await w.ask("POST", `/v1/admin/people/${w.newId()}/suspend`, admin), "PERSON_NOT_FOUND");
 });
 
