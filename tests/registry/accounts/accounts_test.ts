@@ -20,7 +20,7 @@ import {
   tally,
 } from "../../support/registry_world.ts";
 import { MAX_CHECKS } from "../../support/test_store.ts";
-import { BOOTSTRAP_SECRET, type World } from "../../support/world.ts";
+import { AMPLE_QUOTAS, BOOTSTRAP_SECRET, type World } from "../../support/world.ts";
 
 const PATH = "/v1/admin/bootstrap";
 const SECRET = { "x-bootstrap-secret": BOOTSTRAP_SECRET };
@@ -189,5 +189,16 @@ Deno.test("recovery on the store restores the first admin's role, creates a key 
     await answered(await w.ask("GET", "/v1/invites", { apiKey }));
   }
   const [event] = await auditEvents(w, "limit=1");
-  assertEquals([event?.event, event?.subject], ["admin.recovered", admin.did]);
+  assertEquals([event?.event, event?.actor, event?.subject], ["admin.recovered", "store recover", admin.did]);
+});
+
+Deno.test("the key of a recovery counts as one of the admin's, and no quota refuses it", async () => {
+  await using w = await openRegistry({ registry: { quotas: { ...AMPLE_QUOTAS, apiKeys: 2 } } });
+  const { apiKey } = await w.admin();
+  for (let i = 0; i < 2; i++) assert(await recoverAdmin({ ...w, maxChecks: MAX_CHECKS }));
+  const keys = await w.client.apiKeys(apiKey);
+  for (const { id } of keys.slice(0, 1)) await w.client.revokeApiKey(apiKey, id);
+  await refused(await w.ask("POST", "/v1/me/api-keys", { apiKey }), "QUOTA_EXCEEDED");
+  for (const { id } of keys.slice(1, 2)) await w.client.revokeApiKey(apiKey, id);
+  await answered(await w.ask("POST", "/v1/me/api-keys", { apiKey }), 201);
 });

@@ -2,6 +2,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { Looks } from "../../../registry/admin_tokens/handlers.ts";
 import { ADM, parseShortToken, verifyShortToken } from "../../../shared/protocol/signed/short_token.ts";
+import type { AdminTokenAnswer } from "../../../shared/protocol/api/relay_admin.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { answered, auditEvents, openRegistry, publishedKeys, tally } from "../../support/registry_world.ts";
@@ -16,7 +17,8 @@ Deno.test("an admin gets a token for the proxy that the published keys verify, w
   const authority = { issuer: REGISTRY_URL, audience: PROXY_URL, keys: await publishedKeys(w) };
   const ids = new Set<string>();
   for (const body of [undefined, "", {}, { scope: ["relay.write"], aud: "https://other.example" }, "not JSON"]) {
-    const { token } = await answered<{ token: string }>(await w.ask("POST", PATH, { apiKey, body }), 201);
+    const { token, expiresAt } = await answered<AdminTokenAnswer>(await w.ask("POST", PATH, { apiKey, body }), 201);
+    assertEquals(expiresAt, new Date((now + 300) * 1000).toISOString());
     const { jti, ...claims } = await verifyShortToken(ADM, parseShortToken(ADM, token), authority, now);
     ids.add(jti);
     assertEquals<unknown>(claims, {
@@ -54,6 +56,10 @@ Deno.test("tokens of one API key are in the audit log once an hour, and again wh
   w.clock.step(1_000);
   await issue();
   assertEquals(await events(), 2);
+  // Another key of the same admin may be in other hands.
+  const { apiKey: { token } } = await w.client.createApiKey(apiKey);
+  await answered<unknown>(await w.ask("POST", PATH, { apiKey: token }), 201);
+  assertEquals(await events(), 3);
   const looks = new Looks(w.clock);
   await assertRejects(() => looks.record("key", () => Promise.reject(new Error("no store"))));
   let written = 0;

@@ -9,14 +9,15 @@ import {
 } from "../../../registry/console/sessions.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { ApiKeyRecord, HumanRecord } from "../../../registry/schema/records.ts";
+import type { Environment } from "../../../shared/protocol/api/meta.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { BatchedReads } from "../../../shared/server/store/batched_reads.ts";
 import { CallGate, countingKv, noCounts } from "../../support/counting_kv.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
-import { openRegistry } from "../../support/registry_world.ts";
+import { openRegistry, outcome } from "../../support/registry_world.ts";
 import { openTestKv } from "../../support/test_store.ts";
-import { World } from "../../support/world.ts";
+import { PROXY_URL, World } from "../../support/world.ts";
 
 const MINUTE_MS = 60_000, SESSION_MS = 8 * 60 * MINUTE_MS;
 const ASKED = { requestId: "r", ip: "192.0.2.1", isUse: true };
@@ -77,4 +78,27 @@ Deno.test("of a thousand invented cookies at once only 100 of one address are lo
   await gate.release();
   const statuses = new Set((await Promise.all(visits)).map(({ status }) => status));
   assertEquals(statuses, new Set([403, 503]));
+});
+
+Deno.test("on plain http the console is for the machine of the server only, and only where it runs for one person", async () => {
+  const own = "127.0.0.1", foreign = "192.0.2.1", text = "others can read the session";
+  const rows: [registryUrl: string, environment: Environment, from: string, code: number, page: string | null][] = [
+    ["http://127.0.0.1:8080", "local", own, 201, null],
+    ["http://127.0.0.1:8080", "local", foreign, 201, "Only its own machine may use it."],
+    ["http://127.0.0.1:8080", "production", own, 404, text],
+    ["http://registry.example.test", "local", own, 404, text],
+    ["https://registry.example.test", "production", foreign, 201, null],
+  ];
+  for (const [registryUrl, environment, address, status, refusal] of rows) {
+    const at = { registryUrl, proxyUrl: PROXY_URL };
+    await using w = await World.open({ at, registry: { console: true, environment } });
+    const what = `${registryUrl} in ${environment} from ${address}`;
+    const code = await w.ask("POST", "/v1/admin/console-codes", await w.admin());
+    assertEquals(await outcome(code), status === 201 ? "201" : `${status} CONSOLE_OFF`, what);
+    w.peer = { from: "socket", address };
+    const answer = await w.fetch(`${registryUrl}/console/open/a-code`);
+    const page = await answer.text();
+    if (refusal === null) assert(answer.status !== 403, what);
+    else assert(answer.status === 403 && page.includes(refusal), what);
+  }
 });

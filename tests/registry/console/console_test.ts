@@ -50,7 +50,8 @@ Deno.test("only an admin gets a code, 10 at a time, and each ends after a minute
   assert(await take(w, urls[0] ?? ""));
   w.clock.step(1);
   assertEquals(await take(w, urls[1] ?? ""), null);
-  await codeOf(w);
+  // The nine that are over count no longer.
+  for (let i = 0; i < 10; i++) await codeOf(w);
 });
 
 Deno.test("of two who have one code one gets in, and a look uses nothing up", async () => {

@@ -202,6 +202,19 @@ Deno.test("an entry stays until one hour after its token's expiry, and the list 
   assertEquals([await listed(), (await readCrl(w)).seq], [1, 2]);
 });
 
+Deno.test("an agent that is deleted after its token has expired is listed for an hour, because a proxy then ends its pairs", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent(undefined, "alpha", undefined, { ttlDays: 1 });
+  await w.clock.advance(3 * DAY_MS);
+  await remove(w, a);
+  const listed = async () => (await readCrl(w)).revocations.map(({ agentDid }) => agentDid);
+  await w.clock.advance(3_599_000);
+  assertEquals(await listed(), [a.agent.did]);
+  await w.clock.advance(1_000);
+  await restart(w);
+  assertEquals(await listed(), []);
+});
+
 Deno.test("each token of one agent is listed until one hour after its own expiry", async () => {
   await using w = await openRegistry();
   const a = await w.agent(undefined, "alpha", undefined, { ttlDays: 1 });

@@ -2,7 +2,7 @@
  * Shows that a session has one state after concurrent requests: one refresh succeeds, and no revoked token works again
  * (D-42 to D-44). Runs on the real store. Each round uses the tokens that it leaves.
  */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { ReissueAnswer } from "../../../shared/protocol/api/agents.ts";
 import type { AgentAuth } from "../../../shared/protocol/api/sessions.ts";
 import { keyPairFromSeed } from "../../../shared/protocol/ed25519.ts";
@@ -20,6 +20,7 @@ import {
   validate,
   withTime,
 } from "../../support/registry_world.ts";
+import { expositionOf } from "../../../shared/server/metrics/metrics.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { trials } from "../../support/trials.ts";
 import { AMPLE_QUOTAS, type TestAgent, type World } from "../../support/world.ts";
@@ -215,4 +216,19 @@ Deno.test("concurrent revocations of one session are all 204 and write one audit
   const work = Array.from({ length: 20 }, () => owned(w, "DELETE", a, "/auth/revoke"));
   assertEquals(await withTime(w, tally(work)), { "204": 20 });
   assertEquals((await auditEvents(w, "event=session.revoked")).length, 1);
+});
+
+Deno.test("a refresh with an identity that is replaced just before its commit gives no tokens", async () => {
+  using faulty = await FaultyKv.open();
+  await using w = await openRegistry({ kv: faulty.kv });
+  await using other = await openRegistry({ kv: faulty.kv, clock: w.clock, seed: 2 });
+  const a = await w.agent();
+  faulty.faults.before = async ({ method, keys }) => {
+    if (method !== "commit" || !keys.some((key) => key[1] === "session")) return;
+    faulty.faults = {};
+    await answered(await owned(other, "POST", a, "/reissue"));
+  };
+  assertEquals(await outcome(await refresh(w, a, a.agentAuth.refreshToken)), CONFLICT);
+  assertMatch(expositionOf(w.metrics), /^svc_sessions_refreshed_total\{result="refused"\} 1$/m);
+  assertEquals((await auditEvents(w, "event=session.")).length, 0);
 });
