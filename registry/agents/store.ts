@@ -144,7 +144,6 @@ export async function registerAgent(
 export async function reissueAgent(deps: AgentDeps, by: ApiKeyCaller, id: string) {
   const owner = by.human;
   const before = await findOwnAgent(deps, owner, id);
-  if (before.status !== "active") throw new ServiceError("AGENT_REISSUE_INVALID_STATE");
   const issued = await withNewAit(deps, before);
   const newSession = issueSession(deps);
   const crlFill = await deps.crl.fill();
