@@ -9,15 +9,17 @@ import {
 } from "../../../registry/console/sessions.ts";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { ApiKeyRecord, HumanRecord } from "../../../registry/schema/records.ts";
+import type { InviteList } from "../../../shared/protocol/api/invites.ts";
 import type { Environment } from "../../../shared/protocol/api/meta.ts";
 import { sha256 } from "../../../shared/protocol/base64url.ts";
 import { BatchedReads } from "../../../shared/server/store/batched_reads.ts";
 import { CallGate, countingKv, noCounts } from "../../support/counting_kv.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
-import { openRegistry, outcome } from "../../support/registry_world.ts";
+import { answered, openRegistry, outcome } from "../../support/registry_world.ts";
 import { openTestKv } from "../../support/test_store.ts";
 import { PROXY_URL, World } from "../../support/world.ts";
+import { look, open, send, visit } from "./visits.ts";
 
 const MINUTE_MS = 60_000, SESSION_MS = 8 * 60 * MINUTE_MS;
 const ASKED = { requestId: "r", ip: "192.0.2.1", isUse: true };
@@ -101,4 +103,15 @@ Deno.test("on plain http the console is for the machine of the server only, and 
     if (refusal === null) assert(answer.status !== 403, what);
     else assert(answer.status === 403 && page.includes(refusal), what);
   }
+});
+
+Deno.test("an invite for a number of days that no form offers works for a week, and an admin cannot be suspended", async () => {
+  await using w = await open();
+  const own = await visit(w), admin = await w.admin();
+  assertEquals((await send(w, own, "invites", { days: "365" })).status, 200);
+  const { invites: [invite] } = await answered<InviteList>(await w.ask("GET", "/v1/invites", admin));
+  assertEquals(invite?.expiresAt, new Date(w.clock.now() + 7 * 86_400_000).toISOString());
+  const person = await w.person();
+  const offers = async ({ id }: { id: string }) => (await look(w, own, `people/${id}`)).text.includes("/suspend");
+  assertEquals([await offers(admin), await offers(person)], [false, true]);
 });

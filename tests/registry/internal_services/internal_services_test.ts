@@ -295,3 +295,12 @@ Deno.test("calls within the process need no credential", async () => {
   const answer = await answered<Ownership>(await w.registry.fetch(request, { from: "process" }));
   assertEquals(answer, { ownsAgent: true, agentStatus: "active", session: "active" });
 });
+
+Deno.test("half a credential is refused where a service is optional, because its proxy would be under the limit unnoticed", async () => {
+  await using w = await openRegistry();
+  const { id, secret } = await create(w, "relay", ["crl.read"]);
+  for (const header of Object.entries(credential({ id, secret }))) {
+    const answer = await w.ask("GET", "/v1/crl", { headers: Object.fromEntries([header]) });
+    await refused(answer, "INTERNAL_SERVICE_UNAUTHORIZED");
+  }
+});

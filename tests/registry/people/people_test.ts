@@ -5,7 +5,13 @@
 import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../registry/schema/kv_keys.ts";
 import type { AgentRecord, ApiKeyRecord, HumanRecord } from "../../../registry/schema/records.ts";
-import type { AdminAgentAnswer, AdminAgentList, PeopleList, PersonAnswer } from "../../../shared/protocol/api/admin.ts";
+import type {
+  AdminAgentAnswer,
+  AdminAgentList,
+  AdminCounts,
+  PeopleList,
+  PersonAnswer,
+} from "../../../shared/protocol/api/admin.ts";
 import {
   answered,
   auditEvents,
@@ -128,6 +134,23 @@ Deno.test("all agents are listed with their sessions, by status, framework and o
   assertEquals(pages.flat(), [other.agent.id, b.agent.id, a.agent.id]);
   await w.kv.delete(KEYS.session(a.agent.id));
   assertEquals(await list(`ownerId=${a.owner.id}&status=active`), [[a.agent.id, null]]);
+});
+
+Deno.test("agents whose identity ends within days are listed and counted, without those that are over or revoked", async () => {
+  await using w = await openRegistry({ registry: { quotas: AMPLE_QUOTAS } });
+  const { apiKey } = await w.admin(), owner = await w.person();
+  const make = async (ttlDays: number) => await w.agent(owner, undefined, undefined, { ttlDays });
+  const [over, soon, later, gone] = [await make(1), await make(9), await make(10), await make(9)];
+  await w.client.deleteAgent(owner.apiKey, gone.agent.id);
+  const expiring = async (days: number) =>
+    (await pagesOf(w, "/v1/admin/agents", "agents", { expiringDays: String(days), limit: "100" })).flat();
+  // The clock stands, so all identities began at the same moment.
+  await w.clock.advance(2 * 86_400_000);
+  assertEquals(await expiring(7), [soon.agent.id]);
+  assertEquals(await expiring(8), [later.agent.id, soon.agent.id]);
+  const { expiring7d, agents } = await answered<AdminCounts>(await w.ask("GET", "/v1/admin/counts", { apiKey }));
+  assertEquals([expiring7d, agents], [1, { active: 3, revoked: 1 }]);
+  assert(over.agent.expiresAt < soon.agent.expiresAt);
 });
 
 Deno.test("a filtered list of all agents reads at most 1,000 records and goes on behind the last one read", async () => {

@@ -114,3 +114,13 @@ Deno.test("requests without a good access token count too, so an agent without a
   for (let i = 0; i < 30; i++) assertEquals(await outcome(await visit(w, a)), "401 AGENT_AUTH_VALIDATE_EXPIRED");
   assertEquals(await outcome(await visit(w, a)), "429 RATE_LIMIT_EXCEEDED");
 });
+
+Deno.test("requests with an audience that is none count per address, because each costs a check of a proof", async () => {
+  await using w = await openRegistry();
+  const a = await w.agent();
+  const bad = async () => await outcome(await visit(w, a, { audience: "b.example" }));
+  for (let i = 0; i < LIMITS.refreshRequests; i++) assertEquals(await bad(), "400 AGENT_AUTH_VALIDATE_INVALID");
+  assertEquals(await bad(), "429 RATE_LIMIT_EXCEEDED");
+  w.clock.step(LIMITS.limitWindowMs);
+  assertEquals((await visit(w, a)).status, 201);
+});

@@ -247,6 +247,13 @@ Deno.test("an export keeps active records of the registry without an end and end
     await end("session", a.agent.id),
     await end("session", b.agent.id),
   ], [until + 30 * DAY_MS, until]);
+  // The owner of each agent has redeemed an invite that never expires, and answered a challenge of five minutes.
+  const ids = async (family: string) =>
+    (await Array.fromAsync(w.kv.list({ prefix: ["registry", family] }))).map(({ key }) => String(key.at(-1)));
+  for (const id of await ids("invite")) assertEquals(await end("invite", id), until);
+  for (const id of await ids("challenge")) {
+    assertEquals(await end("challenge", id), w.clock.now() + LIMITS.challengeTtlSeconds * 1000 + DAY_MS);
+  }
   const { apiKey: key } = await w.client.createApiKey(a.owner.apiKey);
   await w.client.revokeApiKey(a.owner.apiKey, key.id);
   const digests = w.kv.list<string>({ prefix: ["registry", "api_key_of", a.owner.id] });
