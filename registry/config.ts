@@ -2,6 +2,7 @@
 import { fromBase64Url } from "../shared/protocol/base64url.ts";
 import { isPublicKey } from "../shared/protocol/ed25519.ts";
 import type { Environment, Metadata } from "../shared/protocol/api/meta.ts";
+import { parseOrThrow } from "../shared/protocol/json_text.ts";
 import { LIMITS } from "../shared/protocol/limits.ts";
 import type { StoredKey } from "./schema/records.ts";
 import { type ConfigReader, oneOf, type Parse, wholeNumber } from "../shared/server/config_reader.ts";
@@ -65,12 +66,7 @@ function bootstrapSecret(environment: Environment): Parse<string> {
 }
 
 function signingKeys(text: string): ConfiguredKey[] {
-  let set: unknown;
-  try {
-    set = JSON.parse(text);
-  } catch {
-    throw new TypeError("must be a JSON Web Key Set");
-  }
+  const set = parseOrThrow(text, () => new TypeError("must be a JSON Web Key Set"));
   const members = (set as { keys?: unknown } | null)?.keys;
   if (!Array.isArray(members) || members.length === 0) {
     throw new TypeError("must have a member keys with at least one key");

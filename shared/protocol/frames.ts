@@ -16,7 +16,7 @@
 import { utf8Bytes } from "./base64url.ts";
 import { isAgentDid, isHumanDid } from "./did.ts";
 import { isRequestId, isUlid } from "./ids.ts";
-import { topLevelMembers } from "./json_text.ts";
+import { parseOrThrow, topLevelMembers } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";
 import { parseIso } from "./time.ts";
 
@@ -200,12 +200,7 @@ export function decodeFrame(text: string, from: "connector"): ConnectorFrame;
 export function decodeFrame(text: string, from: "proxy"): ProxyFrame;
 export function decodeFrame(text: string, from: "proxy" | "connector"): Frame {
   if (isOversize(text, from)) throw new FrameError(`The frame is over ${MAX_BYTES[from]} bytes`);
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw new FrameError("The frame is not JSON");
-  }
+  const value = parseOrThrow(text, () => new FrameError("The frame is not JSON"));
   if (!isRecord(value)) throw new FrameError("The frame is not a JSON object");
   const { type } = value;
   const row = typeof type === "string" && Object.hasOwn(FRAMES, type) ? FRAMES[type as FrameType] : undefined;

@@ -35,6 +35,15 @@ export function tryParse(text: string | null): unknown {
   }
 }
 
+/** Returns the value of a JSON text. @throws what `refusal` returns when it is not JSON */
+export function parseOrThrow(text: string, refusal: () => Error): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw refusal();
+  }
+}
+
 /** Returns the JSON text of a member of the outermost object: the last one of that name, as in `JSON.parse`. */
 export function memberText(json: string, name: string): string | undefined {
   const member = topLevelMembers(json).findLast(({ key }) => key === name);

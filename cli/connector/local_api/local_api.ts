@@ -9,6 +9,7 @@ import { LocalDown, UnreachableError } from "../../../shared/client/errors.ts";
 import type { LocalCalls } from "../../../shared/client/local_client.ts";
 import { describeError } from "../../../shared/client/refusals.ts";
 import { firstProblem, inputText } from "../../../shared/protocol/input_text.ts";
+import { parseOrThrow } from "../../../shared/protocol/json_text.ts";
 import { CliError } from "../../errors.ts";
 import { ProxyRefusal } from "../../link/proxy_caller.ts";
 import { CONNECTOR_LIMITS } from "../limits.ts";
@@ -151,12 +152,7 @@ async function textOf(
 
 function bodyOf({ body, shownBody }: LocalRoute, text: string): unknown {
   if (body === undefined) return undefined;
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw new LocalError("CONNECTOR_INVALID_BODY", "The body is not JSON");
-  }
+  const value = parseOrThrow(text, () => new LocalError("CONNECTOR_INVALID_BODY", "The body is not JSON"));
   if (shownBody !== undefined) parse(namesOf(shownBody), value, "body");
   return parse(body, value, "body");
 }

@@ -6,7 +6,7 @@ import { CompactSign, compactVerify } from "jose";
 import * as z from "zod";
 import { fromBase64Url, utf8Bytes } from "../base64url.ts";
 import type { CryptoKey } from "../ed25519.ts";
-import { hasDuplicateKeys } from "../json_text.ts";
+import { hasDuplicateKeys, parseOrThrow } from "../json_text.ts";
 import { LIMITS } from "../limits.ts";
 
 /** Why a token was rejected. After `unknown_kid`, a retry can succeed once newer keys are known. */
@@ -146,12 +146,7 @@ function decodeText(part: string): string {
 }
 
 function parseObject(json: string, reason: "header" | "claims"): Record<string, unknown> {
-  let value: unknown;
-  try {
-    value = JSON.parse(json);
-  } catch {
-    throw new TokenError(reason, `The ${reason} are not JSON`);
-  }
+  const value = parseOrThrow(json, () => new TokenError(reason, `The ${reason} are not JSON`));
   if (typeof value !== "object" || value === null) {
     throw new TokenError(reason, `The ${reason} are not a JSON object`);
   }

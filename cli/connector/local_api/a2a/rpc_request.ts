@@ -5,7 +5,7 @@
 import * as z from "zod";
 import { utf8Bytes } from "../../../../shared/protocol/base64url.ts";
 import { firstProblem, inputText } from "../../../../shared/protocol/input_text.ts";
-import { arrayElements, memberText } from "../../../../shared/protocol/json_text.ts";
+import { arrayElements, memberText, parseOrThrow } from "../../../../shared/protocol/json_text.ts";
 import { Part, type RPC_ERROR, TASK_STATES } from "../../../platforms/a2a_protocol.ts";
 import { LIMITS } from "../../../../shared/protocol/limits.ts";
 import type { TaskCursor } from "../../store/sent_messages.ts";
@@ -153,12 +153,7 @@ export function parseCall(text: string, version: string | null): RpcCall {
 }
 
 function envelopeOf(text: string): Omit<z.output<typeof Envelope>, "id"> & { id: RpcId } {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw new RpcError("parse", "The body is not JSON");
-  }
+  const value = parseOrThrow(text, () => new RpcError("parse", "The body is not JSON"));
   const { success, data } = Envelope.safeParse(value);
   const id = memberText(text, "id") ?? "null";
   if (success) return { ...data, id };
