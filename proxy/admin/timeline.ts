@@ -2,7 +2,7 @@
  * The timeline of a message, made from the records that exist: delivery, sender, mailbox entry and receipts. It has no
  * record of its own, because each message would then cost a write. It reads no payload.
  */
-import type { DeliveryEvent, DeliveryTimeline } from "../../shared/protocol/api/relay_admin.ts";
+import type { DeliveryTimeline } from "../../shared/protocol/api/relay_admin.ts";
 import { RECEIPT_STATUSES, type ReceiptStatus } from "../../shared/protocol/api/receipts.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { withoutSecrets } from "../../shared/redaction.ts";
@@ -28,12 +28,7 @@ interface TimelineDeps extends Pick<ServiceDeps, "kv" | "clock"> {
   mailbox: Pick<Mailbox, "after">;
 }
 
-interface Event {
-  /** Milliseconds since the Unix epoch. */
-  at: number;
-  event: DeliveryEvent;
-  detail?: string;
-}
+type Event = DeliveryTimeline["events"][number];
 
 /** The records of one delivery. */
 interface Found {
@@ -66,7 +61,7 @@ export async function timelinesOf(deps: TimelineDeps, requestId: string): Promis
       senderAgentDid: found.sender,
       recipientAgentDid: found.recipient,
       state: last.event,
-      events: events.map((event) => ({ ...event, at: toIso(event.at) })),
+      events,
     });
   }
   return timelines;
@@ -115,17 +110,19 @@ async function recordsOf({ kv, clock, commits, config }: TimelineDeps, requestId
 /** Returns the events of a delivery and its receipts, oldest first. */
 function eventsOf({ delivery, receipts }: Found): Event[] {
   const events: Event[] = [];
-  if (delivery) events.push({ at: delivery.startedAt, event: "began" });
+  if (delivery) events.push({ at: toIso(delivery.startedAt), event: "began" });
   if (delivery?.answer) {
     const { queued, delivered, reason, expiresAt } = delivery.answer;
-    const at = delivery.answeredAt;
+    const at = toIso(delivery.answeredAt);
     if (queued) events.push({ at, event: "queued", detail: `until ${expiresAt}` });
     else if (delivered) events.push({ at, event: "acked" });
     else events.push({ at, event: "refused_by_connector", ...(reason ? { detail: withoutSecrets(reason) } : {}) });
   }
-  if (delivery?.handedOverAt !== undefined) events.push({ at: delivery.handedOverAt, event: "handed_over" });
-  const ends = receipts.map(({ status, at }): Event => ({ at, event: STATE_OF_RECEIPT[status] }));
-  return [...events, ...ends.sort((a, b) => a.at - b.at)];
+  if (delivery?.handedOverAt !== undefined) events.push({ at: toIso(delivery.handedOverAt), event: "handed_over" });
+  for (const { status, at } of receipts.sort((a, b) => a.at - b.at)) {
+    events.push({ at: toIso(at), event: STATE_OF_RECEIPT[status] });
+  }
+  return events;
 }
 
 /** Returns one event, at the present time, for a message that still waits in the mailbox; else an empty list. */
@@ -142,5 +139,5 @@ async function waitingEvent(
   if (!entry) return [];
   const { nacks, notBefore } = entry;
   const next = notBefore > 0 ? `, not before ${toIso(notBefore)}` : "";
-  return [{ at: clock.now(), event: "waiting", detail: `place ${place + 1}, refusals ${nacks}${next}` }];
+  return [{ at: toIso(clock.now()), event: "waiting", detail: `place ${place + 1}, refusals ${nacks}${next}` }];
 }
