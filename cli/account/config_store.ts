@@ -11,7 +11,7 @@ import { withConfigLock } from "../files/lock.ts";
 import { parseServiceUrl } from "../../shared/client/service_url.ts";
 import { secureServiceUrl } from "../files/profile.ts";
 import { oneOf } from "../command_line/numbers.ts";
-import { parseOrThrow } from "../../shared/protocol/json_text.ts";
+import { isRecord, parseOrThrow } from "../../shared/protocol/json_text.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { parseDisplayName } from "../../shared/protocol/names.ts";
 
@@ -90,7 +90,7 @@ export function readConfig(ctx: Pick<Context, "configDir">): Config | null {
   }
   if (text === null) return null;
   const value = parseOrThrow(text, () => invalid(text.trim() === "" ? "is empty" : "is not JSON"));
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw invalid("is not a JSON object");
+  if (!isRecord(value)) throw invalid("is not a JSON object");
   const config: Config = {};
   for (const [name, member] of Object.entries(value)) {
     const key = CONFIG_KEYS.find((known) => known === name);

@@ -2,7 +2,7 @@
  * Any program that accepts a POST: the payload is the body, the sender is in headers, and a 2xx accepts the message.
  * With replies on, the member `reply` of its JSON answer goes back to the sender.
  */
-import { memberText, tryParse } from "../../shared/protocol/json_text.ts";
+import { isRecord, memberText, tryParse } from "../../shared/protocol/json_text.ts";
 import { payloadOf, type PushPlatform, senderHeaders } from "./platform.ts";
 
 export const GENERIC: PushPlatform = {
@@ -26,7 +26,7 @@ export const GENERIC: PushPlatform = {
     if (json === undefined) return null;
     const reply: unknown = JSON.parse(json);
     if (typeof reply === "string") return { text: reply };
-    return typeof reply === "object" && reply !== null && !Array.isArray(reply) ? { payload: json } : null;
+    return isRecord(reply) ? { payload: json } : null;
   },
 
   detect: () => Promise.resolve({ confidence: "none", reasons: [], configPath: null }),

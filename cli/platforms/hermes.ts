@@ -5,8 +5,8 @@
 import { join, resolve } from "node:path";
 import { utf8Bytes } from "../../shared/protocol/base64url.ts";
 import { type Finding, type Machine, payloadOf, type PushPlatform, senderHeaders, textOf } from "./platform.ts";
-import { isRecord, memberOf, readEnvFile, withEnvValues } from "./settings.ts";
-import { tryParse } from "../../shared/protocol/json_text.ts";
+import { memberOf, readEnvFile, withEnvValues } from "./settings.ts";
+import { isRecord, tryParse } from "../../shared/protocol/json_text.ts";
 import { shellWord } from "../terminal/output.ts";
 
 const PORT = 8_644;

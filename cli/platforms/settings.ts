@@ -1,7 +1,7 @@
 /** Reads and changes settings files of other programs, and keeps the rest of their content. */
 import { CliError } from "../errors.ts";
 import type { FileChange } from "./platform.ts";
-import { tryParse } from "../../shared/protocol/json_text.ts";
+import { isRecord, tryParse } from "../../shared/protocol/json_text.ts";
 
 type Json = Record<string, unknown>;
 
@@ -56,10 +56,6 @@ export function withMember(settings: Json, path: readonly string[], value: unkno
 export function changeTo(wanted: Json, path: string, present: Json, before: string | null): FileChange | null {
   const text = JSON.stringify(wanted, null, 2);
   return text === JSON.stringify(present, null, 2) ? null : { path, before, text: `${text}\n` };
-}
-
-export function isRecord(value: unknown): value is Json {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /**

@@ -16,7 +16,7 @@
 import { utf8Bytes } from "./base64url.ts";
 import { isAgentDid, isHumanDid } from "./did.ts";
 import { isRequestId, isUlid } from "./ids.ts";
-import { parseOrThrow, topLevelMembers } from "./json_text.ts";
+import { isRecord, parseOrThrow, topLevelMembers } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";
 import { parseIso } from "./time.ts";
 
@@ -218,8 +218,4 @@ function cutPayload(text: string): string {
   if (last?.key !== "payload") throw new FrameError("The frame's payload is not its last member");
   // White space around the sender's JSON belongs to the payload, because its bytes must stay the same.
   return text.slice(last.after, text.lastIndexOf("}"));
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -4,7 +4,7 @@
  */
 import { utf8Bytes } from "./base64url.ts";
 import type { FrameIdentity } from "./frames.ts";
-import { topLevelMembers } from "./json_text.ts";
+import { isRecord, topLevelMembers } from "./json_text.ts";
 import { LIMITS } from "./limits.ts";
 
 export const IDENTITY_MARKER = "[Svc Identity]";
@@ -92,12 +92,10 @@ export type Injected = { payload: string; edit?: BodyEdit } | { refused: "duplic
  * @param value the parsed JSON text
  */
 export function injectIdentity(json: string, value: unknown, identity: SenderIdentity): Injected {
-  if (typeof value !== "object" || value === null || Array.isArray(value) || !Object.hasOwn(value, "message")) {
-    return { payload: json };
-  }
+  if (!isRecord(value) || !Object.hasOwn(value, "message")) return { payload: json };
   const [span, ...more] = topLevelMembers(json).filter(({ key }) => key === "message");
   if (more.length > 0) return { refused: "duplicate_message" };
-  const message = (value as { message: unknown }).message;
+  const { message } = value;
   if (!span || typeof message !== "string") return { payload: json };
   const block = blockOf(identity), quoted = quoteMarkers(message);
   if (quoted === message) {

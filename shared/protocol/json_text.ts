@@ -44,6 +44,11 @@ export function parseOrThrow(text: string, refusal: () => Error): unknown {
   }
 }
 
+/** Whether a value is a JSON object, and no list. */
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
 /** Returns the JSON text of a member of the outermost object: the last one of that name, as in `JSON.parse`. */
 export function memberText(json: string, name: string): string | undefined {
   const member = topLevelMembers(json).findLast(({ key }) => key === name);

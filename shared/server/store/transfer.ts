@@ -6,7 +6,7 @@
  */
 import type { Kv, KvKey } from "../kv.ts";
 import { fromBase64Url, toBase64Url } from "../../protocol/base64url.ts";
-import { tryParse } from "../../protocol/json_text.ts";
+import { isRecord, tryParse } from "../../protocol/json_text.ts";
 import { LIMITS } from "../../protocol/limits.ts";
 import { parseIso, toIso } from "../../protocol/time.ts";
 import { beginImport, endImport, otherFormat, readFormat, STORE_FORMAT } from "./store_format.ts";
@@ -166,7 +166,7 @@ function checkHead({ svcStore, exportedAt }: Record<string, unknown>): void {
 
 function parseLine(text: string, number: number): Record<string, unknown> {
   const value = tryParse(text);
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
+  if (isRecord(value)) return value;
   throw new TransferError(number, "not a JSON object");
 }
 
