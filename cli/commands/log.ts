@@ -1,5 +1,4 @@
 /** `svc log`: what an agent and its peers have written to each other. */
-import { arrayElements } from "../../shared/protocol/json_text.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import { toIso } from "../../shared/protocol/time.ts";
 import { call, callForText, get, type LocalCalls, post } from "../../shared/client/local_client.ts";
@@ -12,7 +11,7 @@ import { CONNECTOR_LIMITS as LIMIT } from "../connector/limits.ts";
 import { messageLines } from "../connector/talk/log_text.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../errors.ts";
-import { memberOf } from "../messages/received.ts";
+import { type WithText, withTexts } from "../messages/received.ts";
 import { painted } from "../terminal/escapes.ts";
 import { isConfirmed } from "./confirm.ts";
 
@@ -81,7 +80,7 @@ interface LogQuery {
 
 /** Prints the newest messages, oldest first. */
 async function printLog(ctx: Context, connector: LocalCalls, query: LogQuery): Promise<void> {
-  const found: Shown[] = [];
+  const found: WithText<LogEntry>[] = [];
   let next: string | null = null;
   do {
     const page = await readPage(connector, query, next === null ? {} : { before: next });
@@ -96,7 +95,7 @@ async function printLog(ctx: Context, connector: LocalCalls, query: LogQuery): P
   }
   if (shown.length === 0) ctx.out.note(query.search === undefined ? "No messages." : "No message has this text.");
   const place = { columns: ctx.out.columns, now: ctx.clock.now(), isWhole: true };
-  ctx.out.peerLines(messageLines(shown.map(({ entry }) => entry), place).map((line) => painted(line, false)));
+  ctx.out.peerLines(messageLines(shown.map(({ message }) => message), place).map((line) => painted(line, false)));
   if (more) ctx.out.more("older messages", query.limit < PRINTED_MAX, "--export prints all");
 }
 
@@ -112,19 +111,12 @@ async function exportLog(ctx: Context, connector: LocalCalls, query: LogQuery): 
   ctx.out.jsonLine(JSON.stringify({ count }));
 }
 
-/** A message with its JSON text, in which the payload is byte for byte as its sender wrote it. */
-interface Shown {
-  entry: LogEntry;
-  json: string;
-}
-
 async function readPage(
   connector: LocalCalls,
   { limit, ...filters }: LogQuery,
   place: { before?: string; after?: string },
-): Promise<{ messages: Shown[]; next: string | null }> {
+): Promise<{ messages: WithText<LogEntry>[]; next: string | null }> {
   const request = get("/v1/log", { ...place, ...filters, limit: Math.min(limit, LIMIT.pageMessagesMax) });
   const { body, json } = await callForText(connector, LogPage, request);
-  const texts = arrayElements(memberOf(json, "messages"));
-  return { messages: body.messages.map((entry, i) => ({ entry, json: texts[i] ?? "{}" })), next: body.next };
+  return { messages: withTexts(body.messages, json), next: body.next };
 }

@@ -11,10 +11,11 @@ import type { Query } from "../../shared/client/http.ts";
 import { layOut, wordWrap } from "../terminal/text_width.ts";
 import { whenText } from "../terminal/times.ts";
 
-export interface Received {
-  message: LocalMessage;
+export interface WithText<M> {
+  message: M;
   json: string;
 }
+export type Received = WithText<LocalMessage>;
 
 export interface ReceivedPage {
   messages: Received[];
@@ -30,8 +31,13 @@ export interface ReceivedPage {
 export async function readPage(connector: LocalCalls, query: Query & { wait?: number }): Promise<ReceivedPage> {
   const request = { ...get("/v1/inbox", query), waitSeconds: query.wait ?? 0 };
   const { body, json } = await callForText(connector, InboxPage, request);
-  const texts = arrayElements(memberOf(json, "messages"));
-  return { messages: body.messages.map((message, i) => ({ message, json: texts[i] ?? "{}" })), more: body.more };
+  return { messages: withTexts(body.messages, json), more: body.more };
+}
+
+/** The messages of a page, each with its text in the JSON of the page. */
+export function withTexts<M>(messages: readonly M[], page: string): WithText<M>[] {
+  const texts = arrayElements(memberOf(page, "messages"));
+  return messages.map((message, i) => ({ message, json: texts[i] ?? "{}" }));
 }
 
 /** The value of a member as JSON text; empty when there is none. */
