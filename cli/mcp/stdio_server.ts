@@ -20,14 +20,27 @@ import type { Answers } from "./answers.ts";
 import { announce, CHANNEL_CAPABILITY } from "./channel.ts";
 import { APPROVAL_MS } from "./approvals.ts";
 import type { McpAgent } from "./mcp_agent.ts";
-import { Confirmation, QUESTION } from "./pair_tools.ts";
-import { TOOLS } from "./table.ts";
+import { DELIVERY_STATUS, LIST_PEERS, WHOAMI } from "./lookup_tools.ts";
+import { READ_INBOX, SEND_MESSAGE, WAIT_FOR_MESSAGE } from "./message_tools.ts";
+import { Confirmation, PAIR_CONFIRM, PAIR_START, QUESTION } from "./pair_tools.ts";
 import type { Person, ToolRow } from "./tool.ts";
 import { longestWait, reportProgress } from "./waits.ts";
 import { checkedArguments, INSTRUCTIONS, toolFailure, toolResult } from "./tool_result.ts";
 import { codexThread } from "./wake.ts";
 import process from "node:process";
 import * as z from "zod";
+
+/** The tools that a model may call, in the order in which it sees them. */
+const TOOLS: readonly ToolRow[] = [
+  WHOAMI,
+  LIST_PEERS,
+  SEND_MESSAGE,
+  READ_INBOX,
+  WAIT_FOR_MESSAGE,
+  DELIVERY_STATUS,
+  PAIR_START,
+  PAIR_CONFIRM,
+];
 
 /** With more, a client that never ends its line fills the memory; with less, a long text is refused. */
 export const REQUEST_BYTES_MAX = 1024 ** 2;
