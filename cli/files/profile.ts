@@ -6,7 +6,7 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { isLoopback, parseServiceUrl } from "../../shared/client/service_url.ts";
 import { DEFAULT_PROFILE, isProfileName, profileFolder, PROFILES_FOLDER } from "../../shared/client/user_folder.ts";
-import { tryParse } from "../../shared/protocol/json_text.ts";
+import { isRecord, tryParse } from "../../shared/protocol/json_text.ts";
 import { LIMITS } from "../../shared/protocol/limits.ts";
 import type { Authority, Context, System } from "../context.ts";
 import { CliError } from "../errors.ts";
@@ -177,8 +177,7 @@ function members(folder: Folder): Record<string, unknown> {
   const text = readPrivate(join(folder.configDir, PROFILE_FILE), MAX_BYTES);
   if (text === null) return {};
   const value = tryParse(text);
-  const isVersion1 = typeof value === "object" && value !== null && "version" in value && value.version === 1;
-  if (isVersion1) return { ...value };
+  if (isRecord(value) && value.version === 1) return value;
   throw damaged(folder);
 }
 
