@@ -82,12 +82,9 @@ export function buildProxy(externals: ProxyExternals, config: ProxyConfig) {
     maxAgeMs: config.crlMaxAgeMs,
   });
   const commits = new GroupCommit(kv, maxChecks, {
-    clock,
+    ...externals,
     markKey: KEYS.commitMark(newId()),
-    metrics,
     inFlight: externals.commitsInFlight,
-    reliedMs: externals.reliedMs,
-    writes: externals.writes ?? null,
   });
   const reads = new BatchedReads(kv);
   const changes = new Changes({ ...externals, reads });
