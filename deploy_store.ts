@@ -133,10 +133,9 @@ async function sizesOf(kv: Kv) {
   const sizes = new Map(known.map((kind) => [kind, { kind, records: 0, bytes: 0 }]));
   for await (const { key, value } of kv.list({ prefix: [] }, { batchSize: 200 })) {
     const kind = key.slice(0, 2).map(String).join(" ");
-    const size = sizes.get(kind) ?? { kind, records: 0, bytes: 0 };
+    const size = sizes.getOrInsert(kind, { kind, records: 0, bytes: 0 });
     size.records++;
     size.bytes += keyBytes(key) + valueBytes(value);
-    sizes.set(kind, size);
   }
   return [...sizes.values()].sort((a, b) => b.bytes - a.bytes);
 }

@@ -179,9 +179,7 @@ export class OwnerBudgets {
   }
 
   #windowOf(payer: string, name: string): Window {
-    const { windows } = this.#useOf(payer), window = windows.get(name) ?? new Window();
-    windows.set(name, window);
-    return window;
+    return this.#useOf(payer).windows.getOrInsertComputed(name, () => new Window());
   }
 
   #useOf(payer: string): Use {
@@ -229,8 +227,7 @@ export class Turns {
 
   /** Waits for a turn. Returns the function that ends it, or `null` when too many wait or the time is over. */
   async take(name: string): Promise<(() => void) | null> {
-    const party = this.#parties.get(name) ?? { running: 0, waiting: [] };
-    this.#parties.set(name, party);
+    const party = this.#parties.getOrInsert(name, { running: 0, waiting: [] });
     if (party.running < this.limits.atOnce) party.running++;
     else if (!await this.#wait(party)) return null;
     let isRunning = true;

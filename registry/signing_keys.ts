@@ -141,12 +141,9 @@ export class Signing {
   }
 
   #import(kid: string, seed: string): Promise<CryptoKey> {
-    let key = this.#imported.get(kid);
-    if (!key) {
-      key = keyPairFromSeed(fromBase64Url(seed) ?? new Uint8Array()).then((pair) => pair.privateKey);
-      this.#imported.set(kid, key);
-    }
-    return key;
+    return this.#imported.getOrInsertComputed(kid, async () => {
+      return (await keyPairFromSeed(fromBase64Url(seed) ?? new Uint8Array())).privateKey;
+    });
   }
 
   async #newKey(): Promise<StoredKey> {

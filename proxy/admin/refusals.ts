@@ -61,8 +61,7 @@ export class Refusals {
       agentDid: agentDid ?? null,
     };
     this.#tally(refusal);
-    const kept = this.#kept.get(code) ?? [];
-    this.#kept.set(code, kept);
+    const kept = this.#kept.getOrInsert(code, []);
     if (kept.push(refusal) > REFUSALS_PER_CODE) kept.shift();
   }
 

@@ -47,11 +47,7 @@ const READ_TOGETHER = 200;
  */
 export async function timelinesOf(deps: TimelineDeps, requestId: string): Promise<DeliveryTimeline[]> {
   const lines = new Map<string, Promise<MailboxEntry[]>>();
-  const lineOf = (recipient: string) => {
-    const known = lines.get(recipient) ?? deps.mailbox.after(recipient, 0);
-    lines.set(recipient, known);
-    return known;
-  };
+  const lineOf = (recipient: string) => lines.getOrInsertComputed(recipient, () => deps.mailbox.after(recipient, 0));
   const timelines: DeliveryTimeline[] = [];
   for (const found of await recordsOf(deps, requestId)) {
     const events = [...eventsOf(found), ...await waitingEvent(deps, found, requestId, lineOf)];
@@ -72,12 +68,8 @@ async function recordsOf({ kv, clock, commits, config }: TimelineDeps, requestId
   await commits.flush();
   const now = clock.now();
   const all = new Map<string, Found>();
-  const foundOf = (recipient: string, sender: string): Found => {
-    const name = `${recipient} ${sender}`;
-    const found = all.get(name) ?? { sender, recipient, delivery: null, receipts: [] };
-    all.set(name, found);
-    return found;
-  };
+  const foundOf = (recipient: string, sender: string): Found =>
+    all.getOrInsert(`${recipient} ${sender}`, { sender, recipient, delivery: null, receipts: [] });
   const limit = DELIVERIES_LISTED_MAX;
   for await (const { key, value } of kv.list({ prefix: KEYS.deliveriesOf(requestId) }, { limit })) {
     const delivery = unpackDelivery(value, requestId);

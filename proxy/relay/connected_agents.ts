@@ -62,8 +62,7 @@ export class ConnectedAgents {
   /** Adds a socket and returns it. If the agent then has too many, its oldest one is closed. */
   attach(agent: ConnectedAgent, connection: SocketTransport): RelaySocket {
     const { agentDid } = agent;
-    const sockets = this.#sockets.get(agentDid) ?? new AgentSockets(this.clock);
-    this.#sockets.set(agentDid, sockets);
+    const sockets = this.#sockets.getOrInsertComputed(agentDid, () => new AgentSockets(this.clock));
     const { clock, newId, metrics, owners } = this, onSlow = () => this.#endSlowest();
     const link = new RelaySocket(
       { clock, newId, metrics, owners, onSlow },

@@ -46,9 +46,8 @@ export class LimitedLog {
     if (event === UNLIMITED) return this.all(level, event, fields);
     const code = fields?.code;
     const name = `${event} ${code}`;
-    const alike = this.#alike.get(name) ?? { level, event, code, lines: 0 };
     if (this.#alike.size === 0) this.clock.after(SECOND_MS, () => this.endSecond());
-    this.#alike.set(name, alike);
+    const alike = this.#alike.getOrInsert(name, { level, event, code, lines: 0 });
     if (++alike.lines <= LINES_PER_SECOND) this.all(level, event, fields);
   };
 

@@ -113,9 +113,7 @@ export class Sending {
   /** Asks once and stores the state that the receipts show. Calls at the same time share one request. Never rejects. */
   ask(sent: SentKey): Promise<void> {
     const key = keyOf(sent);
-    const asking = this.#asking.get(key) ?? this.#ask(sent).finally(() => this.#asking.delete(key));
-    this.#asking.set(key, asking);
-    return asking;
+    return this.#asking.getOrInsertComputed(key, () => this.#ask(sent).finally(() => this.#asking.delete(key)));
   }
 
   /** Sends nothing of what waits, from now on. */

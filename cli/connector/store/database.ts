@@ -202,9 +202,7 @@ export class Database implements Disposable {
   }
 
   #prepared(sql: string): StatementSync {
-    const statement = this.#statements.get(sql) ?? this.db.prepare(sql);
-    this.#statements.set(sql, statement);
-    return statement;
+    return this.#statements.getOrInsertComputed(sql, () => this.db.prepare(sql));
   }
 }
 

@@ -76,11 +76,8 @@ export class SeenProofs {
   }
 
   #count(fromDid: string): number {
-    const known = this.#counts.get(fromDid);
-    if (known !== undefined) return known;
-    const count = this.db.number("SELECT count(*) FROM seen_proofs WHERE fromDid = ?", fromDid) ?? 0;
-    this.#counts.set(fromDid, count);
-    return count;
+    const sql = "SELECT count(*) FROM seen_proofs WHERE fromDid = ?";
+    return this.#counts.getOrInsertComputed(fromDid, () => this.db.number(sql, fromDid) ?? 0);
   }
 
   #oldest(fromDid: string): number {

@@ -80,8 +80,7 @@ class LiveView {
 
   event(name: EventName, fields: EventFields = {}): void {
     const { agent } = fields;
-    const texts = this.#texts.get(agent) ?? new CalmTexts();
-    this.#texts.set(agent, texts);
+    const texts = this.#texts.getOrInsertComputed(agent, () => new CalmTexts());
     this.#say(
       agent,
       texts.of(name, fields, this.deps.clock.now()) ?? (this.isVerbose ? quietText(name, fields) : null),

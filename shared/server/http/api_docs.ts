@@ -22,11 +22,7 @@ export function apiDocsOf(services: readonly DocumentPart[], version: string): A
     get openApi() {
       return openApi ??= utf8Bytes(JSON.stringify(openApiDocument(parts, version, SERVICE_FORM)));
     },
-    page(path) {
-      const page = pages.get(path) ?? apiPage(operations, version, path);
-      pages.set(path, page);
-      return page;
-    },
+    page: (path) => pages.getOrInsertComputed(path, () => apiPage(operations, version, path)),
   };
 }
 

@@ -215,9 +215,6 @@ class Attempt {
 
   async #read(key: KvKey): Promise<StoredRecord> {
     const { value, versionstamp } = await this.deps.reads.get(key);
-    const id = idOf(key);
-    const record: StoredRecord = this.#records.get(id) ?? { key, versionstamp, value, write: null };
-    this.#records.set(id, record);
-    return record;
+    return this.#records.getOrInsert(idOf(key), { key, versionstamp, value, write: null });
   }
 }
