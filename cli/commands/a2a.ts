@@ -55,7 +55,7 @@ export const COMMANDS = [
       const stateDir = options["platform-state-dir"] ?? null;
       const { isAgain, ...added } = await addPeer(ctx, connector, peer, program !== undefined, stateDir);
       const { card, token, changed, target } = added;
-      ctx.out.result({ agent: folder.name, peer: peer.alias, agentDid: peer.did, ...added }, [
+      ctx.out.result({ agent: folder.name, alias: peer.alias, agentDid: peer.did, ...added }, [
         ctx.out.bold(`A2A clients on this machine reach ${peer.alias} at ${added.url}`),
         ...fields([
           ["token", token],
@@ -121,7 +121,7 @@ export const COMMANDS = [
         ctx.out.warn(`OpenClaw may still have the peer: ${describe(error).cause}`);
         return null;
       });
-      ctx.out.result({ agent: folder.name, peer: alias, agentDid: did, changed }, [
+      ctx.out.result({ agent: folder.name, alias, agentDid: did, changed }, [
         `${alias} has no A2A address any longer.`,
         ...changed === null ? [] : fields([["changed", changed]]),
       ]);

@@ -123,12 +123,18 @@ export const COMMANDS = [
       const agents = pages.flatMap((page) => page.agents), pagination = pages.at(-1)?.pagination;
       const store = new AgentStore(ctx), dids = await store.each((folder) => folder.identity().did);
       const here = new Map([...dids].map(([name, did]) => [did, name]));
-      const listed = agents.map((agent) => ({ ...agent, localName: here.get(agent.did) ?? null }));
+      const listed = agents.map(({ expires, ...agent }) => {
+        return { ...agent, expiresAt: expires, localName: here.get(agent.did) ?? null };
+      });
       ctx.out.list({ agents: listed, pagination }, listed, "No agents.", [
         { head: "NAME", of: ({ name }) => name },
         { head: "ID", rank: 3, of: ({ id }) => idCell(id) },
         { head: "STATUS", rank: 1, of: ({ status }) => status },
-        { head: "EXPIRES", rank: 2, of: ({ status, expires }) => status === "revoked" ? null : ctx.out.time(expires) },
+        {
+          head: "EXPIRES",
+          rank: 2,
+          of: ({ status, expiresAt }) => status === "revoked" ? null : ctx.out.time(expiresAt),
+        },
         { head: "HERE AS", rank: 2, of: ({ localName }) => localName },
       ]);
       if (pagination && pagination.nextCursor !== null) {

@@ -34,16 +34,16 @@ export const COMMANDS = [
       const { folder, client } = await runningConnector(ctx, options.agent);
       const listed = await call(client, DeadLetters, get(`/v1/dead-letter?limit=${limit}`));
       const aliases = shownAliases(folder);
-      const deadLetters = listed.deadLetters.map(({ receivedAt, endedAt, ...rest }) => ({
+      const deadLetters = listed.deadLetters.map(({ fromAgentDid: agentDid, receivedAt, endedAt, ...rest }) => ({
         ...rest,
-        alias: aliases.get(rest.fromAgentDid) ?? null,
+        from: { agentDid, alias: aliases.get(agentDid) ?? null },
         receivedAt: toIso(receivedAt),
         endedAt: toIso(endedAt),
       }));
       const { deadLetters: count } = await statusOf(client), more = count > deadLetters.length;
       ctx.out.list({ agent: folder.name, deadLetters, more }, deadLetters, "No dead letters.", [
         { head: "ID", of: ({ id }) => String(id) },
-        { head: "FROM", of: ({ alias, fromAgentDid }) => alias ?? idCell(fromAgentDid) },
+        { head: "FROM", of: ({ from }) => from.alias ?? idCell(from.agentDid) },
         { head: "ENDED", rank: 2, of: ({ endedAt }) => ctx.out.time(endedAt) },
         { head: "ATTEMPTS", rank: 3, of: ({ attempts }) => String(attempts) },
         { head: "PROBLEM", rank: 1, of: ({ problem }) => problem },

@@ -48,23 +48,23 @@ export const COMMANDS = [
     examples: { "svc status": "Show whether everything works, and what is unread" },
     async run(ctx, { options }) {
       ctx.out.doing("Looking at services and connectors");
-      const { registry, proxy, person, agents } = await overview(ctx, options);
+      const { registry, proxy, human, agents } = await overview(ctx, options);
       const service = ({ url, problem }: { url: string | null; problem: string | null }) =>
         url === null ? "not configured" : problem === null ? url : `${url}: NOT HEALTHY, it ${problem}`;
       const count = (number: number | null) => number === null ? null : String(number);
       for (const { name, problem } of agents) if (problem !== null) ctx.out.warn(`${name}: ${problem}`);
       const shown = agents.map(({ hasPeers: _, ...agent }) => agent);
-      ctx.out.result({ registry, proxy, person, agents: shown }, [
+      ctx.out.result({ registry, proxy, human, agents: shown }, [
         ...fields([
           ["registry", service(registry)],
           ["proxy", service(proxy)],
-          ["person", person.problem ?? (ctx.out.showsIds ? `${person.name}, ${person.did}` : person.name)],
+          ["person", human.problem ?? (ctx.out.showsIds ? `${human.displayName}, ${human.did}` : human.displayName)],
         ]),
         "",
         ...agents.length === 0 ? [`No agents in ${ctx.configDir}.`] : ctx.out.table<AgentOverview>([
           { head: "AGENT", of: ({ name }) => name },
           { head: "CONNECTOR", rank: 1, of: ({ connector }) => connector },
-          { head: "LINK", rank: 2, of: ({ link }) => link },
+          { head: "LINK", rank: 2, of: ({ connection }) => connection },
           { head: "UNREAD", rank: 2, of: ({ unread }) => count(unread) },
           { head: "DEAD LETTERS", rank: 3, of: ({ deadLetters }) => count(deadLetters) },
           { head: "DID", isWide: true, of: ({ did }) => did },
@@ -73,7 +73,7 @@ export const COMMANDS = [
       const lonely = agents.find(({ hasPeers, problem }) => !hasPeers && problem === null);
       const stopped = agents.find(({ connector, problem }) => connector === "not running" && problem === null);
       // A command that reads the link from standard input keeps the code out of the process list.
-      if (person.problem === NO_API_KEY) ctx.out.next(["join", "-"], { when: "to paste the link of your invite" });
+      if (human.problem === NO_API_KEY) ctx.out.next(["join", "-"], { when: "to paste the link of your invite" });
       else if (registry.problem !== null) {
         ctx.out.note(`Start the server of ${registry.url}, or check the address: svc config get registryUrl.`);
       } else if (agents.length === 0) ctx.out.next(["agent", "create", "my-agent"]);
@@ -93,8 +93,8 @@ interface AgentOverview {
   name: string;
   did: string | null;
   connector: "running" | "unhealthy" | "not running";
-  /** State of the link to the proxy. `link` and `deadLetters` are `null` without a connector. */
-  link: string | null;
+  /** State of the link to the proxy. This and `deadLetters` are `null` without a connector. */
+  connection: string | null;
   /** `null` when messages go to a runtime, because those that wait for it are not unread. */
   unread: number | null;
   deadLetters: number | null;
@@ -116,13 +116,13 @@ async function overview(ctx: Context, options: ConnectionOptions & { agent?: str
   const asked = registryHealth.then(({ problem }) => personOf(client, config.apiKey, problem !== null));
   // While the person is suspended, the registry refuses each agent, and a reissue would be refused too.
   const judge = asked.then(({ problem }) => problem === null ? client : null);
-  const [registry, proxy, person, agents] = await Promise.all([
+  const [registry, proxy, human, agents] = await Promise.all([
     registryHealth,
     proxyUrl === registryUrl ? registryHealth : healthOf(ctx, proxyUrl, registryUrl),
     asked,
     Promise.all(names.map((name) => agentOf(ctx, store, name, judge))),
   ]);
-  return { registry, proxy, person, agents };
+  return { registry, proxy, human, agents };
 }
 
 /**
@@ -152,12 +152,12 @@ export async function healthOf(ctx: Context, url: string | null, registryUrl = u
 }
 
 async function personOf(registry: RegistryClient, apiKey: string | undefined, isAway: boolean) {
-  const unknown = (problem: string) => ({ name: null, did: null, problem });
+  const unknown = (problem: string) => ({ displayName: null, did: null, problem });
   if (apiKey === undefined) return unknown(NO_API_KEY);
   if (isAway) return unknown("unknown while the registry is not healthy");
   try {
-    const { displayName: name, did } = (await registry.me(apiKey)).human;
-    return { name, did, problem: null };
+    const { displayName, did } = (await registry.me(apiKey)).human;
+    return { displayName, did, problem: null };
   } catch (error) {
     return unknown(describeError(error));
   }
@@ -177,7 +177,7 @@ async function agentOf(
   name: string,
   judge: Promise<RegistryClient | null>,
 ): Promise<AgentOverview> {
-  const nothing = { did: null, link: null, unread: null, deadLetters: null, hasPeers: false };
+  const nothing = { did: null, connection: null, unread: null, deadLetters: null, hasPeers: false };
   const stopped = { name, ...nothing, connector: "not running" } as const;
   let folder: AgentFolder, did: string;
   try {
@@ -196,14 +196,14 @@ async function agentOf(
       return { ...stopped, did, hasPeers, unread, problem: await endText(await judge, folder) };
     }
     const status = await statusOf(client);
-    const { connection: { state: link }, inbox, deadLetters, runtime } = status;
+    const { connection: { state: connection }, inbox, deadLetters, runtime } = status;
     const connector = isConnectorHealthy(status) ? "running" : "unhealthy";
     const unread = runtime.url === null ? inbox.waiting : null;
     return {
       name,
       did,
       connector,
-      link,
+      connection,
       unread,
       deadLetters,
       problem: problemOf(status),

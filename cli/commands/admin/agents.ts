@@ -1,6 +1,5 @@
 /** `svc admin agents …`: the agents of all people. */
 import { isConfirmed, YES } from "../confirm.ts";
-import type { AdminAgentSummary } from "../../../shared/protocol/api/admin.ts";
 import type { AgentConnection } from "../../../shared/protocol/api/relay_admin.ts";
 import { DAY_MS } from "../../../shared/clock.ts";
 import { parseIso } from "../../../shared/protocol/time.ts";
@@ -59,14 +58,15 @@ export const COMMANDS = [
       );
       const connections = options.online || offlineMs !== null ? await connectionsByDid(ctx, options) : null;
       const now = ctx.clock.now();
-      const agents = rows.flatMap((agent) => {
+      const agents = rows.flatMap(({ expires: expiresAt, ...row }) => {
+        const agent = { ...row, expiresAt };
         if (connections === null) return [agent];
         const connection = connections.get(agent.did) ?? null;
         const isListed = offlineMs === null || (connection !== null && offlineFor(connection, now) > offlineMs);
         return isListed ? [{ ...agent, connection }] : [];
       });
       // The proxy forgets when a revoked agent was connected, so "never" would be false.
-      const seen = ({ did, status }: AdminAgentSummary) =>
+      const seen = ({ did, status }: typeof agents[number]) =>
         status === "revoked" ? null : lastSeen(connections?.get(did), now);
       ctx.out.list({ agents, pagination }, agents, "No agents here.", [
         { head: "NAME", of: ({ name }) => name },
@@ -81,7 +81,7 @@ export const COMMANDS = [
         {
           head: "TOKEN ENDS",
           rank: 3,
-          of: ({ status, expires }) => status === "revoked" ? null : endText(expires, now),
+          of: ({ status, expiresAt }) => status === "revoked" ? null : endText(expiresAt, now),
         },
         { head: "ID", isWide: true, of: ({ id }) => id },
       ]);
@@ -183,8 +183,7 @@ async function changeAgents(
     if (changed.length > 0) ctx.out.warn(`Done before the failure: ${changed.map(({ id }) => id).join(", ")}`);
     throw error;
   }
-  const [only] = changed;
-  ctx.out.result(changed.length === 1 ? { ...only } : { agents: changed }, what.map(done));
+  ctx.out.result({ agents: changed }, what.map(done));
 }
 
 /** The value of `--expiring` as a number of days, which is what the registry takes. @throws {CliError} `CLI_USAGE` */

@@ -86,9 +86,6 @@ async function relayFacts(relay: RelayAdminClient, admin: AdminClient) {
   const hidden = groups?.byAgent.slice(REFUSED_SHOWN) ?? [];
   const names = await namesOf(admin, shown.map(({ agentDid }) => agentDid));
   return {
-    online: { count: overview.agents.online, isComplete: true },
-    queues: { count: overview.queues.recipients, isComplete: true },
-    queuedMessages: overview.queues.messages,
     refusals,
     refusalsSince: since,
     overview,
@@ -115,9 +112,10 @@ function overviewLines({ registry, proxy, counts, relay }: AdminOverview, ctx: C
     [new URL(registry.url).host, ...states, `version ${registry.version}`, ...up].join(" · "),
     numberLine("People", people.active + people.suspended, [[people.suspended, "suspended"]]),
     numberLine("Agents", agents.active + agents.revoked, [
-      ...relay === null
-        ? [[agents.active, "active"] as const]
-        : [[relay.online.count, "online"], [relay.overview.agents.offlineOver1d, "offline for over a day"]] as const,
+      ...relay === null ? [[agents.active, "active"] as const] : [[relay.overview.agents.online, "online"], [
+        relay.overview.agents.offlineOver1d,
+        "offline for over a day",
+      ]] as const,
       [agents.revoked, "revoked"],
     ]),
     `${numberLine("Tokens", expiring7d, [])}   identity tokens end within 7 days`,
@@ -133,13 +131,13 @@ function numberLine(label: string, count: number, parts: readonly (readonly [cou
   return `${label.padEnd(8)}${String(count).padStart(6)}${text === "" ? "" : `   ${text}`}`;
 }
 
-function relayLines({ overview, queuedMessages, queues }: RelayFacts, since: (iso: string) => string): string[] {
-  const { queues: { oldestAt }, store, memoryBytes, links, crossed } = overview;
-  const whose = `${plural(queuedMessages, "message")} for ${queues.count} ${plural(queues.count, "agent")}`;
+function relayLines({ overview }: RelayFacts, since: (iso: string) => string): string[] {
+  const { queues: { messages, recipients, oldestAt }, store, memoryBytes, links, crossed } = overview;
+  const whose = `${plural(messages, "message")} for ${recipients} ${plural(recipients, "agent")}`;
   const oldest = oldestAt === null ? "" : `   ${whose}, the oldest since ${since(oldestAt)}`;
   const disk = store === null ? [] : [`Store      ${sizeText(store.bytes)}, ${sizeText(store.freeBytes)} free`];
   return [
-    `${numberLine("Waiting", queuedMessages, [])}${oldest}`,
+    `${numberLine("Waiting", messages, [])}${oldest}`,
     [...disk, `Memory  ${sizeText(memoryBytes)}`].join("      "),
     ...links.open + links.missing.length + crossed.note === 0 ? [] : [
       numberLine("Links", links.open, [

@@ -114,15 +114,15 @@ export const COMMANDS = [
     async run(ctx, { args: { agentName } }) {
       const { folder, client } = await runningConnector(ctx, agentName);
       const status = await statusOf(client);
-      const well = isConnectorHealthy(status);
-      ctx.out.result({ ...status, well }, [
-        ctx.out.bold(`The connector of ${folder.name} is ${well ? "healthy" : "UNHEALTHY"}`),
+      const healthy = isConnectorHealthy(status);
+      ctx.out.result({ ...status, agent: folder.name, did: status.agent.did, healthy }, [
+        ctx.out.bold(`The connector of ${folder.name} is ${healthy ? "healthy" : "UNHEALTHY"}`),
         ...fields(statusFields(status)).map((line) => ctx.out.withTimes(line)),
       ]);
       if (status.deadLetters > 0) {
         ctx.out.next(["dead-letters", "--agent", folder.name], { when: "to see what it gave up on" });
       }
-      return well ? EXIT.done : EXIT.failed;
+      return healthy ? EXIT.done : EXIT.failed;
     },
   }),
   command({

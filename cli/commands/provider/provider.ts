@@ -52,7 +52,7 @@ export const COMMANDS = [
         hasToken: hookToken !== null,
         configPath: finding.configPath,
         reasons: finding.reasons,
-        connector: connector?.connection.state ?? null,
+        connection: connector?.connection.state ?? null,
       };
       ctx.out.result(facts, [
         ctx.out.bold(`${platform.name}, for ${folder?.name ?? "every agent on this machine"}`),
@@ -63,7 +63,7 @@ export const COMMANDS = [
           ["token", url === null ? undefined : hookToken === null ? "none" : "saved"],
           ["settings", finding.configPath],
           ["found by", finding.reasons.join("; ") || null],
-          ["connector", folder === null ? undefined : facts.connector ?? "not running"],
+          ["connector", folder === null ? undefined : facts.connection ?? "not running"],
         ]),
       ]);
       return reachable ? EXIT.done : EXIT.failed;

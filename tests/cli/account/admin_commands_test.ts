@@ -114,9 +114,10 @@ Deno.test("admin agents lists, shows, revokes and ends the session of any agent"
   assertEquals(await list("--framework", "generic", "--limit", "1"), [b.agent.id]);
   const { agent, session } = await admin.json("admin", "agents", "show", a.agent.did);
   assertEquals([agent.id, session.status], [a.agent.id, "active"]);
+  assertEquals((await admin.json("admin", "agents", "list")).agents[1].expiresAt, agent.expiresAt);
   assertStringIncludes((await admin.svc("admin", "agents", "show", a.agent.id)).stdout, a.agent.name);
   const ended = await admin.json("admin", "agents", "end-session", a.agent.id);
-  assertEquals(ended, { id: a.agent.id, session: "revoked" });
+  assertEquals(ended, { agents: [{ id: a.agent.id, session: "revoked" }] });
   assertEquals((await admin.json("admin", "agents", "show", a.agent.id)).session.status, "revoked");
   assertEquals(await list("--name", a.agent.name.toUpperCase()), [a.agent.id]);
   assertEquals((await admin.failure("admin", "agents", "list", "--owner", "someone")).code, "CLI_AMBIGUOUS");
@@ -126,7 +127,7 @@ Deno.test("admin agents lists, shows, revokes and ends the session of any agent"
   admin.answers = false;
   assertEquals((await admin.svc("admin", "agents", "revoke", b.agent.id)).code, 1);
   const revoked = await admin.json("admin", "agents", "revoke", b.agent.id, "--yes");
-  assertEquals(revoked, { id: b.agent.id, status: "revoked" });
+  assertEquals(revoked, { agents: [{ id: b.agent.id, status: "revoked" }] });
   assertEquals(await list("--status", "revoked"), [b.agent.id]);
   const { stdout } = await admin.svc("admin", "agents", "list");
   assertEquals(stdout.trimEnd().split("\n").length, 3);

@@ -151,8 +151,8 @@ Deno.test("admin overview shows services, connected agents, queues and refusals"
   const { registry, proxy, relay, counts } = await admin.json("admin", "overview");
   assertEquals([counts.people, counts.agents], [{ active: 4, suspended: 0 }, { active: 3, revoked: 0 }]);
   assertEquals([registry.problem, proxy.url, registry.version], [null, PROXY_URL, "0.0.0-test"]);
-  const one = { count: 1, isComplete: true };
-  assertEquals([relay.online, relay.queues, relay.queuedMessages], [one, one, 1]);
+  const { agents, queues } = relay.overview;
+  assertEquals([agents.online, queues.recipients, queues.messages], [1, 1, 1]);
   admin.world.clock.step(3 * 3_600_000);
   await admin.world.proxy.deps.crl.refresh();
   const { stdout } = await admin.svc("admin", "overview");

@@ -21,6 +21,7 @@ Deno.test("agent list shows the person's agents, where they are, and incomplete 
     [["gamma", "revoked", null], ["beta", "active", null], ["alpha", "active", "alpha"]],
   );
   assertEquals(pagination, { limit: 100, nextCursor: null });
+  assertEquals(agents[2].expiresAt, (await machine.json("agent", "inspect", "alpha")).expiresAt);
   const expiring = (await machine.svc("agent", "list")).stdout.split("\n").filter((line) => /T\d\d:/.test(line));
   assertEquals(expiring.map((line) => line.split(" ")[0]), ["beta", "alpha"]);
   const text = await machine.svc("agent", "list", "--status", "active", "--limit", "1");
@@ -38,7 +39,7 @@ Deno.test("agent list reads every page and stops at a registry whose pages never
   const owner = await world.person();
   await using machine = await Machine.open(world, { env: { SVC_API_KEY: owner.apiKey } });
   const { agent: { did, id } } = await world.agent(owner, "alpha");
-  const { agents: [one] } = await machine.json("agent", "list");
+  const { agents: [one] } = await (await world.ask("GET", "/v1/agents", { apiKey: owner.apiKey })).json();
   assertEquals([one.id, one.did], [id, did]);
   let last = 3, asked = 0;
   machine.fetch = (input) => {

@@ -139,9 +139,9 @@ Deno.test("svc status shows services, person and agents, and exits with 1 for an
   machine.env.SVC_AGENT = "gone";
   const before = await machine.json("status");
   assertEquals(before.registry, { url: REGISTRY_URL, problem: null });
-  assertEquals([before.proxy.problem, before.person.name, before.person.problem], [null, "Someone", null]);
+  assertEquals([before.proxy.problem, before.human.displayName, before.human.problem], [null, "Someone", null]);
   const [alpha, stopped] = before.agents;
-  assertEquals([alpha.name, alpha.connector, alpha.link, alpha.unread], ["alpha", "not running", null, null]);
+  assertEquals([alpha.name, alpha.connector, alpha.connection, alpha.unread], ["alpha", "not running", null, null]);
   assertStringIncludes(stopped.problem, "identity.json");
 
   await using connector = await connectorOfAlpha(machine.world, machine);
@@ -179,8 +179,8 @@ Deno.test("svc status works without an API key, an agent, a proxy and a registry
   machine.fetch = () => Promise.reject(new TypeError("refused"));
   machine.env.SVC_API_KEY = "svc_pat_x";
   const { code, stdout } = await machine.svc("status", "--json");
-  const { registry, person } = JSON.parse(stdout);
-  assertEquals([code, registry.problem, person.name], [1, "cannot be reached", null]);
+  const { registry, human } = JSON.parse(stdout);
+  assertEquals([code, registry.problem, human.displayName], [1, "cannot be reached", null]);
 });
 
 Deno.test("svc connector prints lines for curl, suggests a misspelt command, and names a connector that is down or another program", async () => {
@@ -298,12 +298,19 @@ Deno.test("svc dead-letters lists, replays and purges what the connector gave up
   const ids = deadLettersFrom(connector.connector.store.received, beta, 4, machine.world.clock.now());
   const listed = async (...options: string[]) => (await machine.json("dead-letters", ...options)).deadLetters;
   assertEquals((await listed()).map(({ id }: { id: number }) => id), ids.toReversed());
+  const told = JSON.parse((await machine.svc("connector", "status", "--json")).stdout);
+  assertEquals([told.agent, told.did, told.healthy], ["alpha", connector.connector.status().agent.did, false]);
   const status = await machine.svc("connector", "status");
   assertStringIncludes(status.stderr, "Next, to see what it gave up on: svc dead-letters --agent alpha\n");
   const part = await machine.svc("dead-letters", "--limit", "1");
   assertStringIncludes(part.stderr, "There are 4 in all; --limit shows more of them.\n");
   const [newest] = await listed("--limit", "1");
-  assertEquals([newest.id, newest.alias, newest.attempts, newest.problem], [ids[3], "beta", 1, HOSTILE]);
+  assertEquals([newest.id, newest.from, newest.attempts, newest.problem], [
+    ids[3],
+    { agentDid: beta.agent.did, alias: "beta" },
+    1,
+    HOSTILE,
+  ]);
   assertEquals(Object.keys(newest).includes("payload"), true);
   const { stdout } = await machine.svc("dead-letters");
   for (const raw of ["\u001b", "\u0007", "\r", "\u009b", "\u202e"]) assert(!stdout.includes(raw));
@@ -326,7 +333,8 @@ Deno.test("an A2A address is listed until it is removed, and its token then open
   for (const name of ["beta", "gamma"]) await pairAlpha(machine.world, machine, name);
   assertEquals((await machine.failure("a2a", "add", "beta")).code, "CLI_USAGE");
   await using _connector = await connectorOfAlpha(machine.world, machine);
-  const { url, token } = await machine.json("a2a", "add", "beta");
+  const { url, token, alias } = await machine.json("a2a", "add", "beta");
+  assertEquals(alias, "beta");
   assert(!(await machine.svc("a2a", "add", "gamma")).stdout.includes("no longer works"));
   assertStringIncludes((await machine.svc("a2a", "add", "gamma")).stdout, "shown before no longer works.");
   await machine.json("a2a", "remove", "gamma");
@@ -346,7 +354,7 @@ Deno.test("an A2A address is listed until it is removed, and its token then open
   // By its present alias too: the person would otherwise read that there is no address, while its token works.
   await machine.json("a2a", "add", "beta");
   await machine.json("peers", "rename", "beta", "bob");
-  assertEquals((await machine.json("a2a", "remove", "bob")).peer, "beta");
+  assertEquals((await machine.json("a2a", "remove", "bob")).alias, "beta");
   assertEquals((await machine.json("a2a", "list")).peers, []);
 });
 

@@ -105,7 +105,8 @@ Deno.test("install, provider setup and provider status work without an agent and
       const { webhookToken } = runtimeFile(machine);
       assertEquals(JSON.parse(machine.read(OPENCLAW)).hooks.token, webhookToken);
       const { code, stdout } = await machine.svc("--json", "provider", "status");
-      assertEquals([code, JSON.parse(stdout).url], [1, "http://127.0.0.1:19001/hooks/agent"]);
+      const { url, connection } = JSON.parse(stdout);
+      assertEquals([code, url, connection], [1, "http://127.0.0.1:19001/hooks/agent", null]);
       assertEquals((await Deno.stat(machine.path("svc/runtime.json"))).mode! & 0o777, 0o600);
       await Deno.mkdir(machine.path("home/.hermes"));
       await machine.json("provider", "setup", "--for", "hermes");
