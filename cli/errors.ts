@@ -90,6 +90,11 @@ const OWN_ERRORS = {
     when: "no person or agent of the registry has the name that was given",
     fix: "Run svc admin people list or svc admin agents list to see the names.",
   },
+  CLI_MESSAGE_UNKNOWN: {
+    exit: EXIT.notFound,
+    when: "no message has the ID that was given",
+    fix: "Check the ID; svc sent --wide shows whole ones.",
+  },
   CLI_CODE_UNKNOWN: {
     exit: EXIT.notFound,
     when: "there is no such error code",

@@ -3,7 +3,7 @@ import { toIso } from "../../shared/protocol/time.ts";
 import { AGENT_OPTION, command } from "../command_line/command.ts";
 import { parseCount } from "../command_line/numbers.ts";
 import type { Context } from "../context.ts";
-import { CliError, EXIT } from "../errors.ts";
+import { CliError } from "../errors.ts";
 import { idCell } from "../terminal/tables.ts";
 import { statusOf } from "../connector/status.ts";
 import { runningConnector } from "./connector/connector.ts";
@@ -79,13 +79,13 @@ export const COMMANDS = [
 
 const DONE = { replay: "waiting for the runtime again, or unread on the platform inbox", purge: "deleted" } as const;
 
-/** Changes the named dead letters. Returns exit code 4 when one of the IDs is not a dead letter. */
+/** Changes the named dead letters. @throws {CliError} `CLI_MESSAGE_UNKNOWN` after that, for IDs of no dead letter */
 async function change(
   ctx: Context,
   words: readonly string[],
   options: { agent: string | undefined; all: boolean },
   what: keyof typeof DONE,
-): Promise<number> {
+): Promise<void> {
   if (options.all === words.length > 0) throw new CliError("CLI_USAGE", "Give either IDs or --all");
   if (words.length > MAX_IDS) throw new CliError("CLI_USAGE", `Give at most ${MAX_IDS} IDs, or --all`);
   const ids = [...new Set(words.map((word) => parseCount(word, "<id>", Number.MAX_SAFE_INTEGER)))];
@@ -93,10 +93,11 @@ async function change(
   const request = post(`/v1/dead-letter/${what}`, options.all ? { all: true } : { ids });
   const answer = await call(client, what === "replay" ? Replayed : Purged, request);
   const count = "replayed" in answer ? answer.replayed : answer.purged;
-  const messages = `${count} ${count === 1 ? "message is" : "messages are"} ${DONE[what]}.`;
   const missing = options.all ? 0 : ids.length - count;
   const are = missing === 1 ? "is not a dead letter" : "are not dead letters";
-  const rest = missing === 0 ? "" : ` ${missing} of the IDs ${are}.`;
-  ctx.out.result({ agent: folder.name, ...answer }, messages + rest);
-  return missing === 0 ? EXIT.done : EXIT.notFound;
+  const messages = count === 1 ? "message is" : "messages are";
+  ctx.out.result({ agent: folder.name, ...answer }, `${count} ${messages} ${DONE[what]}.`);
+  if (missing === 0) return;
+  const fix = `svc dead-letters --agent ${folder.name} lists them.`;
+  throw new CliError("CLI_MESSAGE_UNKNOWN", `${missing} of the IDs ${are}`, { fix });
 }

@@ -164,8 +164,12 @@ export const COMMANDS = [
         throw new CliError(code, message, { cause, fix });
       });
       const said = memberOf(tryParse(text), "ready"), ready = status === 200 && said === true;
-      const why = said === undefined ? "no svc server answers there" : `it answers with status ${status}`;
-      ctx.out.result({ url, ready }, ready ? `${url} is ready.` : `${url} is NOT ready: ${why}.`);
+      const problem = ready
+        ? null
+        : said === undefined
+        ? "no svc server answers there"
+        : `it answers with status ${status}`;
+      ctx.out.result({ url, ready, problem }, ready ? `${url} is ready.` : `${url} is NOT ready: ${problem}.`);
       return ready ? EXIT.done : EXIT.failed;
     },
   }),

@@ -245,14 +245,13 @@ export class Output {
     this.#say([`${this.#paint("33", "warning:", this.terminal.stderrIsTerminal)} ${printable(text)}`]);
   }
 
-  error({ code, cause, details = [], fix, requestId }: Described): void {
+  error(described: Described): void {
     this.#quiet();
     if (this.json) {
-      // The fix stays as it is, because a command at its end would be another one with a full stop.
-      const message = [...[cause, ...details].map(sentence), fix].filter((text) => text !== "").join(" ");
-      this.terminal.stderr(`${jsonText({ error: { code, message }, ...this.#takeWarnings() })}\n`);
+      this.terminal.stderr(`${jsonText({ error: errorJson(described), ...this.#takeWarnings() })}\n`);
       return;
     }
+    const { code, cause, details = [], fix, requestId } = described;
     const bold = this.#paint("31;1", "error:", this.terminal.stderrIsTerminal);
     const lines = [`${bold} ${code}: ${sentence(cause)}`, ...details.map((detail) => `  ${detail}`)];
     if (fix !== "") lines.push(`  ${fix}`);
@@ -326,6 +325,12 @@ export class Output {
     this.#shown = false;
     this.#step++;
   }
+}
+
+/** An error as programs read it, also inside a result. */
+export function errorJson({ code, cause, details = [], fix }: Described): { code: string; message: string } {
+  // The fix stays as it is, because a command at its end would be another one with a full stop.
+  return { code, message: [...[cause, ...details].map(sentence), fix].filter((text) => text !== "").join(" ") };
 }
 
 export function fields(list: readonly Field[]): string[] {

@@ -33,7 +33,7 @@ export function renderCliDoc(commands: readonly Command[], groups: Groups): stri
     ...bullets(optionRows(SHARED_OPTIONS)),
     "",
     `Exit codes: ${EXIT_CODES}.`,
-    `${STANDARD_INPUT} With \`--json\`, an error is \`{"error":{"code","message"}}\` on standard error.`,
+    `${STANDARD_INPUT} With \`--json\`, an error is \`{"error":{"code","message"}}\` on standard error. The result of a check, or of a message, is on standard output also where the exit code is not 0: its \`healthy\`, \`ready\`, \`valid\`, \`state\`, \`problem\` or \`error\` says why.`,
     "",
   ];
   const explained = new Set<string>();

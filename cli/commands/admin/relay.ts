@@ -7,7 +7,7 @@ import { command, PERSON_OPTIONS } from "../../command_line/command.ts";
 import { parseCount } from "../../command_line/numbers.ts";
 import { formatDuration } from "../../terminal/times.ts";
 import type { Context } from "../../context.ts";
-import { CliError, EXIT } from "../../errors.ts";
+import { CliError } from "../../errors.ts";
 import type { Column } from "../../terminal/tables.ts";
 import { didOf, hintNextPage, nameCell, namesOf, PAGE_OPTIONS, readPages } from "./pages.ts";
 
@@ -119,9 +119,11 @@ export const COMMANDS = [
         "",
       ]);
       if (refusals.length > 0) lines.push(...ctx.out.table(await refusalColumns(ctx, admin, refusals), refusals));
-      const unknown = `No trace of ${requestId}. Deliveries are kept 8 days, refusals until the server restarts.`;
-      ctx.out.result({ requestId, deliveries, refusals }, lines.length === 0 ? unknown : lines);
-      if (lines.length === 0) return EXIT.notFound;
+      if (lines.length === 0) {
+        const kept = "Deliveries are kept 8 days, refusals until the server restarts";
+        throw new CliError("CLI_MESSAGE_UNKNOWN", `No trace of ${requestId}. ${kept}`);
+      }
+      ctx.out.result({ requestId, deliveries, refusals }, lines);
     },
   }),
 ];

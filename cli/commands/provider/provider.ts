@@ -2,7 +2,7 @@
 import { command } from "../../command_line/command.ts";
 import type { Context } from "../../context.ts";
 import { CliError, describeFor, EXIT } from "../../errors.ts";
-import { fields } from "../../terminal/output.ts";
+import { errorJson, fields } from "../../terminal/output.ts";
 import { CONNECTOR_URL, FOR, placeOf, providerOf, STATE_DIR, WHICH_AGENT } from "./provider_world.ts";
 import { BLOCKING_CHECKS, type DoctorCheck, runChecks, runtimeOf } from "./checks.ts";
 import { connectorOf } from "../connector/connector.ts";
@@ -165,8 +165,8 @@ export const COMMANDS = [
       const result = await sendProbe(ctx, client, probe).catch((error) => {
         // A refusal is the result of the test, so it is printed and not thrown.
         if (!(error instanceof ApiError)) throw error;
-        const { code, cause, fix } = describeFor(folder.name, error);
-        ctx.out.result({ agent: folder.name, peer, healthy: false, problem: code }, [
+        const described = describeFor(folder.name, error), { code, cause, fix } = described;
+        ctx.out.result({ agent: folder.name, peer, healthy: false, error: errorJson(described) }, [
           `${ctx.out.red("FAIL")}  not delivered: ${code}: ${cause}`,
           ...fix === "" ? [] : [`  ${ctx.out.withHere(fix)}`],
         ]);

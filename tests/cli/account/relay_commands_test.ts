@@ -56,9 +56,8 @@ Deno.test("admin relay delivery shows the timeline of a message", async () => {
   for (const text of [`waiting: from ${sender} to ${recipient}`, "began", "queued", "place 1"]) {
     assertStringIncludes(stdout, text);
   }
-  const unknown = await admin.svc("admin", "relay", "delivery", "request-2");
-  assertEquals(unknown.code, 4);
-  assertStringIncludes(unknown.stdout, "No trace of request-2. Deliveries are kept 8 days");
+  const unknown = ["admin", "relay", "delivery", "request-2"];
+  await admin.refuses(unknown, 4, "CLI_MESSAGE_UNKNOWN", "No trace of request-2. Deliveries are kept 8 days");
   await admin.world.fetch(`${PROXY_URL}/pair/peers`, { headers: { "x-request-id": "request-3" } });
   const refused = await admin.json("admin", "relay", "delivery", "request-3");
   assertEquals([refused.deliveries, refused.refusals[0].code], [[], "PROXY_AUTH_MISSING_TOKEN"]);

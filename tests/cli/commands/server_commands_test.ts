@@ -75,7 +75,9 @@ Deno.test("health exits with 0 when the server is ready, 1 when it is not and 5 
   const other = await svc(["health"], { fetch: () => Promise.resolve(new Response("<p>Hello")) });
   assertEquals([other.code, other.stdout], [1, "http://127.0.0.1:8787 is NOT ready: no svc server answers there.\n"]);
   const { stdout } = await svc(["health", "--json", "--url", "http://x.example/"], answers({ "/readyz": 200 }));
-  assertEquals(JSON.parse(stdout), { url: "http://x.example", ready: true });
+  assertEquals(JSON.parse(stdout), { url: "http://x.example", ready: true, problem: null });
+  const ill = await svc(["health", "--json"], answers({ "/readyz": 503 }));
+  assertEquals(JSON.parse(ill.stdout).problem, "it answers with status 503");
   const away = await svc(["health", "--url", "http://127.0.0.1:1"]);
   assertEquals(away.code, 5);
   // It asks the server of --url, also when the configuration names another.

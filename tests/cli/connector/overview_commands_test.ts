@@ -320,7 +320,14 @@ Deno.test("svc dead-letters lists, replays and purges what the connector gave up
   const again = await machine.svc("dead-letters", "replay", `${third}`);
   assertEquals(again.stdout, "1 message is waiting for the runtime again, or unread on the platform inbox.\n");
   const half = await machine.svc("dead-letters", "purge", `${second}`, "998", "999");
-  assertEquals([half.code, half.stdout], [4, "1 message is deleted. 2 of the IDs are not dead letters.\n"]);
+  assertEquals([half.code, half.stdout], [4, "1 message is deleted.\n"]);
+  assertStringIncludes(half.stderr, "error: CLI_MESSAGE_UNKNOWN: 2 of the IDs are not dead letters.\n");
+  const none = await machine.failure("dead-letters", "replay", "998");
+  assertEquals([none.exit, none.code, JSON.parse(none.stdout)], [
+    4,
+    "CLI_MESSAGE_UNKNOWN",
+    { agent: "alpha", replayed: 0 },
+  ]);
   assertEquals((await machine.json("dead-letters", "purge", "--all")).purged, 1);
   assertEquals(await listed(), []);
   for (const argv of [[], ["1", "--all"], ["0"], ["x"], ["1.5"], ["99999999999999999999"]]) {

@@ -195,6 +195,11 @@ Deno.test("relay-test without checks sends at once, and with checks it stops at 
   assertEquals((await probe()).failed.name, "connector");
   const { delivered, reason } = await probe("--no-preflight");
   assertEquals([delivered, reason], [false, "queued"]);
+  const refusal = { code: "CONNECTOR_PEER_UNKNOWN", message: 'No peer has the alias "beta"' };
+  answers[`${api}/v1/outbound`] = () => Response.json({ error: refusal }, { status: 404 });
+  const { healthy, error } = await probe("--no-preflight");
+  assertEquals([healthy, error.code], [false, refusal.code]);
+  assertMatch(error.message, /^No peer has the alias "beta"\. svc peers --agent alpha lists /);
 });
 
 Deno.test("relay-test passes when the message has arrived and is not read yet, and fails when it is not delivered", async () => {
