@@ -160,11 +160,11 @@ async function exportAudit(ctx: Context, admin: AdminClient, filter: AuditFilter
   ctx.out.doing("Exporting the audit log");
   for await (const { events } of patientPages(ctx, admin, { ...filter, order: "asc" })) {
     const known = events.filter(({ id }) => newest !== undefined && id <= newest.id);
-    for (const entry of known) if (!ctx.out.peerLines([JSON.stringify(entry)])) return;
+    for (const entry of known) if (!ctx.out.jsonLine(JSON.stringify(entry))) return;
     count += known.length;
     if (known.length < events.length) break;
   }
-  ctx.out.peerLines([JSON.stringify({ count })]);
+  ctx.out.jsonLine(JSON.stringify({ count }));
 }
 
 /** Prints the newest events, at most `count`, then each new one, until the signal or until no one reads the output. */

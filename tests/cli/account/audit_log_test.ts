@@ -52,6 +52,19 @@ Deno.test("an export holds every entry once, oldest first, and ends with their n
   assert(!(await admin.svc("admin", "audit", "--export")).stdout.includes('{"count"'));
 });
 
+Deno.test("an export is JSON lines, also with invisible characters in a reason and on a narrow terminal", async () => {
+  await using admin = await Machine.ofAdmin();
+  const { did } = await admin.world.person(), detail = `zero\u200bwidth ${"far ".repeat(20)}\u2060end`;
+  await admin.json("admin", "people", "suspend", did, "--yes", "--reason", detail);
+  admin.isTerminal = true;
+  admin.columns = 40;
+  const lines = linesOf((await admin.svc("admin", "audit", "--export", "--event", "person.")).stdout);
+  assertEquals(lines.map(({ event, detail }) => [event, detail]), [["person.suspended", detail], [
+    undefined,
+    undefined,
+  ]]);
+});
+
 /** The registry refuses one in three requests for pages, because there are too many. */
 function refuseOften(admin: Machine): void {
   let refused = 0;
