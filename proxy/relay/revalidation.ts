@@ -66,6 +66,7 @@ export class Revalidation {
       if (await this.#isListed(link)) return this.#revoke(link, "the identity token is revoked");
       const { ownsAgent, agentStatus, session } = await registry.ownership(ownerDid, agentDid);
       if (!ownsAgent || agentStatus !== "active") this.#revoke(link, "the agent is revoked");
+      else if (session === "suspended") this.#revoke(link, "an admin has suspended the account of its owner");
       else if (session !== "active") this.#revoke(link, "the agent's session has ended");
     } catch (cause) {
       log("warn", "revalidation_failed", { agentDid, cause });

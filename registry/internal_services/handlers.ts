@@ -11,7 +11,7 @@ import { type Answer, json, pick } from "../../shared/server/http/route.ts";
 import { doneById, type WithBody, type WithId, type WithQuery } from "../callers.ts";
 import { KEYS } from "../schema/kv_keys.ts";
 import type { AgentRecord, ServiceRecord, SessionRecord } from "../schema/records.ts";
-import { sessionState } from "../sessions/session_rules.ts";
+import { shownState } from "../sessions/session_rules.ts";
 import type { RegistryStore } from "../store_deps.ts";
 import { belowCursor, readPage } from "../../shared/server/store/pages.ts";
 import * as store from "./store.ts";
@@ -54,7 +54,7 @@ export async function agentOwnership(
   return json<Ownership>({
     ownsAgent: known?.ownerDid === body.ownerDid,
     agentStatus: known?.status ?? null,
-    session: known && session ? sessionState(session, clock.now()) : null,
+    session: known && session ? shownState(session, clock.now()) : null,
   });
 }
 

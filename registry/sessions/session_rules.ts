@@ -42,7 +42,7 @@ export function sessionState(session: SessionRecord, now: number): "active" | "r
   return isLive(session, now) ? "active" : "expired";
 }
 
-/** As `sessionState`, for an admin, who would otherwise send an owner to reissue what the restore brings back. */
+/** As `sessionState`, for a person, who would otherwise reissue what the restore brings back. */
 export function shownState(session: SessionRecord, now: number): ReturnType<typeof sessionState> | "suspended" {
   return session.suspended ? "suspended" : sessionState(session, now);
 }

@@ -13,8 +13,8 @@ export const Ownership = z.object({
   ownsAgent: z.boolean(),
   /** `null` when the registry does not know the agent. */
   agentStatus: ActiveOrRevoked.nullable(),
-  /** State of the agent's session; `null` if it has none. */
-  session: z.enum(["active", "revoked", "expired"]).nullable(),
+  /** State of the agent's session; `null` if it has none. `suspended`: an admin has suspended its owner. */
+  session: z.enum(["active", "revoked", "expired", "suspended"]).nullable(),
 });
 
 export type CreateServiceBody = z.output<typeof CreateServiceBody>;

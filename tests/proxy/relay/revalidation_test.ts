@@ -31,6 +31,17 @@ Deno.test("a connected agent is closed with 4401 and a reason as soon as it is n
   }
 });
 
+Deno.test("an agent reads that its owner is suspended, and not that its session has ended", async () => {
+  await using w = await World.open();
+  await w.proxy.start();
+  const { b, socket } = await w.story(), { apiKey } = await w.admin();
+  await w.ask("POST", `/v1/admin/people/${b.owner.id}/suspend`, { apiKey, body: {} });
+  await until(() => socket.closed !== null);
+  const last = socket.frames.at(-1);
+  const reason = last?.type === "revoked" ? last.reason : null;
+  assertEquals([socket.closed?.code, reason], [4401, "an admin has suspended the account of its owner"]);
+});
+
 Deno.test("a deleted agent's next message is refused as revoked after the announcement", async () => {
   await using w = await World.open();
   await w.proxy.start();
