@@ -31,7 +31,7 @@ deno task store export > file        write every record as JSON lines; keep them
 deno task store export --out <file>  the same, to a new file that only its owner can read
 deno task store import < file        read an export into an empty store
 
-Options: --store <path> (default KV_URL, else .data/svc.kv); --json, but for export. Stop the server first.`;
+Options: --store <path> (default KV_URL, else .data/svc.kv); --json. Stop the server first.`;
 
 /** The command could not do its work. The message tells the operator why, and what to do. */
 export class WorkFailed extends Error {
@@ -140,7 +140,7 @@ async function sizesOf(kv: Kv) {
   return [...sizes.values()].sort((a, b) => b.bytes - a.bytes);
 }
 
-async function exportStore(store: Store, { out }: Options): Promise<void> {
+async function exportStore(store: Store, { out, json }: Options): Promise<void> {
   const file = out === undefined ? null : await createPrivate(out), target = file ?? Deno.stdout;
   const failed = (error: unknown): never => {
     const why = error instanceof Error ? error.message : error;
@@ -158,7 +158,8 @@ async function exportStore(store: Store, { out }: Options): Promise<void> {
   if (!file) return;
   // A crash soon after could otherwise leave half a backup that was reported as whole.
   await file.sync().catch(failed);
-  console.error(`${records} records exported to ${out}`);
+  if (json) console.log(JSON.stringify({ records, path: out }));
+  else console.error(`${records} records exported to ${out}`);
 }
 
 /**
@@ -227,8 +228,7 @@ export async function runStore(args: readonly string[]): Promise<number> {
     string: ["out", "store"],
   });
   const command = words.length === 1 ? COMMANDS[String(words[0])] : undefined;
-  const isExport = words[0] === "export";
-  const isWrong = out === "" || store === "" || (isExport ? json : out !== undefined);
+  const isWrong = out === "" || store === "" || (words[0] !== "export" && out !== undefined);
   if (!command || isWrong || Object.keys(others).length > 0) {
     console.error(USAGE);
     return 2;

@@ -187,8 +187,7 @@ async function workOnStore(
 ): Promise<number> {
   const programs = programsOf(ctx);
   const path = store ?? (await programs.environment())("KV_URL") ?? defaultStore(ctx);
-  // The export needs no `--json`, because it prints JSON lines anyway.
-  const json = ctx.out.json && name !== "export" ? ["--json"] : [];
+  const json = ctx.out.json ? ["--json"] : [];
   return await programs.store([name, `--store=${path}`, ...more, ...json]);
 }
 

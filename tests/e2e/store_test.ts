@@ -216,6 +216,9 @@ Deno.test("store export --out writes a new file with mode 0600 and never replace
   const text = await Deno.readTextFile(file);
   assertEquals(stderr, `${text.trim().split("\n").length - 2} records exported to ${file}\n`);
   assertMatch(text, /^\{"svcStore":5.*\n[^]*\{"records":\d+\}\n$/);
+  const other = `${folder.path}/other.jsonl`, read = await store(kvUrl, ["export", "--json", "--out", other]);
+  assertEquals([read.code, read.stderr], [0, ""]);
+  assertEquals(JSON.parse(read.stdout), { records: text.trim().split("\n").length - 2, path: other });
   const again = await store(kvUrl, ["export", "--out", file]);
   assertEquals(again.code, 2);
   assertMatch(

@@ -45,7 +45,7 @@ Deno.test("the work on a store uses the store of serve unless an option or the e
     [["store", "inspect"], {}, ["inspect", "--store=/home/ada/.local/share/svc/svc.kv"]],
     [["store", "inspect", "--json"], { KV_URL: "x.kv" }, ["inspect", "--store=x.kv", "--json"]],
     [["store", "recover", "--store", "y.kv"], { KV_URL: "x.kv" }, ["recover", "--store=y.kv"]],
-    [["store", "export", "--out", "o", "--store=y", "--json"], {}, ["export", "--store=y", "--out", "o"]],
+    [["store", "export", "--out", "o", "--store=y", "--json"], {}, ["export", "--store=y", "--out", "o", "--json"]],
     [["store", "import", "--store", "y"], {}, ["import", "--store=y"]],
   ];
   for (const [argv, variables, line] of cases) {
