@@ -6,6 +6,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { readProxyConfig } from "../../../proxy/config.ts";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import type { PairRecord } from "../../../proxy/schema/records.ts";
+import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { ConfigReader } from "../../../shared/server/config_reader.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
@@ -257,4 +258,14 @@ Deno.test("a window that cannot be read or written is 503, and no message is acc
       assertEquals(await outcome(await peers(w, a)), "200");
     });
   }
+});
+
+Deno.test("a repeat is refused when another request takes the last place of the window before its commit", async () => {
+  await using w = await openProxy({ proxy: { agentRequests: 3 } });
+  const { a, b, socket } = await w.story();
+  await w.clock.stepWhenIdle(WINDOW_MS);
+  const first = { body: '{"message":"first"}', headers: { [HEADERS.requestId]: "request-0001" } };
+  assertEquals(await tally([w.message(a, b, first), w.message(a, b)]), { "202": 2 });
+  assertEquals(await tally([w.message(a, b), w.message(a, b, first)]), { "202": 1, [LIMITED]: 1 });
+  assertEquals(socket.delivered.length, 3);
 });

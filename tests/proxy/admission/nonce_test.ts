@@ -2,16 +2,18 @@
  * Shows that one signed request is accepted once (check 5, D-25): among concurrent copies, after a restart, on several
  * instances and across clock steps. Nonces in the store: senders_test.ts.
  */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { newSender, NONCE_BYTES, nonceName, packSender, putNonce } from "../../../proxy/schema/sender_record.ts";
 import { unixSeconds } from "../../../shared/protocol/time.ts";
 import { hexDigest } from "../../../shared/server/crypto.ts";
+import { expositionOf } from "../../../shared/server/metrics/metrics.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { refused, tally } from "../../support/registry_world.ts";
 import type { World } from "../../support/world.ts";
 import { openProxy, restart } from "../proxy_world.ts";
+import { connected, sharedStore, two } from "../relay/two_instances.ts";
 import { type CastTest, inWorld, openCast } from "../cast.ts";
 
 /** Sends copies of one request at once. */
@@ -161,4 +163,16 @@ Deno.test("a refused request leaves no read behind that the store has not answer
   };
   await refused(await w.message(a, stranger), "PROXY_AUTH_REVOKED");
   assertEquals([began, open], [1, 0]);
+});
+
+Deno.test("of one request at two instances at once, one is accepted and the other counts as refused by check 5", async () => {
+  await two(sharedStore, async (w1, w2, a, b) => {
+    const socket = await connected(w1, b);
+    const request = await w1.signed(a, { recipient: b.agent.did, body: "{}" });
+    const answers = [w1, w2].map((w) => w.fetch(request.clone()));
+    assertEquals(await tally(answers), { "202": 1, "401 PROXY_AUTH_REPLAY": 1 });
+    assertEquals(socket.delivered.length, 1);
+    const counted = [w1, w2].map(({ metrics }) => expositionOf(metrics)).join("");
+    assertStringIncludes(counted, 'svc_refusals_total{code="PROXY_AUTH_REPLAY",check="5",origin="local"} 1\n');
+  });
 });

@@ -3,6 +3,8 @@
  * again. After any other answer the ID starts a new attempt.
  */
 import { assert, assertEquals } from "@std/assert";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
+import { begunOf } from "../../../proxy/schema/sender_record.ts";
 import { HEADERS } from "../../../shared/protocol/proof.ts";
 import { JOINING_WAIT_MS } from "../../../shared/server/store/group_commit.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
@@ -228,6 +230,9 @@ Deno.test("a repeat gets the answer that could not be stored, which is stored la
   await rest();
   assertEquals((await stored()).length, 1);
   assertEquals([await outcome(await send(all)), all.socket.delivered.length], ["202", 1]);
+  assertEquals(await outcome(await send(all, "hi", "request-2")), "202");
+  const begun = begunOf(await w.kv.get(KEYS.sender(all.a.agent.did))).map(({ requestId }) => requestId);
+  assertEquals(begun, ["request-2"], "it takes no place in the record of its sender any longer");
 });
 
 Deno.test("an answer that cannot be stored is still sent, and is logged", async () => {

@@ -3,10 +3,14 @@ import { assert, assertEquals } from "@std/assert";
 import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import type { MailboxState } from "../../../proxy/schema/records.ts";
 import { CLOSE } from "../../../shared/protocol/frames.ts";
+import { LIMITS } from "../../../shared/protocol/limits.ts";
+import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
+import { MAX_CHECKS } from "../../support/test_store.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, type TestAgent, type TestSocket, type World } from "../../support/world.ts";
 import { inWorld, openPaired } from "../cast.ts";
+import { connected, two } from "./two_instances.ts";
 
 const ASYNC = { Prefer: "respond-async" };
 
@@ -159,4 +163,29 @@ test("a message whose pair ends while it waits for an ack is not queued", async 
   await pass(w, 10_500);
   assertEquals(await codeOf(await answer), "PROXY_RELAY_DELIVERY_FAILED");
   assertEquals((await Array.fromAsync(w.kv.list({ prefix: ["proxy", "mailbox"] }))).length, 0);
+});
+
+Deno.test("a message is queued once when the instance of its recipient queues it after the sender's has done so", async () => {
+  const store = await FaultyKv.open();
+  const close = () => Promise.resolve(store[Symbol.dispose]());
+  const shared = { kv: store.kv, maxChecks: MAX_CHECKS, [Symbol.asyncDispose]: close };
+  await two(() => Promise.resolve(shared), async (w1, w2, a, b) => {
+    const silent = await connected(w2, b, "silent");
+    const held = Promise.withResolvers<void>();
+    let isHeld = false;
+    store.faults.before = async ({ method, keys }) => {
+      if (isHeld || method !== "commit" || !keys.some((key) => key[1] === "mailbox")) return;
+      isHeld = true;
+      await held.promise;
+    };
+    const sent = send(w1, a, b, "once");
+    await until(() => silent.delivered.length === 1);
+    await pass(w1, LIMITS.ackTimeoutMs);
+    await until(() => isHeld);
+    await pass(w1, LIMITS.wayBackMs);
+    assertEquals((await sent).body.queued, true);
+    held.resolve();
+    await w2.proxy.deps.commits.flush();
+    assertEquals((await Array.fromAsync(w1.kv.list({ prefix: KEYS.mailbox(b.agent.did) }))).length, 1);
+  });
 });
