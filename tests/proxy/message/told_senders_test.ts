@@ -77,26 +77,29 @@ async function stored(kv: Deno.Kv): Promise<StoredSender> {
 }
 
 Deno.test("a commit that takes effect late is found when its result is told while its mark is read", async () => {
-  using kv = await openTestKv();
-  const [one, other] = [new Instance(kv, "one"), new Instance(kv, "other")];
-  assert(await one.use("before"));
-  let late: (() => Promise<unknown>) | undefined, marks = 0;
-  aroundCommits(one.kv, async (commit) => {
-    if (late) return await commit();
-    late = commit;
-    throw new StoreUnavailable("The call fails");
-  });
-  one.afterRead = async ([key]) => {
-    // The mark is read once after the error, and once more after the record was read again.
-    if (key?.[0] !== "mark" || ++marks !== 2) return;
-    await late?.();
-    assert(await other.use("of other"));
-    await one.learn();
-  };
-  const uses = [await one.reserve("a"), await one.reserve("b")];
-  assertEquals(await Promise.all(uses.map((use) => one.commit(use))), [true, true]);
-  for (const instance of [one, other]) {
-    for (const nonce of ["before", "a", "b", "of other"]) assertEquals(await instance.use(nonce), false, nonce);
+  for (const isUsed of [false, true]) {
+    using kv = await openTestKv();
+    const [one, other] = [new Instance(kv, "one"), new Instance(kv, "other")];
+    assert(await one.use("before"));
+    let late: (() => Promise<unknown>) | undefined, marks = 0;
+    aroundCommits(one.kv, async (commit) => {
+      if (late) return await commit();
+      late = commit;
+      throw new StoreUnavailable("The call fails");
+    });
+    one.afterRead = async ([key]) => {
+      // The mark is read once after the error, and once more after the record was read again.
+      if (key?.[0] !== "mark" || ++marks !== 2) return;
+      await late?.();
+      assert(await other.use("of other"));
+      await one.learn();
+      if (isUsed) await one.sender();
+    };
+    const uses = [await one.reserve("a"), await one.reserve("b")];
+    assertEquals(await Promise.all(uses.map((use) => one.commit(use))), [true, true]);
+    for (const instance of [one, other]) {
+      for (const nonce of ["before", "a", "b", "of other"]) assertEquals(await instance.use(nonce), false, nonce);
+    }
   }
 });
 
