@@ -11,6 +11,7 @@ import { ConfigReader } from "../../../shared/server/config_reader.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { outcome, tally } from "../../support/registry_world.ts";
+import { until } from "../../support/until.ts";
 import { PROXY_URL, REGISTRY_URL, type TestAgent, type World } from "../../support/world.ts";
 import { get, openProxy, post, PROFILE, restart } from "../proxy_world.ts";
 
@@ -261,11 +262,29 @@ Deno.test("a window that cannot be read or written is 503, and no message is acc
 });
 
 Deno.test("a repeat is refused when another request takes the last place of the window before its commit", async () => {
-  await using w = await openProxy({ proxy: { agentRequests: 3 } });
+  using store = await FaultyKv.open();
+  await using w = await openProxy({ kv: store.kv, proxy: { agentRequests: 3 } });
   const { a, b, socket } = await w.story();
   await w.clock.stepWhenIdle(WINDOW_MS);
   const first = { body: '{"message":"first"}', headers: { [HEADERS.requestId]: "request-0001" } };
   assertEquals(await tally([w.message(a, b, first), w.message(a, b)]), { "202": 2 });
-  assertEquals(await tally([w.message(a, b), w.message(a, b, first)]), { "202": 1, [LIMITED]: 1 });
+  const read = Promise.withResolvers<void>(), held = Promise.withResolvers<void>();
+  store.faults.before = async ({ method, keys }) => {
+    if (method !== "getMany" || !keys.some((key) => key[1] === "delivery")) return;
+    read.resolve();
+    await held.promise;
+  };
+  const repeat = w.message(a, b, first);
+  await read.promise;
+  const { commits } = w.proxy.deps, claim = commits.claim.bind(commits);
+  let claims = 0;
+  commits.claim = (updates, options) => {
+    claims++;
+    return claim(updates, options);
+  };
+  const last = w.message(a, b);
+  await until(() => claims === 1);
+  held.resolve();
+  assertEquals([await outcome(await last), await outcome(await repeat)], ["202", LIMITED]);
   assertEquals(socket.delivered.length, 3);
 });

@@ -143,6 +143,23 @@ Deno.test("a copy at another instance gets the answer at once although the recor
   });
 });
 
+Deno.test("a repeat at another instance begins at once when the first attempt ended without its recipient", async () => {
+  await two(sharedStore, async (w1, w2, a, b) => {
+    const gone = await connected(w2, b);
+    const key = KEYS.presence(b.agent.did), presence = await w2.kv.get(key);
+    gone.link.lost();
+    await until(async () => (await w2.kv.get(key)).value === null);
+    // The presence of an instance that could not remove it yet.
+    await w2.kv.set(key, presence.value);
+    assertEquals(await outcome(await send({ w: w1, a, b })), "502 PROXY_RELAY_CONNECTOR_OFFLINE");
+    assertEquals([await begunBy(w1, a), (await recordOf({ w: w1, a, b }))?.answer], [[ID], null]);
+    const socket = await connected(w2, b);
+    const again = send({ w: w2, a, b });
+    await until(() => socket.delivered.length === 1);
+    assertEquals(await outcome(await again), "202");
+  });
+});
+
 Deno.test("a message whose commit fails leaves no begun delivery behind once its sender goes on", async () => {
   using store = await FaultyKv.open();
   const all = await openCast({ kv: store.kv });
