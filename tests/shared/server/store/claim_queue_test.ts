@@ -89,35 +89,37 @@ Deno.test("commits in flight share no record and keep the order per record for a
   const ids = fc.uniqueArray(fc.constantFrom("a", "b", "c", "d", "e", "f"), { minLength: 1, maxLength: 3 });
   // Each step adds a claim, takes a commit, or ends the commit in flight with this number.
   const step = fc.oneof(ids, fc.constant("take" as const), fc.nat(5));
-  fc.assert(fc.property(fc.array(step, { maxLength: 60 }), fc.integer({ min: 1, max: 4 }), (steps, maxChecks) => {
-    const queue = new ClaimQueue<Claim>(maxChecks);
-    const inFlight: (readonly Claim[])[] = [];
-    const order = new Map<string, number>();
-    let added = 0, out = 0;
-    const take = () => {
-      const batch = queue.take();
-      if (batch.length === 0) return false;
-      for (const { ids, number } of batch) {
-        for (const id of ids) {
-          assert(!inFlight.flat().some((other) => other.ids.includes(id)), "two commits in flight on one record");
-          assert((order.get(id) ?? -1) < number, "a claim passed an earlier one on its record");
-          order.set(id, number);
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 60, size: "max" }), fc.integer({ min: 1, max: 4 }), (steps, maxChecks) => {
+      const queue = new ClaimQueue<Claim>(maxChecks);
+      const inFlight: (readonly Claim[])[] = [];
+      const order = new Map<string, number>();
+      let added = 0, out = 0;
+      const take = () => {
+        const batch = queue.take();
+        if (batch.length === 0) return false;
+        for (const { ids, number } of batch) {
+          for (const id of ids) {
+            assert(!inFlight.flat().some((other) => other.ids.includes(id)), "two commits in flight on one record");
+            assert((order.get(id) ?? -1) < number, "a claim passed an earlier one on its record");
+            order.set(id, number);
+          }
         }
+        assert(batch.length === 1 || new Set(batch.flatMap((claim) => claim.ids)).size <= maxChecks);
+        inFlight.push(batch);
+        out += batch.length;
+        return true;
+      };
+      for (const one of steps) {
+        if (one === "take") take();
+        else if (typeof one === "number") inFlight.splice(one, 1).forEach((batch) => queue.done(batch));
+        else queue.add({ ids: one, bytes: 0, since: added, number: added++ });
       }
-      assert(batch.length === 1 || new Set(batch.flatMap((claim) => claim.ids)).size <= maxChecks);
-      inFlight.push(batch);
-      out += batch.length;
-      return true;
-    };
-    for (const one of steps) {
-      if (one === "take") take();
-      else if (typeof one === "number") inFlight.splice(one, 1).forEach((batch) => queue.done(batch));
-      else queue.add({ ids: one, bytes: 0, since: added, number: added++ });
-    }
-    // Every claim gets its commit.
-    while (take() || inFlight.length > 0) inFlight.splice(0).forEach((batch) => queue.done(batch));
-    assertEquals([out, queue.size, queue.oldest], [added, 0, Infinity]);
-  }));
+      // Every claim gets its commit.
+      while (take() || inFlight.length > 0) inFlight.splice(0).forEach((batch) => queue.done(batch));
+      assertEquals([out, queue.size, queue.oldest], [added, 0, Infinity]);
+    }),
+  );
 });
 
 Deno.test("overdue claims are returned once: those that wait leave the queue, those in flight stay until their commit ends", () => {
@@ -132,6 +134,20 @@ Deno.test("overdue claims are returned once: those that wait leave the queue, th
   assertEquals(queue.take(), [], "the commit on a is still in flight");
   queue.done(first);
   assertEquals(taken(queue.take()), [4]);
+});
+
+Deno.test("a claim that ended while it waited for a record neither hides a later one nor makes it due", () => {
+  const queue = queueOf(1, ["a"]);
+  assertEquals(taken(queue.take()), [0]);
+  queue.add({ ids: ["a"], bytes: 0, since: 101, number: 1 });
+  queue.add({ ids: ["b"], bytes: 0, since: 102, number: 2 });
+  assertEquals(taken(queue.take()), [2]);
+  queue.makeAllDue();
+  assertEquals(taken(queue.takeOverdue(101, 200)), [0, 1]);
+  queue.add({ ids: ["c"], bytes: 0, since: 103, number: 3, mayWait: true });
+  assertEquals([queue.isDue, queue.oldestUnblocked], [false, undefined]);
+  queue.add({ ids: ["d"], bytes: 0, since: 104, number: 4 });
+  assertEquals([queue.isDue, queue.oldestUnblocked], [true, 104]);
 });
 
 Deno.test("a claim dated ahead of the clock is overdue, because the clock has stepped back", () => {
