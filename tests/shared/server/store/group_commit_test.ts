@@ -200,8 +200,14 @@ Deno.test("dependent records are written and deleted with their record or not at
   const refuse: Update<"no"> = { key: ["other"], next: () => ({ refuse: "no" }) };
   assertEquals(await commits.claim([put, refuse]), { taken: false, refused: "no" });
   assertEquals([await valueOf(kv, "head"), await valueOf(kv, "part"), await valueOf(kv, "old part")], [null, null, 1]);
-  assertEquals(await commits.claim([put]), { taken: true });
+  const next: Update<"no"> = {
+    key: ["head"],
+    next: () => ({ value: "new", expireInMs: KEPT_MS, also: [{ key: ["next part"], value: 3, expireInMs: KEPT_MS }] }),
+  };
+  const both = await Promise.all([commits.claim([put]), commits.claim([next])]);
+  assertEquals(both, [{ taken: true }, { taken: true }]);
   assertEquals([await valueOf(kv, "head"), await valueOf(kv, "part"), await valueOf(kv, "old part")], ["new", 2, null]);
+  assertEquals(await valueOf(kv, "next part"), 3);
   const remove: Update<never> = {
     key: ["head"],
     next: (current) => {
