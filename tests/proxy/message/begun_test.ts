@@ -20,6 +20,7 @@ import type { TestAgent, World } from "../../support/world.ts";
 import { storyOf } from "../admin/admin_world.ts";
 import { type Cast, openCast } from "../cast.ts";
 import { openProxy, post, receiptOf, restart } from "../proxy_world.ts";
+import { UNDER_WAY_LOOK_MS } from "../../../proxy/relay/deliver.ts";
 import { connected, sharedStore, two } from "../relay/two_instances.ts";
 
 const ID = "request-1";
@@ -157,6 +158,24 @@ Deno.test("a repeat at another instance begins at once when the first attempt en
     const again = send({ w: w2, a, b });
     await until(() => socket.delivered.length === 1);
     assertEquals(await outcome(await again), "202");
+  });
+});
+
+Deno.test("a copy at another instance waits for the first attempt although its recipient has gone offline", async () => {
+  await two(sharedStore, async (w1, w2, a, b) => {
+    const socket = await connected(w1, b, "silent");
+    const first = send({ w: w1, a, b });
+    await until(() => socket.delivered.length === 1);
+    await w1.kv.delete(KEYS.presence(b.agent.did));
+    let isOver = false;
+    const copy = send({ w: w2, a, b }).finally(() => isOver = true);
+    for (let i = 0; i < 5; i++) await w1.clock.advance(UNDER_WAY_LOOK_MS);
+    assertEquals(isOver, false);
+    socket.ack(socket.delivered[0]?.id ?? "");
+    await w1.clock.advance(JOINING_WAIT_MS);
+    const answer = await answered(await first, 202);
+    await w1.clock.advance(UNDER_WAY_LOOK_MS);
+    assertEquals(await answered(await copy, 202), answer);
   });
 });
 
