@@ -1,5 +1,6 @@
 /** Two instances whose clocks are 20 s apart are still one service (D-390). */
 import { assertEquals } from "@std/assert";
+import { KEYS } from "../../../proxy/schema/kv_keys.ts";
 import { wrapStoreErrors } from "../../../shared/server/store/store_errors.ts";
 import { flushTasks, ManualClock } from "../../support/manual_clock.ts";
 import { openTestKv } from "../../support/test_store.ts";
@@ -62,3 +63,16 @@ for (const aheadMs of [20_000, -20_000]) {
       assertEquals(socket.delivered.length, 1);
     }));
 }
+
+Deno.test("the sweep of an instance whose clock is 20 s ahead changes nothing of a delivery under way at another", () =>
+  apart(20_000, async (w1, w2, a, b) => {
+    const socket = await connected(w1, b, "silent");
+    await pass(5_000, w1, w2);
+    const sending = w1.message(a, b);
+    await until(() => socket.delivered.length === 1);
+    const key = KEYS.sender(a.agent.did), stored = await w2.kv.get(key);
+    await w2.proxy.deps.deliveries.settle(stored);
+    assertEquals((await w2.kv.get(key)).versionstamp, stored.versionstamp);
+    socket.ack(socket.delivered[0]?.id ?? "");
+    assertEquals((await sending).status, 202);
+  }));
