@@ -8,6 +8,8 @@ import type { RequestContext } from "../../../shared/server/http/route.ts";
 import { ManualClock } from "../../support/manual_clock.ts";
 import { codeOf, PROXY_URL, type TestAgent, World } from "../../support/world.ts";
 import { type CastTest, inWorld, openCast } from "../cast.ts";
+import { withAit } from "../proxy_world.ts";
+import { connected, sharedStore, two } from "../relay/two_instances.ts";
 
 const FAILING = { ownerDid: "did:svc:registry.example.test:human:01KHYQ5H00AAAAAAAAAAAAAAAA", isProven: false };
 const NO_BODIES = { bodyWaitMs: () => 0 };
@@ -106,6 +108,22 @@ test("requests that an owner's agents did not sign count for their address only"
   // A token without a failure at this address is not looked at.
   assertEquals((await w.message(siblings[0] as TestAgent, b, BAD)).status, 401);
   assertEquals((await w.message(siblings[0] as TestAgent, b)).status, 202);
+});
+
+Deno.test("a replay that only the commit finds does not count for all agents of its owner", async () => {
+  await two(sharedStore, async (w1, w2, a, b) => {
+    const socket = await connected(w1, b);
+    assertEquals((await w2.message(a, b)).status, 202);
+    const request = await w1.signed(a, { recipient: b.agent.did, body: "{}" });
+    assertEquals((await w1.fetch(request.clone())).status, 202);
+    // Other tokens of the owner, at another address.
+    const others = Array.from({ length: 9 }, (_, i) => withAit(a, `token-${i}`));
+    for (const other of others) failed(w2, other, 111, true);
+    w2.peer = { from: "socket", address: "192.0.2.2" };
+    assertEquals(await codeOf(await w2.fetch(request)), "PROXY_AUTH_REPLAY");
+    assertEquals((await w2.message(a, b)).status, 202);
+    assertEquals(socket.delivered.length, 3);
+  });
 });
 
 Deno.test("an owner who goes on to send too many bytes has large messages refused unread, and small ones still pass", async () => {
