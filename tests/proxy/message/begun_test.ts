@@ -15,6 +15,7 @@ import { JOINING_WAIT_MS } from "../../../shared/server/store/group_commit.ts";
 import { FaultyKv } from "../../support/faulty_kv.ts";
 import { flushTasks } from "../../support/manual_clock.ts";
 import { answered, outcome, refused, tally } from "../../support/registry_world.ts";
+import { MAX_CHECKS } from "../../support/test_store.ts";
 import { until } from "../../support/until.ts";
 import type { TestAgent, World } from "../../support/world.ts";
 import { storyOf } from "../admin/admin_world.ts";
@@ -144,21 +145,34 @@ Deno.test("a copy at another instance gets the answer at once although the recor
   });
 });
 
-Deno.test("a repeat at another instance begins at once when the first attempt ended without its recipient", async () => {
-  await two(sharedStore, async (w1, w2, a, b) => {
-    const gone = await connected(w2, b);
-    const key = KEYS.presence(b.agent.did), presence = await w2.kv.get(key);
-    gone.link.lost();
-    await until(async () => (await w2.kv.get(key)).value === null);
-    // The presence of an instance that could not remove it yet.
-    await w2.kv.set(key, presence.value);
-    assertEquals(await outcome(await send({ w: w1, a, b })), "502 PROXY_RELAY_CONNECTOR_OFFLINE");
-    assertEquals([await begunBy(w1, a), (await recordOf({ w: w1, a, b }))?.answer], [[ID], null]);
-    const socket = await connected(w2, b);
-    const again = send({ w: w2, a, b });
-    await until(() => socket.delivered.length === 1);
-    assertEquals(await outcome(await again), "202");
-  });
+Deno.test("a repeat begins at once after an attempt that found no recipient, also when its end could not be stored", async (t) => {
+  for (const isStored of [true, false]) {
+    await t.step(isStored ? "at another instance, its end stored" : "at the same instance", async () => {
+      const store = await FaultyKv.open();
+      const close = () => Promise.resolve(store[Symbol.dispose]());
+      const shared = { kv: store.kv, maxChecks: MAX_CHECKS, [Symbol.asyncDispose]: close };
+      await two(() => Promise.resolve(shared), async (w1, w2, a, b) => {
+        const gone = await connected(w2, b);
+        const key = KEYS.presence(b.agent.did), presence = await w2.kv.get(key);
+        gone.link.lost();
+        await until(async () => (await w2.kv.get(key)).value === null);
+        // The presence of an instance that could not remove it yet.
+        await w2.kv.set(key, presence.value);
+        store.faults.fails = ({ method, keys }) =>
+          !isStored && method === "commit" && keys.some((key) => key[1] === "delivery") &&
+          !keys.some((key) => key[1] === "sender");
+        const first = isStored ? "502 PROXY_RELAY_CONNECTOR_OFFLINE" : "503 PROXY_RELAY_UNAVAILABLE";
+        assertEquals(await outcome(await send({ w: w1, a, b })), first);
+        store.faults = {};
+        const record = await recordOf({ w: w1, a, b });
+        assertEquals([await begunBy(w1, a), record?.answer], [[ID], isStored ? null : undefined]);
+        const at = isStored ? w2 : w1, socket = await connected(at, b);
+        const again = send({ w: at, a, b });
+        await until(() => socket.delivered.length === 1);
+        assertEquals(await outcome(await again), "202");
+      });
+    });
+  }
 });
 
 Deno.test("a copy at another instance waits for the first attempt although its recipient has gone offline", async () => {
