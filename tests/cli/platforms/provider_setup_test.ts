@@ -1,6 +1,6 @@
-/** `provider setup` takes the address that a runtime has, or the one that is given, and not another. */
+/** `provider setup` takes the address that a runtime has, or the one that is given, and reads no answer without an end. */
 import { dirname } from "node:path";
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { Machine } from "../cli_world.ts";
 
 /** A machine with the settings of runtimes, by their paths below its home, on which no server listens. */
@@ -45,4 +45,24 @@ Deno.test("an address that is given replaces a saved host and port", async () =>
     ],
     ["127.0.0.2:7001", "127.0.0.1:7002", "127.0.0.1:7003"].map((host) => `http://${host}/hooks/agent`),
   );
+});
+
+Deno.test("detection reads at most 1 MiB of an endless answer", async () => {
+  let sent = 0, cancelled = false;
+  const endless = () =>
+    new Response(
+      new ReadableStream({
+        pull: (controller) => {
+          controller.enqueue(new Uint8Array(64 * 1024).fill(0x20));
+          sent += 64 * 1024;
+        },
+        cancel: () => void (cancelled = true),
+      }),
+    );
+  await using machine = await machineWith({});
+  const { fetch } = machine;
+  machine.fetch = (url, init) =>
+    String(url) === "http://127.0.0.1:8644/health" ? Promise.resolve(endless()) : fetch(url, init);
+  await machine.json("install", "--list");
+  assert(cancelled && sent <= 1024 * 1024 + 128 * 1024, String(sent));
 });
