@@ -171,7 +171,7 @@ export class OwnerBudgets {
 
   /**
    * Returns about how many bytes the owner's signed receipts take, each of which is kept for `keptMs` milliseconds. The
-   * sum fades evenly over that time, because the time of each receipt would take memory.
+   * sum fades over that time, because to remember the time of each receipt would take memory.
    */
   receiptBytes(ownerDid: string, keptMs: number): number {
     const { bytes, at } = this.#useOf(ownerDid).receipts;

@@ -64,14 +64,14 @@ export const STATE_OF_RECEIPT = { processed_by_svc: "processed", dead_lettered: 
  */
 export async function recordReceipt(
   deps: ReceiptDeps,
-  { agentDid, ownerDid }: Pick<AdmittedAgent, "agentDid" | "ownerDid">,
+  by: Pick<AdmittedAgent, "agentDid" | "ownerDid">,
   receipt: Pick<ReceiptRecord, "requestId" | "recipientAgentDid" | "status"> & {
     senderAgentDid?: string | undefined;
     /** The receipt as its recipient signed it, with the identity token of the request. */
     proof?: Required<Pick<StoredReceipt, "signed" | "ait">> | undefined;
   },
 ): Promise<ReceiptRecord> {
-  const { requestId, recipientAgentDid, status, proof } = receipt;
+  const { requestId, recipientAgentDid, status, proof } = receipt, { agentDid, ownerDid } = by;
   if (agentDid !== recipientAgentDid) throw new ServiceError("PROXY_RELAY_RECEIPT_FORBIDDEN");
   const sender = receipt.senderAgentDid ?? await onlySender(deps, recipientAgentDid, requestId);
   const id: DeliveryId = { sender, recipient: recipientAgentDid, requestId };

@@ -107,17 +107,15 @@ function overviewLines({ registry, proxy, counts, relay }: AdminOverview, ctx: C
   const down = problems.flatMap(([name, problem]) => problem === null ? [] : [`NOT HEALTHY: the ${name} ${problem}`]);
   const states = down.length === 0 ? ["ready"] : down;
   const since = (iso: string) => durationText(now - (parseIso(iso) ?? now));
+  const here = relay?.overview.agents;
+  const connected: [count: number, what: string][] = here
+    ? [[here.online, "online"], [here.offlineOver1d, "offline for over a day"]]
+    : [[agents.active, "active"]];
   const up = relay === null ? [] : [`up ${since(relay.overview.startedAt)}`];
   const lines = [
     [new URL(registry.url).host, ...states, `version ${registry.version}`, ...up].join(" · "),
     numberLine("People", people.active + people.suspended, [[people.suspended, "suspended"]]),
-    numberLine("Agents", agents.active + agents.revoked, [
-      ...relay === null ? [[agents.active, "active"] as const] : [[relay.overview.agents.online, "online"], [
-        relay.overview.agents.offlineOver1d,
-        "offline for over a day",
-      ]] as const,
-      [agents.revoked, "revoked"],
-    ]),
+    numberLine("Agents", agents.active + agents.revoked, [...connected, [agents.revoked, "revoked"]]),
     `${numberLine("Tokens", expiring7d, [])}   identity tokens end within 7 days`,
     ...complete && relay?.overview.complete !== false
       ? []
